@@ -193,6 +193,75 @@ def test_recipes_are_compared_by_key_and_group() -> None:
     assert against.only_in_a == ("weight_decay", "lr of no_decay", "weight_decay of no_decay")
 
 
+MEGATRON = {
+    "lr": 1e-3,
+    "train-iters": 10,
+    "lr-decay-style": "linear",
+    "global-batch-size": 1,
+    "weight-decay": 0.1,
+}
+LEVANTER = {
+    "optimizer": {"type": "adam", "learning_rate": 1e-3, "weight_decay": 0.1, "warmup": 0},
+    "trainer": {"num_train_steps": 10, "train_batch_size": 1},
+}
+NANOTRON = {
+    "optimizer": {
+        "optimizer_factory": {
+            "name": "adamW",
+            "adam_beta1": 0.9,
+            "adam_beta2": 0.95,
+            "adam_eps": 1e-8,
+        },
+        "weight_decay": 0.1,
+        "weight_decay_exclude_named_params": [".*bias"],
+        "learning_rate_scheduler": {"learning_rate": 1e-3, "lr_warmup_style": "linear"},
+    },
+    "tokens": {"train_steps": 10},
+}
+OLMO = {
+    "optimizer": {"name": "adamw", "learning_rate": 1e-3, "weight_decay": 0.2},
+    "scheduler": {"name": "constant", "t_warmup": 0},
+    "max_duration": 10,
+}
+NO_DECAY_PAIRS = {
+    # Both have the group.
+    "megatron and transformers": (MEGATRON, "megatron", TRAINER, "transformers", Status.PROVED),
+    "nanotron and olmo": (NANOTRON, "nanotron", OLMO, "olmo", Status.PROVED),
+    # levanter decays these parameters as all others.
+    "levanter and transformers": (LEVANTER, "levanter", TRAINER, "transformers", Status.REFUTED),
+}
+
+
+@pytest.mark.parametrize("pair", NO_DECAY_PAIRS.values(), ids=NO_DECAY_PAIRS)
+def test_groups_pair_by_role(pair: tuple[Any, str, Any, str, Status]) -> None:
+    first, first_framework, second, second_framework, expected = pair
+    sides = load_recipe(first, first_framework), load_recipe(second, second_framework)
+    for a, b in (sides, sides[::-1]):
+        found = cf.diff(a, b)
+        verdicts = {(curve.key, curve.group): curve.verdict for curve in found.curves}
+        assert verdicts["weight_decay", "no_decay"] is expected
+        assert found.only_in_a == found.only_in_b == ()
+        curve = next(one for one in found.curves if one.group == "no_decay")
+        assert len(curve_values(a, b, curve)[0]) == 10
+
+
+def test_norms_are_compared_with_the_parameters_without_decay() -> None:
+    solver = {"BASE_LR": 1e-3, "MAX_ITER": 10, "STEPS": [8], "WARMUP_ITERS": 0}
+    norms = load_recipe({"SOLVER": solver}, "detectron2")
+    found = cf.diff(norms, load_recipe(TRAINER))
+    verdicts = {(curve.key, curve.group): curve.verdict for curve in found.curves}
+    assert verdicts["weight_decay", "norm"] is Status.PROVED  # 0 in both
+    # Biases are in the default group of detectron2, and without weight decay in transformers.
+    assert found.only_in_b == ("lr of no_decay", "weight_decay of no_decay")
+
+
+@pytest.mark.parametrize("name", ["no_weight_decay", "masked"])
+def test_former_names_of_the_group_without_decay(name: str) -> None:
+    recipe = load_recipe(TRAINER)
+    with pytest.warns(DeprecationWarning, match=f"'{name}' is deprecated .* use 'no_decay'"):
+        assert recipe.group(name) is recipe.group("no_decay")
+
+
 def test_values_for_a_plot() -> None:
     other = schedules.cosine(1, 0, 10)
     found = cf.diff(LINEAR, other, until=10)

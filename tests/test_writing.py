@@ -244,7 +244,7 @@ def test_parts_that_are_not_written_are_listed() -> None:
     written = write_recipe(recipe, "automodel")
     assert set(written.left_out) == {
         "the param group 'decoupled_lr'",
-        "the param group 'no_weight_decay'",
+        "the param group 'no_decay'",
         "the schedule of the weight decay",
         "the optimizer megatron muon",
     }

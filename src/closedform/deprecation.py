@@ -94,3 +94,12 @@ def renamed_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         return call
 
     return decorate
+
+
+def warn_renamed(subject: str, name: str) -> None:
+    """Issues the ``DeprecationWarning`` of something that has another name now."""
+    warnings.warn(
+        f"{subject} is deprecated and will be removed in {REMOVED_IN}; use {name}",
+        DeprecationWarning,
+        stacklevel=4,
+    )

@@ -18,7 +18,7 @@ from closedform.errors import ArgumentError, DomainError, UnknownNameError, show
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes.logs import Log, Logged
-from closedform.recipes.recipe import ParamGroup, Recipe
+from closedform.recipes.recipe import ParamGroup, Recipe, Role
 from closedform.verify.terms.verdict import Status
 
 ALL_STEPS = 1_000_000
@@ -137,7 +137,9 @@ class Difference:
 def diff(a: Source, b: Source, until: int | None = None) -> Difference:
     """Returns where and how far two recipes, schedules or logs are apart.
 
-    Param groups with the same name are compared, and the default groups of both.
+    The default groups are compared, the groups of one role (without weight decay, norms, biases,
+    embeddings), and groups that both configs name alike. Where only one recipe has a group for a
+    role, it is compared with the default group of the other, which covers these parameters there.
 
     Args:
         a: A recipe, a schedule, which is that of the learning rate, or a log.
@@ -166,7 +168,7 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
             )
     if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
         raise ArgumentError(f"until must be an integer of at least 1, got {until!r}")
-    left, right = _curves(a), _curves(b)
+    left, right = _curves(a, b), _curves(b, a)
     names = [name for name in left if name in right]
     if not names:
         raise UnknownNameError(
@@ -195,15 +197,50 @@ Name = tuple[str, str]
 Curve = Schedule | tuple[Log, str]
 
 
-def _curves(source: Source) -> dict[Name, Curve]:
-    """The curves by key and name of the param group, that of the default group being empty."""
+def _curves(source: Source, compared: Source) -> dict[Name, Curve]:
+    """The curves by key and name of the param group, that of the default group being empty.
+
+    A role that only the recipe has with which it is compared is that of parameters which the
+    default group covers here.
+    """
     if isinstance(source, Schedule):
         return {("lr", ""): source}
     if isinstance(source, Log):
         return {(key, ""): (source, key) for key in source.values}
-    groups: list[tuple[str, ParamGroup]] = [("", source.param_groups[0])]
-    groups += [(group.name, group) for group in source.param_groups[1:]]
-    return {(key, name): made for name, group in groups for key, made in group.schedules.items()}
+    groups = _groups(source)
+    if isinstance(compared, Recipe):
+        for name, group in _groups(compared).items():
+            covering = _covering(group, groups)
+            if name not in groups and covering is not None:
+                groups[name] = covering
+    return {
+        (key, name): schedule
+        for name, group in groups.items()
+        for key, schedule in group.schedules.items()
+    }
+
+
+def _groups(recipe: Recipe) -> dict[str, ParamGroup]:
+    """The param groups by their role, or by their name where several can have the role."""
+    first, *rest = recipe.param_groups
+    by_name = (Role.NAMED, Role.FROZEN, Role.NO_DECAY)
+    return {"": first, **{one.name if one.role in by_name else one.role.value: one for one in rest}}
+
+
+def _covering(group: ParamGroup, groups: Mapping[str, ParamGroup]) -> ParamGroup | None:
+    """The one of the groups that covers the parameters of a group of another recipe.
+
+    None where it is not clear: for a name of the config, and for parameters without weight decay
+    where norms or biases have groups.
+    """
+    norms_or_biases = (Role.NORM, Role.BIAS)
+    if group.role in norms_or_biases and Role.NO_DECAY in groups:
+        return groups[Role.NO_DECAY]
+    if group.role is Role.NAMED:
+        return None
+    if group.role is Role.NO_DECAY and any(role in groups for role in norms_or_biases):
+        return None
+    return groups[""]
 
 
 def _said(name: Name) -> str:
@@ -489,7 +526,7 @@ def curve_values(a: Source, b: Source, curve: CurveDifference) -> tuple[Steps, V
     At most 2000 updates of a pair of schedules, and all common ones of a log.
     """
     name = curve.key, curve.group
-    one, other = _curves(a)[name], _curves(b)[name]
+    one, other = _curves(a, b)[name], _curves(b, a)[name]
     if isinstance(one, Schedule) and isinstance(other, Schedule):
         steps = np.unique(np.linspace(0, max(curve.until - 1, 1), 2000).astype(np.int64))
         return steps, np.asarray(one(steps), float), np.asarray(other(steps), float)

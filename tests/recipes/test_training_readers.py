@@ -193,7 +193,7 @@ def test_token_thresholds_of_a_ramp_need_the_sequence_length() -> None:
 def test_groups_with_rates_of_their_own() -> None:
     decoupled = load_recipe({**MEGATRON, "decoupled-lr": 2e-3, "decoupled-min-lr": 1e-3})
     assert decoupled.schedule(group="decoupled_lr").exact(0) == 2 * decoupled.schedule().exact(0)
-    assert decoupled.schedule("weight_decay", "no_weight_decay").exact(0) == 0
+    assert decoupled.schedule("weight_decay", "no_decay").exact(0) == 0
     nemo = load_recipe(NEMO)
     assert nemo.schedule(group="encoder").exact(0) * 10 == nemo.schedule().exact(0)
     automodel = load_recipe(AUTOMODEL)

@@ -154,8 +154,8 @@ def test_optimizers_of_paddleclas(tmp_path: Path) -> None:
     )
     recipe = load_recipe(path, facts={"updates_per_epoch": 5})
     assert recipe.framework == "paddle"
-    assert recipe.group("no_weight_decay").patterns == ("norm", "bias")
-    assert recipe.schedule("weight_decay", "no_weight_decay")(0) == 0
+    assert recipe.group("no_decay").patterns == ("norm", "bias")
+    assert recipe.schedule("weight_decay", "no_decay")(0) == 0
     assert recipe.clipping is not None
     assert (recipe.clipping.threshold, recipe.clipping.kind.value) == (5, "param_norm")
 

@@ -11,7 +11,7 @@ from typing import Any
 from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.optimizers import adam, adamw
-from closedform.recipes.recipe import OptimizerPlan, ParamGroup
+from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Role
 from closedform.recipes.rules import planned, rule_of_library
 from closedform.recipes.section import Section
 from closedform.schedules import constant
@@ -117,7 +117,11 @@ class ClassOptimizer:
     weight_decay: Any
 
     def group(
-        self, lr: Schedule | None = None, weight_decay: Schedule | None = None, **named: Any
+        self,
+        lr: Schedule | None = None,
+        weight_decay: Schedule | None = None,
+        name: str = "",
+        patterns: tuple[str, ...] = (),
     ) -> ParamGroup:
         """Returns a param group with this optimizer; what is not scheduled is constant."""
         schedules = {"lr": constant(self.lr) if lr is None else lr}
@@ -125,7 +129,7 @@ class ClassOptimizer:
             schedules["weight_decay"] = (
                 constant(self.weight_decay) if weight_decay is None else weight_decay
             )
-        return ParamGroup(schedules, self.plan, **named)
+        return ParamGroup(schedules, self.plan, Role.of(name), name, patterns)
 
 
 def class_optimizer(

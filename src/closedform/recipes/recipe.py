@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 import sympy as sp
 
+from closedform.deprecation import warn_renamed
 from closedform.errors import UnknownNameError, nearest
 from closedform.language import Group, Schedule, UpdateRule, from_param_groups, t
 from closedform.recipes.clock import Clock, Facts
+from closedform.schedules import constant
 
 
 class ClippingKind(StrEnum):
@@ -56,6 +58,37 @@ class OptimizerPlan:
     build: RuleOfSchedules
 
 
+class Role(StrEnum):
+    """The part of the model that a param group covers; the groups of two recipes pair by it.
+
+    A recipe without a group for a role other than ``NAMED`` treats these parameters as its default
+    group does.
+    """
+
+    DEFAULT = "default"
+    NO_DECAY = "no_decay"
+    NORM = "norm"
+    BIAS = "bias"
+    EMBEDDING = "embedding"
+    EMBEDDING_AND_OUTPUT = "embedding_and_output"
+    FROZEN = "frozen"
+    NAMED = "named"
+
+    @classmethod
+    def of(cls, name: str) -> Role:
+        """Returns the role that a name states; ``NAMED`` for a name of the config."""
+        if not name:
+            return cls.DEFAULT
+        return cls(name) if name in _STATED else cls.NAMED
+
+
+_FORMER_NAMES = {"no_weight_decay": "no_decay", "masked": "no_decay"}
+"""Names that some readers gave to the group without weight decay."""
+
+_STATED = (Role.NORM, Role.BIAS, Role.EMBEDDING)
+"""Roles whose names are those that frameworks have for the groups, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class ParamGroup:
     """A param group of a recipe.
@@ -64,14 +97,28 @@ class ParamGroup:
         schedules: Key of the param group ("lr", "weight_decay", "momentum", …) -> its schedule in
             updates. A value that does not change is a constant schedule.
         optimizer: Its optimizer.
-        name: Its name in the config; empty for the group of all other parameters.
+        role: The part of the model that it covers; ``NAMED`` for a group that only the config
+            describes, by its name and patterns.
+        name: Its name: that of the config for ``NAMED``, that of the role otherwise, and empty for
+            the default group.
         patterns: The patterns on names of parameters that the config gives, in its own syntax.
     """
 
     schedules: Mapping[str, Schedule]
     optimizer: OptimizerPlan
+    role: Role
     name: str = ""
     patterns: tuple[str, ...] = ()
+
+    def without_decay(self, patterns: Iterable[str] = ()) -> ParamGroup:
+        """Returns the group of the parameters of this one that have no weight decay."""
+        return replace(
+            self,
+            schedules={**self.schedules, "weight_decay": constant(0)},
+            role=Role.NO_DECAY,
+            name=".".join(part for part in (self.name, Role.NO_DECAY.value) if part),
+            patterns=tuple(patterns),
+        )
 
 
 def is_constant(schedule: Schedule) -> bool:
@@ -156,6 +203,9 @@ class Recipe:
             raise UnknownNameError(
                 f"group must be in 0..{len(self.param_groups) - 1}, got {group}", where=self.source
             )
+        if group in _FORMER_NAMES:
+            warn_renamed(f"the param group {group!r}", repr(_FORMER_NAMES[group]))
+            group = _FORMER_NAMES[group]
         for one in self.param_groups:
             if one.name == group:
                 return one

@@ -12,7 +12,7 @@ from closedform.recipes.build import built
 from closedform.recipes.document import Document, interpolated
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.section import Section, whole
 
 _TOP = ("optimizer", "lr_scheduler", "step_scheduler", "dp_replicate_optimizer")
@@ -200,7 +200,7 @@ def _multiplied(optimizer: Section, default: ParamGroup) -> list[ParamGroup]:
             key: made.scale(one.number({"lr": "lr_mult"}.get(key, "wd_mult"), 1.0))
             for key, made in default.schedules.items()
         }
-        groups.append(ParamGroup(schedules, default.optimizer, pattern, (pattern,)))
+        groups.append(ParamGroup(schedules, default.optimizer, Role.NAMED, pattern, (pattern,)))
     return groups
 
 

@@ -9,7 +9,7 @@ from closedform.recipes.axolotl.schedules import NOTES, SCHEDULES
 from closedform.recipes.build import built
 from closedform.recipes.document import Document
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.section import Section, whole
 from closedform.recipes.transformers.arguments import NO_DECAY, base_rate, horizon
 from closedform.recipes.transformers.optimizers import optimizer_plan
@@ -102,11 +102,9 @@ def _read(reading: Reading) -> Recipe:
         with section.located("lr_scheduler"):
             given = {**config, "learning_rate": peak}
             lr = built("axolotl", SCHEDULES, kind, given, facts=facts, version=reading.version)
-        groups.append(ParamGroup({"lr": lr, "weight_decay": constant(decay)}, plan, own, patterns))
-    first = groups[0]
-    groups.append(
-        ParamGroup({**first.schedules, "weight_decay": constant(0)}, plan, "no_decay", NO_DECAY)
-    )
+        schedules = {"lr": lr, "weight_decay": constant(decay)}
+        groups.append(ParamGroup(schedules, plan, Role.of(own), own, patterns))
+    groups.append(groups[0].without_decay(NO_DECAY))
     norm = section.number("max_grad_norm", 1.0)
     return Recipe(
         name=reading.document.name,

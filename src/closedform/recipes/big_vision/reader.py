@@ -19,7 +19,7 @@ from closedform.recipes.documents.python_text import run_function
 from closedform.recipes.documents.values import Call, Unresolved
 from closedform.recipes.entries import REQUIRED
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section
 from closedform.schedules import constant
@@ -94,21 +94,22 @@ def read(reading: Reading) -> Recipe:
     for pattern, section in _schedules(config):
         if section is None:
             still = {"lr": constant(0), "weight_decay": constant(0)}
-            frozen.append(ParamGroup(still, plan, pattern, (pattern,)))
+            frozen.append(ParamGroup(still, plan, Role.FROZEN, pattern, (pattern,)))
             continue
         factor = _factor(section, facts)
         made = {"lr": factor.scale(rate), "weight_decay": factor.scale(decay)}
-        groups.append(ParamGroup(made, plan, pattern, (pattern,) if pattern else ()))
+        patterns = (pattern,) if pattern else ()
+        groups.append(ParamGroup(made, plan, Role.of(pattern), pattern, patterns))
     if not groups:
         raise config.error("all parameters are frozen: every schedule is None", "schedule")
     # The first group whose multiplier is not given is the default one.
     first = groups[0]
     for pattern, mult in _multipliers(config, "lr_mults"):
         own = {**first.schedules, "lr": first.schedules["lr"].scale(mult)}
-        groups.append(ParamGroup(own, plan, f"{pattern} (lr_mults)", (pattern,)))
+        groups.append(ParamGroup(own, plan, Role.NAMED, f"{pattern} (lr_mults)", (pattern,)))
     for pattern, mult in _multipliers(config, "wd_mults"):
         own = {**first.schedules, "weight_decay": first.schedules["weight_decay"].scale(mult)}
-        groups.append(ParamGroup(own, plan, f"{pattern} (wd_mults)", (pattern,)))
+        groups.append(ParamGroup(own, plan, Role.NAMED, f"{pattern} (wd_mults)", (pattern,)))
     threshold = config.number("grad_clip_norm", None)
     return Recipe(
         name=reading.document.name,

@@ -22,7 +22,7 @@ from closedform.recipes.cerebras.schedules import SCHEDULES
 from closedform.recipes.document import Document
 from closedform.recipes.entries import fill
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.tags import Tags, read_tags
 from closedform.schedules import constant
 
@@ -64,7 +64,7 @@ def read(reading: Reading) -> Recipe:
                 value = rule.hyperparameters.get(key)
                 if key not in schedules and value is not None:
                     schedules[key] = constant(value)
-        return ParamGroup(schedules, plan, tag or "")
+        return ParamGroup(schedules, plan, Role.of(tag or ""), tag or "")
 
     tags = {tag for one in driven for tag in one.tags or () if tag is not None}
     return Recipe(

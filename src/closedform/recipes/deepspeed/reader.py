@@ -16,7 +16,7 @@ from closedform.recipes.clock import Clock, Facts
 from closedform.recipes.deepspeed.schedules import PARAMETERS, SCHEDULES
 from closedform.recipes.document import Document
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
@@ -94,7 +94,7 @@ def _read(reading: Reading) -> Recipe:
         framework="deepspeed",
         version=reading.version,
         source=document.source,
-        param_groups=(ParamGroup(schedules, _plan(optimizer, params[0])),),
+        param_groups=(ParamGroup(schedules, _plan(optimizer, params[0]), Role.DEFAULT),),
         horizon=params[1].get("total_num_steps", facts.total_updates),
         clock=Clock(offset=-1),
         clipping=Clipping(clip) if clip else None,

@@ -25,7 +25,7 @@ from closedform.recipes.detectron2.schedules import (
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Call, Reference, Unresolved
 from closedform.recipes.reader import Reading
-from closedform.recipes.recipe import ParamGroup, Recipe
+from closedform.recipes.recipe import ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
@@ -165,7 +165,7 @@ def read_lazy(reading: Reading) -> Recipe:
     def group(label: str, own: Any, weight_decay: Any, *patterns: str) -> ParamGroup:
         made = _multiplied(multiplier, exact_number(own), sp.Integer(total))
         schedules = {"lr": made, "weight_decay": constant(weight_decay)}
-        return ParamGroup(schedules, plan, label, patterns)
+        return ParamGroup(schedules, plan, Role.of(label), label, patterns)
 
     groups = [group("", rate, decay)]
     params = optimizer.section("params")

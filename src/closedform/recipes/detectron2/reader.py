@@ -15,7 +15,14 @@ from closedform.recipes.detectron2.lazy_config import read_lazy
 from closedform.recipes.detectron2.schedules import SCHEDULES, SECTION
 from closedform.recipes.document import Document, Form
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ClippingKind, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import (
+    Clipping,
+    ClippingKind,
+    OptimizerPlan,
+    ParamGroup,
+    Recipe,
+    Role,
+)
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
@@ -97,7 +104,7 @@ def _read_section(reading: Reading) -> Recipe:
         facts = {"param_groups": [{"lr": rate}], "group_index": 0}
         with solver.located():
             made = built(_FRAMEWORK, SCHEDULES, name, {"SOLVER": options}, facts=facts)
-        return ParamGroup({"lr": made, "weight_decay": constant(own)}, plan, label)
+        return ParamGroup({"lr": made, "weight_decay": constant(own)}, plan, Role.of(label), label)
 
     base = options["BASE_LR"]
     groups = [group("", base, decay)]

@@ -20,7 +20,7 @@ from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.entries import REQUIRED
 from closedform.recipes.fairseq.schedules import CLASSES, SCHEDULES
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
@@ -184,7 +184,7 @@ def _group(
         "lr": _rate(reading, optimization, optimizer, scheduler),
         "weight_decay": constant(optimizer.number("weight_decay", 0.0)),
     }
-    return ParamGroup(schedules, _plan(optimizer), label)
+    return ParamGroup(schedules, _plan(optimizer), Role.of(label), label)
 
 
 def _rate(

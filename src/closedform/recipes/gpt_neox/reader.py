@@ -13,9 +13,8 @@ from closedform.recipes.document import Document
 from closedform.recipes.gpt_neox.schedules import SCHEDULES, STYLES
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section
-from closedform.schedules import constant
 
 _CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -91,11 +90,7 @@ def _read(reading: Reading) -> Recipe:
     schedule = made.group()
     if made.plan.name != "OneBitAdam":
         schedule = made.group(_rate(config, made.lr, int(total)))
-    without = {**schedule.schedules, "weight_decay": constant(0)}
-    groups = (
-        schedule,
-        ParamGroup(without, schedule.optimizer, "no_weight_decay", ("norm", "bias")),
-    )
+    groups = (schedule, schedule.without_decay(("norm", "bias")))
     style = config.text("lr_decay_style", "linear")
     notes = ["first-updates-equal", "warmup-not-rounded"]
     notes += ["cosine-climbs"] if style == "cosine" else []

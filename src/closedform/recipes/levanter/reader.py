@@ -11,7 +11,7 @@ from closedform.recipes.build import built
 from closedform.recipes.document import Document
 from closedform.recipes.levanter.schedules import SCHEDULES, SECTION, SHAPES
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
@@ -155,13 +155,15 @@ def read(reading: Reading) -> Recipe:
         steps = int(found)
     decay = constant(optimizer.number("weight_decay", default))
     plan = _plan(kind, optimizer)
-    groups = [ParamGroup({"lr": _rate(optimizer, steps, {}), "weight_decay": decay}, plan)]
+    schedules = {"lr": _rate(optimizer, steps, {}), "weight_decay": decay}
+    groups = [ParamGroup(schedules, plan, Role.DEFAULT)]
     if kind in _SECOND:
         option, value, name = _SECOND[kind]
         changes = {"learning_rate": optimizer.number(option, value)}
         second = planned(name, {}, where=reading.document.place(optimizer.path))
         rate = _rate(optimizer, steps, changes)
-        groups.append(ParamGroup({"lr": rate, "weight_decay": decay}, second, name))
+        schedules = {"lr": rate, "weight_decay": decay}
+        groups.append(ParamGroup(schedules, second, Role.NAMED, name))
     threshold = optimizer.number("max_grad_norm", 1.0) if "max_grad_norm" in own else 0
     return Recipe(
         name=reading.document.name,

@@ -26,6 +26,7 @@ from closedform.recipes.recipe import (
     OptimizerPlan,
     ParamGroup,
     Recipe,
+    Role,
     is_constant,
 )
 from closedform.recipes.rules import planned
@@ -129,10 +130,11 @@ def read(reading: Reading) -> Recipe:
         schedule = _scheduled(run, block, rate, by_epoch, derived)
         notes = _notes(block, schedule, by_epoch)
         clock = Clock(Unit.EPOCH) if by_epoch else clock
+    group = ParamGroup({"lr": schedule, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
     return Recipe(
         name=reading.document.name,
         framework=_FRAMEWORK,
-        param_groups=(ParamGroup({"lr": schedule, "weight_decay": constant(decay)}, plan),),
+        param_groups=(group,),
         horizon=run.updates(),
         source=reading.document.source,
         clock=clock,

@@ -9,7 +9,7 @@ from closedform.recipes.build import built
 from closedform.recipes.document import Document
 from closedform.recipes.maxtext.schedules import SCHEDULES
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section
 from closedform.schedules import constant
@@ -100,11 +100,10 @@ def read(reading: Reading) -> Recipe:
     with top.located("lr_schedule_type"):
         rate = built(_FRAMEWORK, SCHEDULES, name, {**options, "steps": steps})
     plan, decay = _optimizer(top)
-    groups = [ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan)]
+    groups = [ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)]
     mask = top.value("adamw_mask", [])
     if isinstance(mask, list | tuple) and mask:
-        own = {"lr": rate, "weight_decay": constant(0)}
-        groups.append(ParamGroup(own, plan, "masked", tuple(str(one) for one in mask)))
+        groups.append(groups[0].without_decay(str(pattern) for pattern in mask))
     threshold = top.number("gradient_clipping_threshold", 1.0)
     total = options["learning_rate_schedule_steps"]
     notes = []

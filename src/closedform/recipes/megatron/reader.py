@@ -17,10 +17,9 @@ from closedform.recipes.megatron.ramp import Stage, along_samples, read_ramp, up
 from closedform.recipes.megatron.schedules import FLAGS, SCHEDULES
 from closedform.recipes.optimizer_classes import fused_adam
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, calls, whole
-from closedform.schedules import constant
 
 ARGUMENTS = "MODEL_ARGS"
 """The key of the flags in the YAML files of Megatron's tests."""
@@ -218,11 +217,8 @@ def _read(reading: Reading) -> Recipe:
         "lr": _schedule(flags, given, run, str(given["--lr-decay-style"]), "lr", {}),
         "weight_decay": _weight_decay(flags, given, run),
     }
-    without = {**schedules, "weight_decay": constant(0)}
-    groups = [
-        ParamGroup(schedules, plan),
-        ParamGroup(without, plan, "no_weight_decay", ("*.bias", "one dimension")),
-    ]
+    group = ParamGroup(schedules, plan, Role.DEFAULT)
+    groups = [group, group.without_decay(("*.bias", "one dimension"))]
     groups += _decoupled(flags, given, run, schedules, plan)
     threshold = flags.number("clip-grad", 1.0)
     return Recipe(
@@ -376,7 +372,8 @@ def _decoupled(
         group["min_lr"] = flags.number("decoupled-min-lr")
     rate = _schedule(flags, given, run, str(given["--lr-decay-style"]), "lr", group)
     patterns = ("is_embedding_or_output_parameter",)
-    return [ParamGroup({**schedules, "lr": rate}, plan, "decoupled_lr", patterns)]
+    role = Role.EMBEDDING_AND_OUTPUT
+    return [ParamGroup({**schedules, "lr": rate}, plan, role, "decoupled_lr", patterns)]
 
 
 def _optimizer(flags: Section) -> OptimizerPlan:

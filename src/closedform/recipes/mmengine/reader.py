@@ -20,7 +20,7 @@ from closedform.recipes.entries import REQUIRED, Context
 from closedform.recipes.mmengine.classes import split_name
 from closedform.recipes.mmengine.schedules import SCHEDULES, param_schedule
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import RELATED, Section, whole
 
@@ -261,7 +261,7 @@ def _groups(
             )
             for key in sorted(keys)
         }
-        return ParamGroup(made, plan, label, patterns)
+        return ParamGroup(made, plan, Role.of(label), label, patterns)
 
     first = group(name, values)
     rest = [

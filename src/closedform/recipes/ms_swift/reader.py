@@ -12,7 +12,7 @@ from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.document import Document, Form
 from closedform.recipes.megatron.schedules import FLAGS, SCHEDULES
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.recipes.transformers.arguments import Variant, read_arguments
@@ -138,23 +138,12 @@ def _read_megatron(reading: Reading) -> Recipe:
     style = config["--weight-decay-incr-style"]
     decay = schedule(f"wd-{style}", "weight_decay", {})
     plan = _plan(section)
-    peaks = {key: section.number(key) for key in _VARIANT.group_rates if key in section}
-    groups = [
-        ParamGroup(
-            {"lr": schedule(config["--lr-decay-style"], "lr", {}), "weight_decay": decay}, plan
-        )
-    ]
-    groups += [
-        ParamGroup(
-            {
-                "lr": schedule(config["--lr-decay-style"], "lr", {"max_lr": peak}),
-                "weight_decay": decay,
-            },
-            plan,
-            key,
-        )
-        for key, peak in peaks.items()
-    ]
+    rates = {key: section.number(key) for key in _VARIANT.group_rates if key in section}
+    peaks = {"": {}, **{key: {"max_lr": peak} for key, peak in rates.items()}}
+    groups = []
+    for name, peak in peaks.items():
+        lr = schedule(config["--lr-decay-style"], "lr", peak)
+        groups.append(ParamGroup({"lr": lr, "weight_decay": decay}, plan, Role.of(name), name))
     clip = section.number("clip_grad", 1.0)
     return Recipe(
         name=reading.document.name,

@@ -12,9 +12,8 @@ from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.nanotron.schedules import SCHEDULES, SECTION
 from closedform.recipes.optimizer_classes import class_optimizer
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section, calls, whole
-from closedform.schedules import constant
 
 _TOP = ("optimizer", "learning_rate")
 _FACTORY = ("adam_beta1", "adam_beta2", "adam_eps", "torch_adam_is_fused", "name")
@@ -84,8 +83,7 @@ def _read(reading: Reading) -> Recipe:
     groups = [group]
     patterns = optimizer.value("weight_decay_exclude_named_params", [])
     if patterns:
-        without = {**group.schedules, "weight_decay": constant(0)}
-        groups.append(ParamGroup(without, group.optimizer, "no_weight_decay", tuple(patterns)))
+        groups.append(group.without_decay(patterns))
     threshold = optimizer.value("clip_grad")
     return Recipe(
         document.name,

@@ -18,9 +18,8 @@ from closedform.recipes.olmo.schedules import SCHEDULES, SECTION
 from closedform.recipes.olmo_core import reader as olmo_core
 from closedform.recipes.optimizer_classes import class_optimizer
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section, whole
-from closedform.schedules import constant
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {"adamw": "AdamW", "lionw": "LionW", "decoupled_lionw": "LionW"}
@@ -79,11 +78,10 @@ def _read(reading: Reading) -> Recipe:
     )
     run = _Run(config, reading)
     group = made.group(_rate(scheduler, rate, run))
-    without = {**group.schedules, "weight_decay": constant(0)}
     spared = _spared(optimizer)
     groups = [group]
     if spared:
-        groups.append(ParamGroup(without, group.optimizer, "no_weight_decay", spared))
+        groups.append(group.without_decay(spared))
     stop = config.integer("stop_at", None)
     horizon = run.total if stop is None or run.total is None else min(run.total, int(stop))
     return Recipe(

@@ -17,7 +17,14 @@ from closedform.recipes.document import Document
 from closedform.recipes.entries import REQUIRED
 from closedform.recipes.paddle.schedules import SCHEDULES
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ClippingKind, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import (
+    Clipping,
+    ClippingKind,
+    OptimizerPlan,
+    ParamGroup,
+    Recipe,
+    Role,
+)
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
@@ -77,12 +84,10 @@ def read(reading: Reading) -> Recipe:
     rate, by_epoch = _rate(section, int(epochs), int(length), reading.version)
     decay = _decay(optimizer)
     plan = _plan(name, optimizer)
-    groups = [ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan)]
+    groups = [ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)]
     spared = optimizer.value("no_weight_decay_name", None)
     if spared:
-        patterns = tuple(str(spared).split())
-        own = {"lr": rate, "weight_decay": constant(0)}
-        groups.append(ParamGroup(own, plan, "no_weight_decay", patterns))
+        groups.append(groups[0].without_decay(str(spared).split()))
     threshold = optimizer.number("clip_norm", None)
     has_warmup = section.number("warmup_epoch", 0) > 0
     notes = ["decay-starts-anew"] if has_warmup else []

@@ -9,7 +9,7 @@ from closedform.recipes.document import Document, Form
 from closedform.recipes.documents.gin_text import INCLUDES
 from closedform.recipes.documents.values import Call, Reference, Unresolved
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.recipes.t5x.schedules import NAME, SCHEDULES
@@ -62,7 +62,7 @@ def read(reading: Reading) -> Recipe:
     return Recipe(
         name=reading.document.name,
         framework=_FRAMEWORK,
-        param_groups=(ParamGroup({"lr": schedule}, _plan(top)),),
+        param_groups=(ParamGroup({"lr": schedule}, _plan(top), Role.DEFAULT),),
         horizon=_total(reading, top),
         version=reading.version,
         source=reading.document.source,

@@ -17,7 +17,7 @@ from closedform.recipes.build import built
 from closedform.recipes.clock import Facts
 from closedform.recipes.document import Document, Form
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, calls, whole
 from closedform.recipes.transformers.optimizers import optimizer_plan
@@ -177,10 +177,9 @@ def read_arguments(reading: Reading, variant: Variant) -> Recipe:
     groups = []
     for own, peak in rates.items():
         lr = schedule(peak)
-        groups += [
-            _group(own, lr, decay, plan),
-            _group(f"{own}.no_decay" if own else "no_decay", lr, 0, plan, NO_DECAY),
-        ]
+        schedules = {"lr": lr, "weight_decay": constant(decay)}
+        group = ParamGroup(schedules, plan, Role.of(own), own)
+        groups += [group, group.without_decay(NO_DECAY)]
     if "deepspeed" in section:
         notes["deepspeed-scheduler"] = (
             "a scheduler or optimizer in the DeepSpeed config takes the place of this one"
@@ -287,12 +286,6 @@ def _warmup(section: Section, total: int, version: str) -> tuple[Any, dict[str, 
     if version == V4 and steps > 0:
         return steps, notes
     return warmup_updates(steps, ratio, total), notes
-
-
-def _group(
-    name: str, lr: Schedule, decay: Any, plan: OptimizerPlan, patterns: tuple[str, ...] = ()
-) -> ParamGroup:
-    return ParamGroup({"lr": lr, "weight_decay": constant(decay)}, plan, name, patterns)
 
 
 def _plan(section: Section, variant: Variant) -> OptimizerPlan:

@@ -15,7 +15,7 @@ from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context, build_schedule
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.recipes.ultralytics.schedules import (
@@ -79,10 +79,8 @@ def read(reading: Reading) -> Recipe:
     keys += ["momentum"] if run.optimizer in ("RMSprop", "SGD", "MuSGD") else []
     plan = _plan(run.optimizer, run.momentum, top)
     groups = [
-        ParamGroup(
-            {key: schedule(key, group) for key in keys}, plan, "" if group == "weight" else group
-        )
-        for group in ("weight", "bn", "bias")
+        ParamGroup({key: schedule(key, group) for key in keys}, plan, role, name)
+        for group, role, name in _GROUPS
     ]
     notes = ["decay-scaled"]
     notes += ["warmup-to-current-epoch"] if run.warmup else []
@@ -99,6 +97,14 @@ def read(reading: Reading) -> Recipe:
         accumulation=run.accumulate,
         notes={one: _NOTES[one] for one in notes},
     )
+
+
+_GROUPS = (
+    ("weight", Role.DEFAULT, ""),
+    ("bn", Role.NORM, "bn"),
+    ("bias", Role.BIAS, "bias"),
+)
+"""The groups of the trainer, their roles, and their names here."""
 
 
 def _value(top: Section, key: str, default: Any) -> Any:

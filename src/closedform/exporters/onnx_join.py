@@ -69,6 +69,27 @@ def join_models(
     return result
 
 
+def part_of(model: ModelProto, outputs: Sequence[str]) -> ModelProto:
+    """Returns the part of a model that computes some of its outputs."""
+    needed = set(outputs)
+    nodes = []
+    for node in reversed(model.graph.node):
+        if not needed.isdisjoint(node.output):
+            nodes.append(node)
+            needed.update(node.input)
+    part = ModelProto()
+    part.CopyFrom(model)
+    for field, values in (
+        (part.graph.node, nodes[::-1]),
+        (part.graph.input, [v for v in model.graph.input if v.name in needed]),
+        (part.graph.output, [v for v in model.graph.output if v.name in outputs]),
+        (part.graph.initializer, [v for v in model.graph.initializer if v.name in needed]),
+    ):
+        del field[:]
+        field.extend(values)
+    return part
+
+
 def renamed(model: ModelProto, names: Mapping[str, str]) -> ModelProto:
     """Returns a copy of a model with other names for some of its values."""
     copy = ModelProto()

@@ -250,13 +250,19 @@ def run_on(session: OnnxSession, feeds: Mapping[str, Array]) -> list[Array]:
     binding = session.raw.io_binding()
     for name, array in feeds.items():
         _bind_array(binding.bind_input, name, array)
-    for name in session.outputs:
-        binding.bind_output(name, "cpu")
+    # An output of onnxruntime's own is copied for its caller: twice the memory for a moment.
+    outputs: dict[str, Array | None] = {
+        name: None if None in port.shape else np.empty([n or 0 for n in port.shape], port.dtype)
+        for name, port in session.outputs.items()
+    }
+    for name, result in outputs.items():
+        if result is None:
+            binding.bind_output(name, "cpu")
+        else:
+            _bind_array(binding.bind_output, name, result)
     session.raw.run_with_iobinding(binding)
-    return [
-        _array_of(value, port)
-        for value, port in zip(binding.get_outputs(), session.outputs.values(), strict=True)
-    ]
+    values = zip(binding.get_outputs(), session.outputs.values(), outputs.values(), strict=True)
+    return [_array_of(value, port) if result is None else result for value, port, result in values]
 
 
 def _array_of(value: Any, port: Port) -> Array:

@@ -16,8 +16,16 @@ NARROW = (torch.float16, torch.bfloat16)
 
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
     """Returns a copy of a tensor as an array of its dtype."""
+    return np.array(view_of(tensor))
+
+
+def view_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Returns a tensor as an array of its dtype, in the memory of the tensor if that is the CPU's.
+
+    Writes to one are writes to the other.
+    """
     tensor = tensor.detach().cpu()
     if tensor.dtype is torch.bfloat16:  # NumPy has none of its own
-        bits: NDArray[Any] = np.array(tensor.contiguous().view(torch.int16).numpy())
+        bits: NDArray[Any] = tensor.contiguous().view(torch.int16).numpy()
         return bits.view(DType.BF16.numpy)
-    return np.array(tensor.numpy())
+    return tensor.numpy()

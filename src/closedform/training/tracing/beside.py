@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +13,12 @@ import onnx
 import torch
 
 from closedform.errors import ExportError
+from closedform.exporters.onnx_join import part_of
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import OnnxSession, open_session, run_on
 from closedform.training.feeds import read_sizes, shape_of
-from closedform.training.tracing.arrays import array_of
+from closedform.training.tracing.arrays import array_of, view_of
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.probe import Run, run_eagerly
@@ -93,27 +95,100 @@ def check_step(
     accepted if its error is torch's own; or if the example has equal numbers whose order no engine
     defines (as in a maximum over zeros), and the two agree on numbers that differ.
     """
-    session = open_session(model)
+    step = _Step(model, params)
     for sizes, tensors in _examples(of):
         given = _Inputs(params, fixed, tensors, shared)
-        spread = given.with_batch(_spread(tensors))
-        run = _run(of, given)
-        if run is None:
-            given, run = spread, _run(of, spread)
-        if run is None:
-            continue
-        excess = _excess(session, of, given, run)
-        if excess is None:
-            continue
-        again = None if given is spread else _run(of, spread)
-        if again is not None and _excess(session, of, spread, again) is None:
-            continue
-        raise ExportError(
-            f"the traced step {excess} at sizes {sizes}",
-            where=of.where,
-            hint="this is a defect of closedform, or a size or value of the example that the model "
-            "computes with; please report it",
-        )
+        excesses = []
+        for inputs in (given, given.with_batch(_spread(tensors))):
+            try:
+                excesses.append(_excess(step, of, inputs))
+            except _NoStepError:
+                continue
+            if excesses[-1] is None:
+                break
+        if excesses and excesses[-1] is not None:
+            raise ExportError(
+                f"the traced step {excesses[0]} at sizes {sizes}",
+                where=of.where,
+                hint="this is a defect of closedform, or a size or value of the example that the "
+                "model computes with; please report it",
+            )
+
+
+class _NoStepError(Exception):
+    """torch cannot do the step, or a result of it is not finite."""
+
+
+_GROUP = 2**27
+"""Bytes of gradients that are compared at once, at least; or a quarter of all of them."""
+
+
+class _Step:
+    """A traced step in onnxruntime.
+
+    The gradients of a large model are computed in groups, each by a part of the graph in a session
+    of its own, which has given its memory back when torch computes the same.
+
+    Args:
+        model: The traced step.
+        params: The parameters.
+
+    Attributes:
+        groups: The names of the parameters of each group.
+    """
+
+    def __init__(self, model: onnx.ModelProto, params: Tensors) -> None:
+        self._model = model
+        self.groups = groups_of(params)
+        self._whole: OnnxSession | None = None
+
+    def results(self, run: Run, inputs: _Inputs, group: Sequence[str] | None) -> dict[str, Array]:
+        """Returns all outputs of the graph, or the gradients of a group.
+
+        With those of the first group come all outputs that are not gradients.
+        """
+        session = self._session(group)
+        given = inputs.named()
+        feeds = {name: view_of(given[name]) for name in session.inputs if name in given}
+        batch = {n: port for n, port in session.inputs.items() if n.startswith(naming.BATCH)}
+        sizes = read_sizes(feeds, batch, "the example")
+        for name, port in session.inputs.items():
+            if name.startswith(naming.RANDOM):
+                drawn = array_of(run.draws[int(name.rsplit(".", 1)[-1])])
+                shape = shape_of(port, sizes, "the example")
+                feeds[name] = drawn.astype(port.dtype).reshape(shape)
+        feeds = {
+            name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()
+        }
+        return dict(zip(session.outputs, run_on(session, feeds), strict=True))
+
+    def _session(self, group: Sequence[str] | None) -> OnnxSession:
+        if group is None or len(self.groups) == 1:
+            if self._whole is None:
+                self._whole = open_session(self._model)
+            return self._whole
+        gradients = {naming.grad(name) for name in group}
+        is_first = group is self.groups[0]
+        outputs = [
+            value.name
+            for value in self._model.graph.output
+            if value.name in gradients or (is_first and not value.name.startswith(naming.GRAD))
+        ]
+        return open_session(part_of(self._model, outputs), has_memory_pattern=False)
+
+
+def groups_of(params: Tensors) -> list[list[str]]:
+    """Returns the names of parameters in groups whose gradients are compared at once."""
+    limit = max(_GROUP, sum(value.nbytes for value in params.values()) // 4)
+    groups: list[list[str]] = [[]]
+    size = 0
+    for name, value in params.items():
+        size += value.nbytes
+        if size > limit and groups[-1]:
+            groups.append([])
+            size = value.nbytes
+        groups[-1].append(name)
+    return groups
 
 
 def _examples(of: Forward) -> Iterator[tuple[dict[str, int], Tensors]]:
@@ -154,62 +229,54 @@ def _spread(tensors: Tensors) -> Tensors:
     return {name: of(tensor) for name, tensor in tensors.items()}
 
 
-def _run(of: Forward, given: _Inputs, draws: Any = None) -> Run | None:
-    """A step in torch; None if it cannot do it, or its loss is not finite."""
+def _run(of: Forward, given: _Inputs) -> Run | None:
+    """A forward in torch; None if it cannot do it, or its loss is not finite."""
     try:
-        run = run_eagerly(of, given.params, given.fixed, given.tensors, draws=draws)
+        run = run_eagerly(of, given.params, given.fixed, given.tensors).run
     except Exception:  # of any kind: the code of the model is not ours
         return None
-    finite = (run.loss, *run.grads.values())
-    return run if all(bool(value.isfinite().all()) for value in finite) else None
+    return run if bool(run.loss.isfinite().all()) else None
 
 
-def _results(session: OnnxSession, run: Run, inputs: _Inputs) -> dict[str, Array]:
-    given = inputs.named()
-    feeds = {name: array_of(given[name]) for name in session.inputs if name in given}
-    batch = {n: port for n, port in session.inputs.items() if n.startswith(naming.BATCH)}
-    sizes = read_sizes(feeds, batch, "the example")
-    for name, port in session.inputs.items():
-        if name.startswith(naming.RANDOM):
-            drawn = array_of(run.draws[int(name.rsplit(".", 1)[-1])])
-            shape = shape_of(port, sizes, "the example")
-            feeds[name] = drawn.astype(port.dtype).reshape(shape)
-    feeds = {
-        name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()
-    }
-    return dict(zip(session.outputs, run_on(session, feeds), strict=True))
-
-
-def _excess(session: OnnxSession, of: Forward, given: _Inputs, run: Run) -> str | None:
+def _excess(step: _Step, of: Forward, given: _Inputs) -> str | None:
     """Returns how the graph is wrong: an error of onnxruntime, or results that err more than torch.
 
     Only where results differ by more than the tolerance, the errors are measured.
+
+    Raises:
+        _NoStepError: torch has nothing to compare with.
     """
-    try:
-        results = _results(session, run, given)
-    except Exception as error:  # the errors of onnxruntime have no base of their own
-        return f"fails in onnxruntime ({str(error).splitlines()[0]})"
-    wanted = _arrays(run, given.fixed)
-    tolerance = max(TOLERANCE[value.dtype] for value in (*given.params.values(), run.loss))
-    largest = max(
-        (float(grad.abs().max()) for grad in run.grads.values() if grad.numel()), default=0
-    )
+    run = _run(of, given)
+    if run is None:
+        raise _NoStepError
+    differences: dict[str, float] = {}
+    sizes: dict[str, float] = {}
+    for group in step.groups:
+        try:
+            results = step.results(run, given, group)
+        except Exception as error:  # the errors of onnxruntime have no base of their own
+            return f"fails in onnxruntime ({str(error).splitlines()[0]})"
+
+        def compare(name: str, value: torch.Tensor, results: dict[str, Array] = results) -> None:
+            sizes[name] = _size(value)
+            if name in results:
+                differences[name] = distance(results.pop(name), view_of(value))
+
+        _compute(of, given, run.draws, group, compare)
+    if not all(map(math.isfinite, sizes.values())):
+        raise _NoStepError
+    largest = max((n for name, n in sizes.items() if name.startswith(naming.GRAD)), default=0.0)
     # A gradient that is zero but for roundings is compared with the largest one.
-    scales = {
-        name: max(float(np.abs(value).max(initial=0)), 1e-3 * largest, 1e-30)
-        for name, value in wanted.items()
-    }
-    differences = {
-        name: distance(results[name], value) / scales[name]
-        for name, value in wanted.items()
-        if name in results
-    }
-    suspects = [name for name, value in differences.items() if not value <= tolerance]
+    scales = {name: max(size, 1e-3 * largest, 1e-30) for name, size in sizes.items()}
+    tolerance = max(TOLERANCE[value.dtype] for value in (*given.params.values(), run.loss))
+    suspects = [name for name, n in differences.items() if not n / scales[name] <= tolerance]
     if not suspects:
         return None
-    rounding = _rounding(of, given, run)
+    rounding = _rounding(of, given, run, suspects)
+    results = step.results(run, given, None)
     for name in suspects:
-        text = f"differs from torch in {name!r} by {differences[name]:.2g} of its largest value"
+        difference = differences[name] / scales[name]
+        text = f"differs from torch in {name!r} by {difference:.2g} of its largest value"
         wrong = rounding.excess(name, results[name], tolerance, scales[name])
         if wrong is not None:
             return f"{text} ({wrong})"
@@ -217,31 +284,77 @@ def _excess(session: OnnxSession, of: Forward, given: _Inputs, run: Run) -> str 
     return None
 
 
-def _rounding(of: Forward, given: _Inputs, run: Run) -> Rounding:
+def _size(value: torch.Tensor) -> float:
+    """The largest absolute value."""
+    return max(abs(float(bound)) for bound in value.aminmax())
+
+
+def _rounding(of: Forward, given: _Inputs, run: Run, names: Sequence[str]) -> Rounding:
     """The errors of torch in the dtype of the export."""
+    reference = _arrays(of, given, run.draws, names)
     draws = [draw.double() for draw in run.draws]
-    exact = _run(of, given.wide(), draws) if given.is_small() else None
-    nearby = (_run(of, given.perturbed(seed), run.draws) for seed in range(2))
-    return measured(
-        _arrays(run, given.fixed),
-        None if exact is None else _arrays(exact, given.wide().fixed),
-        [_arrays(one, given.fixed) for one in nearby if one is not None],
-    )
+    exact = _arrays(of, given.wide(), draws, names) if given.is_small() else None
+    nearby = (_arrays(of, given.perturbed(seed), run.draws, names) for seed in range(2))
+    return measured(reference or {}, exact, [arrays for arrays in nearby if arrays is not None])
 
 
-def _arrays(run: Run, fixed: Tensors) -> dict[str, Array]:
-    """The results of torch that are floats, in float64, by the names of outputs of a graph."""
-    named = {
-        "loss": run.loss,
-        **{f"metric.{name}": value for name, value in run.metrics.items()},
-        **{naming.grad(name): value for name, value in run.grads.items()},
-        **{
-            naming.following(naming.buffer(name)): value.to(fixed[name].dtype)
-            for name, value in run.buffers.items()
-        },
-    }
-    return {
-        name: value.detach().double().numpy()
-        for name, value in named.items()
-        if value.is_floating_point() and value.numel()
-    }
+def _arrays(
+    of: Forward, given: _Inputs, draws: list[torch.Tensor], names: Sequence[str]
+) -> dict[str, Array] | None:
+    """Results of torch in float64; None if it cannot compute them, or one is not finite."""
+    params = [name for name in given.params if naming.grad(name) in names]
+    arrays: dict[str, Array] = {}
+
+    def take(name: str, value: torch.Tensor) -> None:
+        if name in names:
+            arrays[name] = value.double().numpy()
+
+    try:
+        _compute(of, given, draws, params, take)
+    except _NoStepError:
+        return None
+    return arrays if all(np.isfinite(array).all() for array in arrays.values()) else None
+
+
+def _compute(
+    of: Forward,
+    given: _Inputs,
+    draws: list[torch.Tensor],
+    group: Sequence[str],
+    take: Callable[[str, torch.Tensor], None],
+) -> None:
+    """Hands over the results of torch that are floats, gradients one by one as they are computed.
+
+    Args:
+        of: The model and its loss.
+        given: The tensors of the step.
+        draws: Its random numbers.
+        group: The parameters whose gradients are computed.
+        take: Called with the name of an output of the graph, and its value.
+
+    Raises:
+        _NoStepError: torch cannot do the step.
+    """
+    failures: list[Exception] = []
+
+    def hand_over(name: str, value: torch.Tensor) -> None:
+        if value.is_floating_point() and value.numel():
+            try:
+                take(name, value.detach())
+            except Exception as error:
+                failures.append(error)
+                raise
+
+    try:
+        pending = run_eagerly(of, given.params, given.fixed, given.tensors, draws=draws)
+        run = pending.run
+        hand_over("loss", run.loss)
+        for name, value in run.metrics.items():
+            hand_over(f"metric.{name}", value)
+        for name, value in run.buffers.items():
+            hand_over(naming.following(naming.buffer(name)), value.to(given.fixed[name].dtype))
+        pending.gradients(lambda name, value: hand_over(naming.grad(name), value), group)
+    except Exception as error:  # of any kind: the code of the model is not ours
+        if failures:
+            raise failures[0] from error
+        raise _NoStepError from error

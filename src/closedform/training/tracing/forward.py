@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
@@ -48,6 +49,7 @@ class Forward:
         is_widened: Whether tensors of 16 bits are cast to float32 for the model.
         where: The model, named in errors.
         places: The place that runs, for errors.
+        written: Names of parameters that a run has tried to write to: each run has copies of them.
     """
 
     model: torch.nn.Module
@@ -56,6 +58,7 @@ class Forward:
     is_widened: bool
     where: str
     places: Places = field(default_factory=Places)
+    written: set[str] = field(default_factory=set)
 
     def modules(self) -> list[torch.nn.Module]:
         """The model, and the loss if it is a module."""
@@ -95,8 +98,45 @@ class Forward:
         return Outcome(value, metrics, after)
 
     def copies(self, buffers: Tensors) -> Tensors:
-        """Returns copies of buffers in the dtype of the forward."""
-        return {name: self._wide(value.clone()) for name, value in buffers.items()}
+        """Returns buffers that a forward may write to, in its dtype."""
+        return {name: self._wide(value) for name, value in self.writable(buffers).items()}
+
+    def writable(self, tensors: Tensors) -> Tensors:
+        """Returns copies of those tensors that a forward may write to, and the others themselves.
+
+        A run writes to buffers without saying so (running statistics). Its writes to parameters are
+        seen (``probe.watched``), so that these, most of the memory, need no copy. A trace copies
+        all of them: there is nothing to store, and it writes to what it returns.
+        """
+        parameters = self._parameters()
+        return {
+            name: value.detach()
+            if name in parameters and name not in self.written and not isinstance(value, FakeTensor)
+            else value.clone()
+            for name, value in tensors.items()
+        }
+
+    def leaves(self, params: Tensors) -> Tensors:
+        """Returns parameters with gradients that a forward may write to."""
+        return {n: value.requires_grad_() for n, value in self.writable(params).items()}
+
+    def shared(self, *tensors: Tensors) -> Tensors:
+        """Returns the tensors that ``writable`` does not copy."""
+        parameters = self._parameters()
+        return {
+            name: value
+            for named in tensors
+            for name, value in named.items()
+            if name in parameters and name not in self.written
+        }
+
+    def _parameters(self) -> frozenset[str]:
+        """The names of all parameters, trained or not."""
+        return frozenset(
+            prefix + name
+            for module, prefix in zip(self.modules(), ("", OF_LOSS), strict=False)
+            for name, _ in module.named_parameters()
+        )
 
     def _called(
         self,

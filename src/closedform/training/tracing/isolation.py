@@ -20,6 +20,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -263,19 +264,43 @@ def _by_layers(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+class ParameterWriteError(Exception):
+    """A forward is about to write to a parameter, of which it has no copy.
+
+    Attributes:
+        name: The name of the parameter.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class Writes(TorchDispatchMode):
     """Raises ExportError before an operator writes to a tensor that is not a state of the step.
 
     Args:
         places: The calling modules, for the message.
-        allowed: Tensors that may be written to: copies of parameters and buffers.
+        allowed: Tensors that may be written to: copies of parameters and buffers; None for all but
+            the shared ones.
+        shared: Parameters that are not copies: a write raises ParameterWriteError.
         where: The model, named in errors.
     """
 
-    def __init__(self, places: Places, allowed: dict[str, torch.Tensor], where: str) -> None:
+    def __init__(
+        self,
+        places: Places,
+        allowed: dict[str, torch.Tensor] | None,
+        shared: dict[str, torch.Tensor],
+        where: str,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._places, self._where = places, where
-        self._known = {_storage(tensor): tensor for tensor in allowed.values()}
+        # A weak reference frees the memory of an intermediate result, and reserves its address.
+        self._known: dict[int, StorageWeakRef] | None = None
+        if allowed is not None:
+            self._known = {_storage(t): _reference(t) for t in allowed.values()}
+        self._shared = {_storage(tensor): name for name, tensor in shared.items()}
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -287,13 +312,20 @@ class Writes(TorchDispatchMode):
             for tensor in torch.utils._pytree.tree_leaves(given.get(argument.name)):
                 self._check(tensor, function)
         result = function(*args, **(kwargs or {}))
+        if self._known is None or _aliases(function):
+            return result
         for tensor in torch.utils._pytree.tree_leaves(result):
-            if isinstance(tensor, torch.Tensor) and not _aliases(function):
-                self._known.setdefault(_storage(tensor), tensor)
+            if isinstance(tensor, torch.Tensor):
+                self._known.setdefault(_storage(tensor), _reference(tensor))
         return result
 
     def _check(self, tensor: object, function: Any) -> None:
-        if isinstance(tensor, torch.Tensor) and _storage(tensor) not in self._known:
+        if not isinstance(tensor, torch.Tensor):
+            return
+        storage = _storage(tensor)
+        if storage in self._shared:
+            raise ParameterWriteError(self._shared[storage])
+        if self._known is not None and storage not in self._known:
             raise ExportError(
                 f"{function} writes to a tensor {list(tensor.shape)} that is neither a parameter "
                 f"nor a buffer, in {self._places.here()}",
@@ -313,3 +345,7 @@ def _aliases(function: Any) -> bool:
 
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
+
+
+def _reference(tensor: torch.Tensor) -> StorageWeakRef:
+    return StorageWeakRef(tensor.untyped_storage())

@@ -105,6 +105,7 @@ class Places(TorchFunctionMode):
         finally:
             for handle in handles:
                 handle.remove()
+            self._seen.clear()  # the nodes hold what they saved for their gradients
 
 
 def operator_of(node: torch.fx.Node) -> str:

@@ -2,33 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import torch
 
 from closedform.training.tracing.forward import Forward
-from closedform.training.tracing.isolation import Writes, no_other_randomness
+from closedform.training.tracing.isolation import (
+    ParameterWriteError,
+    Writes,
+    no_other_randomness,
+)
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The results of a step in torch.
+    """The results of a forward in torch.
 
     Attributes:
         loss: The loss.
         metrics: Further results of the loss.
-        grads: The gradients by parameter.
         buffers: The buffers afterwards.
         draws: The random numbers, in the order of the draws.
     """
 
     loss: torch.Tensor
     metrics: Tensors
-    grads: Tensors
     buffers: Tensors
     draws: list[torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A step in torch after its forward.
+
+    Attributes:
+        run: Its results.
+        loss: The loss with its graph.
+        leaves: The parameters that it depends on.
+    """
+
+    run: Run
+    loss: torch.Tensor
+    leaves: Tensors
+
+    def gradients(
+        self, take: Callable[[str, torch.Tensor], None], names: Sequence[str] | None = None
+    ) -> None:
+        """Computes gradients once, and hands over each as soon as it is there.
+
+        All of them take as much memory as the parameters.
+
+        Args:
+            take: Called with the name of a parameter and its gradient.
+            names: The parameters; None for all.
+        """
+        rest = {name: self.leaves[name] for name in (self.leaves if names is None else names)}
+        leaves = list(rest.values())
+
+        def hand_over(name: str, leaf: torch.Tensor) -> None:
+            gradient, leaf.grad = leaf.grad, None
+            del rest[name]
+            if gradient is not None:
+                take(name, gradient)
+
+        hooks = [
+            leaf.register_post_accumulate_grad_hook(partial(hand_over, name))
+            for name, leaf in rest.items()
+        ]
+        try:
+            self.loss.backward(inputs=leaves)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for name, leaf in rest.items():
+            take(name, torch.zeros_like(leaf))
 
 
 def run_eagerly(
@@ -37,8 +91,8 @@ def run_eagerly(
     fixed: Tensors,
     tensors: Tensors,
     draws: list[torch.Tensor] | None = None,
-) -> Run:
-    """Returns the loss and the gradients of a batch; the tensors given are not changed.
+) -> Pending:
+    """Returns the loss of a batch; the tensors given are not changed.
 
     Args:
         of: The model and its loss.
@@ -50,6 +104,25 @@ def run_eagerly(
     Raises:
         ExportError: The forward draws numbers apart from torch, or writes to other tensors.
     """
+    return with_copies(of, lambda: _forward(of, params, fixed, tensors, draws))
+
+
+def with_copies(of: Forward, run: Callable[[], T]) -> T:
+    """Returns the result of a run, repeated with copies of the parameters that it writes to."""
+    while True:
+        try:
+            return run()
+        except ParameterWriteError as write:
+            of.written.add(write.name)
+
+
+def _forward(
+    of: Forward,
+    params: Tensors,
+    fixed: Tensors,
+    tensors: Tensors,
+    draws: list[torch.Tensor] | None,
+) -> Pending:
     generator = torch.Generator().manual_seed(0)
     given = iter(draws) if draws is not None else None
     drawn: list[torch.Tensor] = []
@@ -68,20 +141,16 @@ def run_eagerly(
         drawn.append(numbers)
         return numbers
 
-    leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
-    copies = {name: value.clone() for name, value in fixed.items()}
+    leaves = of.leaves(params)
+    shared = of.shared(params, fixed)
     batch = {name: value.detach().clone() for name, value in tensors.items()}
+    copies = {name: leaf for name, leaf in leaves.items() if name not in shared}
     with (
         no_other_randomness(of.where),
-        Writes(of.places, {**leaves, **copies, **batch}, of.where),
+        Writes(of.places, {**copies, **batch}, shared, of.where),
         Drawn(draw, of.places, of.where),
     ):
-        found = of.outcome(leaves, copies, batch)
-    grads = torch.autograd.grad(found.loss, list(leaves.values()), materialize_grads=True)
-    return Run(
-        found.loss.detach(),
-        found.metrics,
-        dict(zip(leaves, grads, strict=True)),
-        found.buffers,
-        drawn,
+        found = of.outcome(leaves, fixed, batch)
+    return Pending(
+        Run(found.loss.detach(), found.metrics, found.buffers, drawn), found.loss, leaves
     )

@@ -62,13 +62,22 @@ class Rounding:
         return f"a rounding of the inputs changes torch's by {in_torch:.2g}"
 
 
+_CHUNK = 2**18
+"""Elements that are compared at once: in float64 all of a tensor would take twice its memory."""
+
+
 def distance(first: Array, second: Array) -> float:
     """Returns the largest difference; infinite for another shape, or where one is not finite."""
     if first.shape != second.shape:
         return np.inf
-    with np.errstate(invalid="ignore"):
-        differences = np.abs(first.astype(np.float64) - second.astype(np.float64))
-    return float(np.nan_to_num(differences, nan=np.inf).max(initial=0))
+    flat, wanted = first.reshape(-1), second.reshape(-1)
+    largest = 0.0
+    for start in range(0, flat.size, _CHUNK):
+        parts = (array[start : start + _CHUNK].astype(np.float64) for array in (flat, wanted))
+        with np.errstate(invalid="ignore"):
+            differences = np.abs(np.subtract(*parts))
+        largest = max(largest, float(np.nan_to_num(differences, nan=np.inf).max(initial=0)))
+    return largest
 
 
 def measured(

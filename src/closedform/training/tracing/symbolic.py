@@ -26,8 +26,10 @@ from closedform.training.tracing.decompositions import decompositions
 from closedform.training.tracing.forms import forms_of_operators
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.index_reads import IndexReads
+from closedform.training.tracing.isolation import Writes
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.onnx_registry import onnx_decompositions, quiet
+from closedform.training.tracing.probe import with_copies
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
 
 Function = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
@@ -145,6 +147,7 @@ def traced_operators(
     opset: int,
     *,
     drawing: Function | None = None,
+    has_draws: bool | None = None,
 ) -> tuple[torch.fx.GraphModule, list[str], tuple[IndexRange, ...]]:
     """Returns the operators of a function, names of their inputs, and ranges of integer inputs.
 
@@ -155,10 +158,14 @@ def traced_operators(
         of: The forward that it calls.
         opset: The ONNX opset whose operators need no decomposition.
         drawing: The part of the function that may draw random numbers; None for all of it.
+        has_draws: Whether it draws numbers, for the example; None if no run has told.
     """
     arguments = [symbols.fake(tensors, kind) for kind, tensors in kinds.items()]
     names = [f"{kind}{name}" for kind, tensors in kinds.items() for name in tensors]
-    draws = _draws(drawing or function, arguments, kinds, symbols, of)
+    drawing = drawing or function
+    if has_draws is None:
+        has_draws = _has_draws(drawing, kinds, of)
+    draws = _draws(drawing, arguments, kinds, symbols, of) if has_draws else {}
     names += [f"{naming.RANDOM}{label}" for label in draws]
     flat = [*(value for values in arguments for value in values), *draws.values()]
     left: list[torch.Tensor] = []
@@ -237,8 +244,6 @@ def _draws(
     of: Forward,
 ) -> Tensors:
     """Inputs for the random draws of a function, by name."""
-    if not _has_draws(function, kinds, of):
-        return {}
     found: Tensors = {}
 
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
@@ -265,13 +270,12 @@ def _has_draws(function: Function, kinds: Mapping[str, Tensors], of: Forward) ->
         found = True
         return torch.full(shape, 0.5, dtype=dtype)
 
-    with Drawn(draw, of.places, of.where):
-        function(
-            *(
-                {name: value.clone() for name, value in tensors.items()}
-                for tensors in kinds.values()
-            )
-        )
+    def run() -> None:
+        shared = of.shared(kinds[naming.PARAM], kinds[naming.BUFFER])
+        with Drawn(draw, of.places, of.where), Writes(of.places, None, shared, of.where):
+            function(*(dict(tensors) for tensors in kinds.values()))
+
+    with_copies(of, run)
     return found
 
 

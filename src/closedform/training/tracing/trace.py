@@ -19,13 +19,13 @@ from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir import naming
 from closedform.ir.types import DType
-from closedform.training.tracing.arrays import array_of
+from closedform.training.tracing.arrays import view_of
 from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
 from closedform.training.tracing.beside import check_step
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.isolation import Numbers, unchanged
 from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx
-from closedform.training.tracing.probe import Run, run_eagerly
+from closedform.training.tracing.probe import Pending, Run, run_eagerly
 from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
 
 LOSS_SCALE = "loss_scale"
@@ -42,8 +42,8 @@ class Trace:
             and, for parameters that the forward writes to, ``written.*``.
         forward: Inputs ``param.*``, ``buffer.*`` and those of the batch that the model takes, in
             evaluation mode; outputs ``output`` or ``output.0``, ``output.1``, ….
-        params: The parameters that are trained, by name.
-        buffers: Buffers and frozen parameters by name.
+        params: The parameters that are trained, by name, in the memory of the model.
+        buffers: Buffers and frozen parameters by name, in the memory of the model.
         changed: Names of the buffers that a step changes.
         written: Names of the parameters that the forward writes to.
         metrics: Names of the further results of the loss.
@@ -134,8 +134,8 @@ def trace(
     return Trace(
         step,
         forward,
-        {name: array_of(value) for name, value in params.items()},
-        {name: array_of(value) for name, value in fixed.items()},
+        {name: view_of(value) for name, value in params.items()},
+        {name: view_of(value) for name, value in fixed.items()},
         changed=found["next.buffer."],
         written=found["written."],
         metrics=tuple(run.metrics),
@@ -152,18 +152,20 @@ def _run_twice_if_counted(of: Forward, params: Tensors, fixed: Tensors) -> Run:
     """
     numbers = Numbers(of.modules(), of.loss)
     before = numbers.values()
-    run = run_eagerly(of, params, fixed, of.batch.tensors)
-    after = numbers.values()
+    pending = run_eagerly(of, params, fixed, of.batch.tensors)
+    run, after = pending.run, numbers.values()
     changed = [name for name, value in after.items() if before.get(name, value) != value]
+    grads = _gradients(pending, is_compared=bool(changed))
     for amount in (0, 100, 10**6) if changed else ():
         # The next value, and those far away: a count may matter late, or never.
         numbers.add(changed, amount)
         again = run_eagerly(of, params, fixed, of.batch.tensors, draws=run.draws)
+        others = _gradients(again, is_compared=True)
         following = numbers.values()
         changed = [name for name in changed if following.get(name) != after[name]]
         if not changed:
             return run  # these are set once
-        if _is_same(run, again):
+        if _is_same({**grads, "loss": run.loss}, {**others, "loss": again.run.loss}):
             continue
         listed = ", ".join(repr(name) for name in changed[:3])
         raise ExportError(
@@ -176,9 +178,23 @@ def _run_twice_if_counted(of: Forward, params: Tensors, fixed: Tensors) -> Run:
     return run
 
 
-def _is_same(first: Run, second: Run) -> bool:
-    pairs = [(first.loss, second.loss), *((g, second.grads[n]) for n, g in first.grads.items())]
-    return all(torch.allclose(a, b, rtol=1e-5, atol=0, equal_nan=True) for a, b in pairs)
+def _gradients(pending: Pending, *, is_compared: bool) -> Tensors:
+    """The gradients of a step, computed by torch in any case, if they are compared."""
+    grads: Tensors = {}
+
+    def take(name: str, gradient: torch.Tensor) -> None:
+        if is_compared:
+            grads[name] = gradient
+
+    pending.gradients(take)
+    return grads
+
+
+def _is_same(first: Tensors, second: Tensors) -> bool:
+    return all(
+        torch.allclose(value, second[name], rtol=1e-5, atol=0, equal_nan=True)
+        for name, value in first.items()
+    )
 
 
 def _step(
@@ -193,7 +209,7 @@ def _step(
     def step(
         params: Tensors, fixed: Tensors, batch: Tensors, shared: Tensors
     ) -> list[torch.Tensor]:
-        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        leaves = of.leaves(params)
         found = of.outcome(leaves, fixed, _copies(batch))
         scale = shared[LOSS_SCALE].to(found.loss.dtype) if shared else None
         grads = torch.autograd.grad(
@@ -218,10 +234,12 @@ def _step(
     ]
 
     def loss(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
-        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        leaves = of.leaves(params)
         return [of.outcome(leaves, fixed, _copies(batch)).loss]
 
-    traced, inputs, ranges = traced_operators(step, kinds, symbols, of, opset, drawing=loss)
+    traced, inputs, ranges = traced_operators(
+        step, kinds, symbols, of, opset, drawing=loss, has_draws=bool(run.draws)
+    )
     sources = {
         **{naming.following(naming.buffer(name)): naming.buffer(name) for name in fixed},
         **{f"{WRITTEN}{name}": naming.param(name) for name in params},
@@ -252,7 +270,7 @@ def _forward(
 
     def forward(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
         nonlocal count
-        output = of.output(_copies(params), of.copies(fixed), _copies(batch))
+        output = of.output(of.writable(params), of.copies(fixed), _copies(batch))
         leaves = [
             leaf
             for leaf in torch.utils._pytree.tree_leaves(output)
@@ -276,7 +294,7 @@ def _evaluation_loss(
     opset: int,
 ) -> onnx.ModelProto:
     def loss(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
-        found = of.outcome(_copies(params), fixed, _copies(batch), is_trained=False)
+        found = of.outcome(of.writable(params), fixed, _copies(batch), is_trained=False)
         return [found.loss, *(found.metrics[name] for name in metrics)]
 
     kinds = {

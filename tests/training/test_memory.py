@@ -1,0 +1,109 @@
+"""The memory of an export: parameters are not copied, and gradients live one at a time."""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import closedform as cf
+from closedform import training
+from closedform.errors import ExportError
+from closedform.training.tracing import beside, onnx_program, trace
+from closedform.training.tracing.batch import read_batch
+from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.probe import run_eagerly
+
+BATCH = torch.randint(0, 9, (4, 5)), torch.randint(0, 3, (4,))
+
+
+class _Tokens(nn.Module):
+    """Embeddings, of which a forward with ``max_norm`` rescales the rows that it reads."""
+
+    def __init__(self, max_norm: float | None = None, *, is_frozen: bool = False) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, 6, max_norm=max_norm)
+        self.table.requires_grad_(not is_frozen)
+        self.norm, self.head = nn.BatchNorm1d(6), nn.Linear(6, 3)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.head(self.norm(self.table(tokens).mean(1)))
+        return result
+
+
+def _forward(model: nn.Module) -> Forward:
+    return Forward(model, cross_entropy, read_batch(model, cross_entropy, BATCH, "here"), False, "")
+
+
+def test_parameters_are_not_copied() -> None:
+    model = _Tokens()
+    forward = _forward(model)
+    params, fixed = forward.tensors()
+    pending = run_eagerly(forward, params, fixed, forward.batch.tensors)
+    for name, parameter in model.named_parameters():
+        assert pending.leaves[name].data_ptr() == parameter.data_ptr(), name
+    assert not forward.written
+    for name, buffer in model.named_buffers():
+        assert pending.run.buffers[name].data_ptr() != buffer.data_ptr(), name
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_parameters_that_a_forward_writes_to_are_copied(is_frozen: bool, tmp_path: Path) -> None:
+    model = _Tokens(0.5, is_frozen=is_frozen)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    forward = _forward(model)
+    run_eagerly(forward, *forward.tensors(), forward.batch.tensors)
+    assert forward.written == {"table.weight"}
+    training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_gradients_are_handed_over_one_by_one() -> None:
+    forward = _forward(_Tokens())
+    pending = run_eagerly(forward, *forward.tensors(), forward.batch.tensors)
+    wanted = torch.autograd.grad(pending.loss, list(pending.leaves.values()), retain_graph=True)
+    named = dict(zip(pending.leaves, wanted, strict=True))
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    def take(name: str, gradient: torch.Tensor) -> None:
+        assert all(reference() is None for reference in alive), name
+        assert torch.equal(gradient, named.pop(name))
+        alive.append(weakref.ref(gradient))
+
+    pending.gradients(take)
+    assert not named
+
+
+def _with_wrong_gradient(name: str) -> Any:
+    write = onnx_program.write_onnx
+
+    def written(*arguments: Any) -> Any:
+        model = write(*arguments)
+        for node in model.graph.node:
+            if name in node.output:
+                node.output[:] = [f"{name}.right" if o == name else o for o in node.output]
+                model.graph.node.add(op_type="Neg", input=[f"{name}.right"], output=[name])
+                break
+        return model
+
+    return written
+
+
+@pytest.mark.parametrize("name", ["table.weight", "head.bias"])
+def test_gradients_of_a_large_model_are_compared_in_groups(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "_GROUP", 1)
+    model = _Tokens()
+    groups = beside.groups_of(dict(model.named_parameters()))
+    assert groups == [["table.weight"], ["norm.weight", "norm.bias"], ["head.weight", "head.bias"]]
+    training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)
+    monkeypatch.setattr(trace, "write_onnx", _with_wrong_gradient(f"grad.{name}"))
+    with pytest.raises(ExportError, match=f"differs from torch in 'grad.{name}' by 2 of its"):
+        training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)

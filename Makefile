@@ -203,6 +203,8 @@ compare-web: $(STAMP)
 	@mkdir -p build/web && cd build/web && npm install --silent --no-fund --no-audit --ignore-scripts \
 	  --prefix . onnxruntime-web@1.30 katex@0.19 playwright-core@1.65
 	@$(BIN)/python -m pytest tests/web/compare_browser.py
+	@echo "== compare-web: training on WebGPU, on Chromium's software adapter"
+	@$(BIN)/python -m pytest -s tests/web/compare_webgpu.py
 
 # The headers of onnxruntime's C API are those of a package for Unity: 150 MB, once. Its library is
 # that of the wheel.

@@ -2,10 +2,13 @@
 import path from "node:path";
 import { createRequire } from "node:module";
 
-export async function launch(packages, executablePath) {
+// The software adapter, on machines with a GPU, too: its results are the same everywhere.
+export const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
+
+export async function launch(packages, executablePath, flags = []) {
   const require = createRequire(path.join(packages, "x.js"));
   const { chromium } = require("playwright-core");
-  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  return chromium.launch({ executablePath, args: ["--no-sandbox", ...flags] });
 }
 
 // `prepare` gets the page before it is opened, for routes.

@@ -6,14 +6,10 @@ Needs Node, Chromium and npm packages: `make compare-web` brings them to build/w
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import re
 import shutil
-import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +30,9 @@ from tests.training.models import CASES, batches
 from tests.training.test_sixteen_bits import exported
 from tests.training.test_training import made
 from tests.web.language_model import TOKENS, LanguageModel, next_token, with_adapters
+from tests.web.site import BUILD, CHROMIUM, HERE, PACKAGES, node, served
 
-HERE = Path(__file__).parent
-BUILD = Path(__file__).parents[2] / "build" / "web"
-PACKAGES = BUILD / "node_modules"
 STEPS, ROWS = 60, 16
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # Another build of onnxruntime adds float32 products in another order.
 TOLERANCE = 1e-4
@@ -64,27 +57,12 @@ FAULTS = {
 """The messages of the pages, by the fault in chromium_faults.mjs."""
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    extensions_map = {  # noqa: RUF012 - as the base class has it
-        **SimpleHTTPRequestHandler.extensions_map,
-        ".mjs": "text/javascript",
-        ".wasm": "application/wasm",
-    }
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing."""
-
-
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """The pages, served on this machine."""
     root = tmp_path_factory.mktemp("sites")
-    handler = functools.partial(_Quiet, directory=str(root))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", root
-        server.shutdown()
+    with served(root) as address:
+        yield address, root
 
 
 def trained_here(name: str, folder: Path) -> tuple[list[float], Path]:
@@ -104,19 +82,6 @@ def trained_here(name: str, folder: Path) -> tuple[list[float], Path]:
         data,
     )
     return [result.loss for result in results], data
-
-
-def node(script: str, *words: str) -> Any:
-    run = subprocess.run(
-        ["node", str(HERE / script), *words],
-        capture_output=True,
-        text=True,
-        cwd=BUILD,
-        timeout=600,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -32,13 +32,13 @@ class LowRank(nn.Module):
 class Layer(nn.Module):
     """Causal attention and a gated linear unit, each behind a layer normalisation."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
-        self.mixed = nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
-        self.up = nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = nn.Linear(4 * WIDTH, WIDTH)
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.mixed = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         rows, length, width = hidden.shape
@@ -55,16 +55,18 @@ class Layer(nn.Module):
 class LanguageModel(nn.Module):
     """A causal transformer of bytes with learned positions."""
 
-    def __init__(self, context: int = 64) -> None:
+    def __init__(
+        self, context: int = 64, width: int = WIDTH, layers: int = LAYERS, tokens: int = TOKENS
+    ) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(TOKENS, WIDTH)
+        self.embedding = nn.Embedding(tokens, width)
         nn.init.normal_(self.embedding.weight, std=0.1)
-        self.position = nn.Parameter(torch.randn(context, WIDTH) / 50)
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH)
+        self.position = nn.Parameter(torch.randn(context, width) / 50)
+        self.layers = nn.ModuleList(Layer(width) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Returns logits ``[rows, context, 256]``; the embedding is also the last layer."""
+        """Returns logits ``[rows, context, tokens]``; the embedding is also the last layer."""
         hidden = self.embedding(tokens) + self.position
         for layer in self.layers:
             hidden = layer(hidden)

@@ -29,6 +29,13 @@ from tests.support.commands import CliRunner
 from tests.training.models import CASES, batches
 from tests.training.test_training import made
 
+WASM_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+WEBGPU_FILES = (
+    "ort.webgpu.min.mjs",
+    "ort-wasm-simd-threaded.asyncify.mjs",
+    "ort-wasm-simd-threaded.asyncify.wasm",
+)
+
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -40,7 +47,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fonts.mkdir(parents=True)
     for package in folder.iterdir():
         (package / "package.json").write_text("{}")
-    for name in ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"):
+    for name in (*WASM_FILES, *WEBGPU_FILES):
         (dist / name).write_text(name)
     for name in ("katex.min.js", "katex.min.css"):
         (fonts.parent / name).write_text(name)
@@ -354,6 +361,37 @@ def test_the_commands_print_the_path_of_the_page(
     assert result.exit_code == 0, result.output
     entries = json.loads((tmp_path / "all" / "manifest.json").read_text())["entries"]
     assert [entry["name"] for entry in entries] == ["constant"]
+
+
+def test_a_page_for_the_gpu_has_its_step_and_its_runtime(
+    packages: Path, tmp_path: Path, trained: Path
+) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    example = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
+    export(model, cross_entropy, example, optimizers.adamw(0.1), tmp_path / "run", target="webgpu")
+    site = tmp_path / "site"
+    train = str(tmp_path / "run" / "train.onnx")
+    words = ["web", train, "-o", str(site), "--packages", str(packages), "--device", "webgpu"]
+    result = CliRunner().invoke(words)
+    assert result.exit_code == 0, result.output
+    names = {"webgpu.onnx", "scalars.onnx", "webgpu.js", "train.onnx", "init.onnx"}
+    assert names <= {path.name for path in site.iterdir()}
+    assert {path.name for path in (site / "ort").iterdir()} == {*WASM_FILES, *WEBGPU_FILES}
+    manifest = json.loads((site / "manifest.json").read_text())
+    step = manifest["webgpu"]
+    dtypes = {entry["name"]: entry["dtype"] for entry in step["inputs"]}
+    assert dtypes["batch.target"] == "int32"
+    assert dtypes["scalar.0"] == "float32"
+    assert "step" not in dtypes
+    assert "next.param.0.weight" in step["outputs"]
+    scalars = {entry["name"]: entry["dtype"] for entry in step["scalars"]}
+    assert scalars == {"step": "int64", "buffer.1.num_batches_tracked": "int64"}
+    assert {"next.step", "learning_rate", "scalar.0"} <= set(step["scalarOutputs"])
+    with pytest.raises(ExportError, match=r"without webgpu.onnx.*target=\"webgpu\""):
+        write_training_page(trained, tmp_path / "other", packages=packages, device="webgpu")
+    with pytest.raises(ExportError, match="device must be wasm or webgpu, got 'cuda'"):
+        write_training_page(trained, tmp_path / "other", packages=packages, device="cuda")
+    assert not (tmp_path / "other").exists()
 
 
 def test_the_gallery_command_takes_any_number_of_names() -> None:

@@ -11,6 +11,7 @@ Write a static page that trains with TRAIN in the browser.
 
 closedform web build/train.onnx -o site --data digits.safetensors
 closedform web lora/train.onnx -o site --text letters.txt
+closedform web lora/train.onnx -o site --text letters.txt --device webgpu
 """
 
 
@@ -32,6 +33,13 @@ def parser(prog: str) -> Parser:
         metavar="FILE",
         help="with --text: a UTF-8 file with the characters of the tokens 0, 1, …; "
         "default: tokens are bytes",
+    )
+    found.add_argument(
+        "--device",
+        choices=("wasm", "webgpu"),
+        default="wasm",
+        help="where the page trains: webgpu for a step that was exported with target='webgpu'; "
+        "without an adapter it trains in WebAssembly",
     )
     add_page_options(found)
     return found
@@ -55,6 +63,7 @@ def run(
     text: Path | None,
     alphabet: Path | None,
     packages: Path | None,
+    device: str,
 ) -> None:
     """Writes the page."""
     if text is None:
@@ -62,14 +71,17 @@ def run(
 
         if alphabet is not None:
             raise UsageError("--alphabet goes with --text")
-        print_page(write_training_page(train, output, data=data, packages=packages))
+        print_page(write_training_page(train, output, data=data, packages=packages, device=device))
         return
     from closedform.web.text import read_text, write_text_page
 
     if data is not None:
         raise UsageError("--data and --text are for different pages: give one of them")
     letters = None if alphabet is None else read_text(alphabet)
-    print_page(write_text_page(train, output, text=text, alphabet=letters, packages=packages))
+    page = write_text_page(
+        train, output, text=text, alphabet=letters, packages=packages, device=device
+    )
+    print_page(page)
 
 
 def print_page(page: Path) -> None:

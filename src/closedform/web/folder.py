@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +23,19 @@ _RUNTIME = (
     "dist/ort-wasm-simd-threaded.mjs",
     "dist/ort-wasm-simd-threaded.wasm",
 )
+# The native provider. The older one, of ort.all, returns wrong losses without an error.
+_WEBGPU_RUNTIME = (
+    "dist/ort.webgpu.min.mjs",
+    "dist/ort-wasm-simd-threaded.asyncify.mjs",
+    "dist/ort-wasm-simd-threaded.asyncify.wasm",
+)
+
+
+class Device(StrEnum):
+    """Where a page trains: on the CPU, or on the GPU where the browser has an adapter."""
+
+    WASM = "wasm"
+    WEBGPU = "webgpu"
 
 
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -81,7 +95,7 @@ def copy_assets(folder: Path, names: Iterable[str]) -> None:
         (folder / name).write_bytes((assets / name).read_bytes())
 
 
-def write_loop_page(folder: Path, name: str) -> None:
+def write_loop_page(folder: Path, name: str, *, device: Device = Device.WASM) -> None:
     """Writes ``index.html`` of a page with a training loop, with its scripts.
 
     ``loop.html`` is the page, with places such as ``{{title}}``; the file ``NAME.html`` has what
@@ -90,6 +104,7 @@ def write_loop_page(folder: Path, name: str) -> None:
     Args:
         folder: Where to.
         name: The page, ``train`` or ``text``.
+        device: Where it trains.
     """
     assets = resources.files("closedform.web") / "assets"
     _, *split = _PART.split((assets / f"{name}.html").read_text(encoding="utf-8"))
@@ -99,6 +114,8 @@ def write_loop_page(folder: Path, name: str) -> None:
     page = re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], page)
     (folder / "index.html").write_text(page, encoding="utf-8")
     copy_assets(folder, (*COMMON_ASSETS, "fields.js", "loop.js", f"{name}.js"))
+    if device is Device.WEBGPU:
+        copy_assets(folder, ("webgpu.js",))
 
 
 def _line(text: str) -> str:
@@ -108,8 +125,8 @@ def _line(text: str) -> str:
 _PART = re.compile(r"(?m)^<!-- (\w+) -->\n")
 
 
-def copy_runtime(folder: Path, packages: Path | None) -> None:
-    """Copies the WebAssembly build of onnxruntime-web to ``ort/``.
+def copy_runtime(folder: Path, packages: Path | None, *, device: Device = Device.WASM) -> None:
+    """Copies the WebAssembly build of onnxruntime-web to ``ort/``, and on request that of WebGPU.
 
     Raises:
         ExportError: The npm package is not installed.
@@ -117,7 +134,7 @@ def copy_runtime(folder: Path, packages: Path | None) -> None:
     source = find_package("onnxruntime-web", packages)
     target = folder / "ort"
     target.mkdir()
-    for name in _RUNTIME:
+    for name in (*_RUNTIME, *(_WEBGPU_RUNTIME if device is Device.WEBGPU else ())):
         shutil.copyfile(source / name, target / Path(name).name)
 
 

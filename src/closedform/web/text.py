@@ -13,7 +13,15 @@ from closedform.ir.naming import BATCH, PARAM
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session
 from closedform.training.session import EVAL_FILE
 from closedform.web.folder import copy_runtime, write_folder, write_loop_page
-from closedform.web.training import check_file, inputs_of, open_training, training_files
+from closedform.web.training import (
+    check_file,
+    checked_device,
+    gpu_files,
+    gpu_manifest,
+    inputs_of,
+    open_training,
+    training_files,
+)
 
 TEXT_FILE = "text.txt"
 MOST_TEXT = 16 << 20
@@ -30,6 +38,7 @@ def write_text_page(
     text: str | os.PathLike[str] | None = None,
     alphabet: str | None = None,
     packages: str | os.PathLike[str] | None = None,
+    device: str = "wasm",
 ) -> Path:
     """Writes a static page that fine-tunes a causal language model on a pasted text.
 
@@ -47,16 +56,18 @@ def write_text_page(
         alphabet: The characters of the tokens 0, 1, …; None if tokens are the bytes of UTF-8.
         packages: The node_modules folder with onnxruntime-web; searched for upward from the current
             folder if None.
+        device: ``"wasm"`` or ``"webgpu"``, as for a page with data. The model writes in
+            WebAssembly.
 
     Raises:
         ExportError: The files are not those of a language model with these tokens, a file or npm
             package is missing, the text is not UTF-8 or too long, or the folder contains other
             files.
     """
-    source = Path(train)
+    source, where_to = Path(train), checked_device(device)
     where = f"file {str(source)!r}"
     session = open_training(source)
-    files = training_files(source, (EVAL_FILE,))
+    files = training_files(source, (EVAL_FILE, *gpu_files(source, where_to)))
     tokens = _tokens(session, where)
     forward = open_session(files[EVAL_FILE])
     count = _BYTES if alphabet is None else _checked_alphabet(alphabet)
@@ -72,14 +83,15 @@ def write_text_page(
         "alphabet": alphabet,
         "text": None if text is None else TEXT_FILE,
         "trained": [name for name in session.inputs if name.startswith(PARAM)],
+        **gpu_manifest(source, where_to),
     }
     if text is not None:
         files[TEXT_FILE] = Path(text)
         read_text(Path(text))
 
     def fill(made: Path) -> None:
-        copy_runtime(made, None if packages is None else Path(packages))
-        write_loop_page(made, "text")
+        copy_runtime(made, None if packages is None else Path(packages), device=where_to)
+        write_loop_page(made, "text", device=where_to)
         for name, path in files.items():
             shutil.copyfile(path, made / name)
         (made / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")

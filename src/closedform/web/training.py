@@ -12,7 +12,8 @@ from typing import Any
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.training.session import INIT_FILE, LOSS, TRAIN_FILE
-from closedform.web.folder import copy_runtime, write_folder, write_loop_page
+from closedform.training.webgpu.step import SCALARS_FILE, WEBGPU_FILE
+from closedform.web.folder import Device, copy_runtime, write_folder, write_loop_page
 
 DATA_FILE = "data.safetensors"
 
@@ -23,6 +24,7 @@ def write_training_page(
     *,
     data: str | os.PathLike[str] | None = None,
     packages: str | os.PathLike[str] | None = None,
+    device: str = "wasm",
 ) -> Path:
     """Writes a static page that trains with ``train.onnx`` and returns the path of ``index.html``.
 
@@ -35,24 +37,29 @@ def write_training_page(
         data: The data file that the page loads initially.
         packages: The node_modules folder with onnxruntime-web; searched for upward from the current
             folder if None.
+        device: ``"wasm"``, or ``"webgpu"`` for a page that trains on the GPU where the browser has
+            an adapter, and in WebAssembly elsewhere; the step is exported with
+            ``target="webgpu"``.
 
     Raises:
         ExportError: The model is not a training step, a file or npm package is missing,
-            onnxruntime-web does not support a dtype, or the folder contains other files.
+            onnxruntime-web does not support a dtype, the device is unknown, or the folder contains
+            other files.
     """
-    source = Path(train)
+    source, where_to = Path(train), checked_device(device)
     session = open_training(source)
-    files = training_files(source)
+    files = training_files(source, gpu_files(source, where_to))
     if data is not None:
         files[DATA_FILE] = Path(data)
         check_file(Path(data))
 
     def fill(made: Path) -> None:
-        copy_runtime(made, None if packages is None else Path(packages))
-        write_loop_page(made, "train")
+        copy_runtime(made, None if packages is None else Path(packages), device=where_to)
+        write_loop_page(made, "train", device=where_to)
         for name, path in files.items():
             shutil.copyfile(path, made / name)
         manifest = _manifest(session, DATA_FILE if data is not None else None)
+        manifest |= gpu_manifest(source, where_to)
         (made / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
     write_folder(Path(folder), fill)
@@ -89,6 +96,49 @@ def training_files(train: Path, others: Iterable[str] = ()) -> dict[str, Path]:
     for path in files.values():
         check_file(path)
     return files
+
+
+def checked_device(device: str) -> Device:
+    """Returns a device by its name.
+
+    Raises:
+        ExportError: There is no such device.
+    """
+    if device not in list(Device):
+        raise ExportError(f"device must be {' or '.join(Device)}, got {device!r}")
+    return Device(device)
+
+
+def gpu_files(train: Path, device: Device) -> tuple[str, ...]:
+    """Returns the names of the further files of a step that the device needs.
+
+    Raises:
+        ExportError: The step was exported without them.
+    """
+    if device is Device.WASM:
+        return ()
+    if not train.with_name(WEBGPU_FILE).is_file():
+        raise ExportError(
+            f"the step was exported without {WEBGPU_FILE}",
+            where=f"folder {str(train.parent)!r}",
+            hint='export it with closedform.training.export(…, target="webgpu")',
+        )
+    return WEBGPU_FILE, SCALARS_FILE
+
+
+def gpu_manifest(train: Path, device: Device) -> dict[str, Any]:
+    """Returns the entry of a manifest that says how the step for WebGPU is fed."""
+    if device is Device.WASM:
+        return {}
+    step, scalars = (open_session(train.with_name(name)) for name in (WEBGPU_FILE, SCALARS_FILE))
+    return {
+        "webgpu": {
+            "inputs": inputs_of(step),
+            "outputs": list(step.outputs),
+            "scalars": inputs_of(scalars),
+            "scalarOutputs": list(scalars.outputs),
+        }
+    }
 
 
 def inputs_of(session: OnnxSession) -> list[dict[str, Any]]:

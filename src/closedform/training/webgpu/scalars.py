@@ -69,7 +69,7 @@ def _scalars(graph: GraphProto) -> set[str]:
             operands = {name for name in node.input if name}
             if (
                 operands <= values | constants
-                and operands & values
+                and (operands & values or outputs.issuperset(node.output))
                 and all(axes.get(name) == 0 for name in node.output)
             ):
                 values.update(node.output)

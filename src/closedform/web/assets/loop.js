@@ -17,14 +17,21 @@ export class Loop {
     this.results = [];
     this.isRunning = false;
     // Read by tests: what has happened so far.
-    window.training = { results: () => this.results, isRunning: () => this.isRunning };
+    window.training = {
+      results: () => this.results,
+      isRunning: () => this.isRunning,
+      trainer: () => this.trainer,
+    };
     at("run").addEventListener("click", () => {
       if (this.isRunning) this.isRunning = false;
       else this.run();
     });
     at("reset").addEventListener("click", () => this.reset().catch(fail));
     at("save").addEventListener("click", () => {
-      download(this.trainer.save(), `step-${this.trainer.step}.safetensors`);
+      this.attempt(async () => {
+        const { step } = this.trainer;
+        download(await this.trainer.save(), `step-${step}.safetensors`);
+      }).catch(fail);
     });
   }
 
@@ -32,12 +39,44 @@ export class Loop {
   async begin(remedy) {
     const manifest = await loadJson("manifest.json", remedy);
     const ort = await loadRuntime(remedy);
-    const [train, init] = await Promise.all(
-      ["train.onnx", "init.onnx"].map((file) => openGraph(ort, file, remedy)),
-    );
-    this.trainer = await new Trainer(ort, manifest, train, init).reset();
+    const init = await openGraph(ort, "init.onnx", remedy);
+    const plain = async (tensors = null) => {
+      const trainer = new Trainer(ort, manifest, await openGraph(ort, "train.onnx", remedy), init);
+      if (tensors === null) return trainer.reset();
+      trainer.carried = tensors;
+      return trainer;
+    };
+    this.trainer = manifest.webgpu
+      ? await this.onGpu({ ort, manifest, init, plain, remedy })
+      : await plain();
     offerHypers(manifest);
     return { manifest, ort };
+  }
+
+  // A trainer on the GPU, or in WebAssembly where there is none; the page says which.
+  async onGpu({ ort, manifest, init, plain, remedy }) {
+    const { findAdapter, GpuTrainer } = await import("./webgpu.js");
+    const adapter = await findAdapter();
+    if (!adapter) {
+      at("device").textContent = "This browser has no WebGPU adapter: training runs in WebAssembly, on the CPU.";
+      return plain();
+    }
+    try {
+      const trainer = await new GpuTrainer(ort, manifest, init, plain, remedy).open();
+      const { vendor, architecture } = adapter.info;
+      at("device").textContent = `Training runs on WebGPU (${[vendor, architecture].filter(Boolean).join(" ")}).`;
+      return await trainer.reset();
+    } catch (error) {
+      at("device").textContent = `WebGPU cannot be used (${error.message}): training runs in WebAssembly, on the CPU.`;
+      return plain();
+    }
+  }
+
+  // Goes on with the trainer that took over, without the steps that were lost.
+  resume(interruption) {
+    this.trainer = interruption.trainer;
+    at("device").textContent = interruption.message;
+    this.results = this.results.filter(({ step }) => step <= this.trainer.step);
   }
 
   async run() {
@@ -46,21 +85,19 @@ export class Loop {
     for (const id of ["reset", "save"]) at(id).disabled = true;
     at("error").textContent = "";
     try {
-      const { trainer } = this;
-      if (trainer.step >= number("steps", 1)) {
-        throw new Error(`${trainer.step} steps are done. Increase the number of steps, or start again.`);
+      if (this.trainer.step >= number("steps", 1)) {
+        throw new Error(`${this.trainer.step} steps are done. Increase the number of steps, or start again.`);
       }
       let drawn = performance.now();
-      while (this.isRunning && trainer.step < number("steps", 1)) {
-        const { tensors, rows } = this.batchAt(trainer.step);
-        const options = { hyper: hyperValues(), seed: number("seed", 0) };
-        this.results.push(await trainer.train(tensors, rows, options));
+      while (this.isRunning && this.trainer.step < number("steps", 1)) {
+        await this.step();
         if (performance.now() - drawn > SHORTEST_FRAME) {
           this.show();
           await new Promise((resolve) => requestAnimationFrame(resolve));
           drawn = performance.now();
         }
       }
+      await this.attempt(() => this.trainer.settle());
     } catch (error) {
       fail(error);
     }
@@ -69,6 +106,24 @@ export class Loop {
     for (const id of ["reset", "save"]) at(id).disabled = this.results.length === 0;
     this.show();
     this.onPause();
+  }
+
+  async step() {
+    const { tensors, rows } = this.batchAt(this.trainer.step);
+    const options = { hyper: hyperValues(), seed: number("seed", 0) };
+    await this.attempt(async () => {
+      this.results.push(await this.trainer.train(tensors, rows, options));
+    });
+  }
+
+  // Runs something of the trainer; if another one takes over, training goes on with that.
+  async attempt(action) {
+    try {
+      await action();
+    } catch (error) {
+      if (!error.trainer) throw error;
+      this.resume(error);
+    }
   }
 
   async reset() {
@@ -82,7 +137,8 @@ export class Loop {
   }
 
   show() {
-    const { results } = this;
+    // A loss on the GPU is read some steps later.
+    const results = this.results.filter(({ loss }) => loss !== null);
     const steps = results.map((result) => result.step);
     this.charts.loss(steps, results.map((result) => result.loss), { label: "loss" });
     const rates = results.map((result) => result.learningRate);

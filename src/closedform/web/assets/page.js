@@ -36,10 +36,11 @@ export async function loadJson(file, remedy) {
   }
 }
 
-// onnxruntime with its WebAssembly file, imported once; another attempt follows a failure.
-export async function loadRuntime(remedy) {
+// onnxruntime with its WebAssembly file, imported once; another attempt follows a failure. A query
+// imports it once more.
+export async function loadRuntime(remedy, file = "ort.wasm.min.mjs", query = "") {
   try {
-    const ort = await import("./ort/ort.wasm.min.mjs");
+    const ort = await import(`./ort/${file}${query}`);
     ort.env.wasm.wasmPaths = new URL("./ort/", import.meta.url).href;
     ort.env.wasm.numThreads = 1;
     return ort;

@@ -12,6 +12,7 @@ let ort = null;
 let forward = null;
 let tokens = { text: null, ids: null };
 let isWriting = false;
+let host = { step: null, tensors: null };
 
 // Tokens of a text: positions in the alphabet, or bytes of UTF-8.
 function encode(text) {
@@ -68,8 +69,18 @@ const loop = new Loop(batchAt, () => {
   at("adapter").disabled = loop.results.length === 0;
 });
 
+// The state on the CPU, read once for each step.
+async function hostState() {
+  const { trainer } = loop;
+  if (host.trainer !== trainer || host.step !== trainer.step) {
+    host = { trainer, step: trainer.step, tensors: await trainer.host() };
+  }
+  return host.tensors;
+}
+
 // The logits of the token that follows the last ones.
 async function logitsAfter(ids) {
+  const state = await hostState();
   const context = contextLength();
   const last = ids.slice(-context);
   // The tokens behind the last one do not change its logits: the model is causal.
@@ -77,7 +88,7 @@ async function logitsAfter(ids) {
   const padded = BigInt64Array.from({ length: width }, (_, i) => BigInt(last[i] ?? 0));
   const feeds = {};
   for (const { name, dtype } of manifest.forward) {
-    feeds[name] = loop.trainer.carried[name] ?? makeTensor(ort, dtype, padded, [1, width]);
+    feeds[name] = state[name] ?? makeTensor(ort, dtype, padded, [1, width]);
   }
   const { data, dims } = Object.values(await forward.run(feeds))[0];
   const place = last.length - 1;
@@ -137,7 +148,8 @@ async function begin() {
   if (manifest.text) at("text").value = new TextDecoder().decode(await load(manifest.text, REMEDY));
   countTokens();
   at("write").disabled = false;
-  const count = manifest.trained.reduce((sum, name) => sum + loop.trainer.carried[name].data.length, 0);
+  const size = (dims) => dims.reduce((a, b) => a * b, 1);
+  const count = manifest.trained.reduce((sum, name) => sum + size(loop.trainer.carried[name].dims), 0);
   at("status").textContent = `Ready. ${count.toLocaleString("en")} parameters are trained.`;
 }
 
@@ -152,9 +164,11 @@ at("write").addEventListener("click", () => {
   if (isWriting) isWriting = false;
   else write();
 });
-at("adapter").addEventListener("click", () => {
-  const { carried, step } = loop.trainer;
-  const named = manifest.trained.map((name) => [stored(name.slice("param.".length)), carried[name]]);
+at("adapter").addEventListener("click", async () => {
+  const { step } = loop.trainer;
+  const state = await hostState().catch(fail);
+  if (!state) return;
+  const named = manifest.trained.map((name) => [stored(name.slice("param.".length)), state[name]]);
   download(writeSafetensors(Object.fromEntries(named)), `adapter-${step}.safetensors`);
 });
 at("share").addEventListener("click", () => {

@@ -7,6 +7,7 @@ const KINDS = {
   float16: ["F16", Uint16Array],
   int32: ["I32", Int32Array],
   int64: ["I64", BigInt64Array],
+  uint8: ["U8", Uint8Array],
   bool: ["BOOL", Uint8Array],
 };
 
@@ -30,6 +31,19 @@ export function uniform(seed, step, count) {
     numbers[i] = ((mixed ^ (mixed >>> 14)) >>> 8) / 2 ** 24;
   }
   return numbers;
+}
+
+// Numbers for an input of random numbers, of the distribution in its name: uniform on [0, 1), standard
+// normal (Box and Muller) or exponential of rate 1.
+export function drawn(name, seed, step, count) {
+  const kind = name.split(".")[1];
+  if (kind === "normal") {
+    const numbers = uniform(seed, step, 2 * count);
+    const radius = (u) => Math.sqrt(-2 * Math.log(1 - u));
+    return Float32Array.from({ length: count }, (_, i) => radius(numbers[2 * i]) * Math.cos(2 * Math.PI * numbers[2 * i + 1]));
+  }
+  const numbers = uniform(seed, step, count);
+  return kind === "exponential" ? numbers.map((u) => -Math.log(1 - u)) : numbers;
 }
 
 // The order of the rows in one pass over the data: Fisher-Yates with the numbers above.
@@ -143,7 +157,7 @@ export class Trainer {
         const sizes = dims.map((size) => size ?? rows.length);
         const count = sizes.reduce((a, b) => a * b, 1);
         const place = this.random.findIndex((input) => input.name === name);
-        const numbers = uniform(seed * 31 + place + 2, this.step, count);
+        const numbers = drawn(name, seed * 31 + place + 2, this.step, count);
         feeds[name] = makeTensor(this.ort, dtype, numbers, sizes);
       } else feeds[name] = makeTensor(this.ort, dtype, [hyper[name]], []);
     }
@@ -159,9 +173,17 @@ export class Trainer {
     };
   }
 
+  // A trainer on a GPU reads losses at intervals; here each step has its loss.
+  async settle() {}
+
+  // The state on the CPU.
+  async host() {
+    return this.carried;
+  }
+
   // Step, parameters, states and buffers as the bytes of a safetensors file.
-  save() {
-    return writeSafetensors(this.carried);
+  async save() {
+    return writeSafetensors(await this.host());
   }
 }
 

@@ -203,10 +203,10 @@ def to_jax(
         dtype: For a schedule: dtype of the value, f64 or f32; by default that of JAX's floats.
         inputs: For a schedule: names of hyperparameters that become arguments of the function; one
             that has a value keeps it as its default.
-        validate: For a schedule: whether its graph is proved equal to it over the real numbers;
-            with 32 bits, that of the same formula in float64, since pairs of float32 say nothing
-            there. The graphs of a rule are made for the parameters that ``init`` and ``update``
-            get, and are not validated.
+        validate: Whether the graph is proved equal to its source over the real numbers; with 32
+            bits, that of the same formula with scalars in float64, since pairs of float32 say
+            nothing there. The graphs of a rule are made for the parameters that ``update`` gets:
+            they are proved when the first update is traced, with one parameter of each kind.
 
     Raises:
         ExportError: jax or optax is not installed, or an option does not apply.
@@ -214,7 +214,8 @@ def to_jax(
         VerificationError: The graph is not its source.
 
     Warns:
-        UnprovedWarning: The graph of a schedule is not proved to be its source.
+        UnprovedWarning: The graph is not proved to be its source; that of a rule says so at the
+            first update.
 
     Example:
         >>> import closedform as cf
@@ -238,26 +239,34 @@ def to_jax(
                 where=f"rule {source.name!r}",
                 hint="the parameters have one",
             )
-        return jax_rule(source)
+        if not validate:
+            return jax_rule(source)
+        return jax_rule(source, lambda graph: _validate_for_jax(source, graph, GraphOptions()))
     check_source(source, options)
     if not validate:
         return jax_schedule(source, options.dtype, options.inputs)
 
     def check(graph: Graph, used: GraphOptions) -> None:
-        from closedform.verify.translation.saying import (
-            graph_verdict,
-            refuse_refuted,
-            warn_unless_proved,
-        )
-
         if used.precision is Precision.DOUBLE_FLOAT:  # it says nothing over the real numbers
             used = GraphOptions(inputs=used.inputs)
             graph = compile_schedule(source, used)
-        verdict = graph_verdict(source, graph, used)
-        refuse_refuted(verdict, f"schedule {source.name!r}")
-        warn_unless_proved(verdict, f"the function for JAX of schedule {source.name!r}")
+        _validate_for_jax(source, graph, used)
 
     return jax_schedule(source, options.dtype, options.inputs, check)
+
+
+def _validate_for_jax(source: Schedule | UpdateRule, graph: Graph, options: GraphOptions) -> None:
+    """Warns unless the graph that JAX runs is proved to be its source."""
+    from closedform.verify.translation.saying import (
+        graph_verdict,
+        refuse_refuted,
+        warn_unless_proved,
+    )
+
+    kind = "rule" if isinstance(source, UpdateRule) else "schedule"
+    verdict = graph_verdict(source, graph, options)
+    refuse_refuted(verdict, f"{kind} {source.name!r}")
+    warn_unless_proved(verdict, f"the function for JAX of {kind} {source.name!r}")
 
 
 @overload

@@ -21,6 +21,7 @@ from closedform.errors import ExportError, SessionError, StateError
 from closedform.training import StepResult, TrainSession, export
 from closedform.training.tracing.batch import read_batch
 from tests.support.torch_exporter import traced_once
+from tests.support.unproved import expect_unproved
 from tests.training.models import CASES, STEPS, Case, batches, mlp, vectors
 
 # Two engines add float32 products in different orders; 300 steps carry the difference on. The
@@ -101,7 +102,7 @@ def test_300_steps_are_those_of_torch(name: str, tmp_path: Path) -> None:
 
 def test_a_graph_without_float64_trains_as_well(tmp_path: Path) -> None:
     case = CASES["mlp"]
-    with traced_once(case.model):
+    with traced_once(case.model), expect_unproved():  # scalars in pairs
         write(tmp_path / "f32", case, scalar_dtype="f32")
     graph = onnx.load(tmp_path / "f32" / "train.onnx").graph
     values = (*graph.input, *graph.output, *graph.value_info)

@@ -7,8 +7,8 @@ each kind of tensor, so ``jax.jit`` fuses it as it does the transformations of o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ from closedform.errors import SessionError
 from closedform.exporters.jax_ops import JAX_DTYPES, is_x64, run_graph
 from closedform.ir import naming
 from closedform.ir.graph import Graph, Role
-from closedform.ir.program import Call, Program
+from closedform.ir.program import Call, Program, flatten
 from closedform.ir.types import DType, Shape
 from closedform.language.symbols import PARAM
 from closedform.language.update_rule import UpdateRule
@@ -51,7 +51,9 @@ class _Leaf:
     rule: UpdateRule
 
 
-def jax_rule(rule: UpdateRule) -> optax.GradientTransformationExtraArgs:
+def jax_rule(
+    rule: UpdateRule, check: Callable[[Graph], None] | None = None
+) -> optax.GradientTransformationExtraArgs:
     """Returns a rule as a transformation of optax.
 
     ``update(grads, state, params, **values)`` returns the differences of the parameters and the
@@ -60,6 +62,11 @@ def jax_rule(rule: UpdateRule) -> optax.GradientTransformationExtraArgs:
 
     Parameters of float64 are computed in float64, all others in float32. Scalars such as bias
     corrections are computed in float64 where JAX computes in 64 bits, else in float32.
+
+    Args:
+        rule: The rule.
+        check: Is called with the step of a model that has one parameter of each kind, with scalars
+            of float64, when the first update of parameters of some shapes and dtypes is traced.
     """
     programs: dict[tuple[object, ...], Program] = {}
 
@@ -70,6 +77,12 @@ def jax_rule(rule: UpdateRule) -> optax.GradientTransformationExtraArgs:
             options = GraphOptions(dtype=dtype, scalar_dtype=wide, step_dtype=DType.I32)
             shapes = {leaf.name: leaf.shape for leaf in leaves}
             programs[key] = compile_program(ModelSpec(rule, shapes), options)
+            if check is not None:
+                kinds = {call.body: call.param for call in reversed(programs[key].calls)}
+                of_each = {name: shapes[name] for name in shapes if name in kinds.values()}
+                # Scalars of float32 are computed in pairs, which say nothing over the real numbers.
+                options = replace(options, scalar_dtype=DType.F64)
+                check(flatten(compile_program(ModelSpec(rule, of_each), options)))
         return programs[key]
 
     def init(params: Any) -> RuleState:

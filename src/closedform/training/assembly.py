@@ -56,15 +56,21 @@ def assemble(
 
     Raises:
         VerificationError: The update is not the rule.
+
+    Warns:
+        UnprovedWarning: The update is not proved to be the rule.
     """
     buckets = bucketed(spec)
     update = to_model(compile_step(buckets.spec, options), opset=opset)
     start = to_model(compile_init(spec, options), opset=opset)
     if validate:
         from closedform.verify.translation.artefact import validate_rule
+        from closedform.verify.translation.saying import warn_unless_proved
 
-        validate_rule(buckets.spec, options, {"step": update})
-        validate_rule(spec, options, {"init": start})
+        verdicts = validate_rule(buckets.spec, options, {"step": update})
+        verdicts |= validate_rule(spec, options, {"init": start})
+        for part, verdict in verdicts.items():
+            warn_unless_proved(verdict, f"the {part} of rule {spec.rule.name!r} in the export")
     written = {naming.param(name): f"{WRITTEN}{name}" for name in traced.written}
     stepped = buckets.around(update, opset)
     of_buckets = {value.name for part in stepped.values() for value in part.graph.input}

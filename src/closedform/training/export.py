@@ -114,6 +114,9 @@ def export(
             kernel, the parameters are not of the one dtype that the rule is for, the target has no
             kernel for an operator, or the folder cannot be made.
 
+    Warns:
+        UnprovedWarning: The update is not proved to be the rule.
+
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
     from closedform.training.assembly import assemble

@@ -25,6 +25,7 @@ import sympy as sp
 import torch
 
 import closedform as cf
+from closedform.effort import METER
 from closedform.errors import DomainError, TraceError
 from closedform.importers.python import TracedSchedule
 
@@ -542,9 +543,75 @@ def test_scalars_of_numpy_keep_their_type_beside_constants(scalar: Any, constant
             assert found == pytest.approx(expected, rel=1e-15)
 
 
-def test_a_table_of_entries_of_a_long_table_is_refused_at_once() -> None:
+def entries_of_tables(seed: int) -> Callable[[int], float]:
+    """Entries of tables in indices, rounds and conditions of one another."""
+    draw = random.Random(seed)
+    size = draw.randint(17, 32)  # a shorter table is a run for each entry
+    table = [draw.randint(1, 400) / 100 for _ in range(size)]
+    places = [draw.randint(0, 99) for _ in range(size)]
+
+    def entry(step: int, depth: int = 0) -> float:
+        index = step + draw_depth[depth]
+        return table[places[index % size] % size] if kinds[depth] else table[index % size]
+
+    draw_depth = [draw.randint(0, 1) for _ in range(4)]
+    kinds = [draw.random() < 0.5 for _ in range(4)]
+    digits = [draw.randint(0, 2) for _ in range(3)]
+    scales = [draw.choice([3, 7, 1.5, 11]) for _ in range(3)]
+    shape = seed % 4
+
+    def function(step: int) -> float:
+        first, second = entry(step), entry(step, 1)
+        if shape == 0:
+            inner = round(first / scales[0], digits[0])
+            return round(round(inner + second, digits[1]) / scales[1], digits[2])
+        if shape == 1:
+            return 1.0 if round(first / scales[0], digits[0]) > second else second / 2
+        if shape == 2:
+            high = float(np.where(first > second, first, 2.0))
+            return (
+                high if high > scales[1] / 4 else table[places[places[step % size] % size] % size]
+            )
+        return round(table[int(first * 5) % size] * scales[0], digits[0])
+
+    return function
+
+
+@pytest.mark.sample(every=3)
+@pytest.mark.parametrize("seed", range(48))
+def test_entries_of_tables_in_rounds_indices_and_conditions(seed: int) -> None:
+    """SymPy folds a table in a condition by sets of numbers, for hours."""
+    function = entries_of_tables(seed)
+    before = METER.work
+    schedule = cf.from_python(function)
+    assert METER.work - before < 1_000_000
+    rounded = schedule.trace.comparison.rounded
+    for step in (*range(70), 1009, 99_991):
+        if step not in rounded:
+            assert float(schedule.exact(step)) == pytest.approx(function(step), rel=1e-12), step
+
+
+def test_an_entry_of_an_entry_of_long_tables() -> None:
     table, places = [0.1 * k for k in range(33)], [k * k % 99 for k in range(33)]
-    with pytest.raises(TraceError, match="an index that is an entry of a long table itself"):
-        cf.from_python(lambda step: table[places[step % 33] % 33])
-    short = places[:5]
-    assert cf.from_python(lambda step: table[short[step % 5] % 33]).exact(8) == sp.Rational(9, 10)
+    for indices in (places, places[:5]):
+        size = len(indices)
+        schedule = cf.from_python(lambda step, n=size, at=indices: table[at[step % n] % 33])
+        for step in (0, 8, 32, 33, 1000):
+            assert schedule.exact(step) == sp.Rational(indices[step % size] % 33, 10)
+
+
+def test_an_index_of_entries_of_several_long_tables_is_refused() -> None:
+    tables = [[k * k % size for k in range(size)] for size in (35, 36)]
+    with pytest.raises(TraceError, match="an index that is made of entries of several long tables"):
+        cf.from_python(lambda step: tables[0][(tables[0][step % 35] + tables[1][step % 36]) % 35])
+
+
+def test_a_condition_about_several_long_tables_is_refused() -> None:
+    tables = [[k * k % size for k in range(size)] for size in (35, 36)]
+    with pytest.raises(TraceError) as refused:
+        cf.from_python(lambda step: 1.0 if tables[0][step % 35] > tables[1][step % 36] else 2.0)
+    assert "a condition is about 1,224 combinations of entries, and 1,024 are" in str(refused.value)
+    with pytest.raises(TraceError, match="a condition about several long tables"):
+        cf.from_python(
+            lambda step: float(np.where(tables[0][step % 35] > tables[1][step % 36], 1.0, 2.0))
+        )

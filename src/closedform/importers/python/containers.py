@@ -7,12 +7,18 @@ since a schedule has no state.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
+from closedform.importers.python.choices import (
+    MOST_BRANCHES,
+    branch_count,
+    choice,
+    over_branches,
+)
 from closedform.importers.python.number import Mixed, Number, operand, record
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.run import Session
@@ -33,10 +39,6 @@ class _Frozen:
         )
 
 
-_MOST_CONDITIONS = 512
-"""SymPy takes some 30 ms for each, which it solves; 33 entries of 33 took half a minute."""
-
-
 def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Number) -> Any:
     """The entry at an index that depends on the step."""
     size = len(values)
@@ -48,11 +50,10 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
     read = [number for number in numbers if number is not None]
     if len(read) < size:
         return values[_place(values, index)]
-    branches = sum(len(part.args) for part in expr.atoms(sp.Piecewise))
-    if branches * size > _MOST_CONDITIONS:
+    if branch_count(expr) > MOST_BRANCHES:
         raise run.session.refuse(
-            "an index that is an entry of a long table itself",
-            hint="make one table of both outside the function",
+            "an index that is made of entries of several long tables",
+            hint="make one table of them outside the function",
         )
 
     def compute() -> Any:
@@ -85,19 +86,22 @@ def _raise_index_error(index: Number, values: Sized) -> None:
 
 
 def _table(index: Number, entries: list[tuple[sp.Expr, bool]]) -> Number:
-    cases: list[tuple[sp.Expr, Any]] = []
-    for place, ((value, _), following) in enumerate(
-        zip(entries, [*entries[1:], None], strict=True)
-    ):
-        if following is not None and value == following[0]:
-            continue
-        is_last = following is None
-        end = sp.Lt(index.expr, place + 1, evaluate=False)
-        cases.append((value, sp.true if is_last else end))
-    expr = cases[0][0] if len(cases) == 1 else sp.Piecewise(*cases, evaluate=False)
+    values = [value for value, _ in entries]
+    expr = over_branches(index.expr, lambda place: _entry_at(values, place), choice)
     is_int = all(is_int for _, is_int in entries)
     is_mixed = not is_int and any(is_int for _, is_int in entries)
     return (Mixed if is_mixed else Number)(index.run, expr, is_int)
+
+
+def _entry_at(values: Sequence[sp.Expr], index: sp.Expr) -> sp.Expr:
+    """The entry at an index without choices, which is not outside of the table."""
+    if index.is_Integer:
+        return values[min(max(int(index), 0), len(values) - 1)]
+    cases: list[tuple[sp.Expr, sp.Basic]] = []
+    for place, value in enumerate(values[:-1]):
+        if value != values[place + 1]:
+            cases.append((value, sp.Lt(index, place + 1, evaluate=False)))
+    return choice([*cases, (values[-1], sp.true)]) if cases else values[-1]
 
 
 class TracedList(_Frozen, list[Any]):

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from closedform.importers.python.choices import MOST_BRANCHES, branch_count, choice
 from closedform.importers.python.containers import local_array
 from closedform.importers.python.exact import (
     ExactFloat,
@@ -170,8 +171,12 @@ def _where(run: Run, condition: Any, yes: Any, no: Any) -> Any:
     if not is_traced(condition):
         return yes if condition else no
     test = condition.condition if isinstance(condition, Truth) else sp.Ne(condition.expr, 0)
-    cases = ((expression(run, yes), test), (expression(run, no), True))
-    return Number(run, sp.Piecewise(*cases, evaluate=False))
+    if branch_count(test) > MOST_BRANCHES:
+        raise run.session.refuse(
+            "a condition about several long tables",
+            hint="make one table of them outside the function",
+        )
+    return Number(run, choice([(expression(run, yes), test), (expression(run, no), sp.true)]))
 
 
 def _clip(run: Run, x: Any, low: Any = None, high: Any = None, **names: Any) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import sympy as sp
 
+from closedform.importers.python.choices import choice
 from closedform.importers.python.place import Place
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.run import Decision, Task, negation
@@ -169,11 +170,11 @@ def _decided(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.
     if yes == no:
         return yes
     if no is None:
-        return sp.Piecewise((yes, condition), evaluate=False)
+        return choice([(yes, condition)])
     if yes is None:
-        return sp.Piecewise((no, negation(condition)), evaluate=False)
+        return choice([(no, negation(condition))])
     others = no.args if isinstance(no, sp.Piecewise) else ((no, sp.true),)
-    return sp.Piecewise((yes, condition), *others, evaluate=False)
+    return choice([(yes, condition), *others])
 
 
 def _merged(cells: list[Cell]) -> list[Cell]:

@@ -1038,11 +1038,12 @@ def floored(expr: sp.Expr) -> sp.Expr:
 
 
 def half_even(expr: sp.Expr) -> sp.Expr:
-    """Returns the nearest integer, of two the even one, as ``round`` of Python."""
+    """Returns the nearest integer, of two the even one, as ``round`` of Python.
+
+    It is ``floor((2 x + 1) / 4) + ceil((2 x - 1) / 4)``: the floor rises at the ties below even
+    numbers, which go up, and the ceiling beyond the ties above them, which go down.
+    """
     if expr.is_integer:
         return expr
-    upper = floored(expr + sp.Rational(1, 2))
-    is_tie = sp.Eq(floor_mod(expr + sp.Rational(1, 2), 1), 0, evaluate=False)
-    is_odd = sp.Eq(floor_mod(upper, 2), 1, evaluate=False)
-    cases = ((upper - 1, sp.And(is_tie, is_odd, evaluate=False)), (upper, True))
-    return sp.Piecewise(*cases, evaluate=False)
+    quarter = sp.Rational(1, 4)
+    return floored(expr / 2 + quarter) - floored(quarter - expr / 2)

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ else:
 _ENDING = re.compile(r"\.[0-9a-f]{8}\.tmp")
 
 
-def replace_file(target: Path, data: bytes) -> None:
+def replace_file(target: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
     """Writes a file whole or not at all: a failure leaves the previous file in place.
 
     The bytes go to ``.NAME.xxxxxxxx.tmp`` in the same folder, locked while its process lives, which
@@ -33,7 +33,8 @@ def replace_file(target: Path, data: bytes) -> None:
     temporary, descriptor = _create(target)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            for part in (data,) if isinstance(data, bytes) else data:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
             if _HAS_LOCKS:  # unlocked, it could be removed before it is renamed

@@ -48,7 +48,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     message = ""
     try:
         traced = trace(model, entry.loss, example, **entry.options)
-        models = assemble(
+        files = assemble(
             traced,
             ModelSpec(optimizers.sgd(RATE, momentum=0.9), _shapes(traced.params)),
             GraphOptions(dtype="f32"),
@@ -67,8 +67,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
         assert re.search(entry.refused, message), message or "exported"
         return f"refused: {message}"
     assert not message, message
-    for name, file in models.items():
-        (folder / name).write_bytes(file.SerializeToString())
+    files.write(folder)
     ratio = _gradients(open_session(traced.step), traced, model, entry)
     _trained(TrainSession(folder, threads=1), model, entry, steps)
     return f"gradients {ratio:.2g} times as far from float64 as torch in float32"

@@ -143,6 +143,19 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
     Raises:
         ExportError: The folder does not exist, the path is a folder, or writing failed.
     """
+    target = checked_target(path)
+    try:
+        replace_file(target, serialize(model))
+    except OSError as error:
+        hint = "look at the rights and the free space of the folder"
+        raise ExportError(
+            f"cannot write the model: {error}", where=f"file {str(target)!r}", hint=hint
+        ) from error
+    return target
+
+
+def checked_target(path: object) -> Path:
+    """Returns the path of a file to write; ExportError if it is not one, or has no folder."""
     target = checked_path(path)
     where = f"file {str(target)!r}"
     if not target.parent.is_dir():
@@ -151,11 +164,6 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
         )
     if target.is_dir():
         raise ExportError("the path is a folder", where=where, hint="give the path of a file")
-    try:
-        replace_file(target, serialize(model))
-    except OSError as error:
-        hint = "look at the rights and the free space of the folder"
-        raise ExportError(f"cannot write the model: {error}", where=where, hint=hint) from error
     return target
 
 
@@ -177,6 +185,13 @@ def write_models(models: Mapping[str, ModelProto], folder: Path, hint: str) -> N
     Raises:
         ExportError: The folder cannot be made, with ``hint``, or a model cannot be written.
     """
+    make_folder(folder, hint)
+    for name, model in models.items():
+        write_model(model, folder / name)
+
+
+def make_folder(folder: Path, hint: str) -> None:
+    """Makes a folder if it does not exist; ExportError, with ``hint``, if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -185,8 +200,6 @@ def write_models(models: Mapping[str, ModelProto], folder: Path, hint: str) -> N
             where=f"folder {str(folder)!r}",
             hint=hint,
         ) from error
-    for name, model in models.items():
-        write_model(model, folder / name)
 
 
 def check_opset(graph: Graph, opset: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
 from closedform.compiler import (
     compile_evaluation,
@@ -17,8 +18,9 @@ from closedform.compiler import (
     has_evaluation,
 )
 from closedform.exporters.onnx_join import join_models, renamed
-from closedform.exporters.onnx_model import to_model
+from closedform.exporters.onnx_model import to_model, write_model
 from closedform.exporters.onnx_targets import lowest_ir_version
+from closedform.exporters.onnx_weights import write_weights
 from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
@@ -35,6 +37,32 @@ from closedform.training.session import (
 from closedform.training.tracing.trace import METRIC, WRITTEN, Trace
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingFiles:
+    """The models of a training run.
+
+    Attributes:
+        models: The models by file name.
+        weights: The parameters and buffers of the initial state, by the names of inputs of
+            ``init.onnx`` that are initializers in its file.
+    """
+
+    models: dict[str, ModelProto]
+    weights: dict[str, NDArray[Any]]
+
+    def write(self, folder: Path) -> None:
+        """Writes the models; that of the initial state has its weights afterwards.
+
+        Raises:
+            ExportError: A file cannot be written.
+        """
+        for name, model in self.models.items():
+            if name == INIT_FILE:
+                write_weights(model, self.weights, folder / name)
+            else:
+                write_model(model, folder / name)
+
+
 def assemble(
     traced: Trace,
     spec: ModelSpec,
@@ -43,8 +71,8 @@ def assemble(
     *,
     opset: int,
     validate: bool,
-) -> dict[str, ModelProto]:
-    """Returns the models of a training run by file name.
+) -> TrainingFiles:
+    """Returns the models of a training run.
 
     Args:
         traced: The model with its loss and gradients.
@@ -94,9 +122,10 @@ def assemble(
     more = {}
     if traced.evaluation_loss is not None:
         more = {EVAL_LOSS_FILE: _evaluation(spec, options, traced.evaluation_loss, opset)}
-    values = _constants(traced.params, traced.buffers, opset)
+    weights = {f"values/value/{name}": array for name, array in traced.tensors().items()}
+    values = _values(weights, opset)
     begun = [output.name for of in (values, start) for output in of.graph.output]
-    return {
+    models = {
         TRAIN_FILE: join_models(
             parts,
             "train",
@@ -112,6 +141,7 @@ def assemble(
         EVAL_FILE: _evaluation(spec, options, traced.forward, opset),
         **more,
     }
+    return TrainingFiles(models, weights)
 
 
 def _verdict(part: ModelProto) -> dict[str, str]:
@@ -150,20 +180,16 @@ def _metadata(part: ModelProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in part.metadata_props}
 
 
-def _constants(
-    params: Mapping[str, NDArray[Any]], buffers: Mapping[str, NDArray[Any]], opset: int
-) -> ModelProto:
-    """A model without inputs that gives parameters and buffers."""
-    named = {naming.param(name): array for name, array in params.items()}
-    named |= {naming.buffer(name): array for name, array in buffers.items()}
-    nodes, outputs, initializers = [], [], []
-    for name, array in named.items():
-        value = np.ascontiguousarray(array).reshape(array.shape)
-        initializers.append(numpy_helper.from_array(value, f"value/{name}"))
-        nodes.append(helper.make_node("Identity", [f"value/{name}"], [name]))
+def _values(weights: Mapping[str, NDArray[Any]], opset: int) -> ModelProto:
+    """A model that gives parameters and buffers as they are."""
+    nodes, inputs, outputs = [], [], []
+    for name, array in weights.items():
+        result = name.removeprefix("values/value/")
+        nodes.append(helper.make_node("Identity", [name], [result]))
         element = helper.np_dtype_to_tensor_dtype(array.dtype)
-        outputs.append(helper.make_tensor_value_info(name, element, array.shape))
-    graph = helper.make_graph(nodes, "values", [], outputs, initializer=initializers)
+        inputs.append(helper.make_tensor_value_info(name, element, array.shape))
+        outputs.append(helper.make_tensor_value_info(result, element, array.shape))
+    graph = helper.make_graph(nodes, "values", inputs, outputs)
     return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=lowest_ir_version(opset)
     )

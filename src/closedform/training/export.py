@@ -14,7 +14,8 @@ from closedform.compiler import (
     CLOCK,
 )
 from closedform.errors import ExportError
-from closedform.exporters.onnx_model import write_models
+from closedform.exporters.onnx_model import make_folder
+from closedform.ir.graph import Array
 from closedform.language import UpdateRule
 from closedform.language.functions import STORED
 from closedform.language.groups import Group
@@ -106,7 +107,8 @@ def export(
             and to compare a step with torch, for the example and for other free sizes.
 
     Returns:
-        The checked models by file name.
+        The checked models by file name. Weights of more than 1.5 GB are not in them, but in
+        ``init.onnx.data``.
 
     Raises:
         ExportError: The ONNX file has an operator that is not supported or is too large, torch
@@ -173,14 +175,16 @@ def export(
         )
         shapes = {name: array.shape for name, array in traced.params.items()}
         spec = ModelSpec(rule, shapes, groups)
-        models = assemble(traced, spec, options, facts, opset=opset, validate=validate)
+        files = assemble(traced, spec, options, facts, opset=opset, validate=validate)
     if rule.stored is not None:
-        _try(models, rule.stored, where)
+        _try(files.models, files.weights, rule.stored, where)
     if target is not None:
-        models |= webgpu_models(models[TRAIN_FILE], where)
+        files.models.update(webgpu_models(files.models[TRAIN_FILE], where))
     hint = "a training step is written as several files: name a folder for them"
-    write_models(models, Path(path), hint)
-    return models
+    folder = Path(path)
+    make_folder(folder, hint)
+    files.write(folder)
+    return files.models
 
 
 def _check_target(target: object, dtype: str, where: str) -> None:
@@ -237,7 +241,9 @@ def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
     return "f32" if dtype in STORED else dtype
 
 
-def _try(models: Mapping[str, ModelProto], stored: str, where: str) -> None:
+def _try(
+    models: Mapping[str, ModelProto], weights: Mapping[str, Array], stored: str, where: str
+) -> None:
     """Runs one step: onnxruntime reports a missing kernel of 16 bits only when it runs."""
     start, step = open_session(models[INIT_FILE]), open_session(models[TRAIN_FILE])
     given, begun, made = (
@@ -247,7 +253,9 @@ def _try(models: Mapping[str, ModelProto], stored: str, where: str) -> None:
         }
         for ports in (step.inputs, start.outputs, step.outputs)
     )
-    run_into(start, {}, begun)
+    run_into(
+        start, {n: np.ascontiguousarray(v).reshape(v.shape) for n, v in weights.items()}, begun
+    )
     try:
         run_into(step, {name: begun.get(name, array) for name, array in given.items()}, made)
     except Exception as error:  # onnxruntime's errors share no other base

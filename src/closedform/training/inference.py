@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto
 
 from closedform.errors import SessionError
 from closedform.exporters.onnx_join import renamed
-from closedform.exporters.onnx_model import write_models
+from closedform.exporters.onnx_model import make_folder
+from closedform.exporters.onnx_weights import write_weights
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH
 from closedform.training.random_nodes import draw_in_graph
@@ -35,15 +36,7 @@ def with_weights(source: Path, arrays: Mapping[str, Array], path: Path, where: s
     names = {value.name: value.name.removeprefix(BATCH) for value in model.graph.input}
     model = renamed(model, {old: new for old, new in names.items() if old != new})
     draw_in_graph(model)
-    graph = model.graph
-    inputs = [value for value in graph.input if value.name not in arrays]
-    constants = [
-        numpy_helper.from_array(arrays[value.name].copy(), value.name)
-        for value in graph.input
-        if value.name in arrays
-    ]
-    del graph.input[:]
-    graph.input.extend(inputs)
-    graph.initializer.extend(constants)
-    write_models({path.name: model}, path.parent, "name a file in a folder")
+    weights = {v.name: arrays[v.name] for v in model.graph.input if v.name in arrays}
+    make_folder(path.parent, "name a file in a folder")
+    write_weights(model, weights, path)
     return model

@@ -17,11 +17,12 @@ from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
 from closedform.runtime.checks import check_array, check_names, checked_step, hyper_values
 from closedform.runtime.double_buffer import DoubleBuffer
-from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
+from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_on
 from closedform.runtime.serialized import Serialized, serialized
 from closedform.training import index_ranges
 from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
 from closedform.training.index_ranges import IndexRange
+from closedform.training.initial_values import InitialValues
 from closedform.training.state_file import read_state, write_state
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
@@ -119,16 +120,16 @@ class TrainSession(Serialized):
 
     def _begin(self) -> None:
         """Fills the arrays with their values before the first step."""
-        initial = open_session(self._folder / INIT_FILE)
+        initial = InitialValues(self._folder / INIT_FILE)
         for name, port in self._carried.items():
-            start = initial.outputs.get(name)
+            start = initial.ports.get(name)
             if start is None or (start.dtype, start.shape) != (port.dtype, port.shape):
                 raise SessionError(
                     f"{INIT_FILE} must have an output {name!r} of {port}, got {start or 'none'}",
                     where=self._where,
                     hint="export both files together",
                 )
-        run_into(initial, {}, self._buffer.arrays)
+        initial.write_into(self._buffer.arrays)
 
     @property
     def t(self) -> int:

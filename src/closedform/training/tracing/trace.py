@@ -62,6 +62,13 @@ class Trace:
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     evaluation_loss: onnx.ModelProto | None = None
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Returns parameters and buffers by the names of inputs."""
+        return {
+            **{naming.param(name): array for name, array in self.params.items()},
+            **{naming.buffer(name): array for name, array in self.buffers.items()},
+        }
+
 
 def trace(
     model: torch.nn.Module,

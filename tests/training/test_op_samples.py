@@ -14,8 +14,7 @@ REFUSED = {
     "linalg.svd": r"the operator aten._linalg_svd.default of torch.linalg.svd has no ONNX form, "
     r"in the model itself \(Sample\)",
     "fft.rfft2": "of torch.fft.rfft2 has no ONNX form for complex numbers, in the gradient of",
-    "linalg.det": r"the operator aten._linalg_det.default of torch.linalg.det has no ONNX form",
-    "special.log_ndtr": "aten.special_erfcx.default of torch.special.log_ndtr has no ONNX form, in",
+    "linalg.eigh": r"the operator aten._linalg_eigh.default of torch.linalg.eigh has no ONNX form",
     "chalf": "has no ONNX form in complex32, in",
     "to_sparse": "sparse tensors are not supported, in Tensor.to_sparse in the model itself",
     "linalg.lstsq": "the sizes of the results of aten.linalg_lstsq.default depend on data, in",
@@ -45,6 +44,9 @@ MATCHED = [
     "nn.functional.pdist",
     "nn.functional.soft_margin_loss",
     "sort",
+    "linalg.slogdet",
+    "linalg.qr",
+    "ormqr",
 ]
 
 

@@ -16,6 +16,7 @@ from torch.onnx.ops import symbolic
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.convolutions import convolution_backward, unconvolve
 from closedform.training.tracing.elementary import ELEMENTARY
+from closedform.training.tracing.matrices import MATRICES
 from closedform.training.tracing.normalisation import NORMALISATION
 from closedform.training.tracing.onnx_registry import core_decompositions
 from closedform.training.tracing.random_operators import Draw, random_decompositions
@@ -32,6 +33,7 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
     return {
         **core_decompositions(),
         **ELEMENTARY,
+        **MATRICES,
         **NORMALISATION,
         _ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},

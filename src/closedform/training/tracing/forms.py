@@ -17,6 +17,12 @@ from torch._C import DispatchKey
 from torch._decomp.decompositions import affine_grid_generator, grid_sampler_2d
 
 from closedform.training.tracing.attention import attention
+from closedform.training.tracing.matrices import (
+    matrix_exponential,
+    product_of_reflections,
+    product_with_reflections,
+    real,
+)
 
 _ATEN = torch.ops.aten
 
@@ -498,6 +504,9 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.grid_sampler.default: grid_sampler,
     _ATEN.grid_sampler_2d.default: grid_sampler,
     _ATEN.affine_grid_generator.default: affine_grid_generator,
+    _ATEN.linalg_matrix_exp.default: real(matrix_exponential, "matrix_exp"),
+    _ATEN.linalg_householder_product.default: real(product_of_reflections, "householder_product"),
+    _ATEN.ormqr.default: real(product_with_reflections, "ormqr"),
     _ATEN.reflection_pad1d.default: _padding(True),
     _ATEN.reflection_pad2d.default: _padding(True),
     _ATEN.reflection_pad3d.default: _padding(True),

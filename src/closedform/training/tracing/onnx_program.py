@@ -205,7 +205,6 @@ _MOVES = frozenset(
 
 _FAULTY = frozenset(
     {
-        "aten._linalg_det",  # no tuple, which its gradient needs
         "aten.special_erfcx",  # a product of a factor that overflows and one that underflows
         "prims.erfcx",
     }

@@ -120,9 +120,10 @@ def test_show_an_optimizer_and_its_graph() -> None:
 
 def test_show_a_config() -> None:
     text = run("show", CONFIG)
-    assert text.startswith("lr: ")
-    assert "optimizer: " in text
+    assert text.startswith("gpt3_111m (cerebras)\n  optimizer  AdamW(")
+    assert "\nlr: " in text
     assert "boundary" in text
+    assert "\noptimizer: " in run("show", CONFIG, "--all")
 
 
 def test_plot_in_the_terminal() -> None:
@@ -192,11 +193,24 @@ def test_export_headers(tmp_path: Path) -> None:
     assert "CLOSEDFORM_API void update_step(" in rule.read_text(encoding="ascii")
 
 
-def test_a_header_is_of_one_source(tmp_path: Path) -> None:
-    result = CliRunner().invoke(["export", str(CONFIG), "-o", str(tmp_path / "x.h")])
+TWO_SCHEDULES = """\
+--lr 1e-3 --train-iters 10 --global-batch-size 1 --lr-decay-style linear
+--weight-decay-incr-style linear --start-weight-decay 0 --end-weight-decay 0.1
+"""
+
+
+@pytest.mark.parametrize("name", ["x.h", "x.onnx"])
+def test_a_file_is_of_one_schedule(name: str, tmp_path: Path) -> None:
+    output = tmp_path / name
+    run("export", CONFIG, "-o", output)
+    assert output.is_file()
+    config = tmp_path / "run.args"
+    config.write_text(TWO_SCHEDULES, encoding="utf-8")
+    words = ["export", str(config), "--framework", "megatron", "-o", str(tmp_path / f"two{name}")]
+    result = CliRunner().invoke(words)
     assert result.exit_code == 2
-    assert "a header is of one schedule or optimizer" in " ".join(result.stderr.split())
-    assert list(tmp_path.iterdir()) == []
+    assert "lr, weight_decay" in " ".join(result.stderr.split())
+    assert sorted(tmp_path.iterdir()) == sorted([config, output])
 
 
 def test_export_a_config(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import (
@@ -51,9 +50,9 @@ def run(
 ) -> None:
     """Prints the audits."""
     from closedform.audit import audit as audit_of
-    from closedform.cli.output import heading
+    from closedform.cli.output import heading, note_line
 
-    schedules, total = _schedules(name, words, options)
+    schedules, total, notes = _schedules(name, words, options)
     for schedule in schedules.values():
         if schedule.length is None and not (until or total):
             raise UsageError(
@@ -63,11 +62,15 @@ def run(
     found = {key: audit_of(schedule, until or total) for key, schedule in schedules.items()}
     if as_json:
         data = {key: _plain(each) for key, each in found.items()}
+        if notes:
+            data["notes"] = dict(notes)
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return
     for scheduled, each in found.items():
         heading(f"{scheduled}: {each.schedule.name}")
         _show(each)
+    for note, text in notes.items():
+        note_line(f"{note}: {text}")
 
 
 def _plain(found: Audit) -> dict[str, Any]:
@@ -109,20 +112,15 @@ def _plain_difference(found: Difference | None) -> dict[str, Any] | None:
 
 def _schedules(
     name: str, words: list[str], options: SourceOptions
-) -> tuple[Mapping[str, Schedule], int | None]:
-    """The schedules by key, and the number of steps of the run if a config specifies it."""
-    import closedform as cf
-    from closedform.cli.sources import CONFIG_SUFFIXES, load_source, schedules_of
+) -> tuple[Mapping[str, Schedule], int | None, Mapping[str, str]]:
+    """The schedules by key, the number of steps of the run if a config has it, and its notes."""
+    from closedform.cli.sources import load_source, recipe_notes, schedules_of
 
-    is_config = name.lower().endswith(CONFIG_SUFFIXES) and not words
-    if is_config and not options.framework and not options.facts and options.files is None:
-        # Not load_recipe: an audit needs no optimizer, and a config may name one that is unknown.
-        return cf.load_schedules(Path(name))
     source = load_source(name, words, options)
-    found = schedules_of(source)
-    if not found:
+    schedules = schedules_of(source)
+    if not schedules:
         raise UsageError(f"{name} has no schedule to audit")
-    return found, getattr(source, "max_steps", None)
+    return schedules, getattr(source, "max_steps", None), recipe_notes(source)
 
 
 def _show(found: Audit) -> None:

@@ -66,7 +66,7 @@ def run(
     force: bool,
 ) -> int:
     """Writes the config of another framework."""
-    from closedform.cli.output import check_free
+    from closedform.cli.output import check_free, note_line
     from closedform.recipes.load import load_recipe
     from closedform.writing import Verdict, write_recipe
 
@@ -74,6 +74,8 @@ def run(
     recipe = load_recipe(source, framework=framework, facts=known, files=files)
     written = write_recipe(recipe, to, total, kind)
     print(_verdict(written), file=sys.stderr)
+    for note, text in recipe.notes.items():
+        note_line(f"{note}: {text}")
     if written.verdict is Verdict.IMPOSSIBLE:
         return 1
     if output is None:

@@ -93,6 +93,7 @@ def run(
 ) -> int:
     """Prints the differences."""
     from closedform.cli.output import check_free, note_line
+    from closedform.cli.sources import recipe_notes
     from closedform.difference import diff as difference_of
     from closedform.errors import UnknownNameError, nearest
     from closedform.verify.terms.verdict import Status
@@ -107,13 +108,18 @@ def run(
     one, other = load_curve(a, of_a, log_offset), load_curve(b, of_b, log_offset)
     found = difference_of(one, other, until)
     curves = [curve for curve in found.curves if key is None or curve.key == key]
+    sides = (("A", one), ("B", other))
     if not curves:
         known = {curve.key for curve in found.curves}
         raise UnknownNameError(f"the two do not share {key!r}", hint=nearest(str(key), known))
     if as_json:
-        print(json.dumps(_plain(found, curves), indent=2))
+        notes = {side.lower(): dict(recipe_notes(source)) for side, source in sides}
+        print(json.dumps({**_plain(found, curves), "notes": notes}, indent=2))
     else:
         _show(curves)
+        for side, source in sides:
+            for note, text in recipe_notes(source).items():
+                note_line(f"{side}: {note}: {text}")
         for name, only in (("A", found.only_in_a), ("B", found.only_in_b)):
             if only:
                 note_line(f"only {name} has {', '.join(only)}")

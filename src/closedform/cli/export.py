@@ -246,15 +246,19 @@ def _refuse_unproved(reason: str) -> int:
 def _write_header(
     source: Source, output: Path, dtype: str | None, inputs: Sequence[str], *, strict: bool
 ) -> int:
+    from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
     from closedform.options import GraphOptions
     from closedform.targets import header_and_verdict
     from closedform.verify.translation.saying import verdict_text
 
     if not isinstance(source, Schedule | UpdateRule):
-        raise UsageError(
-            "a header is of one schedule or optimizer: name one of the recipe, or use to_c"
-        )
+        schedules = schedules_of(source)
+        if len(schedules) > 1:
+            raise UsageError(
+                f"a header is of one schedule or optimizer, got {', '.join(schedules)}: use to_c"
+            )
+        (source,) = schedules.values()
     options = GraphOptions(dtype=dtype, inputs=inputs)
     header, verdict = header_and_verdict(source, options, output.stem)
     line = verdict_text(verdict)
@@ -297,16 +301,19 @@ def _folder(path: Path) -> Iterator[None]:
 
 
 def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) -> None:
+    from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
 
     if isinstance(source, UpdateRule) and not shapes:
         raise UsageError("an optimizer needs the shapes of parameters: --params w=64x10")
     if isinstance(source, Schedule) and shapes:
         raise UsageError("a schedule has no parameters: omit --params")
-    if _is_file(output) and not isinstance(source, Schedule):
-        raise UsageError("several files are written: -o must be a folder")
+    count = len(schedules_of(source)) + 2 * bool(shapes)
+    if _is_file(output) and count > 1:
+        names = ", ".join([*schedules_of(source), *(["the optimizer"] if shapes else [])])
+        raise UsageError(f"several files are written, of {names}: -o must be a folder")
     if output.suffix[1:].isalpha() and not _is_file(output) and not output.is_dir():
-        form = "an .onnx file" if isinstance(source, Schedule) else "a folder"
+        form = "an .onnx file" if count == 1 else "a folder"
         raise UsageError(f"-o must be {form}, got {str(output)!r}", hint="files end in .onnx")
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import sympy as sp
 
     from closedform.language import Schedule, UpdateRule
+    from closedform.recipes import Recipe
+    from closedform.recipes.summary import Summary
 
 _MAX_ROWS = 60
 _HELP = """\
@@ -34,6 +36,12 @@ def parser(prog: str) -> Parser:
     add_name(found)
     found.add_argument("--latex", action="store_true", help="print formulas in LaTeX")
     found.add_argument("--ir", action="store_true", help="also print the graph")
+    found.add_argument(
+        "--all",
+        dest="is_whole",
+        action="store_true",
+        help="for a config: all param groups, and the formulas of the optimizer",
+    )
     add_until(found, "the last step of the table")
     found.add_argument(
         "--params",
@@ -52,12 +60,13 @@ def run(
     words: list[str],
     latex: bool,
     ir: bool,
+    is_whole: bool,
     until: int | None,
     params: list[str] | None,
     as_json: bool,
     options: SourceOptions,
 ) -> None:
-    """Prints the schedules and the rule."""
+    """Prints the summary of a config, the schedules and the rule."""
     from closedform.cli.output import heading
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule
@@ -66,25 +75,62 @@ def run(
     source = load_source(name, words, options)
     schedules = schedules_of(source)
     until = until or getattr(source, "max_steps", None)
-    rule = None
-    if not isinstance(source, Schedule):
-        from closedform.language import UpdateRule
-
-        rule = source if isinstance(source, UpdateRule) else source.optimizer()
     if as_json:
         data: dict[str, Any] = {
             "schedules": {k: _schedule_data(each, until) for k, each in schedules.items()}
         }
+        rule = _rule_of(source)
         if rule is not None:
             data["optimizer"] = _rule_data(rule)
+        summary = _summary_of(source)
+        if summary is not None:
+            data["recipe"] = summary.data()
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return
+    summary = _summary_of(source)
+    if summary is not None:
+        for line in summary.lines(None) if is_whole else summary.lines():
+            print(line)
+        print()
     for scheduled, schedule in schedules.items():
-        heading(schedule.name if rule is None else f"{scheduled}: {schedule.name}")
+        heading(schedule.name if isinstance(source, Schedule) else f"{scheduled}: {schedule.name}")
         _show_schedule(schedule, latex=latex, ir=ir, until=until)
-    if rule is not None:
-        heading(f"optimizer: {rule.name}")
-        _show_rule(rule, latex=latex, shapes=shapes if ir else None)
+    if summary is None or is_whole or ir:
+        rule = _rule_of(source)
+        if rule is not None:
+            heading(f"optimizer: {rule.name}")
+            _show_rule(rule, latex=latex, shapes=shapes if ir else None)
+
+
+def _summary_of(source: Schedule | UpdateRule | Recipe) -> Summary | None:
+    """The summary of a config; None of another source."""
+    from closedform.language import Schedule
+
+    if isinstance(source, Schedule):
+        return None
+    from closedform.recipes import Recipe
+    from closedform.recipes.summary import summarize
+
+    return summarize(source) if isinstance(source, Recipe) else None
+
+
+def _rule_of(source: Schedule | UpdateRule | Recipe) -> UpdateRule | None:
+    """The rule of a source; of a config whose optimizer is not modelled, None and a note."""
+    from closedform.language import Schedule
+
+    if isinstance(source, Schedule):
+        return None
+    from closedform.cli.output import note_line
+    from closedform.errors import UnknownNameError
+    from closedform.language import UpdateRule
+
+    if isinstance(source, UpdateRule):
+        return source
+    try:
+        return source.optimizer()
+    except UnknownNameError as error:
+        note_line(str(error))
+        return None
 
 
 def _schedule_data(schedule: Schedule, until: int | None) -> dict[str, Any]:
@@ -133,8 +179,9 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
 
     The values are the float64 values nearest to the exact ones, for comparison with the formula.
     """
+    from closedform.language.boundaries import boundaries
     from closedform.language.exact import to_float
-    from closedform.plotting.steps import boundaries, last_step
+    from closedform.plotting.steps import last_step
 
     end = last_step(schedule) if until is None else until
     marks = [mark for mark in boundaries(schedule) if mark <= end]

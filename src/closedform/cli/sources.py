@@ -174,6 +174,13 @@ def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
     return source.driven
 
 
+def recipe_notes(source: object) -> Mapping[str, str]:
+    """Returns the notes of a recipe; none of another source."""
+    from closedform.recipes import Recipe
+
+    return source.notes if isinstance(source, Recipe) else {}
+
+
 def library(kind: str) -> dict[str, Callable[..., Any]]:
     """Returns the functions of the library by name; ``kind`` is "schedules" or "optimizers"."""
     module: ModuleType = getattr(cf, kind)

@@ -9,8 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from closedform.language.boundaries import boundaries
     from closedform.plotting.figure import plot, plot_difference, plot_schedule
-    from closedform.plotting.steps import boundaries, even_steps, last_step
+    from closedform.plotting.steps import even_steps, last_step
     from closedform.plotting.terminal import terminal_plot
 
 __all__ = [

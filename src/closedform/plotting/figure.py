@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from closedform.errors import ArgumentError, DefinitionError, nearest, shown
 from closedform.language import Schedule
+from closedform.language.boundaries import boundaries
 from closedform.language.schedule import check_schedule
 from closedform.plotting.canvas import check_format, new_figure, write_figure
-from closedform.plotting.steps import boundaries, even_steps, last_step
+from closedform.plotting.steps import even_steps, last_step
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.logs import Log
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -9,10 +11,12 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.delegation import functions
 from closedform.deprecation import warn_renamed
 from closedform.errors import UnknownNameError, nearest
 from closedform.language import Group, Schedule, UpdateRule, from_param_groups, t
 from closedform.recipes.clock import Clock, Facts
+from closedform.recipes.summary import summarize
 from closedform.schedules import constant
 
 
@@ -85,6 +89,8 @@ class Role(StrEnum):
 _FORMER_NAMES = {"no_weight_decay": "no_decay", "masked": "no_decay"}
 """Names that some readers gave to the group without weight decay."""
 
+_MOST_CURVES = 8
+
 _STATED = (Role.NORM, Role.BIAS, Role.EMBEDDING)
 """Roles whose names are those that frameworks have for the groups, too."""
 
@@ -125,7 +131,8 @@ def is_constant(schedule: Schedule) -> bool:
     """Returns whether a schedule has no clock in it.
 
     Example:
-        >>> from closedform.schedules import constant
+        >>> from closedform.recipes.summary import summarize
+    from closedform.schedules import constant
         >>> is_constant(constant(3))
         True
     """
@@ -171,6 +178,37 @@ class Recipe:
     derived: Mapping[str, Any] = field(default_factory=dict)
     adjust_learning_rate: Mapping[str, sp.Expr] = field(default_factory=dict)
     regroup: Regroup | None = None
+
+    def __repr__(self) -> str:
+        count = len(self.param_groups)
+        facts = [
+            self.param_groups[0].optimizer.name,
+            f"{count} param group{'s' * (count > 1)}",
+            "length not determined" if self.horizon is None else f"{self.horizon:,} updates",
+            *([f"{len(self.notes)} note{'s' * (len(self.notes) > 1)}"] if self.notes else []),
+        ]
+        return f"<Recipe {self.name} ({self.framework}): {', '.join(facts)}>"
+
+    def __str__(self) -> str:
+        return "\n".join(summarize(self).lines())
+
+    def _repr_html_(self) -> str:
+        return f"{summarize(self).html()}{self._svg()}"
+
+    def _svg(self) -> str:
+        """The learning rates of the param groups; empty without matplotlib or with open symbols."""
+        rates = {
+            group.schedules["lr"]: None for group in self.param_groups if "lr" in group.schedules
+        }
+        drawn = [rate for rate in rates if not rate.open][:_MOST_CURVES]
+        if not drawn or importlib.util.find_spec("matplotlib") is None:
+            return ""
+        figure = functions().plot(drawn[0], steps=self.horizon, ax=None)
+        for rate in drawn[1:]:
+            functions().plot(rate, steps=self.horizon, ax=figure.axes[0])
+        text = io.StringIO()
+        figure.savefig(text, format="svg")
+        return text.getvalue()
 
     @property
     def schedules(self) -> Mapping[str, Schedule]:

@@ -77,6 +77,12 @@ def planned(
         if found is None:
             from closedform import optimizers
 
+            if name in optimizers.__all__:
+                raise UnknownNameError(
+                    f"the optimizer {name!r} of this config is not the library's rule of that name",
+                    where=where,
+                    hint="recipe.schedule() has its schedules, and can be the lr of a rule",
+                )
             raise UnknownNameError(
                 f"the library has no optimizer {name!r}",
                 where=where,

@@ -1,0 +1,220 @@
+"""The summary of a recipe: lines for a terminal, HTML for a notebook, and plain data for JSON."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from closedform.errors import ClosedFormError
+from closedform.language import Schedule
+from closedform.language.boundaries import boundaries
+from closedform.language.exact import to_float
+
+if TYPE_CHECKING:
+    from closedform.recipes.clock import Clock
+    from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+
+MOST_GROUPS = 12
+"""Param groups in a summary that is not of all: a screen has some 40 lines."""
+
+_MOST_VALUES = 5
+_PATTERNS_WIDTH = 40
+_NOTE_WIDTH = 96
+_DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A param group in a summary.
+
+    Attributes:
+        name: Its name, ``default`` for the default group.
+        role: Its role.
+        patterns: The patterns of its parameters.
+        optimizer: The name of its optimizer.
+        schedules: The description of each schedule by key; ``as default`` for an equal one.
+    """
+
+    name: str
+    role: str
+    patterns: tuple[str, ...]
+    optimizer: str
+    schedules: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The parts of a recipe in words.
+
+    Attributes:
+        title: Its name and framework.
+        options: Optimizer, updates, clock, clipping, accumulation.
+        groups: Its param groups; the first one is the default group.
+        notes: The known defects of the framework that concern it.
+    """
+
+    title: str
+    options: dict[str, str]
+    groups: tuple[GroupRow, ...]
+    notes: dict[str, str]
+
+    def lines(self, most_groups: int | None = MOST_GROUPS) -> list[str]:
+        """Returns the summary as lines of text, with at most so many param groups."""
+        width = max(len(name) for name in self.options)
+        listed, remaining = self.groups[:most_groups], len(self.groups[most_groups or None :])
+        options = [f"  {name:<{width}}  {text}" for name, text in self.options.items()]
+        result = [self.title, *options, "", *_aligned(self._rows(listed))]
+        if most_groups is not None and remaining:
+            result.append(f"… and {_counted(remaining, 'more param group', 'more param groups')}")
+        if self.notes:
+            result += ["", "notes"]
+            for name, text in self.notes.items():
+                result += textwrap.wrap(
+                    f"{name}: {text}", _NOTE_WIDTH, initial_indent="  ", subsequent_indent="    "
+                )
+        return result
+
+    def html(self) -> str:
+        """Returns the summary as HTML."""
+        rows = self._rows(self.groups)
+        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in rows[0])
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in rows[1:]
+        )
+        options = "".join(
+            f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
+            for name, text in (*self.options.items(), *self.notes.items())
+        )
+        return (
+            f"<b>{html.escape(self.title)}</b><dl>{options}</dl>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+    def data(self) -> dict[str, Any]:
+        """Returns the summary as plain data."""
+        return {
+            "title": self.title,
+            "options": self.options,
+            "groups": [
+                {
+                    "name": row.name,
+                    "role": row.role,
+                    "patterns": list(row.patterns),
+                    "optimizer": row.optimizer,
+                    "schedules": row.schedules,
+                }
+                for row in self.groups
+            ],
+            "notes": self.notes,
+        }
+
+    def _rows(self, groups: Sequence[GroupRow]) -> list[tuple[str, ...]]:
+        keys = list(dict.fromkeys(key for row in groups for key in row.schedules))
+        has_optimizers = len({row.optimizer for row in groups}) > 1
+        title = ("group", "parameters", *keys, *(["optimizer"] if has_optimizers else []))
+        return [
+            title,
+            *(
+                (
+                    row.name,
+                    _shortened(", ".join(row.patterns)),
+                    *(row.schedules.get(key, "") for key in keys),
+                    *([row.optimizer] if has_optimizers else []),
+                )
+                for row in groups
+            ),
+        ]
+
+
+def summarize(recipe: Recipe) -> Summary:
+    """Returns the summary of a recipe."""
+    first = recipe.param_groups[0]
+    plan = first.optimizer
+    arguments = ", ".join(
+        f"{key}={value}" for key, value in plan.arguments.items() if key not in first.schedules
+    )
+    options = {
+        "optimizer": f"{plan.name}({arguments})" if arguments else plan.name,
+        "updates": "not determined" if recipe.horizon is None else f"{recipe.horizon:,}",
+        "clock": _clock(recipe.clock),
+        "clipping": _clipping(recipe.clipping),
+    }
+    if recipe.accumulation is not None:
+        options["accumulation"] = _counted(recipe.accumulation, "micro-batch", "micro-batches")
+    version = f" {recipe.version}" if recipe.version else ""
+    return Summary(
+        f"{recipe.name} ({recipe.framework}{version})",
+        options,
+        tuple(_row(group, first, recipe.horizon) for group in recipe.param_groups),
+        dict(recipe.notes),
+    )
+
+
+def describe(schedule: Schedule, horizon: int | None) -> str:
+    """Returns a schedule in a few words: its number, or its name and values where it changes.
+
+    Example:
+        >>> from closedform.schedules import constant, cosine, linear
+        >>> describe(linear(0, 1, 10).then(cosine(1, 0, 90)), 100), describe(constant(0.1), None)
+        ('linear, cosine: 0 → 1 → 0', '0.1')
+    """
+    if schedule.open:
+        return f"{schedule.name}, with {', '.join(map(str, schedule.open))} open"
+    marks = [mark for mark in boundaries(schedule) if horizon is None or mark < horizon]
+    end = [] if horizon is None else [horizon]
+    steps = sorted({0, *marks, *end})
+    try:
+        values = [f"{to_float(schedule.exact(step)):.6g}" for step in steps]
+    except ClosedFormError:
+        return schedule.name
+    changes = [value for value, _ in itertools.groupby(values)]
+    if len(changes) == 1 and not marks:
+        return changes[0]
+    if len(changes) > _MOST_VALUES:
+        changes = [*changes[: _MOST_VALUES - 2], "…", changes[-1]]
+    return f"{schedule.name}: {' → '.join(changes)}"
+
+
+def _row(group: ParamGroup, first: ParamGroup, horizon: int | None) -> GroupRow:
+    schedules = {}
+    for key, schedule in group.schedules.items():
+        default = first.schedules.get(key)
+        is_default = group is not first and default is not None and default.bound == schedule.bound
+        schedules[key] = f"as {_DEFAULT}" if is_default else describe(schedule, horizon)
+    name = group.name or _DEFAULT
+    return GroupRow(name, str(group.role), group.patterns, group.optimizer.name, schedules)
+
+
+def _clock(clock: Clock) -> str:
+    unit = clock.unit.replace("_", " ")
+    return f"{unit}s, {clock.offset:+} at each update" if clock.offset else f"{unit}s"
+
+
+def _counted(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"
+
+
+def _clipping(clipping: Clipping | None) -> str:
+    if clipping is None:
+        return "none"
+    threshold = clipping.threshold
+    amount = describe(threshold, None) if isinstance(threshold, Schedule) else str(threshold)
+    return f"{clipping.kind.replace('_', ' ')} {amount}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _PATTERNS_WIDTH else f"{text[: _PATTERNS_WIDTH - 1]}…"
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    cells = list(rows)
+    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]

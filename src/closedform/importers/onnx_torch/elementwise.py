@@ -64,10 +64,11 @@ def _clip(call: Call) -> Tensor:
         low, high = call.optional(1), call.optional(2)
         value = value if low is None else torch.maximum(value, low)
         return value if high is None else torch.minimum(value, high)
-    low, high = (call.number(place) for place in (1, 2))
-    if low is None and high is None:
-        return value
-    return value.clamp(None if low is None else low.item(), None if high is None else high.item())
+    numbers = [
+        call.number(place).item() if call.has(place) else call.attributes[name]
+        for place, name in ((1, "min"), (2, "max"))
+    ]
+    return value if numbers == [None, None] else value.clamp(*numbers)
 
 
 def _cast(call: Call) -> Tensor:
@@ -104,8 +105,21 @@ def _is_infinite(value: Tensor, detect_negative: int, detect_positive: int) -> T
     return found if detect_positive else found & (value < 0)
 
 
+LAST_OF_MATRICES = 12
+"""The last opset in which a softmax is that of the rows of a matrix."""
+
+
 def _softmax(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
-    return lambda call: function(call.tensor(), dim=call.attributes["axis"])
+    def row(call: Call) -> Tensor:
+        value, axis = call.tensor(), call.attributes["axis"]
+        if call.version > LAST_OF_MATRICES:
+            return function(value, dim=-1 if axis is None else axis)
+        first = (1 if axis is None else axis) % max(value.dim(), 1)
+        if first == value.dim() - 1:
+            return function(value, dim=-1)
+        return function(value.flatten(first), dim=-1).reshape(value.shape)
+
+    return row
 
 
 def _reduced(function: Callable[[Tensor, list[int], bool], Tensor]) -> Callable[[Call], Tensor]:
@@ -156,7 +170,8 @@ def _cumulative_sum(call: Call) -> Tensor:
 
 def _top(call: Call) -> tuple[Tensor, ...]:
     options = {"dim": call.attributes["axis"], "largest": bool(call.attributes["largest"])}
-    return tuple(torch.topk(call.tensor(), int(call.number(1)), **options))
+    count = call.number(1) if call.has(1) else call.attributes["k"]
+    return tuple(torch.topk(call.tensor(), int(count), **options))
 
 
 Row = Callable[[Call], Any]
@@ -180,7 +195,7 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "CastLike": (lambda call: call.tensor().to(call.tensor(1).dtype), {"saturate": 1}),
     "Ceil": (_unary(torch.ceil), {}),
     "Celu": (_with(functional.celu), {"alpha": 1.0}),
-    "Clip": (_clip, {}),
+    "Clip": (_clip, {"max": None, "min": None}),
     "Cos": (_unary(torch.cos), {}),
     "Cosh": (_unary(torch.cosh), {}),
     "CumSum": (_cumulative_sum, {"exclusive": 0, "reverse": 0}),
@@ -205,7 +220,7 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "Less": (_binary(torch.lt), {}),
     "LessOrEqual": (_binary(torch.le), {}),
     "Log": (_unary(torch.log), {}),
-    "LogSoftmax": (_softmax(functional.log_softmax), {"axis": -1}),
+    "LogSoftmax": (_softmax(functional.log_softmax), {"axis": None}),
     "Max": (_folded(torch.maximum), {}),
     "Mean": (_mean, {}),
     "Min": (_folded(torch.minimum), {}),
@@ -238,7 +253,7 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "Sign": (_unary(torch.sign), {}),
     "Sin": (_unary(torch.sin), {}),
     "Sinh": (_unary(torch.sinh), {}),
-    "Softmax": (_softmax(functional.softmax), {"axis": -1}),
+    "Softmax": (_softmax(functional.softmax), {"axis": None}),
     "Softplus": (_unary(functional.softplus), {}),
     "Softsign": (_unary(functional.softsign), {}),
     "Sqrt": (_unary(torch.sqrt), {}),
@@ -254,7 +269,7 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
         lambda c: torch.where(c.tensor() > c.attributes["alpha"], c.tensor(), 0.0),
         {"alpha": 1.0},
     ),
-    "TopK": (_top, {"axis": -1, "largest": 1, "sorted": 1}),
+    "TopK": (_top, {"axis": -1, "k": None, "largest": 1, "sorted": 1}),
     "Xor": (_binary(torch.logical_xor), {}),
 }
 """Rows of operators, with their attributes and defaults."""

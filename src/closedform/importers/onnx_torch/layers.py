@@ -90,25 +90,59 @@ def _of_axes(functions: Sequence[Callable[..., Tensor]], value: Tensor) -> Calla
 
 
 def _transposed_convolution(call: Call) -> Tensor:
-    call.refuse(auto_pad=b"NOTSET", output_shape=None)
+    """A transposed convolution without padding, of which the padding is cut off."""
     value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
-    found = _windows(call, value, weight.shape[2:])
-    before, after = found["before"], found["after"]
-    if before != after:
-        raise ExportError(f"its pads must be equal on both sides, got {before} and {after}")
-    extra = list(call.attributes["output_padding"] or [0] * len(before))
+    axes = value.dim() - 2
+    given = call.attributes
+    stride, spread = (list(given[name] or [1] * axes) for name in ("strides", "dilations"))
+    extra = list(given["output_padding"] or [0] * axes)
+    before, after = _cut(call, value, weight, stride, spread, extra)
+    shared = before == after
     function = _of_axes(_TRANSPOSED, value)
     result: Tensor = function(
         value,
         weight,
         bias,
-        found["stride"],
-        before,
+        stride,
+        before if shared else [0] * axes,
         extra,
-        call.attributes["group"],
-        found["dilation"],
+        given["group"],
+        spread,
     )
+    for axis, (first, last) in enumerate(zip(before, after, strict=True), 2):
+        if not shared:
+            result = result.narrow(axis, first, result.shape[axis] - first - last)
     return result
+
+
+def _cut(
+    call: Call,
+    value: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    spread: Sequence[int],
+    extra: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """The padding that is cut off at the beginning and at the end of each axis."""
+    given = call.attributes
+    axes, automatic = len(stride), given["auto_pad"].decode()
+    wanted = given["output_shape"]
+    if wanted is None and automatic in ("NOTSET", "VALID"):
+        pads = list(given["pads"] or [0] * 2 * axes)
+        return pads[:axes], pads[axes:]
+    if automatic not in ("NOTSET", "SAME_LOWER", "SAME_UPPER"):
+        raise ExportError(f"its auto_pad {automatic!r} is not supported")
+    before = []
+    for axis in range(axes):
+        length = int(value.shape[2 + axis])
+        size = length * stride[axis] if wanted is None else wanted[axis - axes]
+        width = (weight.shape[2 + axis] - 1) * spread[axis] + 1
+        total = stride[axis] * (length - 1) + width + extra[axis] - size
+        if total % 2 or total < 0:
+            # onnxruntime 1.31 does not cut as the standard says where the halves differ.
+            raise ExportError(f"its padding of {total} in all is not the same on both sides")
+        before.append(total // 2)
+    return before, list(before)
 
 
 _MAXIMA = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)
@@ -117,8 +151,6 @@ _AVERAGES = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d
 
 def _maximum_pool(call: Call) -> Tensor:
     call.refuse(storage_order=0)
-    if call.results > 1:
-        raise ExportError("the places of its maxima are not supported")
     value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
     found = _windows(call, value, kernel)
     padding = found["before"]
@@ -159,52 +191,12 @@ def _global(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
     return row
 
 
-_MODES = {
-    (b"nearest", b"asymmetric"): ("nearest", None),
-    (b"linear", b"half_pixel"): ("linear", False),
-    (b"linear", b"pytorch_half_pixel"): ("linear", False),
-    (b"linear", b"align_corners"): ("linear", True),
-    (b"cubic", b"half_pixel"): ("bicubic", False),
-    (b"cubic", b"pytorch_half_pixel"): ("bicubic", False),
-    (b"cubic", b"align_corners"): ("bicubic", True),
-}
-
-
-def _resize(call: Call) -> Tensor:
-    call.refuse(antialias=0, exclude_outside=0, axes=None, keep_aspect_ratio_policy=b"stretch")
-    value = call.tensor()
-    given = call.attributes
-    key = given["mode"], given["coordinate_transformation_mode"]
-    floors = given["nearest_mode"] == b"floor"
-    if key not in _MODES or (key[0] == b"nearest" and not floors):
-        raise ExportError(f"its mode {' '.join(word.decode() for word in key)} is not supported")
-    if key[0] == b"cubic" and given["cubic_coeff_a"] != -0.75:
-        raise ExportError(f"its cubic_coeff_a must be -0.75, got {given['cubic_coeff_a']}")
-    mode, corners = _MODES[key]
-    if mode == "linear":
-        mode = {3: "linear", 4: "bilinear", 5: "trilinear"}[value.dim()]
-    sizes = call.numbers(3) if call.has(3) else None
-    factors = call.numbers(2) if call.has(2) else None
-    if sizes:
-        chosen: list[Any] = [s if isinstance(s, torch.SymInt) else int(s) for s in sizes[2:]]
-        return functional.interpolate(value, size=chosen, mode=mode, align_corners=corners)
-    if not factors or any(float(factor) != 1 for factor in factors[:2]):
-        raise ExportError("it resizes the first two axes, or to no size")
-    wanted = [float(factor) for factor in factors[2:]]
-    return functional.interpolate(
-        value,
-        scale_factor=wanted,
-        mode=mode,
-        align_corners=corners,
-        recompute_scale_factor=False,
-    )
-
-
 # --- normalisation -------------------------------------------------------------------------------
 
 
 def _batch_norm(call: Call) -> Tensor:
     """Batch normalisation: by the statistics of the batch where it is trained."""
+    call.refuse(spatial=1)
     value, scale, bias, mean, variance = call.tensors()
     return functional.batch_norm(
         value,
@@ -249,8 +241,6 @@ def _rms_norm(call: Call) -> Tensor:
 
 
 def _normalised(call: Call, value: Tensor) -> list[int]:
-    if call.results > 1:
-        raise ExportError("its results after the first are not supported")
     return list(value.shape[call.attributes["axis"] :])
 
 
@@ -261,19 +251,17 @@ def _local_response_norm(call: Call) -> Tensor:
     )
 
 
-def _dropout(call: Call) -> Tensor:
+def _dropout(call: Call) -> Tensor | tuple[Tensor, Tensor]:
     """Dropout: it draws where the file has it in training form."""
-    if call.results > 1:
-        raise ExportError("its mask is not supported")
-    ratio = float(call.number(1, 0.5))
-    drops = call.is_training and bool(call.number(2, 0))
-    return functional.dropout(call.tensor(), ratio) if drops else call.tensor()
+    if call.is_training and bool(call.number(2, 0)):
+        return functional.dropout(call.tensor(), float(call.number(1, 0.5)))
+    return call.tensor(), torch.ones_like(call.tensor(), dtype=torch.bool)
 
 
 def _attention(call: Call) -> Tensor:
     given = call.attributes
     call.refuse(softcap=0.0, qk_matmul_output_mode=0)
-    if call.results > 1 or any(call.has(place) for place in (4, 5, 6)):
+    if any(call.has(place) for place in (4, 5, 6)):
         raise ExportError("it has a cache of keys and values, which is not supported")
     query, key, value = call.tensor(), call.tensor(1), call.tensor(2)
     is_flat = query.dim() == 3
@@ -316,7 +304,10 @@ LAYERS: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
         _average_pool,
         {**_WINDOWS, "ceil_mode": 0, "count_include_pad": 0, "kernel_shape": None},
     ),
-    "BatchNormalization": (_batch_norm, {"epsilon": 1e-5, "momentum": 0.9, "training_mode": 0}),
+    "BatchNormalization": (
+        _batch_norm,
+        {"epsilon": 1e-5, "momentum": 0.9, "spatial": 1, "training_mode": 0},
+    ),
     "Conv": (_convolution, {**_WINDOWS, "group": 1, "kernel_shape": None}),
     "ConvTranspose": (
         _transposed_convolution,
@@ -328,7 +319,7 @@ LAYERS: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
             "output_shape": None,
         },
     ),
-    "Dropout": (_dropout, {"seed": None}),
+    "Dropout": (_dropout, {"ratio": 0.5, "seed": None}),
     "Gemm": (_gemm, {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}),
     "GlobalAveragePool": (_global(torch.mean), {}),
     "GlobalMaxPool": (_global(torch.amax), {}),
@@ -342,19 +333,5 @@ LAYERS: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
         {**_WINDOWS, "ceil_mode": 0, "kernel_shape": None, "storage_order": 0},
     ),
     "RMSNormalization": (_rms_norm, {"axis": -1, "epsilon": 1e-5, "stash_type": 1}),
-    "Resize": (
-        _resize,
-        {
-            "antialias": 0,
-            "axes": None,
-            "coordinate_transformation_mode": b"half_pixel",
-            "cubic_coeff_a": -0.75,
-            "exclude_outside": 0,
-            "extrapolation_value": 0.0,
-            "keep_aspect_ratio_policy": b"stretch",
-            "mode": b"nearest",
-            "nearest_mode": b"round_prefer_floor",
-        },
-    ),
 }
 """Rows of operators, with their attributes and defaults."""

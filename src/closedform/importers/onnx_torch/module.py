@@ -6,9 +6,11 @@ node is a row of a table of functions of torch.
 
 from __future__ import annotations
 
+import contextlib
+import keyword
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from os import PathLike
@@ -25,9 +27,11 @@ from closedform.errors import ClosedFormError, ExportError, nearest
 from closedform.importers.onnx_checks import check_model, node_place
 from closedform.importers.onnx_limits import MOST_ENTRIES
 from closedform.importers.onnx_torch.elementwise import ELEMENTWISE
+from closedform.importers.onnx_torch.known import known_results
 from closedform.importers.onnx_torch.layers import LAYERS
 from closedform.importers.onnx_torch.movement import MOVEMENT
 from closedform.importers.onnx_torch.recurrent import RECURRENT
+from closedform.importers.onnx_torch.resizing import RESIZING
 from closedform.importers.onnx_torch.values import (
     TORCH_TYPES,
     Call,
@@ -35,14 +39,16 @@ from closedform.importers.onnx_torch.values import (
     Known,
     Value,
     as_tensor,
-    known_result,
 )
 
-ROWS = {**ELEMENTWISE, **MOVEMENT, **LAYERS, **RECURRENT}
+ROWS = {**ELEMENTWISE, **MOVEMENT, **LAYERS, **RECURRENT, **RESIZING}
 """The table of operators: a function, and the attributes with their defaults."""
 
-OLDEST, NEWEST = 13, 24
-"""The opsets that the table is for."""
+OLDEST, NEWEST = 7, 24
+"""The opsets that the table is for: rows also have the attributes that were operands later on."""
+
+BRANCH = "If"
+"""The operator that runs one of two graphs."""
 
 MOST_BYTES = 4 * 2**30
 """Bytes of all weights of a model."""
@@ -65,36 +71,38 @@ class OnnxModule(torch.nn.Module):
         input_names: Names of the inputs, with ``_`` for each character that no identifier has.
         output_names: Names of the outputs.
         free_sizes: Names of the free sizes by input and axis.
+        version: The opset of the file.
+        is_chosen: Whether ``trainable`` named the weights that are parameters.
     """
 
-    def __init__(self, graph: GraphProto, trainable: Sequence[str], where: str) -> None:
+    def __init__(
+        self, graph: GraphProto, trainable: Sequence[str] | None, version: int, where: str
+    ) -> None:
         super().__init__()
         self._where = where
         self._limit: int | None = None
+        self.version, self.is_chosen = version, trainable is not None
         weights = dict(_weights(graph, where))
         given = [value for value in graph.input if value.name not in weights]
         self._given = tuple(value.name for value in given)
-        self.input_names = tuple(re.sub(r"\W", "_", name) for name in self._given)
+        self.input_names = tuple(map(_identifier, self._given))
         if len(set(self.input_names)) < len(self.input_names):
             raise ExportError(f"inputs have one name: {list(self.input_names)}", where=where)
         self.output_names = tuple(value.name for value in graph.output)
-        self.free_sizes = {
-            name: free
-            for name, value in zip(self.input_names, given, strict=True)
-            if (free := _symbols(value, name))
-        }
-        fixed = _statistics(graph) | _sizes(graph)
-        own = {tensor.name for tensor in graph.initializer}
-        self._trained = frozenset(_chosen(weights, trainable, own, fixed, where))
-        self._nodes = tuple(
-            self._node(node) for node in graph.node if node.op_type != "Constant" or node.domain
-        )
+        self.free_sizes = _free_sizes(dict(zip(self.input_names, given, strict=True)))
+        nodes = _used_nodes(graph.node, self.output_names)
+        statistics = _statistics(nodes)
+        fixed = statistics | _needed_names(nodes)
+        self._trained = frozenset(_chosen(weights, trainable, fixed, where))
+        self._nodes = self._body(nodes, self.output_names)
         _check_order(self._nodes, {"", *weights, *self._given}, self.output_names, where)
         self._known: dict[str, Known] = {}
         self._owners: dict[str, tuple[torch.nn.Module, str]] = {}
-        statistics = _statistics(graph)
+        read = _names_read(nodes) | {*self.output_names}
         for name, array in weights.items():
-            self._add(name, array, is_written=name in statistics)
+            if name in read:
+                self._add(name, array, is_written=name in statistics)
+        self._nodes = self._folded(self._nodes)
 
     def forward(self, *positional: torch.Tensor, **named: torch.Tensor) -> Any:
         """Returns the output, or a tuple of the outputs."""
@@ -110,11 +118,70 @@ class OnnxModule(torch.nn.Module):
         values |= {
             name: given[own] for name, own in zip(self._given, self.input_names, strict=True)
         }
-        for node in self._nodes:
-            results = self._results(node, [values[name] for name in node.inputs])
-            values |= dict(zip(node.outputs, results, strict=False))
+        self._run(self._nodes, values, set())
         outputs = tuple(as_tensor(_present(values[name])) for name in self.output_names)
         return outputs if len(outputs) > 1 else outputs[0]
+
+    def _run(
+        self, nodes: Sequence[_Node], values: dict[str, Value | None], of_sizes: set[str]
+    ) -> None:
+        """Adds the results of nodes; ``of_sizes`` has the tensors that sizes determine."""
+        for node in nodes:
+            operands = [values[name] for name in node.inputs]
+            if node.branches:
+                branch = node.branches[self._is_then(node, operands[0])]
+                self._run(branch.nodes, values, of_sizes)
+                results = [values[name] for name in branch.outputs]
+                of_sizes |= {
+                    name
+                    for name, inner in zip(node.outputs, branch.outputs, strict=True)
+                    if inner in of_sizes
+                }
+                values |= dict(zip(node.outputs, results, strict=True))
+                continue
+            is_of_sizes = [
+                isinstance(value, np.ndarray) or value is None or name in of_sizes
+                for name, value in zip(node.inputs, operands, strict=True)
+            ]
+            places = frozenset(place for place, of in enumerate(is_of_sizes) if of)
+            results = list(self._results(node, operands, places))
+            values |= dict(zip(node.outputs, results, strict=False))
+            if all(is_of_sizes):
+                of_sizes |= set(node.outputs)
+
+    def _is_then(self, node: _Node, condition: Value | None) -> bool:
+        """Whether a node runs its first branch."""
+        if isinstance(condition, np.ndarray):
+            return bool(condition.reshape(-1)[0])
+        raise ExportError(
+            f"its condition {node.inputs[0]!r} depends on data: a graph that is trained has no "
+            "control flow",
+            where=node.where,
+            hint="export the model without the branch, or make the condition a constant",
+        )
+
+    def _folded(self, nodes: Sequence[_Node]) -> tuple[_Node, ...]:
+        """The nodes that do not compute constants; the results of the others are constants."""
+        left: list[_Node] = []
+        for node in nodes:
+            if not all(name in self._known or not name for name in node.inputs):
+                left.append(node)
+                continue
+            operands = [self._known.get(name) for name in node.inputs]
+            if node.branches:
+                branch = node.branches[self._is_then(node, operands[0])]
+                left += self._folded(branch.nodes)
+                left += [
+                    _identity(inner, outer, node.where)
+                    for inner, outer in zip(branch.outputs, node.outputs, strict=True)
+                ]
+                continue
+            results = self._known_results(node, self._call(node, operands, frozenset()))
+            if results is None:
+                left.append(node)
+                continue
+            self._known |= dict(zip(node.outputs, results, strict=False))
+        return tuple(left)
 
     def check_memory(self, *positional: torch.Tensor, **named: torch.Tensor) -> None:
         """Raises ExportError if a tensor has too many entries for inputs of these sizes."""
@@ -126,19 +193,30 @@ class OnnxModule(torch.nn.Module):
         finally:
             self._limit = None
 
-    def _results(self, node: _Node, operands: list[Value | None]) -> Sequence[Value]:
-        call = Call(operands, node.attributes, self.training and node.is_trained, node.count)
-        row = ROWS[node.operator][0]
-        try:
-            result = known_result(node.operator, call)
-            if result is None:
-                result = row(call)
-        except ClosedFormError as error:
-            raise ExportError(error.what, where=node.where, hint=error.hint) from error
-        except Exception as error:  # of any kind: torch's own have no base
-            kind, text = type(error).__name__, str(error).strip().splitlines() or [""]
-            raise ExportError(f"{kind}: {text[0]}", where=node.where) from error
+    def _call(
+        self, node: _Node, operands: Sequence[Value | None], of_sizes: frozenset[int]
+    ) -> Call:
+        is_training = self.training and node.is_trained
+        count = len(node.outputs)
+        return Call(operands, node.attributes, is_training, count, self.version, of_sizes)
+
+    def _known_results(self, node: _Node, call: Call) -> Sequence[Known] | None:
+        with _errors_of(node):
+            return known_results(node.operator, ROWS[node.operator][0], call)
+
+    def _results(
+        self, node: _Node, operands: list[Value | None], of_sizes: frozenset[int]
+    ) -> Sequence[Value]:
+        call = self._call(node, operands, of_sizes)
+        known = self._known_results(node, call)
+        if known is not None:
+            return known
+        with _errors_of(node):
+            result = ROWS[node.operator][0](call)
         results = result if isinstance(result, tuple | list) else [result]
+        for place in range(len(results), len(node.outputs)):
+            if node.is_used[place]:
+                raise ExportError(f"its result {place} is not supported", where=node.where)
         for value in results if self._limit is not None else ():
             if isinstance(value, Items):
                 continue  # parts of a tensor
@@ -149,16 +227,34 @@ class OnnxModule(torch.nn.Module):
                 )
         return results
 
-    def _node(self, node: NodeProto) -> _Node:
+    def _body(self, nodes: Sequence[NodeProto], outputs: Sequence[str]) -> tuple[_Node, ...]:
+        """Nodes that have been checked, without constants."""
+        used = _names_read(nodes) | {*outputs}
+        return tuple(
+            self._node(node, used) for node in nodes if node.op_type != "Constant" or node.domain
+        )
+
+    def _node(self, node: NodeProto, used: set[str]) -> _Node:
         where = f"{self._where}, node {node.name or node.output[0]!r}, operator {node.op_type}"
+        outputs = tuple(node.output)
+        is_used = tuple(name in used for name in outputs)
+        if node.op_type == BRANCH:
+            graphs = {attribute.name: attribute.g for attribute in node.attribute}
+            branches = tuple(
+                _Branch(self._body(graph.node, names), names)
+                for graph in (graphs["else_branch"], graphs["then_branch"])
+                for names in [tuple(value.name for value in graph.output)]
+            )
+            return _Node(BRANCH, tuple(node.input), outputs, {}, True, where, is_used, branches)
         attributes = _attributes(node, where)
         is_trained = True
         if node.op_type == "BatchNormalization":
             is_trained = bool(attributes["training_mode"]) or not self._trained.isdisjoint(
                 node.input[1:3]
             )
-        outputs = tuple(node.output)
-        return _Node(node.op_type, tuple(node.input), outputs, attributes, is_trained, where)
+        return _Node(
+            node.op_type, tuple(node.input), outputs, attributes, is_trained, where, is_used
+        )
 
     def _add(self, name: str, array: Known, *, is_written: bool) -> None:
         """Adds a weight: a parameter if it is trained, else a buffer, or a constant."""
@@ -201,6 +297,8 @@ class _Node:
         attributes: The attributes over their defaults.
         is_trained: Whether it is in training form when the module is in training mode.
         where: The node, named in errors.
+        is_used: Whether a node or the graph reads each result.
+        branches: The graphs of an ``If``, the one that runs where its condition is false first.
     """
 
     operator: str
@@ -209,20 +307,49 @@ class _Node:
     attributes: Mapping[str, Any]
     is_trained: bool
     where: str
-
-    @property
-    def count(self) -> int:
-        """The number of results."""
-        return sum(bool(name) for name in self.outputs)
+    is_used: tuple[bool, ...]
+    branches: tuple[_Branch, ...] = ()
 
 
-def read_module(source: ModelProto | str | PathLike[str], trainable: Sequence[str]) -> OnnxModule:
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A graph within a node; it reads names of the graph around it.
+
+    Attributes:
+        nodes: Its nodes.
+        outputs: Names of its results.
+    """
+
+    nodes: tuple[_Node, ...]
+    outputs: tuple[str, ...]
+
+
+def _identity(inner: str, outer: str, where: str) -> _Node:
+    return _Node("Identity", (inner,), (outer,), {}, True, where, (True,))
+
+
+@contextlib.contextmanager
+def _errors_of(node: _Node) -> Iterator[None]:
+    """Has errors name a node."""
+    try:
+        yield
+    except ClosedFormError as error:
+        raise ExportError(error.what, where=node.where, hint=error.hint) from error
+    except Exception as error:  # of any kind: torch's own have no base
+        kind, text = type(error).__name__, str(error).strip().splitlines() or [""]
+        raise ExportError(f"{kind}: {text[0]}", where=node.where) from error
+
+
+def read_module(
+    source: ModelProto | str | PathLike[str], trainable: Sequence[str] | None = None
+) -> OnnxModule:
     """Returns an ONNX inference model as a module of torch, in training mode.
 
     Args:
         source: A model, or the path of its file; external data has to be beside it.
         trainable: Weights that are parameters, as names or globs such as ``"*.weight"``; a glob
-            matches floats with more than one entry. All other weights are buffers or constants.
+            matches floats with more than one entry; None for all that ``"*"`` matches. All other
+            weights are buffers or constants.
 
     Raises:
         ExportError: The file cannot be read, is too large, or has an operator, an attribute, a type
@@ -230,6 +357,7 @@ def read_module(source: ModelProto | str | PathLike[str], trainable: Sequence[st
     """
     where = "the ONNX model" if isinstance(source, ModelProto) else f"file {str(source)!r}"
     model = source if isinstance(source, ModelProto) else _load(Path(source), where)
+    model = _without_false_sizes(model, is_shared=isinstance(source, ModelProto))
     _check_bytes(list(model.graph.initializer), where)
     try:
         checked = check_model(model, _check_operator)
@@ -244,7 +372,35 @@ def read_module(source: ModelProto | str | PathLike[str], trainable: Sequence[st
             where=where,
             hint="convert it with onnx.version_converter.convert_version",
         )
-    return OnnxModule(checked.inlined(), trainable, where)
+    return OnnxModule(checked.inlined(), trainable, version, where)
+
+
+def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
+    """The model without declared sizes that no engine holds a file to.
+
+    Paddle writes -1 for a free size, and outputs of any shape as scalars; onnxruntime reads both.
+    A model that is the caller's is copied.
+    """
+    graph = model.graph
+    declared = [v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)]
+    is_false = any(dim.dim_value < 0 for kind in declared for dim in kind.shape.dim) or any(
+        value.type.tensor_type.HasField("shape") and not value.type.tensor_type.shape.dim
+        for value in graph.output
+    )
+    if not is_false:
+        return model
+    if is_shared:
+        copy = ModelProto()
+        copy.CopyFrom(model)
+        return _without_false_sizes(copy, is_shared=False)
+    for kind in declared:
+        for dim in kind.shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
+    for value in graph.output:
+        if not value.type.tensor_type.shape.dim:
+            value.type.tensor_type.ClearField("shape")
+    return model
 
 
 def _load(path: Path, where: str) -> ModelProto:
@@ -268,12 +424,22 @@ def _load(path: Path, where: str) -> ModelProto:
     return model
 
 
-def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph, and the graphs within its nodes."""
+    yield graph
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.HasField("t"):
-                yield attribute.t
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g)
+
+
+def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    for body in _graphs(graph):
+        yield from body.initializer
+        for node in body.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
 
 
 def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
@@ -292,7 +458,17 @@ def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
 
 
 def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
-    """The initializers, and the constants among the nodes."""
+    """The initializers, and the constants among the nodes, those of branches included."""
+    names: set[str] = set()
+    for body in _graphs(graph):
+        for name, array in _weights_of(body, where):
+            if name in names:
+                raise ExportError(f"the constant {name!r} is defined twice", where=where)
+            names.add(name)
+            yield name, array
+
+
+def _weights_of(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
     for tensor in graph.initializer:
         yield tensor.name, _array(tensor, where)
     for node in graph.node:
@@ -332,34 +508,95 @@ def _tensor(array: Known) -> torch.Tensor:
     return torch.from_numpy(array.copy())
 
 
-def _statistics(graph: GraphProto) -> set[str]:
+def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, and those of their branches before each."""
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _all_nodes(attribute.g.node)
+        yield node
+
+
+def _names_read(nodes: Iterable[NodeProto]) -> set[str]:
+    """The names that nodes and their branches read."""
+    names: set[str] = set()
+    for node in _all_nodes(nodes):
+        names.update(node.input)
+        for attribute in node.attribute:
+            names.update(value.name for value in attribute.g.output)
+    return names
+
+
+def _used_nodes(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[NodeProto]:
+    """The nodes that the outputs depend on, in their order."""
+    read, used = {*outputs}, []
+    for node in reversed(nodes):
+        if read.isdisjoint(node.output):
+            continue
+        read |= _names_read([node])
+        used.append(node)
+    return used[::-1]
+
+
+def _statistics(nodes: Iterable[NodeProto]) -> set[str]:
     """The running statistics."""
     kind = "BatchNormalization"
-    return {name for node in graph.node if node.op_type == kind for name in node.input[3:5]}
+    return {name for node in _all_nodes(nodes) if node.op_type == kind for name in node.input[3:5]}
 
 
-_SIZES = {"Clip": (1, 2), "Dropout": (1, 2), "Pad": (2,), "Resize": (1, 2)}
-"""Operands that are floats and have to be known while the graph is traced."""
+_REDUCED = dict.fromkeys((name for name in ROWS if name.startswith("Reduce")), (1,))
+
+KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
+    **_REDUCED,
+    BRANCH: (0,),
+    "ConstantOfShape": (0,),
+    "CumSum": (1,),
+    "Dropout": (1, 2),
+    "Expand": (1,),
+    "OneHot": (1,),
+    "Pad": (1, 2, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "SequenceAt": (1,),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+"""Operands that have to be known while a graph is traced, by operator."""
 
 
-def _sizes(graph: GraphProto) -> set[str]:
-    return {
-        node.input[place]
-        for node in graph.node
-        for place in _SIZES.get(node.op_type, ())
-        if place < len(node.input)
-    }
+def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
+    """The names that have to be known while the graph is traced."""
+    needed: set[str] = set()
+    for node in reversed(list(_all_nodes(nodes))):
+        if not needed.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
+            needed.update(node.input)
+            for attribute in node.attribute:
+                needed.update(value.name for value in attribute.g.output)
+            continue
+        places = KNOWN_PLACES.get(node.op_type, ())
+        needed.update(node.input[place] for place in places if place < len(node.input))
+    return needed
 
 
 def _chosen(
     weights: Mapping[str, Known],
-    trainable: Sequence[str],
-    own: set[str],
+    trainable: Sequence[str] | None,
     fixed: set[str],
     where: str,
 ) -> Iterator[str]:
-    """The names of the weights that are trained: by a glob, only initializers."""
+    """The names of the weights that are trained."""
     floats = {n: a for n, a in weights.items() if a.dtype.name in _FLOATS and n not in fixed}
+    if trainable is None:
+        yield from (name for name, array in floats.items() if array.size > 1)
+        return
     if isinstance(trainable, str) or not all(isinstance(name, str) for name in trainable):
         raise ExportError(
             f"trainable must be a list of names or globs, got {trainable!r}", where=where
@@ -378,23 +615,85 @@ def _chosen(
         yield from found
 
 
-def _symbols(value: onnx.ValueInfoProto, name: str) -> dict[int, str]:
-    """Names of the free sizes of an input by axis."""
-    return {
-        axis: re.sub(r"\W", "_", dim.dim_param) if dim.dim_param else f"{name}_{axis}"
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
-        if not dim.HasField("dim_value")
+def _identifier(name: str) -> str:
+    """A name as Python can have it for a parameter."""
+    plain = re.sub(r"\W", "_", name)
+    if keyword.iskeyword(plain):
+        return f"{plain}_"
+    return plain if plain.isidentifier() else f"input_{plain}"
+
+
+def _free_sizes(inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, dict[int, str]]:
+    """Names of the free sizes by input and axis: two are one size only where their names are one.
+
+    Exporters write ``?`` and ``None`` for a size without a name.
+    """
+    names: dict[str, str] = {}
+    free: dict[str, dict[int, str]] = {}
+    for name, value in inputs.items():
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value"):
+                continue
+            own = dim.dim_param
+            if not re.search(r"[^\W_]", own) or own in ("None", "-1"):
+                own = f"{name}_{axis}"
+            plain = re.sub(r"\W", "_", own)
+            plain = plain if plain.isidentifier() else f"size_{plain}"
+            while names.setdefault(plain, own) != own:
+                plain += "_"
+            free.setdefault(name, {})[axis] = plain
+    return free
+
+
+_KINDS: Mapping[str, str] = {
+    "ai.onnx.ml": "it is a model of scikit-learn's kind (trees, or other classical models), which "
+    "has no weights that gradients train",
+    "quantized": "it is a quantized model: its integer weights have no gradients",
+}
+
+_QUANTIZED = frozenset(
+    {
+        "ConvInteger",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "MatMulInteger",
+        "QLinearConv",
+        "QLinearMatMul",
+        "QuantizeLinear",
     }
+)
 
 
 def _check_operator(node: NodeProto) -> None:
     """Raises ExportError if an operator is not supported."""
-    if node.op_type in ROWS and not node.domain:
+    if node.op_type == BRANCH and not node.domain:
+        for inner in _all_nodes([node]):
+            if inner is not node and inner.op_type != BRANCH:
+                _check_operator(inner)
         return
+    if node.op_type in (*ROWS, "Constant") and not node.domain:
+        return
+    is_quantized = node.op_type in _QUANTIZED or (
+        node.domain == "com.microsoft" and ("Quantize" in node.op_type or "QLinear" in node.op_type)
+    )
     of = f" of the domain {node.domain!r}" if node.domain else ""
+    what = f"the operator {node.op_type!r}{of} is not supported"
+    place = node_place(node)
+    if is_quantized:
+        raise ExportError(
+            f"{what}: {_KINDS['quantized']}", where=place, hint="take the model in float32"
+        )
+    if node.domain == "ai.onnx.ml":
+        raise ExportError(f"{what}: {_KINDS[node.domain]}", where=place)
+    if node.op_type in ("Loop", "Scan"):
+        raise ExportError(
+            f"{what}: a graph that is trained has no control flow",
+            where=place,
+            hint="export the model without loops, such as for one length",
+        )
     raise ExportError(
-        f"the operator {node.op_type!r}{of} is not supported",
-        where=node_place(node),
+        what,
+        where=place,
         hint="export the model without fused operators"
         if node.domain
         else nearest(node.op_type, ROWS),
@@ -421,7 +720,7 @@ def _attributes(node: NodeProto, where: str) -> Mapping[str, Any]:
 def _check_order(
     nodes: Sequence[_Node], known: set[str], outputs: Sequence[str], where: str
 ) -> None:
-    """Raises ExportError if a name is used before it is computed, or twice computed."""
+    """Raises ExportError if a name is used before it is computed."""
     for node in nodes:
         missing = [name for name in node.inputs if name not in known]
         if missing:
@@ -429,6 +728,8 @@ def _check_order(
                 f"its operand {missing[0]!r} is not computed by any node before it",
                 where=node.where,
             )
+        for branch in node.branches:
+            _check_order(branch.nodes, set(known), branch.outputs, node.where)
         known |= set(node.outputs)
     missing = [name for name in outputs if name not in known]
     if missing:

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
+from closedform.importers.onnx_torch.sizes import Quotient
 from closedform.importers.onnx_torch.values import Call, Items, Known, Value, as_known, as_tensor
 
 Tensor = torch.Tensor
@@ -91,8 +92,11 @@ def _split_to_items(call: Call) -> Items:
 
 def _slice(call: Call) -> Tensor:
     value = call.tensor()
-    starts, ends = _sizes(call, 1), _sizes(call, 2)
-    axes = call.numbers(3) or range(len(starts))
+    starts, ends = (
+        list(map(_whole, call.numbers(place, name) or ()))
+        for place, name in ((1, "starts"), (2, "ends"))
+    )
+    axes = call.numbers(3, "axes") or range(len(starts))
     steps = call.numbers(4) or [1] * len(starts)
     for axis, start, end, step in zip(map(int, axes), starts, ends, map(int, steps), strict=True):
         if step < 0:
@@ -207,7 +211,7 @@ def _tile(call: Call) -> Tensor:
 
 def _pad(call: Call) -> Tensor:
     value, mode = call.tensor(), call.attributes["mode"].decode()
-    pads = _sizes(call, 1)
+    pads = list(map(_whole, call.numbers(1, "pads") or ()))
     axes = [int(axis) for axis in call.numbers(3) or range(value.dim())]
     count = len(axes)
     both = {axis % value.dim(): (pads[i], pads[i + count]) for i, axis in enumerate(axes)}
@@ -216,7 +220,7 @@ def _pad(call: Call) -> Tensor:
         raise ExportError(f"its mode {mode!r} is not supported")
     if mode == "constant":
         flat = [pad for axis in reversed(range(value.dim())) for pad in both.get(axis, (0, 0))]
-        fill = call.number(2, 0.0)
+        fill = call.number(2, call.attributes["value"])
         return functional.pad(value, flat, value=float(fill))
     used = [axis for axis, pair in both.items() if any(pair)]
     lowest = min(used, default=value.dim() - 1)
@@ -259,8 +263,20 @@ def _triangle(call: Call) -> Tensor:
 
 
 def _range(call: Call) -> Tensor:
-    start, limit, delta = (call.known(place).reshape(-1)[0] for place in range(3))
-    return torch.arange(*map(_whole, (start, limit, delta)))
+    bounds = [call.known(place).reshape(-1)[0] for place in range(3)]
+    quotients = [bound for bound in bounds if isinstance(bound, Quotient)]
+    if not quotients:
+        dtype = as_tensor(call.known(0)).dtype
+        if not any(isinstance(bound, torch.SymInt) for bound in bounds):
+            return torch.arange(*(bound.item() for bound in bounds), dtype=dtype)
+        return torch.arange(*map(_whole, bounds), dtype=dtype)
+    dtype = torch.float64 if quotients[0].is_double else torch.float32
+    numbers = [bound.over if isinstance(bound, Quotient) else bound for bound in bounds]
+    if any(bound.under != 1 for bound in quotients) or any(
+        not isinstance(number, torch.SymInt) and number != int(number) for number in numbers
+    ):
+        raise ExportError("a range of a free size must have whole bounds and a whole step")
+    return torch.arange(*map(_whole, numbers)).to(dtype)
 
 
 def _constant_of_shape(call: Call) -> Tensor:
@@ -289,15 +305,16 @@ MOVEMENT: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "GatherElements": (_gather_elements, {"axis": 0}),
     "GatherND": (_gather_nd, {"batch_dims": 0}),
     "OneHot": (_one_hot, {"axis": -1}),
-    "Pad": (_pad, {"mode": b"constant"}),
+    "Pad": (_pad, {"mode": b"constant", "pads": None, "value": 0.0}),
     "Range": (_range, {}),
     "Reshape": (_reshape, {"allowzero": 0}),
+    "Scatter": (_scatter_elements, {"axis": 0, "reduction": b"none"}),
     "ScatterElements": (_scatter_elements, {"axis": 0, "reduction": b"none"}),
     "ScatterND": (_scatter_nd, {"reduction": b"none"}),
     "SequenceAt": (lambda call: call.items()[int(call.number(1))], {}),
     "Shape": (_shape, {"start": 0, "end": None}),
     "Size": (_size, {}),
-    "Slice": (_slice, {}),
+    "Slice": (_slice, {"axes": None, "ends": None, "starts": None}),
     "SpaceToDepth": (_space_to_depth, {"blocksize": None}),
     "Split": (_split, {"axis": 0, "split": None, "num_outputs": None}),
     "SplitToSequence": (_split_to_items, {"axis": 0, "keepdims": 1}),

@@ -96,7 +96,11 @@ def test_a_file_trains_as_in_torch(tmp_path: Path) -> None:
 
 
 INVALID: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "no weights": ("mse", {}, r"trainable must name the weights.*conv.weight \[4, 2, 3, 3\]"),
+    "no weights": (
+        "mse",
+        {"trainable": ["conv.wait"]},
+        r"no weight has the name 'conv.wait'.*the weights are conv.weight \[4, 2, 3, 3\]",
+    ),
     "loss": ("mae", {"trainable": ["*"]}, "loss must be a function or one of mse, .*got 'mae'"),
 }
 

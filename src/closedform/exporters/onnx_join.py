@@ -91,16 +91,22 @@ def part_of(model: ModelProto, outputs: Sequence[str]) -> ModelProto:
 
 
 def renamed(model: ModelProto, names: Mapping[str, str]) -> ModelProto:
-    """Returns a copy of a model with other names for some of its values."""
+    """Returns a copy of a model with other names for some of its values, in branches, too."""
     copy = ModelProto()
     copy.CopyFrom(model)
-    graph = copy.graph
+    _rename(copy.graph, names)
+    return copy
+
+
+def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         value.name = names.get(value.name, value.name)
     for node in graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
-    return copy
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _rename(attribute.g, names)
 
 
 def _unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None:

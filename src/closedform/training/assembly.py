@@ -138,7 +138,9 @@ def assemble(
             outputs=begun,
             metadata={**facts, **_verdict(start)},
         ),
-        EVAL_FILE: _evaluation(spec, options, traced.forward, opset),
+        EVAL_FILE: traced.forward
+        if traced.is_of_file
+        else _evaluation(spec, options, traced.forward, opset),
         **more,
     }
     return TrainingFiles(models, weights)

@@ -92,8 +92,9 @@ def export(
         targets: Names of arguments of the model that only its loss depends on, which ``eval.onnx``
             does not take.
         trainable: Weights of an ONNX model that are trained, as names or globs such as
-            ``"*.weight"``; a glob matches floats with more than one entry. A batch normalisation
-            uses the statistics of the batch if its scale or bias is trained.
+            ``"*.weight"``; a glob matches floats with more than one entry. None for all that
+            ``"*"`` matches and the loss depends on: the logger ``closedform.training`` lists them.
+            A batch normalisation uses the statistics of the batch if its scale or bias is trained.
         evaluation_loss: Whether to write ``eval_loss.onnx``: the loss and its further results of a
             batch in evaluation mode.
         opset: ONNX opset, 18 or later.
@@ -136,7 +137,7 @@ def export(
             f"opset must be an integer of {_OLDEST_OPSET} or more, got {opset!r}",
             hint="torch writes the operators of a step for these",
         )
-    model, loss = model_of(model, trainable), loss_of(loss)
+    model, loss = model_of(model, trainable, rule.stored), loss_of(loss)
     where = f"model {type(model).__name__}"
     if not hasattr(model, "named_parameters"):
         raise ExportError(
@@ -172,6 +173,7 @@ def export(
             check=validate,
             is_widened=compute_dtype is not None,
             scale_dtype=options.scalar_dtype if LOSS_SCALE in rule.shared else None,
+            keeps_file=all(each.evaluation is None for each in _rules(rule, groups)),
         )
         shapes = {name: array.shape for name, array in traced.params.items()}
         spec = ModelSpec(rule, shapes, groups)
@@ -185,6 +187,10 @@ def export(
     make_folder(folder, hint)
     files.write(folder)
     return files.models
+
+
+def _rules(rule: UpdateRule, groups: Sequence[Group]) -> list[UpdateRule]:
+    return [rule, *(group.rule for group in groups if group.rule is not None)]
 
 
 def _check_target(target: object, dtype: str, where: str) -> None:

@@ -14,6 +14,7 @@ from closedform.exporters.onnx_model import make_folder
 from closedform.exporters.onnx_weights import write_weights
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH
+from closedform.training.file_names import take_names
 from closedform.training.random_nodes import draw_in_graph
 
 
@@ -33,10 +34,18 @@ def with_weights(source: Path, arrays: Mapping[str, Array], path: Path, where: s
         model = onnx.load(source)
     except OSError as error:
         raise SessionError(f"cannot read the forward: {error}", where=where) from error
-    names = {value.name: value.name.removeprefix(BATCH) for value in model.graph.input}
-    model = renamed(model, {old: new for old, new in names.items() if old != new})
+    names = _public_names(model)
+    arrays = {names.get(name, name): array for name, array in arrays.items()}
+    model = renamed(model, names)
     draw_in_graph(model)
     weights = {v.name: arrays[v.name] for v in model.graph.input if v.name in arrays}
     make_folder(path.parent, "name a file in a folder")
     write_weights(model, weights, path)
     return model
+
+
+def _public_names(model: ModelProto) -> dict[str, str]:
+    """The names that change: to those of the model's arguments, or those of a given file."""
+    names = {value.name: value.name.removeprefix(BATCH) for value in model.graph.input}
+    names |= take_names(model)
+    return {old: new for old, new in names.items() if old != new}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from closedform.errors import ExportError, nearest
 
 if TYPE_CHECKING:
     import torch
+
+    from closedform.importers.onnx_torch import OnnxModule
 
 LOSSES = ("mse", "l1", "cross_entropy", "binary_cross_entropy")
 """Losses by name: means of squared errors, of absolute errors, of cross entropies of logits, and of
@@ -44,9 +47,17 @@ def loss_of(loss: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
 
 
 def model_of(
-    model: torch.nn.Module | ModelProto | str | os.PathLike[str], trainable: Sequence[str] | None
+    model: torch.nn.Module | ModelProto | str | os.PathLike[str],
+    trainable: Sequence[str] | None,
+    stored: str | None = None,
 ) -> torch.nn.Module:
     """Returns a module: the one that is given, or that of an ONNX model.
+
+    Args:
+        model: The module, or an ONNX model or its file.
+        trainable: Names or globs of the weights of an ONNX model that are trained; None for those
+            in the dtype of the rule, or else in that of most entries.
+        stored: The dtype of 16 bits of the parameters of the rule; None for another one.
 
     Raises:
         ExportError: The ONNX model is not supported, or ``trainable`` is given for a module.
@@ -54,16 +65,10 @@ def model_of(
     if isinstance(model, ModelProto | str | os.PathLike):
         from closedform.importers.onnx_torch import read_module
 
-        read = read_module(model, trainable or ())
-        if not trainable:
-            weights = (
-                f"{n} {list(v.shape)}" for n, v in read.named_buffers() if v.is_floating_point()
-            )
-            raise ExportError(
-                "trainable must name the weights of the ONNX model that are trained",
-                hint=f"the weights are {', '.join(weights)}",
-            )
-        return read
+        module = read_module(model, trainable)
+        if not module.is_chosen:
+            module.freeze(_of_other_dtypes(module, stored))
+        return module
     if trainable is not None:
         raise ExportError(
             "trainable is for ONNX models; the parameters of a module have requires_grad",
@@ -109,3 +114,14 @@ def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
                 hint="move it there: model.cpu()",
             )
     return model
+
+
+def _of_other_dtypes(module: OnnxModule, stored: str | None) -> list[str]:
+    """The weights that a rule does not train with the others, which have one dtype."""
+    narrow = {"torch.float16": "f16", "torch.bfloat16": "bf16"}
+    entries: Counter[str] = Counter()
+    for parameter in module.parameters():
+        entries[str(parameter.dtype)] += parameter.numel()
+    of_rule = {dtype: n for dtype, n in entries.items() if narrow.get(dtype) == stored} or entries
+    chosen = max(of_rule, key=lambda dtype: of_rule[dtype], default="")
+    return [name for name, value in module.named_parameters() if str(value.dtype) != chosen]

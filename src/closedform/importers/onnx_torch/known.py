@@ -169,11 +169,8 @@ def _computed(operator: str, call: Call, known: Sequence[Known]) -> Known | None
         keeps = bool(call.attributes["keepdims"])
         return sizes.reduce(sizes.REDUCTIONS[operator], array, along, keeps_axes=keeps)
     if operator == "Cast":
-        dtype = NUMPY_TYPES.get(call.attributes["to"])
-        return None if dtype is None else sizes.cast(known[0], np.dtype(dtype))
+        number = NUMPY_TYPES.get(call.attributes["to"])
+        return None if number is None else sizes.cast(known[0], np.dtype(number))
     if operator == "CastLike":
-        like = as_tensor(known[1]).dtype if known[1].dtype == object else None
-        number = {torch.float32: np.float32, torch.float64: np.float64}.get(like, np.int64)
-        dtype = np.dtype(number) if like is not None else known[1].dtype
-        return sizes.cast(sizes.objects_of(known[0]), dtype)
+        return sizes.cast(known[0], as_tensor(known[1]).numpy().dtype)
     return None

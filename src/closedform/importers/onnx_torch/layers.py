@@ -40,7 +40,9 @@ def _windows(call: Call, value: Tensor, kernel: Sequence[int]) -> dict[str, list
     automatic = given["auto_pad"].decode()
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
         total = [
-            max((-(-int(size) // step) - 1) * step + (width - 1) * wide + 1 - int(size), 0)
+            torch.sym_max(((size - 1) // step) * step + (width - 1) * wide + 1 - size, 0)
+            if step > 1
+            else (width - 1) * wide
             for size, width, step, wide in zip(value.shape[2:], kernel, stride, spread, strict=True)
         ]
         less, more = [n // 2 for n in total], [n - n // 2 for n in total]
@@ -53,6 +55,12 @@ def _windows(call: Call, value: Tensor, kernel: Sequence[int]) -> dict[str, list
         "before": pads[:axes],
         "after": pads[axes:],
     }
+
+
+def _is_unequal(found: Mapping[str, list[int]]) -> bool:
+    """Whether the padding is not one number on both sides of each axis."""
+    pads = found["before"] + found["after"]
+    return any(isinstance(pad, torch.SymInt) for pad in pads) or found["before"] != found["after"]
 
 
 def _padded(value: Tensor, found: Mapping[str, list[int]], fill: float = 0.0) -> Tensor:
@@ -73,7 +81,7 @@ def _convolution(call: Call) -> Tensor:
     value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
     found = _windows(call, value, weight.shape[2:])
     padding = found["before"]
-    if padding != found["after"]:
+    if _is_unequal(found):
         value, padding = _padded(value, found), [0] * len(padding)
     function = _of_axes(_CONVOLUTIONS, value)
     result: Tensor = function(
@@ -154,7 +162,7 @@ def _maximum_pool(call: Call) -> Tensor:
     value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
     found = _windows(call, value, kernel)
     padding = found["before"]
-    if padding != found["after"]:
+    if _is_unequal(found):
         value, padding = _padded(value, found, float("-inf")), [0] * len(padding)
     result: Tensor = _of_axes(_MAXIMA, value)(
         value,
@@ -173,7 +181,7 @@ def _average_pool(call: Call) -> Tensor:
     if any(spread != 1 for spread in found["dilation"]):
         raise ExportError(f"its dilations are supported as 1, got {found['dilation']}")
     counted, padding = bool(call.attributes["count_include_pad"]), found["before"]
-    if padding != found["after"]:
+    if _is_unequal(found):
         if not counted:
             raise ExportError("pads that are unequal and not counted are not supported")
         value, padding = _padded(value, found), [0] * len(padding)

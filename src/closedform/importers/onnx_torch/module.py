@@ -10,7 +10,7 @@ import contextlib
 import keyword
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from os import PathLike
@@ -24,7 +24,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from closedform.errors import ClosedFormError, ExportError, nearest
-from closedform.importers.onnx_checks import check_model, node_place
+from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
 from closedform.importers.onnx_limits import MOST_ENTRIES
 from closedform.importers.onnx_torch.elementwise import ELEMENTWISE
 from closedform.importers.onnx_torch.known import known_results
@@ -71,21 +71,24 @@ class OnnxModule(torch.nn.Module):
         input_names: Names of the inputs, with ``_`` for each character that no identifier has.
         output_names: Names of the outputs.
         free_sizes: Names of the free sizes by input and axis.
+        file_inputs: Names of the inputs in the file.
+        skeleton: The model of the file without the weights that are parameters or buffers.
         version: The opset of the file.
         is_chosen: Whether ``trainable`` named the weights that are parameters.
     """
 
     def __init__(
-        self, graph: GraphProto, trainable: Sequence[str] | None, version: int, where: str
+        self, model: CheckedModel, trainable: Sequence[str] | None, version: int, where: str
     ) -> None:
         super().__init__()
+        graph = model.inlined()
         self._where = where
         self._limit: int | None = None
         self.version, self.is_chosen = version, trainable is not None
         weights = dict(_weights(graph, where))
         given = [value for value in graph.input if value.name not in weights]
-        self._given = tuple(value.name for value in given)
-        self.input_names = tuple(map(_identifier, self._given))
+        self.file_inputs = tuple(value.name for value in given)
+        self.input_names = tuple(map(_identifier, self.file_inputs))
         if len(set(self.input_names)) < len(self.input_names):
             raise ExportError(f"inputs have one name: {list(self.input_names)}", where=where)
         self.output_names = tuple(value.name for value in graph.output)
@@ -95,7 +98,7 @@ class OnnxModule(torch.nn.Module):
         fixed = statistics | _needed_names(nodes)
         self._trained = frozenset(_chosen(weights, trainable, fixed, where))
         self._nodes = self._body(nodes, self.output_names)
-        _check_order(self._nodes, {"", *weights, *self._given}, self.output_names, where)
+        _check_order(self._nodes, {"", *weights, *self.file_inputs}, self.output_names, where)
         self._known: dict[str, Known] = {}
         self._owners: dict[str, tuple[torch.nn.Module, str]] = {}
         read = _names_read(nodes) | {*self.output_names}
@@ -103,6 +106,13 @@ class OnnxModule(torch.nn.Module):
             if name in read:
                 self._add(name, array, is_written=name in statistics)
         self._nodes = self._folded(self._nodes)
+        self.skeleton = _skeleton(model.model, self._owners)
+
+    def freeze(self, names: Collection[str]) -> None:
+        """Makes parameters frozen ones, by name."""
+        for name, parameter in self.named_parameters():
+            if name in names:
+                parameter.requires_grad_(False)
 
     def forward(self, *positional: torch.Tensor, **named: torch.Tensor) -> Any:
         """Returns the output, or a tuple of the outputs."""
@@ -116,7 +126,7 @@ class OnnxModule(torch.nn.Module):
         values: dict[str, Value | None] = {"": None, **self._known}
         values |= {name: getattr(owner, own) for name, (owner, own) in self._owners.items()}
         values |= {
-            name: given[own] for name, own in zip(self._given, self.input_names, strict=True)
+            name: given[own] for name, own in zip(self.file_inputs, self.input_names, strict=True)
         }
         self._run(self._nodes, values, set())
         outputs = tuple(as_tensor(_present(values[name])) for name in self.output_names)
@@ -372,7 +382,7 @@ def read_module(
             where=where,
             hint="convert it with onnx.version_converter.convert_version",
         )
-    return OnnxModule(checked.inlined(), trainable, version, where)
+    return OnnxModule(checked, trainable, version, where)
 
 
 def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
@@ -401,6 +411,36 @@ def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
         if not value.type.tensor_type.shape.dim:
             value.type.tensor_type.ClearField("shape")
     return model
+
+
+def _skeleton(model: ModelProto, owned: Collection[str]) -> ModelProto:
+    """A copy of a model without some of its weights."""
+    copy = ModelProto()
+    for field, value in model.ListFields():
+        if field.name == "graph":
+            continue
+        if isinstance(value, str | int):
+            setattr(copy, field.name, value)
+        else:
+            getattr(copy, field.name).extend(value)
+    graph = model.graph
+    copy.graph.name = graph.name
+    copy.graph.input.extend(graph.input)
+    copy.graph.output.extend(graph.output)
+    copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned)
+    copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned))
+    for inner in _graphs(copy.graph):
+        for parts in (inner.initializer, inner.node):
+            for place in reversed(range(len(parts))):
+                if _is_owned(parts[place], owned):
+                    del parts[place]
+    return copy
+
+
+def _is_owned(part: TensorProto | NodeProto, owned: Collection[str]) -> bool:
+    if isinstance(part, TensorProto):
+        return part.name in owned
+    return part.op_type == "Constant" and part.output[0] in owned
 
 
 def _load(path: Path, where: str) -> ModelProto:

@@ -66,7 +66,9 @@ def _resized(
     mode, places, nearest = key
     is_of_images = True
     if sizes:
-        wanted = [size if isinstance(size, torch.SymInt) else int(size) for size in sizes]
+        wanted: list[Any] = [
+            size if isinstance(size, torch.SymInt) else int(size) for size in sizes
+        ]
         is_of_images = all(
             isinstance(size, torch.SymInt) or size == own
             for size, own in zip(wanted[:2], value.shape[:2], strict=True)

@@ -6,7 +6,6 @@ each of its roundings in float32 is known not to move a later ``Floor`` or ``Cei
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from closedform.errors import ExportError
 
 MOST_PARTS = 2**12
 """The largest denominator. A quotient of a size below 4096 is further from the next integer than
@@ -78,12 +80,19 @@ def floored(number: Quotient) -> Any:
 
 def ceiled(number: Quotient) -> Any:
     """Returns the smallest integer that is not below a quotient."""
-    return number.over if number.under == 1 else -((-number.over) // number.under)
+    return number.over if number.under == 1 else (number.over + number.under - 1) // number.under
 
 
 def truncated(number: Quotient) -> Any:
-    """Returns a quotient without its fraction."""
-    return floored(number) if number.over >= 0 else ceiled(number)
+    """Returns a quotient without its fraction; None if its sign is not known."""
+    if number.under == 1 or is_always(number.over >= 0):
+        return floored(number)
+    return ceiled(number) if is_always(number.over <= 0) else None
+
+
+def is_always(condition: Any) -> bool:
+    """Returns whether a condition is true for all sizes."""
+    return condition is True or bool(statically_known_true(condition))
 
 
 # --- arithmetic: None is a number that is not known ----------------------------------------------
@@ -172,12 +181,30 @@ def _remainder(left: Number, right: Number) -> Number | None:
     return None if _is_float(left, right) or is_zero else left % right
 
 
+_OPPOSITES: Mapping[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
+    operator.eq: operator.ne,
+    operator.ge: operator.lt,
+    operator.gt: operator.le,
+    operator.le: operator.gt,
+    operator.lt: operator.ge,
+}
+
+
 def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number], bool | None]:
     def computed(left: Number, right: Number) -> bool | None:
         first, second = _parts(left), _parts(right)
         if first is None or second is None:
             return None
-        return bool(function(first[0] * second[1], second[0] * first[1]))
+        left, right = first[0] * second[1], second[0] * first[1]
+        condition = function(left, right)
+        if isinstance(condition, bool) or is_always(condition):
+            return bool(condition)
+        if is_always(_OPPOSITES[function](left, right)):
+            return False
+        raise ExportError(
+            "it compares a free size, with another result for other sizes",
+            hint="leave that size out of dynamic_axes",
+        )
 
     return computed
 
@@ -242,11 +269,8 @@ def apply(
 ) -> NDArray[Any] | None:
     """Returns a function of each entry; None where one is not known."""
     if len(operands) > 2:
-        return functools.reduce(
-            lambda left, right: None if left is None else apply(function, (left, right)),
-            operands[1:],
-            operands[0],
-        )
+        first = apply(function, operands[:2])
+        return None if first is None else apply(function, [first, *operands[2:]])
     results = np.frompyfunc(function, len(operands), 1)(*map(objects_of, operands))
     return _all_known(results)
 
@@ -283,7 +307,7 @@ def cast(array: Symbolic, dtype: np.dtype[Any]) -> NDArray[Any] | None:
             return truncated(number) if isinstance(number, Quotient) else number
         if kind == "b":
             over = number.over if isinstance(number, Quotient) else number
-            return bool(over != 0)
+            return True if is_always(over != 0) else None
         if dtype not in (np.float32, np.float64):
             return None
         if isinstance(number, Quotient):

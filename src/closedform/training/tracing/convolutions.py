@@ -89,7 +89,14 @@ def unconvolve(
     for axis, (step, pad, spread) in enumerate(zip(*along, strict=True), 2):
         reach = (grad.shape[axis] - 1) * step - 2 * pad + spread * (weight.shape[axis] - 1) + 1
         missing.append(like.shape[axis] - reach)
-    result: torch.Tensor = _ATEN.convolution(grad, weight, None, *along, True, missing, groups)
+    if not any(isinstance(size, torch.SymInt) for size in missing):
+        result: torch.Tensor = _ATEN.convolution(grad, weight, None, *along, True, missing, groups)
+        return result
+    # ONNX has no padding of a free size here: the largest one, which is cut to the size.
+    largest = [step - 1 for step in stride]
+    result = _ATEN.convolution(grad, weight, None, *along, True, largest, groups)
+    for axis in range(2, like.dim()):
+        result = result.narrow(axis, 0, like.shape[axis])
     return result
 
 

@@ -97,6 +97,29 @@ def max_pool(
     return _maxima(value, lengths, along)
 
 
+def max_pool1d(
+    value: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Returns the maxima of windows of one axis, and their places.
+
+    torch's own operator reads the length as a number, which a free one is not.
+    """
+    result = _ATEN.max_pool2d_with_indices.default(
+        value.unsqueeze(-2),
+        [1, *kernel],
+        [1, *(stride or kernel)],
+        [0, *padding],
+        [1, *dilation],
+        ceil_mode,
+    )
+    return result[0].squeeze(-2), result[1].squeeze(-2)
+
+
 def _repeated(sizes: Sequence[int], axes: int) -> list[int]:
     return list(sizes) if len(sizes) == axes else list(sizes) * axes
 
@@ -480,6 +503,8 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN._adaptive_avg_pool3d.default: adaptive_average,
     _ATEN.adaptive_max_pool2d.default: adaptive_maximum,
     _ATEN.adaptive_max_pool3d.default: adaptive_maximum,
+    _ATEN.max_pool1d.default: lambda *given, **options: max_pool1d(*given, **options)[0],
+    _ATEN.max_pool1d_with_indices.default: max_pool1d,
     _ATEN.max_pool3d_with_indices.default: max_pool,
     _ATEN.avg_pool2d.default: average_pool2d,
     _ATEN.avg_pool3d.default: _average_pool(3),

@@ -6,9 +6,11 @@ torch's own kernels take numbers and sizes in place of tensors, and indices of b
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 _ATEN = torch.ops.aten
 
@@ -29,8 +31,12 @@ def normalize_operands(traced: torch.fx.GraphModule) -> None:
     1. A number or a size in place of a tensor (``torch.mul(0.5, x)``, ``x / x.shape[0]``) becomes a
        tensor in the dtype of the operation.
     2. Indices of ``GatherND`` and ``ScatterND`` become int64, the only type that they have there.
+    3. A quotient of sizes that may be negative (``-(-n // 2)``) becomes that of a multiple of its
+       divisor: ONNX's quotient rounds towards zero, Python's down.
     """
     for node in list(traced.graph.nodes):
+        if node.target is operator.floordiv:
+            _divide_multiples(node)
         if isinstance(node.target, torch._ops.OpOverload):
             _make_tensors_of_numbers(node)
             if node.target in _INDEXED:
@@ -56,6 +62,20 @@ def _make_tensors_of_numbers(node: torch.fx.Node) -> None:
             )
         made.meta = {**node.meta, "val": torch.empty((), dtype=dtype, device="meta")}
         node.update_arg(place, made)
+
+
+def _divide_multiples(node: torch.fx.Node) -> None:
+    over, under = node.args
+    value = over.meta["val"] if isinstance(over, torch.fx.Node) else over
+    if isinstance(value, int) or statically_known_true(value >= 0):
+        return
+    divisor: Any = under.meta["val"] if isinstance(under, torch.fx.Node) else under
+    with node.graph.inserting_before(node):
+        rest = node.graph.call_function(operator.mod, (over, under))
+        rest.meta = {**node.meta, "val": value % divisor}
+        multiple = node.graph.call_function(operator.sub, (over, rest))
+        multiple.meta = {**node.meta, "val": value - value % divisor}
+    node.update_arg(0, multiple)
 
 
 def _tensor_of(operand: Any) -> torch.Tensor | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -51,6 +51,20 @@ class Pending:
     run: Run
     loss: torch.Tensor
     leaves: Tensors
+
+    def unreached(self) -> list[str]:
+        """Returns the parameters that the loss does not depend on."""
+        reached: set[int] = set()
+        seen: set[Any] = {None}
+        left: list[Any] = [self.loss.grad_fn]
+        while left:
+            node = left.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            reached.add(id(getattr(node, "variable", None)))
+            left.extend(above for above, _ in node.next_functions)
+        return [name for name, leaf in self.leaves.items() if id(leaf) not in reached]
 
     def gradients(
         self, take: Callable[[str, torch.Tensor], None], names: Sequence[str] | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+import sympy as sp
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
@@ -16,6 +17,7 @@ from torch.func import functionalize
 from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 
 from closedform.errors import ExportError
@@ -123,20 +125,49 @@ class Symbols:
         found = {}
         for name, size in self._sizes.items():
             symbol = size.node._expr
-            bound = self._environment.bound_sympy(self._environment.replace(symbol))
+            value = self._environment.replace(symbol)
+            bound = self._environment.bound_sympy(value)
             lower, upper = bound.lower, bound.upper
-            if self._environment.replace(symbol).is_number or lower == upper:
-                raise ExportError(
-                    f"the size {name!r} is not free: the model fixes it to "
-                    f"{self._environment.replace(symbol)}",
-                    where=where,
-                    hint="compute with x.shape instead of a number, or leave it out of "
-                    "dynamic_axes",
-                )
+            if value.is_number or lower == upper:
+                raise self._fixed({name}, f"the model fixes it to {value}", where)
             top = None if upper == int_oo or upper > 2**40 else int(upper)
             if top is not None or lower > 2:
                 found[name] = (int(lower) if lower > 2 else 1, top)
+        for guard in self._environment.guards:
+            self._check_guard(guard.expr, where)
         return found
+
+    def _check_guard(self, condition: Any, where: str) -> None:
+        """Raises ExportError where a trace is only for sizes that make an expression one number.
+
+        A loop over a size runs as often as in the example, so that the trace is of that length.
+        """
+        if not isinstance(condition, sp.Eq) or condition.has(Mod, PythonMod):
+            return
+        numbers = [side for side in condition.args if side.is_number]
+        if not numbers or self._environment._maybe_evaluate_static(condition) is not None:
+            return
+        names = {symbol: sp.Symbol(self.names[str(symbol)]) for symbol in condition.free_symbols}
+        (side,) = (side for side in condition.args if not side.is_number)
+        text = str(side.xreplace(names)).replace("((", "(").replace("))", ")")
+        fixed = {str(symbol) for symbol in names.values()}
+        raise self._fixed(fixed, f"the model fixes {text} to {numbers[0]}", where)
+
+    def _fixed(self, names: set[str], why: str, where: str) -> ExportError:
+        """The error for sizes that a model fixes, with the sizes that are left to be free."""
+        listed = ", ".join(map(repr, sorted(names)))
+        rest = {
+            tensor: {axis: name for axis, name in axes.items() if name not in names}
+            for tensor, axes in self._batch.sizes.items()
+        }
+        rest = {tensor: axes for tensor, axes in rest.items() if axes}
+        text = str(rest).replace("'", '"')
+        return ExportError(
+            f"the size {listed} is not free: {why}",
+            where=where,
+            hint="compute with x.shape instead of a number, or leave it out of dynamic_axes: "
+            f"dynamic_axes={text}",
+        )
 
 
 def traced_operators(

@@ -7,6 +7,7 @@ draw becomes an input of numbers with a distribution.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +18,11 @@ from numpy.typing import NDArray
 
 from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
+from closedform.importers.onnx_torch import OnnxModule
 from closedform.ir import naming
 from closedform.ir.types import DType
+from closedform.training.file_names import mark_names, output_names
+from closedform.training.given_file import forward_of_file, names_of_file
 from closedform.training.tracing.arrays import view_of
 from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
 from closedform.training.tracing.beside import check_step
@@ -27,6 +31,8 @@ from closedform.training.tracing.isolation import Numbers, unchanged
 from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx
 from closedform.training.tracing.probe import Pending, Run, run_eagerly
 from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
+
+_LOGGER = logging.getLogger("closedform.training")
 
 LOSS_SCALE = "loss_scale"
 """The state of transforms.dynamic_loss_scaling, which multiplies the loss."""
@@ -50,6 +56,7 @@ class Trace:
         bounds: The least and the largest value of free sizes that the forward restricts.
         evaluation_loss: Inputs ``param.*``, ``buffer.*`` and ``batch.*``; outputs ``loss`` and
             ``metric.*`` in evaluation mode, on request.
+        is_of_file: Whether the forward is the graph of a given file, in its opset.
     """
 
     step: onnx.ModelProto
@@ -61,6 +68,7 @@ class Trace:
     metrics: tuple[str, ...] = ()
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     evaluation_loss: onnx.ModelProto | None = None
+    is_of_file: bool = False
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Returns parameters and buffers by the names of inputs."""
@@ -82,6 +90,7 @@ def trace(
     targets: Sequence[str] = (),
     check: bool = True,
     evaluation_loss: bool = False,
+    keeps_file: bool = False,
 ) -> Trace:
     """Returns the graphs of a model and its loss.
 
@@ -100,6 +109,7 @@ def trace(
         targets: Names of arguments of the model that only its loss depends on.
         evaluation_loss: Whether to trace the loss in evaluation mode, too.
         check: Whether to compare the step with torch, for the example and for other sizes.
+        keeps_file: Whether the forward of an ONNX model is the graph of its file.
 
     Raises:
         ExportError: The batch does not match, the model has control flow that depends on data, the
@@ -121,19 +131,24 @@ def trace(
     symbols = Symbols(batch)
     with unchanged(*of.modules()):
         try:
+            if isinstance(model, OnnxModule) and not model.is_chosen:
+                model.freeze(run_eagerly(of, params, fixed, batch.tensors).unreached())
+                params, fixed = of.tensors()
+                _list_weights(params, where)
             run = _run_twice_if_counted(of, params, fixed)
             step, found = _step(of, symbols, params, fixed, shared, run, opset)
-            bounds = symbols.bounds(where)
             if check:
                 check_step(step, of, params, fixed, shared)
             for module in of.modules():
                 module.eval()
-            forward = _forward(of, symbols, params, fixed, targets, opset)
+            given = _given_forward(model, params, fixed) if keeps_file and not targets else None
+            forward = given or _forward(of, symbols, params, fixed, targets, opset)
             loss_only = (
                 _evaluation_loss(of, symbols, params, fixed, tuple(run.metrics), opset)
                 if evaluation_loss
                 else None
             )
+            bounds = symbols.bounds(where)
         except ExportError:
             raise
         except Exception as error:
@@ -148,6 +163,7 @@ def trace(
         metrics=tuple(run.metrics),
         bounds=bounds,
         evaluation_loss=loss_only,
+        is_of_file=given is not None,
     )
 
 
@@ -247,6 +263,7 @@ def _step(
     traced, inputs, ranges = traced_operators(
         step, kinds, symbols, of, opset, drawing=loss, has_draws=bool(run.draws)
     )
+    symbols.bounds(of.where)
     sources = {
         **{naming.following(naming.buffer(name)): naming.buffer(name) for name in fixed},
         **{f"{WRITTEN}{name}": naming.param(name) for name in params},
@@ -257,6 +274,18 @@ def _step(
         for kind in ("next.buffer.", WRITTEN)
     }
     return write_onnx(traced, inputs, outputs, symbols.names, opset, of.where, ranges), found
+
+
+def _list_weights(params: Tensors, where: str) -> None:
+    """Logs the weights of a file that are trained where nobody named them."""
+    listed = ", ".join(f"{name} {list(value.shape)}" for name, value in params.items())
+    _LOGGER.info("%s trains the %d weights that reach the loss: %s", where, len(params), listed)
+
+
+def _given_forward(
+    model: torch.nn.Module, params: Tensors, fixed: Tensors
+) -> onnx.ModelProto | None:
+    return forward_of_file(model, params, fixed) if isinstance(model, OnnxModule) else None
 
 
 METRIC, WRITTEN = "metric.", "written."
@@ -288,8 +317,11 @@ def _forward(
 
     kinds = {naming.PARAM: params, naming.BUFFER: fixed, naming.BATCH: inputs, naming.SHARED: {}}
     traced, names, ranges = traced_operators(forward, kinds, symbols, of, opset)
-    outputs = [f"output.{index}" for index in range(count)] if count > 1 else ["output"]
-    return write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
+    outputs = output_names(count)
+    model = write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
+    if isinstance(of.model, OnnxModule):
+        mark_names(model, names_of_file(of.model))
+    return model
 
 
 def _evaluation_loss(

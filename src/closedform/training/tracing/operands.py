@@ -66,16 +66,19 @@ def _make_tensors_of_numbers(node: torch.fx.Node) -> None:
 
 def _divide_multiples(node: torch.fx.Node) -> None:
     over, under = node.args
-    value = over.meta["val"] if isinstance(over, torch.fx.Node) else over
+    value, divisor = _size_of(over), _size_of(under)
     if isinstance(value, int) or statically_known_true(value >= 0):
         return
-    divisor: Any = under.meta["val"] if isinstance(under, torch.fx.Node) else under
     with node.graph.inserting_before(node):
         rest = node.graph.call_function(operator.mod, (over, under))
         rest.meta = {**node.meta, "val": value % divisor}
         multiple = node.graph.call_function(operator.sub, (over, rest))
         multiple.meta = {**node.meta, "val": value - value % divisor}
     node.update_arg(0, multiple)
+
+
+def _size_of(operand: Any) -> Any:
+    return operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand
 
 
 def _tensor_of(operand: Any) -> torch.Tensor | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-import sympy as sp
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
@@ -142,15 +142,14 @@ class Symbols:
 
         A loop over a size runs as often as in the example, so that the trace is of that length.
         """
-        if not isinstance(condition, sp.Eq) or condition.has(Mod, PythonMod):
+        if getattr(condition, "rel_op", "") != "==" or condition.has(Mod, PythonMod):
             return
         numbers = [side for side in condition.args if side.is_number]
         if not numbers or self._environment._maybe_evaluate_static(condition) is not None:
             return
-        names = {symbol: sp.Symbol(self.names[str(symbol)]) for symbol in condition.free_symbols}
         (side,) = (side for side in condition.args if not side.is_number)
-        text = str(side.xreplace(names)).replace("((", "(").replace("))", ")")
-        fixed = {str(symbol) for symbol in names.values()}
+        text = re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), str(side))
+        fixed = {self.names[str(symbol)] for symbol in condition.free_symbols}
         raise self._fixed(fixed, f"the model fixes {text} to {numbers[0]}", where)
 
     def _fixed(self, names: set[str], why: str, where: str) -> ExportError:

@@ -38,6 +38,8 @@ REFUSED: dict[str, Refusal] = {
     **dict.fromkeys(("cb-0647", "cb-0648"), (DefinitionError, "must be those of its composite")),
     "pa-0060": (DefinitionError, "lr_min must be at least 0, got -0.1"),
     "pa-0073": (DefinitionError, "decay_phase_ratio must be at most 1/3 with several checkpoints"),
+    "pa-0067": (DefinitionError, "warmup_starting_lr must be at most the largest base value 1/100"),
+    "th-0189": (DefinitionError, "pct_start must be a float in [0, 1], got 0"),
     "th-0071": (DefinitionError, "factor must be in [0, 1], got 1.5"),
     "th-0072": (DefinitionError, "factor must be in [0, 1], got -0.1"),
     "th-0084": (DefinitionError, "start_factor must be in (0, 1], got 0.0"),
@@ -108,6 +110,32 @@ SHIPPED_ONLY: dict[str, tuple[type[ClosedFormError], str, str]] = {
             "anneal_strategy must be one of cos, linear, got 'other'",
             "past_end_not_clamped: an unknown strategy is taken for linear",
         ),
+    ),
+    **dict.fromkeys(
+        ("cb-0215", "cb-0216"),
+        (
+            DefinitionError,
+            "must be one more than milestones: expected 3, got 4",
+            "the last value is used at the end, the third is dropped",
+        ),
+    ),
+    **dict.fromkeys(
+        ("cb-0417", "cb-0418"),
+        (
+            DefinitionError,
+            "mode must be one of triangular, triangular2, exp_range, got 'anything'",
+            "cyclic_unknown_mode: taken for exp_range",
+        ),
+    ),
+    "th-0069": (
+        DomainError,
+        "total_iters must be above 0, got -1",
+        "recursive_differs_from_closed: step() never recovers, the closed form is the base",
+    ),
+    "th-0082": (
+        DomainError,
+        "total_iters must be above 0, got 0",
+        "recursive_differs_from_closed: step() stays, the closed form divides by zero",
     ),
     "th-0066": (
         DomainError,

@@ -100,7 +100,35 @@ def test_multiplicative_member_as_implemented_continues_from_the_current_value()
     documented = frameworks.schedule("torch", "SequentialLR", spec, base=1, as_implemented=False)
     implemented = frameworks.schedule("torch", "SequentialLR", spec, base=1, as_implemented=True)
     assert [documented.exact(step) for step in (3, 4, 5)] == [sp.Rational(1, 2), 1, sp.S.Half]
-    assert [implemented.exact(step) for step in (3, 4, 5)] == [sp.S.Half, sp.S.Half, sp.S.Half / 2]
+    # torch 2.13 multiplies by the factor at step 0, too
+    expected = [sp.Rational(1, 2), sp.Rational(1, 4), sp.Rational(1, 8)]
+    assert [implemented.exact(step) for step in (3, 4, 5)] == expected
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        "where(t % 2 == 0, 2, 1/2)",
+        "where(t % 3 == 1, 9/10, 1)",
+        "1 - (t % 4)/10",
+        "where(t % 2 == 0, 3, 1) / (1 + t % 3)",
+        "where(t % 64 < 63, 1, 1/2)",
+    ],
+)
+def test_factors_with_a_period_have_a_product(factor: str) -> None:
+    config = {"lr_lambda": {"expr": factor}}
+    schedule = frameworks.schedule("torch", "MultiplicativeLR", config, base=1)
+    function = frameworks.schedule("torch", "LambdaLR", config, base=1)
+    product = sp.Integer(1)
+    for step in range(150):
+        product *= function.exact(step) if step else 1
+        assert schedule.exact(step) == product
+
+
+@pytest.mark.parametrize("factor", ["t % 3", "where(t % 65 == 0, 2, 1)"])
+def test_factors_with_a_zero_or_a_long_period_are_refused(factor: str) -> None:
+    with pytest.raises(DefinitionError, match=r"is 0 from step 3 on|has no closed form"):
+        frameworks.schedule("torch", "MultiplicativeLR", {"lr_lambda": {"expr": factor}}, base=1)
 
 
 def test_wsd_plan_tells_its_phases() -> None:
@@ -319,16 +347,17 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "MultiplicativeLR",
         {"lr_lambda": {"expr": "exp(-t)"}},
         "the product of exp(-t) has no closed form (lr_lambda of torch > MultiplicativeLR): "
-        "constants, quotients such as 1 - 1/(t + 1), and where(t < n, …) of them have one; give "
-        "the product itself as a LambdaLR",
+        "constants, functions of t % n, quotients such as 1 - 1/(t + 1), and where(t < n, …) of "
+        "them have one; give the product itself as a LambdaLR",
     ),
     "a factor of 0 on the way": (
         "torch",
         "MultiplicativeLR",
         {"lr_lambda": {"expr": "(t - 3)/(t - 2)"}},
         "the product of (t - 3)/(t - 2) has a zero or a pole at step 3 "
-        "(lr_lambda of torch > MultiplicativeLR): constants, quotients such as 1 - 1/(t + 1), and "
-        "where(t < n, …) of them have one; give the product itself as a LambdaLR",
+        "(lr_lambda of torch > MultiplicativeLR): constants, functions of t % n, quotients such as "
+        "1 - 1/(t + 1), and where(t < n, …) of them have one; give the product itself as a "
+        "LambdaLR",
     ),
     "branch from 0 on": (
         "torch",

@@ -61,6 +61,12 @@ def _rate(given: Mapping[str, Any], context: Context) -> Schedule:
     check_name(context.path[-1], section["lr_decay_style"], "lr_decay_style", where)
     rate, total = number(entry(given["optimizer"], "lr", where), "lr", where), _run(context)
     peak = _value(section, "max_lr", rate, where)
+    warmup = section["lr_warmup_steps"]
+    refuse_unless(
+        warmup is None or number(warmup, "lr_warmup_steps", where).is_Integer,
+        f"lr_warmup_steps must be an integer, got {warmup}",
+        where,
+    )
     tail = section["wsd_decay_steps"]
     plan = Plan(
         section["lr_decay_style"],

@@ -43,7 +43,9 @@ def _run(given: Arguments, context: Context) -> Run:
 
 def _low(given: Arguments, where: str, default: float = 0.0) -> sp.Expr:
     """The minimum as a part of the rate."""
-    return number(given["cosine_min_lr_ratio"] or default, "cosine_min_lr_ratio", where)
+    low = number(given["cosine_min_lr_ratio"] or default, "cosine_min_lr_ratio", where)
+    refuse_unless(0 <= low <= 1, f"cosine_min_lr_ratio must be in [0, 1], got {low}", where)
+    return low
 
 
 def _rex(given: Arguments, run: Run) -> Schedule:

@@ -157,7 +157,11 @@ def _range_test(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:
     low = _group_value(given["lr_range_test_min_lr"], "lr_range_test_min_lr", context)
     size = number(given["lr_range_test_step_size"], "lr_range_test_step_size", where)
     growth = number(given["lr_range_test_step_rate"], "lr_range_test_step_rate", where)
-    refuse_unless(size > 0, f"lr_range_test_step_size must be above 0, got {size}", where)
+    refuse_unless(
+        size > 0 and size.is_Integer,
+        f"lr_range_test_step_size must be an integer above 0, got {size}",
+        where,
+    )
     staircase = bool(given["lr_range_test_staircase"])
     return range_test(low, growth, size, staircase=staircase).rename("LRRangeTest")
 

@@ -103,6 +103,7 @@ def _polynomial(given: Arguments, optimization: Arguments, context: Context) -> 
     total = given["total_num_update"]
     total = optimization["max_update"] if total is None else total
     total = number(total, "total_num_update", where)
+    refuse_unless(total > 0, "total_num_update or max_update must be above 0", where)
 
     def at(peak: sp.Expr, step: sp.Expr) -> sp.Expr:
         rest = power_quotient(total - step, total - warmup, power)
@@ -233,6 +234,7 @@ def _step(given: Arguments, optimization: Arguments, context: Context) -> Schedu
     decay = number(given["lr_decay"], "lr_decay", where)
     period = number(given["lr_deacy_period"], "lr_deacy_period", where)
     refuse_unless(period > 0, f"lr_deacy_period must be above 0, got {period}", where)
+    refuse_unless(low < peak, f"min_lr must be below the rate {peak}, got {low}", where)
     fall = peak * decay ** floor_div(t - warmup, period)
     return by_intervals(
         "step",

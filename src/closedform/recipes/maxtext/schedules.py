@@ -8,9 +8,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, t
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
+from closedform.recipes.entries import Context, ScheduleEntry, parameters
 from closedform.recipes.intervals import by_intervals
-from closedform.recipes.native import check_name, count, number, refuse_unless
+from closedform.recipes.native import check_name, count, fact, number, refuse_unless
 from closedform.schedules.blends import along_cosine, along_line
 
 
@@ -35,7 +35,8 @@ def _build(given: Mapping[str, Any], context: Context) -> Schedule:
     low = peak * number(
         given["learning_rate_final_fraction"], "learning_rate_final_fraction", where
     )
-    run = count(given["steps"], "steps", where)
+    steps = fact(context, "steps", "total_updates") if given["steps"] is None else given["steps"]
+    run = count(steps, "steps", where)
     total = count(given["learning_rate_schedule_steps"], "learning_rate_schedule_steps", where)
     total = run if total == -1 else total
     part = given["warmup_steps_fraction"]
@@ -66,7 +67,7 @@ def _build(given: Mapping[str, Any], context: Context) -> Schedule:
 
 _PARAMETERS = parameters(
     learning_rate=3e-5,
-    steps=REQUIRED,
+    steps=None,
     lr_schedule_type="cosine",
     wsd_decay_style="linear",
     warmup_steps_fraction=0.1,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from closedform.language import Schedule, t
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
+from closedform.recipes.entries import Context, ScheduleEntry, parameters
 from closedform.recipes.intervals import by_intervals, first_after, first_from, quotient
 from closedform.recipes.native import number
 from closedform.schedules.blends import along_cosine
@@ -32,10 +32,11 @@ def _build(given: Mapping[str, Any], context: Context) -> Schedule:
 
 
 _PARAMETERS = parameters(
-    learning_rate=REQUIRED,
-    warmup_iters=REQUIRED,
-    lr_decay_iters=REQUIRED,
-    min_lr=REQUIRED,
+    learning_rate=6e-4,
+    max_iters=600_000,
+    warmup_iters=2000,
+    lr_decay_iters=600_000,
+    min_lr=6e-5,
     decay_lr=True,
 )
 SCHEDULES = {

@@ -124,7 +124,9 @@ def _policy(curve: Curve, defaults: Arguments) -> ScheduleBuilder:
             (lambda: policy.base, first_from(policy.hold)),
         ]
         if policy.total is None:
-            return by_intervals(context.path[-1], *stages, (_no_total, None))
+            # WarmupPolicy reads max_steps only where it is given: the rate stays.
+            after = (lambda: policy.base) if defaults is _OPEN else _no_total
+            return by_intervals(context.path[-1], *stages, (after, None))
         return by_intervals(
             context.path[-1],
             *stages,

@@ -191,17 +191,14 @@ def _bolted(stages: tuple[Stage, ...], context: Context) -> tuple[Stage, ...]:
     bolt = fact(context, "bolt_on_warmup")
     start, end = exact(bolt["warmup_start"]), exact(bolt["warmup_end"])
     refuse_unless(
-        start < end,
-        f"warmup_end must be after warmup_start {start}, got {end}",
+        start <= end,
+        f"warmup_end must not be before warmup_start {start}, got {end}",
         context.where,
     )
     inner = next(value for value, mark in stages if mark is None or end < mark)
     arrival = inner(end)
-    return (
-        (lambda n: sp.S.Zero, start),
-        (lambda n: arrival * (n - start) / (end - start), end),
-        *stages,
-    )
+    rise: Stage = (lambda n: arrival * (n - start) / (end - start), end)
+    return (lambda n: sp.S.Zero, start), *([rise] if start < end else []), *stages
 
 
 SECTION = {

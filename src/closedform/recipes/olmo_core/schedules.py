@@ -158,6 +158,7 @@ def _power(given: Arguments, scope: Scope) -> Stages:
     warm, warmup = _warm(given, scope, includes_end=True)
     length, low = _decay(given, scope)
     exponent = number(given["b"], "b", scope.where)
+    refuse_unless(exponent < 0, f"b must be negative, got {exponent}", scope.where)
 
     def curve(n: sp.Expr) -> sp.Expr:
         return scope.rate * quotient(n, warmup) ** exponent

@@ -250,7 +250,7 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
     base = base_value(context)
     bases = [value for value in context.bases if value is not None]
     largest = max(checks.number(value, "base", context.where) for value in bases)
-    if plan.num_warmup_steps and plan.warmup_starting_lr > largest:
+    if plan.warmup_starting_lr > largest:
         raise DefinitionError(
             f"warmup_starting_lr must be at most the largest base value {largest}, got "
             f"{plan.warmup_starting_lr}"

@@ -15,6 +15,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, sequential, t
+from closedform.language.exact import value_at
 from closedform.recipes import checks
 from closedform.recipes.entries import (
     Context,
@@ -24,6 +25,7 @@ from closedform.recipes.entries import (
     sub_schedules,
 )
 from closedform.recipes.group_values import base_value, number_of_group
+from closedform.recipes.torch.products import factor_of
 
 Arguments = Mapping[str, Any]
 Spec = tuple[Any, Mapping[str, Any]]
@@ -37,8 +39,8 @@ def sequence(given: Arguments, context: Context) -> Schedule:
     """Each member from the base value, in its own local time; a milestone may occur twice.
 
     As implemented, a OneCycleLR changes the value that a first member starts from, a
-    MultiplicativeLR goes on from the rate that it finds, a first composite runs one step ahead, and
-    milestones need not be sorted.
+    MultiplicativeLR goes on from the rate that it finds, times its factor at step 0, a first
+    composite runs one step ahead, and milestones need not be sorted.
     """
     specs = sub_schedules(given["schedulers"], "schedulers")
     marks = given["milestones"]
@@ -82,8 +84,10 @@ def _sequence_as_implemented(
     for (begin, before), (start, index) in pairwise(active):
         name, kwargs = parsed[index]
         if name == "MultiplicativeLR":
-            found = members[before].exact(start - begin - 1)
-            members[index] = build_schedule(name, kwargs, replace(context, base=found))
+            # torch 2.13: get_lr multiplies unless the scheduler is being constructed.
+            first = value_at(factor_of(kwargs, context), {t: sp.S.Zero})
+            base = members[before].exact(start - begin - 1) * first
+            members[index] = build_schedule(name, kwargs, replace(context, base=base))
     return _in_a_row(members, active)
 
 

@@ -1,23 +1,43 @@
 """Running products in closed form: the factors f(1) f(2) … f(t) of a multiplicative schedule.
 
-Only products with a closed form are accepted: constants, quotients of linear functions whose
-factors cancel along the product, and branches of these by thresholds of the step.
+Only products with a closed form are accepted: constants, functions of the step modulo a period,
+quotients of linear functions whose factors cancel along the product, and branches of these by
+thresholds of the step.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import t
+from closedform.language.exact import value_at
+from closedform.language.integers import FloorDiv, FloorMod
+from closedform.recipes.entries import Context
+from closedform.recipes.expressions import parse_function
+from closedform.recipes.group_values import of_group
 
 _LONGEST_SHIFT = 64
+_LONGEST_PERIOD = 64
 _HINT = (
-    "constants, quotients such as 1 - 1/(t + 1), and where(t < n, …) of them have one; give the "
-    "product itself as a LambdaLR"
+    "constants, functions of t % n, quotients such as 1 - 1/(t + 1), and where(t < n, …) of them "
+    "have one; give the product itself as a LambdaLR"
 )
+
+
+def factor_of(given: Mapping[str, Any], context: Context) -> sp.Expr:
+    """Returns the function ``lr_lambda`` of the param group as an expression in the clock.
+
+    Raises:
+        DefinitionError: It is not a function in the language of expressions.
+    """
+    function = of_group(given["lr_lambda"], "lr_lambda", context)
+    return parse_function(function, f"lr_lambda of {context.where}")
 
 
 def running_product(factor: sp.Expr, where: str) -> sp.Expr:
@@ -36,11 +56,43 @@ def running_product(factor: sp.Expr, where: str) -> sp.Expr:
         >>> running_product(sp.Rational(9, 10), "lr_lambda")
         (9/10)**t
     """
+    period = _period_of(factor)
+    if period is not None:
+        return _of_residues(factor, period, where)
     if isinstance(factor, sp.Piecewise):
         return _of_branches(factor, where)
     if not factor.has(t):
         return factor**t if factor != 0 else sp.Piecewise((1, t < 1), (0, True))
     return _of_quotient(factor, where)
+
+
+def _period_of(factor: sp.Expr) -> int | None:
+    """The period of a function of remainders of t only; None for another function."""
+    remainders = {
+        node: sp.Dummy(integer=True)
+        for node in factor.atoms(FloorMod, sp.Mod)
+        if node.args[0] == t and node.args[1].is_Integer and node.args[1] > 0
+    }
+    if not remainders or factor.xreplace(remainders).has(t):
+        return None
+    period = int(sp.ilcm(1, *(node.args[1] for node in remainders)))
+    return period if period <= _LONGEST_PERIOD else None
+
+
+def _of_residues(factor: sp.Expr, period: int, where: str) -> sp.Expr:
+    """The product of whole periods, times that of the steps since the last of them."""
+    factors = [value_at(factor, {t: sp.Integer(step)}) for step in range(1, period + 1)]
+    if 0 in factors:
+        raise DefinitionError(
+            f"the product of {factor} is 0 from step {factors.index(0) + 1} on",
+            where=where,
+            hint=_HINT,
+        )
+    products = list(itertools.accumulate(factors, sp.Mul, initial=sp.Integer(1)))
+    residue = FloorMod(t, sp.Integer(period))
+    branches = [(product, residue < step) for step, product in enumerate(products[:-2], 1)]
+    partial = sp.Piecewise(*branches, (products[-2], True))
+    return products[-1] ** FloorDiv(t, sp.Integer(period)) * partial
 
 
 def _of_branches(factor: sp.Piecewise, where: str) -> sp.Expr:

@@ -24,10 +24,10 @@ from closedform.recipes.entries import (
     touches_all,
 )
 from closedform.recipes.expressions import parse_function
-from closedform.recipes.group_values import base_value, number_of_group, of_base, of_group
+from closedform.recipes.group_values import base_value, number_of_group, of_base
 from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, torch_plateau
 from closedform.recipes.torch import composites
-from closedform.recipes.torch.products import running_product
+from closedform.recipes.torch.products import factor_of, running_product
 from closedform.schedules import (
     constant,
     cosine_annealing,
@@ -102,19 +102,14 @@ def milestones_down(given: Arguments, context: Context) -> Schedule:
 
 def function_of_step(given: Arguments, context: Context) -> Schedule:
     """The base value times a function."""
-    return function(base_value(context) * _function(given, context), name="lambda")
+    return function(base_value(context) * factor_of(given, context), name="lambda")
 
 
 def running_factors(given: Arguments, context: Context) -> Schedule:
     """The base value times the function at every step from 1 on; that at step 0 is not used."""
-    factor = _function(given, context)
+    factor = factor_of(given, context)
     product = running_product(factor, f"lr_lambda of {context.where}")
     return Schedule(base_value(context) * product, name="multiplicative")
-
-
-def _function(given: Arguments, context: Context) -> sp.Expr:
-    function = of_group(given["lr_lambda"], "lr_lambda", context)
-    return parse_function(function, f"lr_lambda of {context.where}")
 
 
 def steps_down(given: Arguments, context: Context) -> Schedule:
@@ -143,6 +138,13 @@ def triangles(given: Arguments, context: Context) -> Schedule:
         scale=scale,
         scale_mode=given["scale_mode"],
     )
+
+
+def _pct_start(value: object, name: str, where: str) -> sp.Expr:
+    """A float in [0, 1]: torch refuses an int."""
+    if isinstance(value, int):
+        raise DefinitionError(f"{name} must be a float in [0, 1], got {value!r}", where=where)
+    return checks.in_range(0, 1)(value, name, where)
 
 
 def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
@@ -320,7 +322,7 @@ _ENTRIES = (
         Parameter("total_steps", None, _COUNT),
         Parameter("epochs", None, _COUNT),
         Parameter("steps_per_epoch", None, _COUNT),
-        Parameter("pct_start", 0.3, checks.in_range(0, 1)),
+        Parameter("pct_start", 0.3, _pct_start),
         Parameter("anneal_strategy", "cos", checks.choice(*ANNEALS)),
         Parameter("cycle_momentum", True, checks.flag),
         Parameter("base_momentum", 0.85),

@@ -142,7 +142,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: a zoo of models and situations of training, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_zoo.py
 	@echo "== compare: every differentiable operator of torch, in front of a loss, beside torch"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_op_samples.py
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_op_samples.py \
+	  tests/training/compare_webgpu_operators.py
 	@echo "== compare: ONNX inference models of torch and transformers, trained from the file"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_onnx_in.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"

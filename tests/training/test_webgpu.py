@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from closedform import optimizers, schedules, transforms
-from closedform.errors import ExportError
+from closedform.errors import DefinitionError, ExportError
 from closedform.training import export
 from closedform.training.webgpu.kernels import KERNELS, REASONS, sizes_on_host, violations
 from closedform.training.webgpu.replacements import REPLACEMENTS
@@ -73,6 +73,38 @@ def _check_file(model: onnx.ModelProto) -> None:
             assert len(node.input) <= 7
             assert len(node.output) <= 7
     assert list(violations(graph)) == []
+
+
+RULES = sorted(set(optimizers.__all__) - {"sophia"})  # which has a further input, the Hessian
+
+
+@pytest.mark.sample(every=12)
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_trains_as_in_the_ordinary_files(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layers = (nn.Linear(6, 8, bias=False), nn.Tanh(), nn.Linear(8, 3, bias=False))
+    make = getattr(optimizers, name)
+    try:
+        rule = make(schedules.cosine(1e-2, 1e-4, 100))
+    except DefinitionError:  # its rate must be a number
+        rule = make()
+    example = (torch.randn(4, 6), torch.randn(4, 3))
+    export(nn.Sequential(*layers), "mse", example, rule, tmp_path, target="webgpu", validate=False)
+    generator = np.random.default_rng(0)
+    batches = [
+        {
+            "batch.input": generator.normal(size=(4, 6)).astype(np.float32),
+            "batch.target": generator.normal(size=(4, 3)).astype(np.float32),
+        }
+        for _ in range(8)
+    ]
+    wanted, after = losses_of(tmp_path, batches, is_webgpu=False)
+    losses, state = losses_of(tmp_path, batches, is_webgpu=True)
+    assert np.abs(np.subtract(losses, wanted)).max() <= TOLERANCE * np.abs(wanted).max()
+    assert state.keys() == after.keys()
+    for key, value in after.items():
+        bound = 10 * TOLERANCE * max(np.abs(value).max(initial=0), 0.1)
+        assert np.abs(state[key] - value).max(initial=0) <= bound, key
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -200,10 +232,11 @@ FINITE = SPECIAL[SPECIAL != -np.inf]
 ANGLES = np.concatenate([np.linspace(-50, 50, 501), [1e3, -2e3]]).astype(np.float32)
 WORDS = np.array([[0, 1, -1, 70_000], [-70_000, 2**31 - 1, -(2**31), 65_536]], np.int32)
 FLAGS = np.array([[True, False, True, False], [False, False, True, True]])
+IMAGE = np.random.default_rng(0).integers(0, 9, (2, 3, 5, 7)).astype(np.float32)  # with ties
 PLACES = np.array([[1, 0, 1, 1]])
 
 
-def _case(operator: str, *operands: NDArray[Any], **options: Any) -> Any:
+def _case(operator: str, *operands: Any, **options: Any) -> Any:
     return pytest.param(operator, operands, options, id=f"{operator}-{operands[0].dtype}")
 
 
@@ -254,6 +287,18 @@ def _case(operator: str, *operands: NDArray[Any], **options: Any) -> Any:
         _case("ArgMax", np.array([[1, 3, 3], [-2, -5, -2]], np.float32), axis=1, keepdims=0),
         _case("ArgMin", np.array([[1, 3, 1], [-2, -5, -2]], np.float32), axis=1),
         _case("ArgMax", WORDS, axis=0),
+        _case("EyeLike", np.zeros((2, 3), np.float32), k=1),
+        *(
+            _case("MaxPool", IMAGE, outputs=2, **options)
+            for options in (
+                {"kernel_shape": [2, 2], "strides": [2, 2]},
+                {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 0, 1, 1]},
+                {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
+                {"kernel_shape": [2, 3], "strides": [3, 3], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+                {"kernel_shape": [2, 2], "dilations": [2, 1]},
+            )
+        ),
+        _case("MaxPool", IMAGE[0], outputs=2, kernel_shape=[3], strides=[2], ceil_mode=1),
         _case("TopK", np.array([[1, 3, 2], [5, 4, 9]], np.float32), np.array([2]), outputs=2),
         _case("GatherND", SPECIAL[:4].reshape(2, 2), np.array([[0, 1], [1, 1]])),
         _case(

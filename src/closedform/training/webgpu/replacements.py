@@ -553,14 +553,25 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
     strides = list(out.attribute(node, "strides", [1] * axes))
     spread = list(out.attribute(node, "dilations", [1] * axes))
     pads = list(out.attribute(node, "pads", [0] * 2 * axes))
-    is_ceil = out.attribute(node, "ceil_mode", 0)
-    if None in sizes or is_ceil or out.attribute(node, "storage_order", 0):
+    if None in sizes or out.attribute(node, "storage_order", 0):
         return False
     lengths = [int(size or 0) for size in sizes]
-    counts = [
-        (lengths[a] + pads[a] + pads[a + axes] - spread[a] * (kernel[a] - 1) - 1) // strides[a] + 1
+    spans = [
+        lengths[a] + pads[a] + pads[a + axes] - spread[a] * (kernel[a] - 1) - 1 for a in range(axes)
+    ]
+    counts = [span // stride + 1 for span, stride in zip(spans, strides, strict=True)]
+    if out.attribute(node, "ceil_mode", 0):
+        counts = [-(-span // stride) + 1 for span, stride in zip(spans, strides, strict=True)]
+        # A window that would begin behind the values and the padding in front is left out.
+        counts = [
+            count - ((count - 1) * strides[a] >= lengths[a] + pads[a])
+            for a, count in enumerate(counts)
+        ]
+    ends = [
+        (counts[a] - 1) * strides[a] + spread[a] * (kernel[a] - 1) + 1 - lengths[a] - pads[a]
         for a in range(axes)
     ]
+    pads[axes:] = [max(*pair) for pair in zip(pads[axes:], ends, strict=True)]
     value = out.operand(node, 0)
     padded = value
     if any(pads):
@@ -603,6 +614,19 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
     return True
 
 
+def diagonal(out: Translation, node: NodeProto) -> bool:
+    """Ones where the column is the row plus k: EyeLike has no kernel."""
+    shape = out.shape(node.input[0])
+    if shape is None:
+        return False
+    value, element = out.operand(node, 0), out.types[node.output[0]]
+    rows, columns = (_numbered(out, value, axis, shape)[0] for axis in (0, 1))
+    shifted = out.emit("Add", [rows, out.literal(out.attribute(node, "k", 0), _INT)])
+    is_one = out.emit("Equal", [columns, shifted], element=_BOOL)
+    out.emit("Cast", [is_one], outputs=node.output, to=element)
+    return True
+
+
 REPLACEMENTS: Mapping[str, Replacement] = {
     "Abs": absolute,
     "Acos": arc_cosine,
@@ -612,6 +636,7 @@ REPLACEMENTS: Mapping[str, Replacement] = {
     "ConstantOfShape": filled,
     "Cos": _circular(1),
     "Equal": logical("Equal"),
+    "EyeLike": diagonal,
     "GatherElements": moved(),
     "GatherND": indexed,
     "Identity": identity,

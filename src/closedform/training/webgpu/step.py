@@ -36,9 +36,9 @@ def webgpu_models(train: ModelProto, where: str) -> dict[str, ModelProto]:
         WEBGPU_FILE: _model(_without_unused(step), train),
         SCALARS_FILE: _model(scalars, train),
     }
+    check_kernels(models[WEBGPU_FILE], where)
     for model in models.values():
         onnx.checker.check_model(model, full_check=True)
-    check_kernels(models[WEBGPU_FILE], where)
     return models
 
 

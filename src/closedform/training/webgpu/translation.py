@@ -80,6 +80,13 @@ class Translation:
             replacement = REPLACEMENTS.get(node.op_type)
             if replacement is None or not replacement(self, node):
                 self.copy(node)
+        for output in self.graph.output:
+            if output.name in self.constants:  # no node writes it
+                array = self.constants[output.name]
+                element = self.types[output.name]
+                literal = self.literal(self._narrow(output.name, array, element), element)
+                sizes = self.literal(array.shape)
+                self.emit("Reshape", [literal, sizes], outputs=[output.name], allowzero=1)
         return helper.make_graph(
             self.nodes,
             self.graph.name,

@@ -66,7 +66,6 @@ REFUSED = {
     "kron": "numpy.random",
     "lorarite": "mat1 and mat2 shapes cannot be multiplied",  # pairs of factors
     "magma": "the param groups of another optimizer",
-    "prodigy": "leaves states unmade",
     "rose": "casts to float64",
     "sara": "tensors used as indices",
     "scalableshampoo": "constants that differ",

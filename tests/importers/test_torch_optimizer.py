@@ -65,6 +65,36 @@ OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
 }
 
 
+class Reporting(Traced):
+    """Keeps a number that no step reads, where the gradient is not 0; as Prodigy does."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        if "average" not in own:
+            own["average"] = torch.ones_like(p)
+        own["average"].mul_(0.5).add_(g)
+        size = g.abs().sum()
+        if size == 0:
+            return
+        own["size"] = size
+        p.add_(own["average"], alpha=-group["lr"])
+
+
+class Remembering(Reporting):
+    """Reads it where the gradient is not 0."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        before = own.get("size", 1.0)
+        super().update(p, g, own, group)
+        p.mul_(before)
+
+
+def test_a_state_that_no_step_reads_may_be_unmade() -> None:
+    rule = rule_of(Reporting)  # it has been run beside the optimizer, with gradients of 0, too
+    assert rule.states["average"].initial == 1
+    with pytest.raises(TraceError, match="leaves states unmade in one of its ways"):
+        rule_of(Remembering)
+
+
 # tests/importers/compare_torch_optimizers.py runs all of torch.optim, in both forms.
 @pytest.mark.sample(every=7)
 @pytest.mark.parametrize("name", list(OPTIMIZERS))

@@ -53,15 +53,24 @@ def needs_phases(trace: Trace) -> bool:
 
 
 def _missing(trace: Trace) -> bool:
-    """Whether a first step that counts leaves a state unmade that later steps read."""
+    """Whether a first step that counts leaves a state unmade that later steps read.
+
+    A later step that leaves a state as it is does not read it.
+    """
     outcomes = [one for one in leaves(trace.phases[0]) if one.advances and not one.is_begun]
     missing = {name for one in outcomes for name in trace.slots if name not in one.results}
     if not missing:
         return False
-    results = [value.expr for one in leaves(trace.phases[-1]) for value in one.results.values()]
+    symbols = {name: (shared if trace.slots[name].is_shared else state)(name) for name in missing}
+    results = [
+        value.expr
+        for one in leaves(trace.phases[-1])
+        for name, value in one.results.items()
+        if value.expr != symbols.get(name)
+    ]
     needed = trace.definitions.needed(results)
     read = {symbol for expr in (*results, *needed.values()) for symbol in expr.free_symbols}
-    return any((shared if trace.slots[n].is_shared else state)(n) in read for n in missing)
+    return not read.isdisjoint(symbols.values())
 
 
 def _value_of(label: str, trace: Trace) -> Callable[[Outcome], sp.Basic]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -148,10 +149,12 @@ def _is_real(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating)
 
 
-def _binary(name: str, rule: Callable[[sp.Expr, sp.Expr], sp.Expr]) -> None:
+def _binary(
+    name: str,
+    function: Callable[[Any, Any], Any],
+    rule: Callable[[sp.Expr, sp.Expr], sp.Expr],
+) -> None:
     """Gives both classes an operator and its reflection."""
-    operator = _OPERATORS[name]
-
     is_division = name in ("truediv", "floordiv", "mod")
 
     def apply(a: Any, b: Any) -> Any:
@@ -160,7 +163,7 @@ def _binary(name: str, rule: Callable[[sp.Expr, sp.Expr], sp.Expr]) -> None:
                 raise b.run.fail(ZeroDivisionError("division by zero"))
             # Traced as if it were not 0: the value is only a stand-in.
             return symbolic(float(plain(a)), rule(expression(a), b.expr), b.run)
-        return computed(operator, rule, a, b)
+        return computed(function, rule, a, b)
 
     def forward(self: Any, other: Any, *modulus: Any) -> Any:
         if modulus:
@@ -175,13 +178,15 @@ def _binary(name: str, rule: Callable[[sp.Expr, sp.Expr], sp.Expr]) -> None:
         setattr(kind, f"__r{name}__", reflected)
 
 
-def _compared(name: str, kind_of: Callable[[sp.Expr, sp.Expr], sp.Basic]) -> None:
-    operator = _COMPARISONS[name]
-
+def _compared(
+    name: str,
+    function: Callable[[Any, Any], bool],
+    kind_of: Callable[[sp.Expr, sp.Expr], sp.Basic],
+) -> None:
     def compare(self: Any, other: Any) -> Any:
         if not _is_real(other):
             return NotImplemented
-        holds = operator(plain(self), plain(other))
+        holds = function(plain(self), plain(other))
         condition = compared(kind_of, self.expr, expression(other))
         return self.run.decide(condition, holds)
 
@@ -189,42 +194,31 @@ def _compared(name: str, kind_of: Callable[[sp.Expr, sp.Expr], sp.Basic]) -> Non
         setattr(kind, f"__{name}__", compare)
 
 
-_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "truediv": lambda a, b: a / b,
-    "floordiv": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
-    "pow": lambda a, b: a**b,
+_OPERATORS: Mapping[str, tuple[Callable[[Any, Any], Any], Callable[..., sp.Expr], str]] = {
+    "add": (operator.add, operator.add, "add"),
+    "sub": (operator.sub, operator.sub, "subtract"),
+    "mul": (operator.mul, operator.mul, "multiply"),
+    "truediv": (operator.truediv, operator.truediv, "divide"),
+    "floordiv": (operator.floordiv, floor_div, "floor_divide"),
+    "mod": (operator.mod, floor_mod, "remainder"),
+    "pow": (operator.pow, operator.pow, "power"),
 }
-_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
+"""Operators by the names of their methods: in Python, of expressions, and the name in NumPy."""
+
+_COMPARISONS: Mapping[str, tuple[Callable[[Any, Any], bool], type[sp.Basic], str]] = {
+    "lt": (operator.lt, sp.Lt, "less"),
+    "le": (operator.le, sp.Le, "less_equal"),
+    "gt": (operator.gt, sp.Gt, "greater"),
+    "ge": (operator.ge, sp.Ge, "greater_equal"),
+    "eq": (operator.eq, sp.Eq, "equal"),
+    "ne": (operator.ne, sp.Ne, "not_equal"),
 }
-for _name, _rule in {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "truediv": lambda a, b: a / b,
-    "floordiv": floor_div,
-    "mod": floor_mod,
-    "pow": lambda a, b: a**b,
-}.items():
-    _binary(_name, _rule)
-for _name, _kind in {
-    "lt": sp.Lt,
-    "le": sp.Le,
-    "gt": sp.Gt,
-    "ge": sp.Ge,
-    "eq": sp.Eq,
-    "ne": sp.Ne,
-}.items():
-    _compared(_name, _kind)
+"""Comparisons, likewise."""
+
+for _name, (_function, _rule, _) in _OPERATORS.items():
+    _binary(_name, _function, _rule)
+for _name, (_function, _kind, _) in _COMPARISONS.items():
+    _compared(_name, _function, _kind)
 
 
 def _unary(name: str, function: Callable[[Any], Any], rule: Callable[[sp.Expr], sp.Expr]) -> None:
@@ -539,13 +533,8 @@ def _of_numpy(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Ca
 
 
 _UFUNCS: Mapping[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "divide": lambda a, b: a / b,
-    "floor_divide": lambda a, b: a // b,
-    "remainder": lambda a, b: a % b,
-    "power": lambda a, b: a**b,
+    **{of_numpy: function for function, _, of_numpy in _OPERATORS.values()},
+    **{of_numpy: function for function, _, of_numpy in _COMPARISONS.values()},
     "float_power": lambda a, b: a**b,
     "negative": lambda a: -a,
     "absolute": abs,
@@ -567,11 +556,5 @@ _UFUNCS: Mapping[str, Callable[..., Any]] = {
     "isnan": FUNCTIONS[math.isnan],
     "isinf": FUNCTIONS[math.isinf],
     "isfinite": FUNCTIONS[math.isfinite],
-    "less": lambda a, b: a < b,
-    "less_equal": lambda a, b: a <= b,
-    "greater": lambda a, b: a > b,
-    "greater_equal": lambda a, b: a >= b,
-    "equal": lambda a, b: a == b,
-    "not_equal": lambda a, b: a != b,
 }
 """Functions of NumPy by name, for symbolic numbers and those of Python."""

@@ -20,6 +20,7 @@ from closedform.training.tracing.matrices import MATRICES
 from closedform.training.tracing.normalisation import NORMALISATION
 from closedform.training.tracing.onnx_registry import core_decompositions
 from closedform.training.tracing.random_operators import Draw, random_decompositions
+from closedform.training.tracing.specials import SPECIALS
 
 _ATEN = torch.ops.aten
 
@@ -34,6 +35,7 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         **core_decompositions(),
         **ELEMENTARY,
         **MATRICES,
+        **SPECIALS,
         **NORMALISATION,
         _ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from closedform.training.tracing.arrays import NARROW
+
 _ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
 
 Tensor = torch.Tensor
@@ -45,6 +47,44 @@ def _of_vectors(operator: Any) -> Callable[..., Any]:
         return operator(value.reshape(1), *given, **options).reshape(())
 
     return computed
+
+
+def _scatter_reduce(
+    value: Tensor,
+    axis: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
+    """Returns a reduction of entries by index.
+
+    onnxruntime 1.31 has none in 16 bits. ONNX has no mean, for which torch's exporter takes the
+    last entry.
+    """
+    if value.dtype in NARROW:
+        given = value.float(), axis, index, source.float(), reduce
+        return _ATEN.scatter_reduce.two(*given, include_self=include_self).to(value.dtype)
+    if not value.dim():
+        given = value.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce
+        return _ATEN.scatter_reduce.two(*given, include_self=include_self).reshape(())
+    if reduce != "mean":
+        return NotImplemented
+    ones = torch.ones_like(source)
+    counts = torch.zeros_like(value).scatter_add(axis, index, ones)
+    is_met = counts > 0
+    first = value if include_self else torch.where(is_met, 0, value)
+    total = first.scatter_add(axis, index, source)
+    return total / torch.where(is_met, counts + include_self, 1)
+
+
+def _addmm(value: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """Returns β·C where the matrices share an axis of size 0, which onnxruntime 1.31 leaves out."""
+    if not isinstance(first.shape[1], int) or first.shape[1]:
+        return NotImplemented
+    shape = first.shape[0], second.shape[1]
+    return (value * beta).expand(shape) if beta else torch.zeros(shape, dtype=value.dtype)
 
 
 def _sort(
@@ -229,7 +269,8 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     _ATEN.amin.default: _of_all(_ATEN.amin.default),
     _ATEN.logsumexp.default: _logsumexp,
     _ATEN.linalg_vector_norm.default: _of_vectors(_ATEN.linalg_vector_norm.default),
-    _ATEN.scatter_reduce.two: _of_vectors(_ATEN.scatter_reduce.two),
+    _ATEN.scatter_reduce.two: _scatter_reduce,
+    _ATEN.addmm.default: _addmm,
     _ATEN.sort.stable: _sort,
     _ATEN.fmax.default: _without_nan(torch.maximum),
     _ATEN.fmin.default: _without_nan(torch.minimum),

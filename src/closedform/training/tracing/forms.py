@@ -23,6 +23,7 @@ from closedform.training.tracing.matrices import (
     product_with_reflections,
     real,
 )
+from closedform.training.tracing.selections import SELECTIONS, sampled_volume
 
 _ATEN = torch.ops.aten
 
@@ -193,7 +194,9 @@ def _average_pool(axes: int) -> Callable[..., Tensor]:
 
 def product(value: Tensor, axis: int, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Returns the product along an axis by halves, whose gradient needs no division."""
-    value = value if dtype is None else value.to(dtype)
+    value = _summable(value, dtype)
+    if not _static(value.shape[axis]):
+        return value.sum(axis, keepdim) + 1
     while (count := _static(value.shape[axis])) > 1:
         half = count // 2
         rest = value.narrow(axis, 2 * half, count - 2 * half)
@@ -204,6 +207,13 @@ def product(value: Tensor, axis: int, keepdim: bool = False, *, dtype: Any = Non
     return result
 
 
+def _summable(value: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """A tensor in the dtype of its product: int64 for integers and booleans, as torch has it."""
+    if dtype is None and not (value.is_floating_point() or value.is_complex()):
+        dtype = torch.int64
+    return value if dtype is None else value.to(dtype)
+
+
 def product_of_all(value: Tensor, *, dtype: Any = None) -> Tensor:
     """Returns the product of all values."""
     return product(value.flatten(), 0, dtype=dtype)
@@ -211,7 +221,7 @@ def product_of_all(value: Tensor, *, dtype: Any = None) -> Tensor:
 
 def cumulative_product(value: Tensor, axis: int, *, dtype: Any = None) -> Tensor:
     """Returns the products of the first values along an axis, in log2(n) steps."""
-    value = value if dtype is None else value.to(dtype)
+    value = _summable(value, dtype)
     count, distance = _static(value.shape[axis]), 1
     while distance < count:
         left = count - distance
@@ -484,13 +494,9 @@ def average_pool2d(
 
 
 def grid_sampler(value: Tensor, grid: Tensor, *how: Any) -> Tensor:
-    """Returns values of images at places between pixels, with torch's own decomposition.
-
-    Raises:
-        NotImplementedError: The images have three dimensions.
-    """
+    """Returns values of images at places between pixels, with torch's own decomposition."""
     if value.dim() != 4:
-        raise NotImplementedError("grid_sample in three dimensions")
+        return sampled_volume(value, grid, *how)
     result: Tensor = grid_sampler_2d(value, grid, *how)
     return result
 
@@ -529,6 +535,7 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.grid_sampler.default: grid_sampler,
     _ATEN.grid_sampler_2d.default: grid_sampler,
     _ATEN.affine_grid_generator.default: affine_grid_generator,
+    **SELECTIONS,
     _ATEN.linalg_matrix_exp.default: real(matrix_exponential, "matrix_exp"),
     _ATEN.linalg_householder_product.default: real(product_of_reflections, "householder_product"),
     _ATEN.ormqr.default: real(product_with_reflections, "ormqr"),

@@ -203,30 +203,19 @@ _MOVES = frozenset(
 """Operators without arithmetic, which onnxruntime supports for all dtypes."""
 
 
-_FAULTY = frozenset(
-    {
-        "aten.special_erfcx",  # a product of a factor that overflows and one that underflows
-        "prims.erfcx",
-    }
-)
-"""Operators that torch's exporter writes as something else."""
-
-
 def _check_operators(traced: torch.fx.GraphModule, where: str) -> None:
     """Raises ExportError at the first operator that onnxruntime does not compute.
 
     This is arithmetic in bfloat16, which onnxruntime 1.31 does not support on CPUs (it computes
-    float16 in float32), complex numbers in 16 bits, and the operators of ``_FAULTY``.
+    float16 in float32), and complex numbers in 16 bits.
     """
     for node in traced.graph.nodes:
         value = node.meta.get("val")
         target = node.target
         is_half_complex = isinstance(value, torch.Tensor) and value.dtype is torch.complex32
-        packet = str(getattr(target, "overloadpacket", ""))
-        if packet in _FAULTY or is_half_complex:
+        if is_half_complex:
             raise ExportError(
-                f"{operator_of(node)} has no ONNX form"
-                f"{' in complex32' if is_half_complex else ''}, in {place_of(node)}",
+                f"{operator_of(node)} has no ONNX form in complex32, in {place_of(node)}",
                 where=where,
                 hint="write it with other operators",
             )

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.situations import SITUATIONS
 from tests.training.zoo import ZOO
 from tests.training.zoo_check import check
 
+ENTRIES = {**ZOO, **SITUATIONS}
 
-@pytest.mark.parametrize("name", ZOO)
+
+@pytest.mark.parametrize("name", ENTRIES)
 def test_entry_equals_torch_or_is_refused(name: str, tmp_path: Path) -> None:
-    print(f"\n{name}: {check(ZOO[name], tmp_path)}")
+    print(f"\n{name}: {check(ENTRIES[name], tmp_path)}")

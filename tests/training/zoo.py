@@ -237,7 +237,7 @@ class Selects(nn.Module):
         self.layer = nn.Linear(6, 3)
 
     def forward(self, x: torch.Tensor) -> Any:
-        return self.layer(x[x[:, 0] > 0]).mean() + self.layer(x)
+        return self.layer(x[x[:, 0] > 0]).sum() + self.layer(x)
 
 
 class Bags(nn.Module):
@@ -260,22 +260,6 @@ class Warps(nn.Module):
         theta = self.place(x.flatten(1)).view(-1, 2, 3) * 0.1 + torch.eye(2, 3)
         grid = functional.affine_grid(theta, [x.shape[0], 2, 6, 6], align_corners=False)
         return self.head(functional.grid_sample(x, grid, align_corners=False).flatten(1))
-
-
-class Speech(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(5, 4)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.layer(x).log_softmax(-1).transpose(0, 1)
-
-
-def _ctc(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    rows = target.shape[0]
-    return functional.ctc_loss(
-        output, target, torch.full((rows,), 8), torch.full((rows,), 3), blank=0
-    )
 
 
 def _weighted_norm(parametrized: bool) -> nn.Module:
@@ -384,12 +368,6 @@ ZOO: dict[str, Entry] = {
         lambda output, target: functional.kl_div(output.log_softmax(-1), target.softmax(-1)),
     ),
     "huber": Entry(mlp(nn.ReLU()), vectors(), nn.HuberLoss()),
-    "ctc": Entry(
-        Speech,
-        lambda rows: (torch.randn(rows, 8, 5), torch.randint(1, 4, (rows, 3))),
-        _ctc,
-        refused="ctc_loss",
-    ),
     "checkpoint": Entry(
         lambda: Of(
             lambda m, x: m.out(
@@ -432,9 +410,6 @@ ZOO: dict[str, Entry] = {
     "drop path": Entry(DropPath, vectors(6, 6)),
     "gumbel": Entry(after(lambda h: functional.gumbel_softmax(h, tau=0.7)), vectors()),
     "permutation": Entry(after(lambda h: h + h[:, torch.randperm(8)]), vectors()),
-    "multinomial": Entry(
-        after(lambda h: h + torch.multinomial(torch.ones(8), 8)), vectors(), refused="multinomial"
-    ),
     "own loss": Entry(
         OwnLoss,
         lambda rows: {"x": torch.randn(rows, 6), "labels": torch.randn(rows, 3)},
@@ -530,14 +505,11 @@ ZOO: dict[str, Entry] = {
         vectors(),
     ),
     "branch on data": Entry(Decides, vectors(), refused="control flow that depends on data"),
-    "size by data": Entry(Selects, vectors(), refused="depends on data|data-dependent|nonzero"),
+    "size by data": Entry(Selects, vectors()),
     "written attribute": Entry(Counter, vectors(), refused="neither a parameter nor a buffer"),
     "fixed size": Entry(
         lambda: Of(lambda m, x: m.first(x).reshape(4, 3), first=nn.Linear(6, 3)),
         vectors(),
         refused="the size 'batch' is not free",
-    ),
-    "complex": Entry(
-        after(lambda h: torch.fft.rfft(h).abs()), vectors(), refused="complex|_fft|has no ONNX form"
     ),
 }

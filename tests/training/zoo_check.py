@@ -51,7 +51,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
         files = assemble(
             traced,
             ModelSpec(optimizers.sgd(RATE, momentum=0.9), _shapes(traced.params)),
-            GraphOptions(dtype="f32"),
+            GraphOptions(dtype=_dtype(model)),
             {},
             opset=21,
             validate=False,
@@ -71,6 +71,10 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     ratio = _gradients(open_session(traced.step), traced, model, entry)
     _trained(TrainSession(folder, threads=1), model, entry, steps)
     return f"gradients {ratio:.2g} times as far from float64 as torch in float32"
+
+
+def _dtype(model: nn.Module) -> str:
+    return "f64" if next(model.parameters()).dtype is torch.float64 else "f32"
 
 
 def _shapes(arrays: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -226,10 +226,14 @@ def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
     listed, known = (", ".join(names).replace("torch.", "") for names in (sorted(found), _WORDS))
     (dtype,) = {_WORDS.get(name) for name in found} if len(found) == 1 else (None,)
     if dtype is None:
+        is_complex = any("complex" in name for name in found)
         raise ExportError(
             f"all parameters must be of one dtype of {known}, got {listed}",
             where=where,
-            hint="convert the model with model.float()",
+            hint="hold complex ones as real ones with a last axis of 2, and compute with "
+            "torch.view_as_complex of them"
+            if is_complex
+            else "convert the model with model.float()",
         )
     if dtype in STORED and rule.stored != dtype:
         raise ExportError(

@@ -120,6 +120,14 @@ def _hypot(first: Tensor, second: Tensor) -> Tensor:
     return large * torch.sqrt(1 + ratio * ratio)
 
 
+def _atan2(above: Tensor, right: Tensor) -> Tensor:
+    """Returns the angle of a point, which is π, not −π, where it is left of the origin."""
+    is_origin = (above == 0) & (right == 0)
+    angle = torch.atan(torch.where(is_origin, 0.0, above) / torch.where(is_origin, 1.0, right))
+    turned = torch.where(above < 0, angle - math.pi, angle + math.pi)
+    return torch.where(right < 0, turned, angle)
+
+
 def _diagonal_scatter(
     value: Tensor, diagonal: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
@@ -250,6 +258,79 @@ def _inverse_erf(value: Tensor) -> Any:
     return torch.where(value.abs() == 1, value * math.inf, found)
 
 
+_TAYLOR_TERMS = 20
+"""Terms of the series of erf at 0: at x = 1 the next one is below 1e-19."""
+
+_CHEBYSHEV = (
+    -1.3026537197817094,
+    0.6419697923564902,
+    0.019476473204185836,
+    -0.009561514786808632,
+    -0.0009465953444820369,
+    0.00036683949785276145,
+    4.252332480690777e-05,
+    -2.0278578112534242e-05,
+    -1.6242900046470256e-06,
+    1.3036558355805232e-06,
+    1.5626441722066142e-08,
+    -8.523809591492654e-08,
+    6.5290544390988515e-09,
+    5.059343495551469e-09,
+    -9.91364156493033e-10,
+    -2.273651222931836e-10,
+    9.646791102015527e-11,
+    2.3940380830391146e-12,
+    -6.886027526497553e-12,
+    8.944879273090725e-13,
+    3.130921399342958e-13,
+    -1.1270822361367252e-13,
+    3.810905255189232e-16,
+    7.106097613609237e-15,
+    -1.5230282014571043e-15,
+    -9.457494571291233e-17,
+    1.210237189224279e-16,
+    -2.816663087747177e-17,
+)
+"""Coefficients of log(erfc(z) / t) + z² in Chebyshev polynomials of 2t − 1, with t = 2 / (2 + z):
+by interpolation at 64 nodes in 40 digits (mpmath). The relative error of erfc is below 1e-14."""
+
+
+def _erfc_double(value: Tensor) -> Tensor:
+    """Returns erfc(x) in float64, which onnxruntime 1.31 has for float32 alone."""
+    size = value.abs()
+    place = 2 / (2 + size)
+    twice = 4 * place - 2
+    now: Any = torch.zeros_like(place)
+    before: Any = torch.zeros_like(place)
+    for number in reversed(_CHEBYSHEV[1:]):
+        now, before = twice * now - before + number, now
+    total = _CHEBYSHEV[0] / 2 + (twice / 2) * now - before
+    tail = place * torch.exp(total - size * size)
+    return torch.where(value < 0, 2 - tail, tail)
+
+
+def _erfc(value: Tensor) -> Any:
+    return _erfc_double(value) if value.dtype is torch.float64 else NotImplemented
+
+
+def _erf(value: Tensor) -> Any:
+    """Returns erf(x) in float64: Taylor's series near 0, where 1 − erfc(x) has no digits left."""
+    if value.dtype is not torch.float64:
+        return NotImplemented
+    is_near = value.abs() < 1
+    near = torch.where(is_near, value, 0.0)
+    square, total = near * near, torch.zeros_like(near)
+    for k in reversed(range(_TAYLOR_TERMS)):
+        total = total * square + (-1) ** k / (math.factorial(k) * (2 * k + 1))
+    return torch.where(is_near, 2 / math.sqrt(math.pi) * near * total, 1 - _erfc_double(value))
+
+
+def _gelu(value: Tensor, *, approximate: str = "none") -> Any:
+    if value.dtype is not torch.float64 or approximate != "none":
+        return NotImplemented
+    return 0.5 * value * (1 + torch.erf(value * math.sqrt(0.5)))
+
+
 def _soft_margin_backward(grad: Tensor, value: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Returns −g y / (1 + exp(y x)); torch's difference of numbers near 1 has no digits left."""
     slope = -grad * target / (1 + torch.exp(target * value))
@@ -275,6 +356,7 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     _ATEN.fmax.default: _without_nan(torch.maximum),
     _ATEN.fmin.default: _without_nan(torch.minimum),
     _ATEN.hypot.default: _hypot,
+    _ATEN.atan2.default: _atan2,
     _ATEN.signbit.default: _signbit,
     _PRIMS.signbit.default: _signbit,
     _ATEN.diagonal_scatter.default: _diagonal_scatter,
@@ -283,10 +365,16 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     _ATEN.digamma.default: _digamma,
     _PRIMS.digamma.default: _digamma,
     _ATEN.polygamma.default: _polygamma,
+    _ATEN.erf.default: _erf,
+    _PRIMS.erf.default: _erf,
+    _ATEN.erfc.default: _erfc,
+    _PRIMS.erfc.default: _erfc,
+    _ATEN.gelu.default: _gelu,
     _ATEN.erfinv.default: _inverse_erf,
     _PRIMS.erf_inv.default: _inverse_erf,
     _ATEN.soft_margin_loss_backward.default: _soft_margin_backward,
     _PRIMS.scalar_tensor.default: _scalar,
+    _ATEN._neg_view.default: lambda value: -value,
     _PRIMS.view_of.default: lambda value: value.clone(),
     _ATEN._efficientzerotensor.default: _zeros,
 }

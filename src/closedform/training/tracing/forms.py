@@ -16,6 +16,7 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import affine_grid_generator, grid_sampler_2d
 
+from closedform.training.tracing.alignment import ctc_loss
 from closedform.training.tracing.attention import attention
 from closedform.training.tracing.matrices import (
     matrix_exponential,
@@ -288,6 +289,13 @@ def take(value: Tensor, index: Tensor) -> Tensor:
     return flat.index_select(0, places).view(index.shape)
 
 
+def masked_select(value: Tensor, mask: Tensor) -> Tensor:
+    """Returns the values where a mask is true, in their order."""
+    value, mask = torch.broadcast_tensors(value, mask)
+    selected: Tensor = value[mask]
+    return selected
+
+
 def put(value: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Returns a tensor with values at places of the flattened tensor."""
     flat = value.flatten()
@@ -501,7 +509,36 @@ def grid_sampler(value: Tensor, grid: Tensor, *how: Any) -> Tensor:
     return result
 
 
+def grouped_product(
+    first: Tensor,
+    second: Tensor,
+    ends: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: Any = None,
+) -> Tensor:
+    """Returns the products of groups of rows with a matrix each, as mixtures of experts have them.
+
+    Each matrix multiplies all rows, and a mask selects its own.
+
+    Raises:
+        NotImplementedError: The groups are not those of the rows of the first operand.
+    """
+    if ends is None or first.dim() != 2 or second.dim() != 3:
+        raise NotImplementedError("grouped_mm with other groups than those of rows")
+    rows = torch.arange(first.shape[0]).unsqueeze(1)
+    group = (rows >= ends).sum(1, keepdim=True)
+    total: Any = 0.0
+    for index, matrix in enumerate(second.unbind(0)):
+        product = first @ matrix if bias is None else first @ matrix + bias[index]
+        total = total + torch.where(group == index, product, 0.0)
+    result: Tensor = total if out_dtype is None else total.to(out_dtype)
+    return result
+
+
 FORMS: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.ctc_loss.IntList: ctc_loss,
+    _ATEN.ctc_loss.Tensor: ctc_loss,
+    _ATEN._grouped_mm.default: grouped_product,
     _ATEN.scaled_dot_product_attention.default: attention,
     _ATEN.adaptive_avg_pool2d.default: pooled,
     _ATEN.adaptive_avg_pool3d.default: pooled,
@@ -523,6 +560,7 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.median.dim: median,
     _ATEN.median.default: median_of_all,
     _ATEN.take.default: take,
+    _ATEN.masked_select.default: masked_select,
     _ATEN.put.default: put,
     _ATEN._trilinear.default: trilinear,
     _ATEN._cdist_forward.default: distances,

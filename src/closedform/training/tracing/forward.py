@@ -70,9 +70,17 @@ class Forward:
         fixed: Tensors = {}
         for module, prefix in zip(self.modules(), ("", OF_LOSS), strict=False):
             for name, param in module.named_parameters():
+                if param.is_complex() and param.requires_grad:
+                    raise ExportError(
+                        f"the parameter {prefix + name!r} is complex",
+                        where=self.where,
+                        hint="hold its real and imaginary parts as a real parameter with a last "
+                        "axis of 2, and compute with torch.view_as_complex of it",
+                    )
                 (trained if param.requires_grad else fixed)[prefix + name] = param.detach()
             fixed |= {prefix + name: value for name, value in module.named_buffers()}
-        return trained, fixed
+        # Complex buffers (rotary embeddings) are constants: no runtime has inputs of them.
+        return trained, {n: value for n, value in fixed.items() if not value.is_complex()}
 
     def output(self, params: Tensors, buffers: Tensors, tensors: Tensors) -> Any:
         """Returns the model's output; ``buffers`` holds the buffers after it."""
@@ -152,10 +160,13 @@ class Forward:
         given = {
             name: params[prefix + name] if prefix + name in params else buffers[prefix + name]
             for name in own
+            if prefix + name in params or prefix + name in buffers
         }
         given = {name: self._wide(value) for name, value in given.items()}
         try:
-            return functional_call(module, given, (*first, *positional), named, strict=True)
+            return functional_call(
+                module, given, (*first, *positional), named, strict=len(given) == len(own)
+            )
         finally:  # a forward may assign to a buffer, not only write to it
             written = {prefix + name: value for name, value in given.items()}
             buffers |= {name: value for name, value in written.items() if name in buffers}

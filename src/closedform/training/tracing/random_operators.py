@@ -136,6 +136,26 @@ def _randperm(draw: Draw, count: Any, **options: Any) -> torch.Tensor:
     return numbers.argsort().to(options.get("dtype") or torch.int64)
 
 
+def _multinomial(
+    draw: Draw,
+    weights: torch.Tensor,
+    count: int,
+    replacement: bool = False,
+    *,
+    generator: object = None,
+) -> torch.Tensor:
+    """The places of the largest w / E with exponential E: the first arrivals of Poisson processes.
+
+    With replacement, each sample is the first arrival of processes of its own.
+    """
+    del generator
+    if not replacement or count == 1:
+        waits = draw(Distribution.EXPONENTIAL, tuple(weights.shape), _wide(weights.dtype))
+        return torch.topk(weights / waits, count, -1)[1]
+    waits = draw(Distribution.EXPONENTIAL, (count, *weights.shape), _wide(weights.dtype))
+    return (weights / waits).argmax(-1).movedim(0, -1)
+
+
 def _native_dropout(
     draw: Draw, value: torch.Tensor, probability: float, train: bool | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -206,6 +226,7 @@ RANDOM: Mapping[Any, Callable[..., Any]] = {
     _ATEN.randint_like.default: _Like(_U, _integers_like),
     _ATEN.randint_like.low_dtype: _Like(_U, _integers_like),
     _ATEN.randperm.default: _randperm,
+    _ATEN.multinomial.default: _multinomial,
 }
 """Random operators: each is called with a function that gives the numbers, then its arguments."""
 

@@ -6,6 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -24,6 +25,7 @@ from closedform.errors import ExportError
 from closedform.ir import naming
 from closedform.training.index_ranges import IndexRange
 from closedform.training.tracing.batch import Batch
+from closedform.training.tracing.complex_numbers import RealInterpreter, has_complex
 from closedform.training.tracing.decompositions import decompositions
 from closedform.training.tracing.forms import forms_of_operators
 from closedform.training.tracing.forward import Forward
@@ -33,6 +35,7 @@ from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.onnx_registry import onnx_decompositions, quiet
 from closedform.training.tracing.probe import with_copies
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
+from closedform.training.tracing.same_masks import SameMasks
 
 Function = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
 """Of parameters, buffers, the batch, and states of the model."""
@@ -88,6 +91,12 @@ class Symbols:
         """Returns a tensor without data."""
         with self.mode:
             return torch.empty(shape, dtype=dtype)
+
+    def sizes_by_data(self) -> AbstractContextManager[None]:
+        """Accepts sizes that depend on data, such as the number of entries of a mask."""
+        # Those of an earlier trace, which torch's translation to ONNX runs once more.
+        self._environment.pending_fresh_unbacked_symbols.clear()
+        return self._environment.ignore_fresh_unbacked_symbols()
 
     def split(self, shape: Sizes) -> Sizes:
         """Returns a shape with as many elements, whose sizes are symbols and numbers.
@@ -218,17 +227,27 @@ def traced_operators(
             for name, value in named[naming.BATCH].items()
             if not value.dtype.is_floating_point and value.dtype is not torch.bool
         }
-        if not integers:
-            return function(*named.values())
-        with IndexReads(integers, symbols.names) as reads:
+        with IndexReads(integers, symbols.names) as reads, SameMasks():
             result = function(*named.values())
         ranges = reads.ranges
         return result
 
-    with quiet(), forms_of_operators(), traceback.preserve_node_meta():
+    with (
+        quiet(),
+        forms_of_operators(),
+        traceback.preserve_node_meta(),
+        symbols.sizes_by_data(),
+    ):
         first = make_fx(called, tracing_mode="symbolic", decomposition_table=table)(*flat)
         first.graph.eliminate_dead_code()
         interpreter = torch.fx.Interpreter(first)
+        if has_complex(first):
+            without_writes = make_fx(
+                functionalize(interpreter.run),
+                tracing_mode="symbolic",
+                decomposition_table=table,
+            )(*flat)
+            interpreter = RealInterpreter(without_writes, of.where)
         second = make_fx(
             functionalize(interpreter.run),
             tracing_mode="symbolic",
@@ -286,7 +305,15 @@ def _draws(
         for tensors, values in zip(kinds.values(), arguments, strict=True)
     ]
     drawn = Drawn(draw, of.places, of.where)
-    with quiet(), forms_of_operators(), symbols.mode, enable_python_dispatcher(), drawn:
+    with (
+        quiet(),
+        forms_of_operators(),
+        symbols.sizes_by_data(),
+        symbols.mode,
+        enable_python_dispatcher(),
+        drawn,
+        SameMasks(),
+    ):
         function(*named)
     return found
 

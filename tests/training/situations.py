@@ -54,6 +54,13 @@ def _positive(weight: torch.Tensor) -> torch.Tensor:
     return weight @ weight.T + torch.eye(6)
 
 
+class Scaled(nn.Module):
+    """Numbers that float32 does not have."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.where(x > 0.1, x * 0.3, 0.7) + torch.erf(x)
+
+
 class Masked(nn.Module):
     """A language model whose head runs at the masked places alone."""
 
@@ -294,7 +301,7 @@ SITUATIONS: dict[str, Entry] = {
         lambda: Of(_gradient_in_forward, first=nn.Linear(6, 8), second=nn.Linear(8, 1)), vectors()
     ),
     "float64, GELU": Entry(
-        lambda: mlp(nn.GELU())().double(),
+        lambda: mlp(nn.GELU(), nn.LayerNorm(8), Scaled())().double(),
         lambda rows: (torch.randn(rows, 6).double(), torch.randn(rows, 3).double()),
     ),
     "clipped policy": Entry(mlp(nn.Tanh(), outputs=4), _policy, _clipped),

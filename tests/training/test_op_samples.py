@@ -13,7 +13,6 @@ from tests.training.op_samples import Result, operators, outcome, samples
 REFUSED = {
     "linalg.svd": r"the operator aten._linalg_svd.default of torch.linalg.svd has no ONNX form, "
     r"in the model itself \(Sample\)",
-    "fft.rfft2": "of torch.fft.rfft2 has no ONNX form for complex numbers, in the gradient of",
     "linalg.eigh": r"the operator aten._linalg_eigh.default of torch.linalg.eigh has no ONNX form",
     "chalf": "has no ONNX form in complex32, in",
     "to_sparse": "sparse tensors are not supported, in Tensor.to_sparse in the model itself",

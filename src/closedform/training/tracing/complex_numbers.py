@@ -51,7 +51,7 @@ class RealInterpreter(torch.fx.Interpreter):
     """
 
     def __init__(self, traced: torch.fx.GraphModule, where: str) -> None:
-        super().__init__(traced)  # type: ignore[no-untyped-call]
+        super().__init__(traced)
         self._where = where
         self.extra_traceback = False
         self._constants = {
@@ -106,12 +106,12 @@ def _real_dtype(dtype: torch.dtype | None) -> torch.dtype | None:
 
 def _by_parts(operator: Any, args: Any, kwargs: Any) -> Any:
     """An operator that is linear, of both parts."""
-    flat, spec = pytree.tree_flatten((args, kwargs), is_leaf=lambda v: isinstance(v, Pair))
+    flat, spec = pytree.tree_flatten((args, kwargs))
     is_many = any(isinstance(value, Pair) for value in flat)
     results = []
-    for part in (lambda pair: pair.real, lambda pair: pair.imaginary):
+    for part in ("real", "imaginary"):
         given = [
-            part(_parts(value))
+            getattr(_parts(value), part)
             if isinstance(value, Pair)
             or (
                 is_many
@@ -241,7 +241,7 @@ _LONGEST = 8192
 """The longest Fourier transform, a product with two matrices of that many rows."""
 
 
-def _waves(rows: int, columns: int, length: int, dtype: torch.dtype) -> tuple[Any, Any]:
+def _rotations(rows: int, columns: int, length: int, dtype: torch.dtype) -> tuple[Any, Any]:
     """Cosines and sines of 2π·row·column / length, computed in float64."""
     if length > _LONGEST:
         raise NotImplementedError(f"a Fourier transform of {length} values (at most {_LONGEST})")
@@ -263,7 +263,7 @@ def _scale(lengths: Sequence[int], normalization: int) -> float:
 
 def _transformed(value: Pair, axis: int, *, forward: bool) -> Pair:
     length = int(value.real.shape[axis])
-    cosine, sine = _waves(length, length, length, value.real.dtype)
+    cosine, sine = _rotations(length, length, length, value.real.dtype)
     sine = sine if forward else -sine
     real = _along(value.real, axis, cosine) + _along(value.imaginary, axis, sine)
     return Pair(real, _along(value.imaginary, axis, cosine) - _along(value.real, axis, sine))
@@ -287,7 +287,7 @@ def _of_real(value: torch.Tensor, axes: Sequence[int], normalization: int, onesi
     length = int(value.shape[last])
     lengths = [int(value.shape[axis]) for axis in axes]
     columns = length // 2 + 1 if onesided else length
-    cosine, sine = _waves(length, columns, length, value.dtype)
+    cosine, sine = _rotations(length, columns, length, value.dtype)
     result = Pair(_along(value, last, cosine), 0 - _along(value, last, sine))
     for axis in others:
         result = _transformed(result, axis, forward=True)
@@ -301,7 +301,7 @@ def _to_real(value: Any, axes: Sequence[int], normalization: int, size: Any) -> 
         result = _transformed(result, axis, forward=False)
     length = int(size)
     rows = length // 2 + 1
-    cosine, sine = _waves(rows, length, length, result.real.dtype)
+    cosine, sine = _rotations(rows, length, length, result.real.dtype)
     # The other half of the spectrum is conjugate: its terms double those between the ends.
     weights = torch.full((rows, 1), 2.0, dtype=result.real.dtype)
     places = torch.arange(rows).unsqueeze(1)

@@ -55,11 +55,13 @@ _LAYER_NORM = get_decompositions([_ATEN.native_layer_norm])[_ATEN.native_layer_n
 
 
 def layer_norm(value: torch.Tensor, *arguments: Any) -> Any:
-    """Returns the layer norm of 16 bits with its mean and scale in 16 bits, as torch has them.
+    """Returns the layer norm with its mean and scale in the dtype of the value, as torch has them.
 
-    ONNX's operator returns these two in float32; for float32 and float64 it is used itself.
+    ONNX's operator returns these two in float32; for float32 it is used itself.
     """
-    return _LAYER_NORM(value, *arguments) if value.dtype in NARROW else NotImplemented
+    if value.dtype is torch.float32:
+        return NotImplemented
+    return _LAYER_NORM(value, *arguments)
 
 
 _LAYER_NORM_BACKWARD = get_decompositions([_ATEN.native_layer_norm_backward])[

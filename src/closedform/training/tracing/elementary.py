@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import get_decompositions
 
 from closedform.training.tracing.arrays import NARROW
 
@@ -326,14 +327,28 @@ def _erf(value: Tensor) -> Any:
 
 
 def _gelu(value: Tensor, *, approximate: str = "none") -> Any:
-    if value.dtype is not torch.float64 or approximate != "none":
+    if value.dtype is not torch.float64:
         return NotImplemented
+    if approximate != "none":
+        inner = math.sqrt(2 / math.pi) * (value + 0.044715 * value * value * value)
+        return 0.5 * value * (1 + torch.tanh(inner))
     return 0.5 * value * (1 + torch.erf(value * math.sqrt(0.5)))
 
 
 def _soft_margin_backward(grad: Tensor, value: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Returns −g y / (1 + exp(y x)); torch's difference of numbers near 1 has no digits left."""
     slope = -grad * target / (1 + torch.exp(target * value))
+    return slope / value.numel() if reduction == 1 else slope
+
+
+_MSE_BACKWARD = get_decompositions([_ATEN.mse_loss_backward])[_ATEN.mse_loss_backward.default]
+
+
+def _mse_backward(grad: Tensor, value: Tensor, target: Tensor, reduction: int) -> Any:
+    """Returns 2 g (x − y), divided by the count as an integer: a quotient of sizes is a float32."""
+    if value.dtype is not torch.float64:
+        return _MSE_BACKWARD(grad, value, target, reduction)
+    slope = 2 * grad * (value - target)
     return slope / value.numel() if reduction == 1 else slope
 
 
@@ -372,6 +387,7 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     _ATEN.gelu.default: _gelu,
     _ATEN.erfinv.default: _inverse_erf,
     _PRIMS.erf_inv.default: _inverse_erf,
+    _ATEN.mse_loss_backward.default: _mse_backward,
     _ATEN.soft_margin_loss_backward.default: _soft_margin_backward,
     _PRIMS.scalar_tensor.default: _scalar,
     _ATEN._neg_view.default: lambda value: -value,

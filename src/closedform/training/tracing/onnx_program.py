@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
 from torch.export import graph_signature
@@ -62,6 +64,7 @@ def write_onnx(
         ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
     """
     _check_operators(traced, where)
+    _widen_scalars(traced)
     exporter: Any = _core
     program = _program(traced)
     try:
@@ -81,6 +84,57 @@ def write_onnx(
     _strip_metadata(model)
     onnx.helper.set_model_props(model, index_ranges.written(ranges))
     return model
+
+
+def _widen_scalars(traced: torch.fx.GraphModule) -> None:
+    """Makes numbers of operators in float64 tensors: torch's exporter has them in float32."""
+    aten, graph = torch.ops.aten, traced.graph
+    constants: dict[float, torch.fx.Node] = {}
+
+    def constant(number: float) -> torch.fx.Node:
+        if number not in constants:
+            name = f"_double_{len(constants)}"
+            value = torch.tensor(number, dtype=torch.float64)
+            traced.register_buffer(name, value)
+            with graph.inserting_before(next(iter(graph.nodes))):
+                constants[number] = graph.get_attr(name)
+            constants[number].meta["val"] = value
+        return constants[number]
+
+    def is_rounded(value: object) -> bool:
+        return (
+            isinstance(value, float) and math.isfinite(value) and float(np.float32(value)) != value
+        )
+
+    for node in list(graph.nodes):
+        values = node.meta.get("val"), *(given.meta.get("val") for given in node.all_input_nodes)
+        is_wide = any(isinstance(v, torch.Tensor) and v.dtype is torch.float64 for v in values)
+        if not is_wide or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if node.target in (aten.full.default, aten.scalar_tensor.default):
+            *size, number = node.args[:2]
+            if is_rounded(number):
+                with graph.inserting_before(node):
+                    spread = graph.call_function(
+                        aten.expand.default, (constant(number), size[0] if size else [])
+                    )
+                spread.meta = dict(node.meta)
+                node.replace_all_uses_with(spread)
+                graph.erase_node(node)
+            continue
+        overload = _OF_TENSORS.get(node.target, node.target)
+        for place, argument in enumerate(overload._schema.arguments[: len(node.args)]):
+            if is_rounded(node.args[place]) and isinstance(argument.type, torch.TensorType):
+                node.update_arg(place, constant(node.args[place]))
+                node.target = overload
+    traced.recompile()
+
+
+_OF_TENSORS: Mapping[Any, Any] = {
+    getattr(torch.ops.aten, name).Scalar: getattr(torch.ops.aten, name).Tensor
+    for name in ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
+}
+"""Operators of a tensor and a number, with a tensor in place of the number."""
 
 
 def _fold(model: Any) -> None:
@@ -283,6 +337,13 @@ def explained(error: Exception, where: str, place: str) -> ExportError:
             f"the sizes of the results of {text} depend on data, in {place}",
             where=where,
             hint="write it with operators whose results have sizes of the batch",
+        )
+    if "Could not find an implementation for" in text:
+        operator = text.split("Could not find an implementation for ")[1].split(" ")[0]
+        return ExportError(
+            f"onnxruntime has no kernel of {operator} for a dtype of the model, in {place}",
+            where=where,
+            hint="it has all of them in float32: convert the model with model.float()",
         )
     if "Sparse" in text:
         return ExportError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -126,12 +127,19 @@ def _matches(document: Document) -> bool:
     return "max_duration" in document.content and "schedulers" in document.content
 
 
+def _parameters(document: Document) -> Document:
+    """The config within a run config of MosaicML's ``mcli``, which has it as ``parameters``."""
+    parameters = document.content.get("parameters")
+    return replace(document, content=parameters) if isinstance(parameters, dict) else document
+
+
 def _foundry_matches(document: Document) -> bool:
-    optimizer, scheduler = document.content.get("optimizer"), document.content.get("scheduler")
+    content = _parameters(document).content
+    optimizer, scheduler = content.get("optimizer"), content.get("scheduler")
     if not isinstance(optimizer, dict) or not isinstance(scheduler, dict):
         return False
     has_names = {"lr", "name"} <= set(optimizer) and {"name", "t_warmup"} <= set(scheduler)
-    return has_names and "max_duration" in document.content
+    return has_names and "max_duration" in content
 
 
 def _read(reading: Reading) -> Recipe:
@@ -144,7 +152,7 @@ def _read(reading: Reading) -> Recipe:
 
 
 def _read_foundry(reading: Reading) -> Recipe:
-    document = interpolated(reading.document)
+    document = interpolated(_parameters(reading.document))
     config = whole(document)
     config.check_related((*_TIMES, "optimizer", "scheduler"))
     given, scheduler = config.section("optimizer"), config.section("scheduler")

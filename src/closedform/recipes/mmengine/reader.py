@@ -67,6 +67,7 @@ _PARAMWISE = (
     "num_layers",
     "decay_rate",
     "decay_type",
+    "_delete",  # of mmpretrain's Twins, for "_delete_": the constructor ignores it
 )
 _NOTES = {
     "cosine-ends-early": "CosineAnnealing ends one step short of its minimum",

@@ -119,6 +119,11 @@ class DoubleBuffer:
         """The writable arrays of the current buffer by input name."""
         return self._buffers[self.current]
 
+    @property
+    def current_views(self) -> Mapping[str, Array]:
+        """Read-only views of the current buffer by input name."""
+        return self.views[self.current]
+
     def overlaps(self, array: Array) -> bool:
         """Returns whether the next step writes to the memory of this array."""
         return np.may_share_memory(array, self._blocks[1 - self.current])
@@ -138,6 +143,18 @@ class DoubleBuffer:
         Raises:
             SessionError: onnxruntime fails.
         """
+        self.compute(feeds)
+        following = self._buffers[1 - self.current]
+        for name in unchanged:
+            np.copyto(following[name], self.arrays[name])
+        self.turn()
+
+    def compute(self, feeds: Mapping[str, Array]) -> None:
+        """Runs the step without making its results current.
+
+        Raises:
+            SessionError: onnxruntime fails.
+        """
         try:
             self._bindings[self.current].run(feeds)
         except Exception as error:  # onnxruntime's errors share no other base
@@ -146,7 +163,7 @@ class DoubleBuffer:
                 where=self._where,
                 hint="the parameters and states are unchanged",
             ) from error
-        following = self._buffers[1 - self.current]
-        for name in unchanged:
-            np.copyto(following[name], self.arrays[name])
+
+    def turn(self) -> None:
+        """Makes the results of the last run current."""
         self.current = 1 - self.current

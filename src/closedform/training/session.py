@@ -21,9 +21,11 @@ from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run
 from closedform.runtime.serialized import Serialized, serialized
 from closedform.training import index_ranges
 from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
+from closedform.training.in_place_step import InPlaceStep
 from closedform.training.index_ranges import IndexRange
 from closedform.training.initial_values import InitialValues
 from closedform.training.state_file import read_state, write_state
+from closedform.training.update_tails import split_file
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 EVAL_LOSS_FILE = "eval_loss.onnx"
@@ -90,14 +92,16 @@ class TrainSession(Serialized):
             "threads": threads,
             "has_memory_pattern": False,
         }
-        self._session = open_session(train, **self._options)
+        split = None if providers else split_file(train)
+        self._session = open_session(train if split is None else split.gradients, **self._options)
         self._forward: OnnxSession | None = None
         self._evaluation: OnnxSession | None = None
         if type(seed) is not int or seed < 0:
             raise SessionError(f"seed must be an integer >= 0, got {seed!r}", where=self._where)
         self._seed = seed
         self._check, self._ranges = check, index_ranges.read(self._session.metadata)
-        inputs, outputs = self._session.inputs, self._session.outputs
+        outputs = self._session.outputs
+        inputs = self._session.inputs if split is None else split.ports(self._session)
         self._carried = {n: p for n, p in inputs.items() if n.startswith(_CARRIED)}
         self._batch = {n: p for n, p in inputs.items() if n.startswith(BATCH)}
         self._random = {n: p for n, p in inputs.items() if n.startswith(RANDOM)}
@@ -114,8 +118,14 @@ class TrainSession(Serialized):
             for name, port in outputs.items()
             if name in (LOSS, LEARNING_RATE) or (name.startswith(METRIC) and None not in port.shape)
         }
-        carried = tuple(self._carried.values())
-        self._buffer = DoubleBuffer(self._session, carried, self._where, self._reported)
+        self._buffer: DoubleBuffer | InPlaceStep
+        if split is None:
+            carried = tuple(self._carried.values())
+            self._buffer = DoubleBuffer(self._session, carried, self._where, self._reported)
+        else:
+            self._buffer = InPlaceStep(
+                split, self._session, self._carried, self._where, self._reported, threads
+            )
         self._begin()
 
     def _begin(self) -> None:
@@ -157,7 +167,7 @@ class TrainSession(Serialized):
         return self._named(BUFFER)
 
     def _named(self, prefix: str) -> Mapping[str, Array]:
-        views = self._buffer.views[self._buffer.current]
+        views = self._buffer.current_views
         found = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
         return MappingProxyType(found)
 

@@ -1,0 +1,275 @@
+"""A training step in two: gradients, and the update of each large parameter from its gradient.
+
+The end of a step computes the next value of a parameter and of its states element by element, from
+the gradient and from numbers that all elements share. Such an end is a model of its own over
+vectors of any length, which can run over tiles, in place.
+
+Only operators that IEEE 754 defines to the last bit are taken apart: kernels of the others (exp,
+pow) may round an element otherwise at another place in a vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from closedform.exporters.onnx_join import part_of
+from closedform.ir import naming
+from closedform.runtime.onnx_session import OnnxSession, Port
+
+SMALLEST = 2**18
+"""Elements of a parameter from which on its update is taken apart. Smaller ones take little memory,
+and their update runs in the cache as it is."""
+
+EXACT = frozenset(
+    {"Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Floor", "Greater"}
+    | {"GreaterOrEqual", "Identity", "IsInf", "IsNaN", "Less", "LessOrEqual", "Max", "Min", "Mul"}
+    | {"Neg", "Not", "Or", "Reciprocal", "Round", "Sign", "Sqrt", "Sub", "Where", "Xor"}
+)
+"""Elementwise operators whose results do not depend on the place of an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The update of a parameter.
+
+    Attributes:
+        model: A serialized model of vectors; parameters with one update have equal models.
+        tensors: The inputs of the step, or gradients, by the input of the model that takes their
+            elements.
+        numbers: Values that all elements share, by the input of the model.
+        results: The inputs of the step that are replaced, by the output of the model.
+    """
+
+    model: bytes
+    tensors: Mapping[str, str]
+    numbers: Mapping[str, str]
+    results: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A training step in two.
+
+    Attributes:
+        gradients: The step without the updates that are taken apart, with further outputs: their
+            gradients, and the numbers that they share.
+        tails: The updates by parameter.
+        shapes: The declarations of the further outputs by name.
+        inputs: The declarations of the inputs of the whole step.
+    """
+
+    gradients: ModelProto
+    tails: Mapping[str, Tail]
+    shapes: Mapping[str, ValueInfoProto]
+    inputs: tuple[ValueInfoProto, ...]
+
+    def ports(self, session: OnnxSession) -> dict[str, Port]:
+        """Returns the inputs of the whole step, of which its first part has most."""
+        return {
+            value.name: session.inputs.get(value.name) or _port(value)
+            for value in self.inputs
+            if value.name not in session.optional
+        }
+
+
+def split_file(path: Path) -> Split | None:
+    """Returns the training step of a file in two; None if no update can be taken apart.
+
+    So it is for a file that is missing or no model, which onnxruntime tells better.
+    """
+    try:
+        model = ModelProto.FromString(path.read_bytes())
+    except Exception:  # protobuf's own have no types
+        return None
+    return split_update(model)
+
+
+def _port(value: ValueInfoProto) -> Port:
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(_element(value)))
+    return Port(value.name, dtype, _dims(value) or ())
+
+
+def split_update(model: ModelProto) -> Split | None:
+    """Returns a training step in two; None if no update can be taken apart."""
+    graph = model.graph
+    large = {
+        value.name
+        for value in graph.input
+        if value.name.startswith(naming.PARAM) and math.prod(_dims(value) or (0,)) >= SMALLEST
+    }
+    if not large:
+        return None
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    typed = {v.name: v for v in (*inferred.value_info, *inferred.input, *inferred.output)}
+    typed |= {
+        constant.name: helper.make_tensor_value_info(
+            constant.name, constant.data_type, constant.dims
+        )
+        for constant in graph.initializer
+    }
+    finder = _Finder(model, typed)
+    tails = {name: tail for name in sorted(large) if (tail := finder.tail(name)) is not None}
+    if not tails:
+        return None
+    replaced = {name for tail in tails.values() for name in tail.results.values()}
+    further = {
+        name: None
+        for tail in tails.values()
+        for name in (*tail.tensors.values(), *tail.numbers.values())
+        if name not in replaced
+    }
+    whole = ModelProto()
+    whole.CopyFrom(model)
+    produced = {output for node in graph.node for output in node.output}
+    shapes = {name: typed[name] for name in further if name in produced}
+    whole.graph.output.extend(v for n, v in shapes.items() if n not in _names(graph.output))
+    outputs = {
+        value.name
+        for value in whole.graph.output
+        if value.name.removeprefix(naming.NEXT) not in replaced
+    }
+    return Split(part_of(whole, sorted(outputs)), tails, shapes, tuple(graph.input))
+
+
+def _names(values: Collection[ValueInfoProto]) -> set[str]:
+    return {value.name for value in values}
+
+
+def _dims(value: ValueInfoProto) -> tuple[int, ...] | None:
+    """The shape, if it has no free size."""
+    type_ = value.type.tensor_type
+    if not type_.HasField("shape"):
+        return None
+    dims = type_.shape.dim
+    return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
+
+
+class _Finder:
+    """Takes updates apart.
+
+    Args:
+        model: The step.
+        typed: Declarations of its values.
+    """
+
+    def __init__(self, model: ModelProto, typed: Mapping[str, ValueInfoProto]) -> None:
+        self._model, self._typed = model, typed
+        self._producers = {output: node for node in model.graph.node for output in node.output}
+        self._constants = {constant.name: constant for constant in model.graph.initializer}
+        self._inputs = _names(model.graph.input)
+        self._outputs = _names(model.graph.output)
+
+    def tail(self, param: str) -> Tail | None:
+        """Returns the update of a parameter, by the name of its input; None if it is another."""
+        shape = _dims(self._typed[param])
+        label = param.removeprefix(naming.PARAM)
+        carried = [param, *(n for n in self._inputs if n.startswith(naming.state(label, "")))]
+        if any(
+            naming.following(n) not in self._outputs or _dims(self._typed[n]) != shape
+            for n in carried
+        ):
+            return None
+        walk = _Walk(self, shape or ())
+        results = {name: walk.value(naming.following(name)) for name in sorted(carried)}
+        # One tensor that is computed: the gradient. Others would take the memory that this saves.
+        computed = walk.tensors.keys() - set(carried)
+        is_of_gradient = len(computed) <= 1 and computed <= self._producers.keys() - self._outputs
+        return walk.finish(results) if is_of_gradient and not walk.is_other else None
+
+
+class _Walk:
+    """The nodes above the next values of one parameter."""
+
+    def __init__(self, finder: _Finder, shape: tuple[int, ...]) -> None:
+        self._finder, self._shape = finder, shape
+        self._names: dict[str, str] = {}
+        self.nodes: list[NodeProto] = []
+        self.constants: list[TensorProto] = []
+        self.tensors: dict[str, str] = {}
+        self.numbers: dict[str, str] = {}
+        self.is_other = False
+
+    def value(self, name: str) -> str:
+        """The name of a value in the tail, whose nodes are added."""
+        if not name or name in self._names:
+            return self._names.get(name, "")
+        finder = self._finder
+        declared = finder._typed.get(name)
+        dims = None if declared is None else _dims(declared)
+        node = finder._producers.get(name)
+        if dims in ((), (1,)):
+            self._names[name] = self._number(name)
+        elif dims != self._shape:
+            self.is_other = True
+            self._names[name] = name
+        elif node is None or name.startswith(naming.GRAD) or node.op_type not in EXACT:
+            self._names[name] = f"tensor.{len(self.tensors)}"
+            self.tensors[name] = self._names[name]
+        else:
+            copy = NodeProto()
+            copy.CopyFrom(node)
+            copy.name = ""
+            copy.input[:] = [self.value(operand) for operand in node.input]
+            self._names[name] = f"value.{len(self.nodes)}"
+            copy.output[:] = [self._names[name]]
+            self.nodes.append(copy)
+        return self._names[name]
+
+    def _number(self, name: str) -> str:
+        constant = self._finder._constants.get(name)
+        if constant is not None and name in self._finder._inputs:
+            self.is_other = True  # a default, which a step may be given another value for
+        if constant is None:
+            label = f"number.{len(self.numbers)}"
+            self.numbers[name] = label
+            return label
+        copy = TensorProto()
+        copy.CopyFrom(constant)
+        copy.name = f"constant.{len(self.constants)}"
+        self.constants.append(copy)
+        return copy.name
+
+    def finish(self, results: Mapping[str, str]) -> Tail:
+        """The tail with these results by the carried inputs that they replace."""
+        typed = self._finder._typed
+
+        def vector(name: str, like: str) -> ValueInfoProto:
+            return helper.make_tensor_value_info(name, _element(typed[like]), ["n"])
+
+        inputs = [vector(label, name) for name, label in self.tensors.items()]
+        for name, label in self.numbers.items():
+            inputs.append(
+                helper.make_tensor_value_info(label, _element(typed[name]), _dims(typed[name]))
+            )
+        named = {f"next.{index}": name for index, name in enumerate(results)}
+        outputs = [vector(label, name) for label, name in named.items()]
+        nodes = [
+            *self.nodes,
+            *(
+                helper.make_node("Identity", [results[name]], [label])
+                for label, name in named.items()
+            ),
+        ]
+        graph = helper.make_graph(nodes, "update", inputs, outputs, self.constants)
+        model = self._finder._model
+        tail = helper.make_model(
+            graph, opset_imports=model.opset_import, ir_version=model.ir_version
+        )
+        return Tail(
+            tail.SerializeToString(deterministic=True),
+            {label: name for name, label in self.tensors.items()},
+            {label: name for name, label in self.numbers.items()},
+            named,
+        )
+
+
+def _element(value: ValueInfoProto) -> int:
+    element: int = value.type.tensor_type.elem_type
+    return element

@@ -1,0 +1,154 @@
+"""Large parameters are updated in place: the same bits, and a failed step leaves all as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from closedform import optimizers, transforms
+from closedform.errors import SessionError
+from closedform.language import UpdateRule
+from closedform.runtime.onnx_session import run_into
+from closedform.training import TrainSession, buckets, export, in_place_step, update_tails
+from closedform.training.in_place_step import InPlaceStep
+
+_BATCH = torch.randint(0, 50, (6, 3)), torch.randint(0, 4, (6,))
+_MATRICES = {"0.weight", "2.weight", "4.weight"}
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Embedding(50, 8), nn.Flatten(), nn.Linear(24, 9), nn.BatchNorm1d(9), nn.Linear(9, 4)
+    )
+
+
+# The rule, and the parameters whose update is taken apart.
+RULES: dict[str, tuple[Callable[[], UpdateRule], set[str]]] = {
+    "sgd": (lambda: optimizers.sgd(0.1), _MATRICES),
+    "momentum": (lambda: optimizers.sgd(0.1, momentum=0.9, nesterov=True), _MATRICES),
+    "adamw": (lambda: optimizers.adamw(1e-2), _MATRICES),
+    "adamw without a rate": (lambda: optimizers.adamw(None), _MATRICES),
+    "lion": (lambda: optimizers.lion(1e-3), _MATRICES),
+    "clipped, skipped": (
+        lambda: transforms.skip_nonfinite(
+            transforms.clip_by_global_norm(optimizers.adamw(1e-2), 0.1)
+        ),
+        _MATRICES,
+    ),
+    "average": (lambda: transforms.weight_average(optimizers.adamw(1e-2), 0.9), _MATRICES),
+    "schedule-free": (lambda: optimizers.schedule_free_adamw(1e-2), _MATRICES),
+    "sums over rows": (lambda: optimizers.adafactor(1e-2), set()),
+}
+
+IN_EVERY_RUN = {"momentum", "clipped, skipped", "sums over rows"}
+
+
+def _sessions(
+    rule: UpdateRule, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[TrainSession, TrainSession]:
+    """One session in place, in tiles of odd sizes, and one with two sets of arrays."""
+    monkeypatch.setattr(buckets, "LIMIT", 30)
+    export(_model(), cross_entropy, _BATCH, rule, folder, validate=False)
+    whole = TrainSession(folder, threads=1)
+    monkeypatch.setattr(update_tails, "SMALLEST", 30)
+    monkeypatch.setattr(in_place_step, "TILE", 7)
+    return TrainSession(folder, threads=3), whole
+
+
+def _arrays(session: TrainSession) -> dict[str, Any]:
+    return {name: array.copy() for name, array in session._buffer.arrays.items()}
+
+
+def _assert_equal(first: dict[str, Any], second: dict[str, Any]) -> None:
+    assert list(first) == list(second)
+    for name, array in first.items():
+        assert np.array_equal(array, second[name]), name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in RULES
+    ],
+)
+def test_steps_in_place_are_those_of_two_sets(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, wanted = RULES[name]
+    in_place, whole = _sessions(make(), tmp_path, monkeypatch)
+    split = update_tails.split_file(tmp_path / "train.onnx")
+    assert {n.removeprefix("param.") for n in (split.tails if split else ())} == wanted
+    assert isinstance(in_place._buffer, InPlaceStep) == bool(wanted)
+    hyper = {"lr": 0.01} if "without" in name else {}
+    batch = [tensor.numpy() for tensor in _BATCH]
+    for _ in range(4):
+        results = [session.step(batch, **hyper) for session in (in_place, whole)]
+        assert results[0] == results[1]
+    _assert_equal(_arrays(in_place), _arrays(whole))
+    in_place.save(tmp_path / "state")
+    whole.load(tmp_path / "state")
+    _assert_equal(_arrays(in_place), _arrays(whole))
+    assert np.array_equal(in_place.predict(batch[0]), whole.predict(batch[0]))
+
+
+def test_a_step_that_fails_leaves_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place, whole = _sessions(optimizers.adamw(1e-2), tmp_path, monkeypatch)
+    in_place._check = False
+    batch = [tensor.numpy() for tensor in _BATCH]
+    for session in (in_place, whole):
+        session.step(batch)
+    before = _arrays(in_place)
+    for tokens, labels in ((batch[0] + 50, batch[1]), (batch[0], batch[1] + 4)):
+        with pytest.raises(SessionError, match="the parameters and states are unchanged"):
+            in_place.step((tokens, labels))
+        _assert_equal(_arrays(in_place), before)
+    for session in (in_place, whole):
+        session.step(batch)
+    _assert_equal(_arrays(in_place), _arrays(whole))
+
+
+@pytest.mark.parametrize("error", [MemoryError("none left"), KeyboardInterrupt()])
+def test_an_interrupted_update_is_an_error_until_a_state_is_loaded(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place, whole = _sessions(optimizers.adamw(1e-2), tmp_path, monkeypatch)
+    batch = [tensor.numpy() for tensor in _BATCH]
+    in_place.save(tmp_path / "state")
+    count = 0
+
+    def fail(*arguments: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 5:
+            raise error
+        run_into(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(in_place_step, "run_into", fail)
+        told = "some parameters are those of the next step"
+        with pytest.raises((SessionError, KeyboardInterrupt)) as raised:
+            in_place.step(batch)
+    assert told in str(raised.value) or isinstance(error, KeyboardInterrupt)
+    for use in (
+        lambda: in_place.step(batch),
+        lambda: in_place.save(tmp_path / "torn"),
+        lambda: in_place.to_onnx(tmp_path / "torn.onnx"),
+        lambda: in_place.params,
+    ):
+        with pytest.raises(SessionError, match=r"interrupted in its update.*load a state"):
+            use()
+    in_place.load(tmp_path / "state")
+    for session in (in_place, whole):
+        session.step(batch)
+    _assert_equal(_arrays(in_place), _arrays(whole))

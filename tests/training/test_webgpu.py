@@ -300,6 +300,8 @@ def _case(operator: str, *operands: Any, **options: Any) -> Any:
         ),
         _case("MaxPool", IMAGE[0], outputs=2, kernel_shape=[3], strides=[2], ceil_mode=1),
         _case("TopK", np.array([[1, 3, 2], [5, 4, 9]], np.float32), np.array([2]), outputs=2),
+        _case("GatherND", FLAGS, np.array([[0, 1], [1, 3]])),
+        _case("ScatterND", FLAGS, np.array([[1]]), ~FLAGS[1:]),
         _case("GatherND", SPECIAL[:4].reshape(2, 2), np.array([[0, 1], [1, 1]])),
         _case(
             "ScatterND", np.zeros((3, 2), np.float32), np.array([[0], [2]]), np.ones((2, 2), "f")

@@ -1,9 +1,9 @@
 // Fine-tunes on the text of the page that writes; prints losses, windows and what it wrote as JSON.
 import { readFileSync } from "node:fs";
-import { launch, visit } from "./browser.mjs";
+import { launch, visit, WEBGPU } from "./browser.mjs";
 
-const [address, steps, rows, shots, packages, chromium] = process.argv.slice(2);
-const browser = await launch(packages, chromium);
+const [address, steps, rows, shots, packages, chromium, device = "wasm"] = process.argv.slice(2);
+const browser = await launch(packages, chromium, device === "webgpu" ? WEBGPU : []);
 const seen = { wide: [], errors: [], foreign: [] };
 const isReady = () => !document.getElementById("write").disabled;
 const { page, errors, foreign } = await visit(browser, address);
@@ -40,6 +40,7 @@ await page.waitForFunction(
 seen.losses = await page.evaluate(() => window.training.results().map((result) => result.loss));
 seen.starts = await page.evaluate(() => window.training.starts);
 seen.after = await write();
+seen.device = await page.textContent("#device");
 const [saved] = await Promise.all([page.waitForEvent("download"), page.click("#adapter")]);
 seen.adapterName = saved.suggestedFilename();
 seen.adapter = readFileSync(await saved.path()).toString("base64");

@@ -30,10 +30,12 @@ from closedform.training import TrainSession, export
 from closedform.training.webgpu.kernels import KERNELS, SHAPE_OPERATORS, sizes_on_host
 from closedform.training.webgpu.step import WEBGPU_FILE
 from closedform.training.webgpu.translation import infer
+from closedform.web.text import write_text_page
 from closedform.web.training import write_training_page
 from tests.training.models import CASES, batches
 from tests.training.webgpu_files import Arrays, export_entry, losses_of
 from tests.training.zoo import ZOO
+from tests.web.compare_browser import sampled
 from tests.web.language_model import LanguageModel, next_token, with_adapters
 from tests.web.site import CHROMIUM, HERE, PACKAGES, node, served
 
@@ -299,6 +301,35 @@ def test_without_an_adapter_the_page_trains_in_webassembly(perceptron: Page) -> 
     message = "This browser has no WebGPU adapter: training runs in WebAssembly, on the CPU."
     assert seen["device"] == seen["after"] == message
     assert seen["placed"] == {}
+
+
+def test_a_text_page_fine_tunes_on_webgpu(sites: tuple[str, Path]) -> None:
+    """Losses, samples of the state on the GPU, and the file of the adapter."""
+    address, root = sites
+    torch.manual_seed(0)
+    model = with_adapters(LanguageModel(64, width=32, layers=1))
+    tokens = torch.randint(0, 256, (4, 65))
+    example = (tokens[:, :-1], tokens[:, 1:])
+    export(model, next_token, example, ADAMW, root / "text-files", target="webgpu")
+    text = root / "text.txt"
+    text.write_text((HERE.parents[1] / "LICENSE").read_text())
+    train = root / "text-files" / "train.onnx"
+    write_text_page(train, root / "text", text=text, packages=PACKAGES, device="webgpu")
+    shots = root / "shots"
+    shots.mkdir()
+    words = (f"{address}/text/", "10", "4", str(shots), str(PACKAGES), str(CHROMIUM), "webgpu")
+    seen = node("chromium_text.mjs", *words)
+    assert seen["errors"] == []
+    assert seen["device"] == "Training runs on WebGPU (google swiftshader)."
+    ids = np.frombuffer(text.read_bytes(), np.uint8).astype(np.int64)
+    session = TrainSession(train.parent)
+    assert sampled(session, "The ", 40, temperature=1) == seen["drawn"]
+    windows = [ids[np.array(starts)[:, None] + np.arange(65)] for starts in seen["starts"]]
+    here = [session.step((window[:, :-1], window[:, 1:])).loss for window in windows]
+    assert seen["losses"] == pytest.approx(here, rel=TOLERANCE)
+    assert sampled(session, "The ", 40, temperature=1) == seen["after"]
+    adapter = load(base64.b64decode(seen["adapter"]))
+    assert adapter.keys() == {name.replace(".default", "") for name in session.params}
 
 
 # --- the table of kernels ----------------------------------------------------------------------

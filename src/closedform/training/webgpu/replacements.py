@@ -526,7 +526,7 @@ def largest(out: Translation, node: NodeProto) -> bool:
 
 
 def indexed(out: Translation, node: NodeProto) -> bool:
-    """GatherND and ScatterND, whose indices are int64 in ONNX."""
+    """GatherND and ScatterND, whose indices are int64 in ONNX; booleans are moved as int32."""
     indices = out.operand(node, 1)
     operands = [out.operand(node, place) for place in range(len(node.input))]
     constant = out.constant(node.input[1])
@@ -536,7 +536,12 @@ def indexed(out: Translation, node: NodeProto) -> bool:
         else out.emit("Cast", [indices], element=_LONG, to=_LONG)
     )
     attributes = {a.name: out.attribute(node, a.name, None) for a in node.attribute}
-    out.emit(node.op_type, operands, outputs=node.output, **attributes)
+    if out.element(node) != _BOOL:
+        out.emit(node.op_type, operands, outputs=node.output, **attributes)
+        return True
+    operands[::2] = [_converted(out, name, _INT) for name in operands[::2]]
+    result = out.emit(node.op_type, operands, **attributes)
+    out.emit("Cast", [result], outputs=node.output, to=_BOOL)
     return True
 
 

@@ -11,6 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from closedform.exporters.onnx_join import renamed
 from closedform.importers.onnx_torch import OnnxModule
+from closedform.importers.onnx_torch.module import is_training_form
 from closedform.ir import naming
 from closedform.training.file_names import mark_names, output_names
 from closedform.training.tracing.arrays import view_of
@@ -43,7 +44,7 @@ def forward_of_file(module: OnnxModule, params: Tensors, fixed: Tensors) -> Mode
         if name in names.values() and name not in names:
             names[name] = _free(name, {*names, *names.values()})
     model = renamed(model, names)
-    _evaluate(model.graph)
+    _evaluate(model.graph, module.version)
     graph = model.graph
     given = {f"{naming.BATCH}{name}" for name in module.input_names}
     inputs = [value for value in graph.input if value.name in given]
@@ -87,14 +88,14 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return name
 
 
-def _evaluate(graph: GraphProto) -> None:
+def _evaluate(graph: GraphProto, version: int) -> None:
     """Puts nodes of a training form in evaluation form, in place."""
     for node in _nodes(graph):
         if node.op_type == "Dropout" and len(node.input) > 2:
             del node.input[2:]
-        if node.op_type != "BatchNormalization":
+        if node.op_type != "BatchNormalization" or not is_training_form(node, version):
             continue
+        del node.output[1:]
         for attribute in node.attribute:
-            if attribute.name == "training_mode" and attribute.i:
+            if attribute.name == "training_mode":
                 attribute.i = 0
-                del node.output[1:]

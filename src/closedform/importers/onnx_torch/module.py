@@ -259,7 +259,7 @@ class OnnxModule(torch.nn.Module):
         attributes = _attributes(node, where)
         is_trained = True
         if node.op_type == "BatchNormalization":
-            is_trained = bool(attributes["training_mode"]) or not self._trained.isdisjoint(
+            is_trained = is_training_form(node, self.version) or not self._trained.isdisjoint(
                 node.input[1:3]
             )
         return _Node(
@@ -582,6 +582,17 @@ def _statistics(nodes: Iterable[NodeProto]) -> set[str]:
     """The running statistics."""
     kind = "BatchNormalization"
     return {name for node in _all_nodes(nodes) if node.op_type == kind for name in node.input[3:5]}
+
+
+LAST_BY_RESULTS = 13
+"""The last opset in which the number of its results puts a batch normalisation in training form."""
+
+
+def is_training_form(node: NodeProto, version: int) -> bool:
+    """Returns whether a batch normalisation of a file uses the statistics of the batch."""
+    if version <= LAST_BY_RESULTS:
+        return sum(map(bool, node.output)) > 1
+    return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
 
 
 _REDUCED = dict.fromkeys((name for name in ROWS if name.startswith("Reduce")), (1,))

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from onnx import ModelProto, helper, numpy_helper
 from torch.nn import functional
 
-from closedform import optimizers
+from closedform import optimizers, transforms
 from closedform.errors import ExportError
 from closedform.training import TrainSession, export
 
@@ -119,3 +120,115 @@ def test_trainable_is_for_files(tmp_path: Path) -> None:
     example = torch.zeros(2, 2), torch.zeros(2, 2)
     with pytest.raises(ExportError, match="trainable is for ONNX models"):
         export(model, "mse", example, rule, tmp_path / "run", trainable=["weight"])
+
+
+def odd_names(opset: int) -> ModelProto:
+    """A file with names that no identifier has, and weights in constants, one for no loss."""
+    tensors = {
+        "onnx::w": NUMBERS.normal(size=(4, 3)).astype(np.float32),
+        "bias": np.zeros(3, np.float32),
+        "unused": np.ones(3, np.float32),
+    }
+    constants = [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
+        for name, array in tensors.items()
+    ]
+    nodes = [
+        *constants,
+        helper.make_node("MatMul", ["in.put:0", "onnx::w"], ["param.bias"]),
+        helper.make_node("Add", ["param.bias", "bias"], ["output"]),
+        helper.make_node("Dropout", ["output"], ["13", "mask"]),
+        helper.make_node("Mul", ["13", "unused"], ["second"]),
+    ]
+    given = helper.make_tensor_value_info("in.put:0", 1, ["?", 4])
+    results = [helper.make_tensor_value_info(name, 1, ["?", 3]) for name in ("13", "second")]
+    graph = helper.make_graph(nodes, "odd", [given], results)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=6)
+    helper.set_model_props(model, {"stride": "32"})
+    return model
+
+
+def first(outputs: tuple[torch.Tensor, ...], target: torch.Tensor) -> torch.Tensor:
+    return functional.mse_loss(outputs[0], target)
+
+
+@pytest.mark.parametrize("opset", [9, 17])
+def test_a_trained_file_is_the_given_one_with_other_weights(
+    opset: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = odd_names(opset)
+    example = torch.randn(3, 4), torch.randn(3, 3)
+    with caplog.at_level("INFO", "closedform.training"):
+        export(model, first, example, optimizers.sgd(0.5), tmp_path / "run")
+    assert "2 weights that reach the loss: onnx::w [4, 3], bias [3]" in caplog.text
+    session = TrainSession(tmp_path / "run", threads=1)
+    assert set(session.params) == {"onnx::w", "bias"}
+    before = session.to_onnx(tmp_path / "before.onnx")
+    x = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
+    given = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"in.put:0": x})
+    for found, wanted in zip(session.predict(x), given, strict=True):
+        assert np.array_equal(found, wanted)
+
+    session.step((example[0].numpy(), example[1].numpy()))
+    after = session.to_onnx(tmp_path / "after.onnx")
+    trained = onnxruntime.InferenceSession(tmp_path / "after.onnx")
+    results = trained.run(["13", "second"], {"in.put:0": x})
+    assert np.array_equal(results[0], session.predict(x)[0])
+    assert not np.allclose(results[0], given[0])
+    for file in (before, after):
+        assert list(file.graph.input) == list(model.graph.input)
+        assert list(file.graph.output) == list(model.graph.output)
+        assert list(file.opset_import) == list(model.opset_import)
+        assert list(file.metadata_props) == list(model.metadata_props)
+
+
+def test_names_stay_at_a_point_of_evaluation(tmp_path: Path) -> None:
+    """Averages are a graph of the latest opset; the names are those of the file."""
+    rule = transforms.lookahead(optimizers.sgd(0.1))
+    example = torch.randn(3, 4), torch.randn(3, 3)
+    export(odd_names(17), first, example, rule, tmp_path / "run")
+    file = TrainSession(tmp_path / "run", threads=1).to_onnx(tmp_path / "model.onnx")
+    assert [value.name for value in file.graph.input] == ["in.put:0"]
+    assert [value.name for value in file.graph.output] == ["13", "second"]
+
+
+def recurrent(strides: int) -> ModelProto:
+    """A convolution over a free width and a GRU over what is left of it."""
+    weights = {
+        "c": NUMBERS.normal(size=(3, 2, 3)),
+        "w": NUMBERS.normal(size=(1, 12, 3)),
+        "r": NUMBERS.normal(size=(1, 12, 4)),
+    }
+    nodes = [
+        helper.make_node("Conv", ["src", "c"], ["a"], strides=[strides], pads=[1, 1]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[2, 0, 1]),
+        helper.make_node("GRU", ["b", "w", "r"], ["", "y"], hidden_size=4),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "recurrent",
+        [helper.make_tensor_value_info("src", 1, ["rows", 2, "width"])],
+        [helper.make_tensor_value_info("y", 1, None)],
+        [numpy_helper.from_array(array.astype(np.float32), n) for n, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("strides", "why"), [(1, "fixes it to 8"), (2, r"fixes .*width.* to 4")], ids=str
+)
+@pytest.mark.parametrize("validate", [False])
+def test_a_recurrence_over_a_free_length_is_refused(
+    strides: int, why: str, validate: bool, tmp_path: Path
+) -> None:
+    """Also where the length is an expression of the size, and without validation."""
+    example, rule = (torch.randn(3, 2, 8),), optimizers.sgd(0.1)
+
+    def loss(y: torch.Tensor) -> torch.Tensor:
+        return (y * y).mean()
+
+    message = rf"the size 'width' is not free: .*{why}.*dynamic_axes=\{{\"src\": \{{0: \"rows\"\}}"
+    with pytest.raises(ExportError, match=message):
+        export(recurrent(strides), loss, example, rule, tmp_path / "run", validate=validate)
+    rows = {"src": {0: "rows"}}
+    export(recurrent(strides), loss, example, rule, tmp_path / "run", dynamic_axes=rows)

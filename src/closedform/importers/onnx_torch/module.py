@@ -35,6 +35,7 @@ from closedform.importers.onnx_torch.resizing import RESIZING
 from closedform.importers.onnx_torch.values import (
     TORCH_TYPES,
     Call,
+    FixedSizeError,
     Items,
     Known,
     Value,
@@ -343,6 +344,8 @@ def _errors_of(node: _Node) -> Iterator[None]:
     """Has errors name a node."""
     try:
         yield
+    except FixedSizeError:
+        raise
     except ClosedFormError as error:
         raise ExportError(error.what, where=node.where, hint=error.hint) from error
     except Exception as error:  # of any kind: torch's own have no base

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.importers.onnx_torch.values import Call
+from closedform.importers.onnx_torch.values import Call, FixedSizeError
 
 Tensor = torch.Tensor
 States = tuple[Tensor, ...]
@@ -68,7 +68,7 @@ def _recurrent(cell: Cell, count: int) -> Callable[[Call], tuple[Tensor, ...]]:
             given = functional.linear(value, inner[which], of_input)
             states = tuple(state[which] for state in begun)
             outputs = []
-            places = range(int(value.shape[0]))
+            places = range(_length(value))
             for place in reversed(places) if is_reverse else places:
                 states = cell(call, given[place], states, outer[which], of_state)
                 outputs.append(states[0])
@@ -78,6 +78,14 @@ def _recurrent(cell: Cell, count: int) -> Callable[[Call], tuple[Tensor, ...]]:
         return torch.stack(made, 1), *finals
 
     return row
+
+
+def _length(value: Tensor) -> int:
+    """The number of places, which a graph without loops has to know."""
+    length = value.shape[0]
+    if isinstance(length, torch.SymInt):
+        raise FixedSizeError(f"the length of its sequence is a free size, {int(length)} here")
+    return length
 
 
 _ATTRIBUTES: Mapping[str, Any] = {

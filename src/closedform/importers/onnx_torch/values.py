@@ -28,6 +28,10 @@ class Items:
     values: tuple[torch.Tensor, ...]
 
 
+class FixedSizeError(ExportError):
+    """An operator needs a free size as a number: it has been read, so that a trace knows which."""
+
+
 Value = torch.Tensor | Known | Items
 
 TORCH_TYPES: Mapping[int, torch.dtype] = {

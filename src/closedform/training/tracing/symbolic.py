@@ -154,7 +154,9 @@ class Symbols:
         if getattr(condition, "rel_op", "") != "==" or condition.has(Mod, PythonMod):
             return
         numbers = [side for side in condition.args if side.is_number]
-        if not numbers or self._environment._maybe_evaluate_static(condition) is not None:
+        # Without axioms: the condition itself is one.
+        static = self._environment._maybe_evaluate_static(condition, axioms=())
+        if not numbers or static is not None:
             return
         (side,) = (side for side in condition.args if not side.is_number)
         text = re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), str(side))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.importers.onnx_torch import OnnxModule
+from closedform.importers.onnx_torch.values import FixedSizeError
 from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.training.file_names import mark_names, output_names
@@ -149,6 +150,9 @@ def trace(
                 else None
             )
             bounds = symbols.bounds(where)
+        except FixedSizeError:
+            symbols.bounds(where)
+            raise
         except ExportError:
             raise
         except Exception as error:

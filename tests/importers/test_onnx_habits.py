@@ -71,13 +71,13 @@ OLD: dict[str, tuple[int, NodeProto, Arrays]] = {
     "TopK": (9, helper.make_node("TopK", ["x"], ["y", "places"], k=2, axis=1), {}),
     "Dropout": (8, helper.make_node("Dropout", ["x"], ["y", "mask"], ratio=0.3), {}),
     "Upsample, factors": (7, node("Upsample", "x", scales=[1.0, 1.0, 2.0, 3.0]), {}),
-    "Upsample": (9, node("Upsample", "x", "f"), {"f": np.float32([1, 1, 2, 2])}),
+    "Upsample": (9, node("Upsample", "x", "f"), {"f": np.array([1, 1, 2, 2], np.float32)}),
     "Upsample, linear": (
         9,
         node("Upsample", "x", "f", mode="linear"),
-        {"f": np.float32([1, 1, 2, 2])},
+        {"f": np.array([1, 1, 2, 2], np.float32)},
     ),
-    "Resize": (10, node("Resize", "x", "f"), {"f": np.float32([1, 1, 2, 1.5])}),
+    "Resize": (10, node("Resize", "x", "f"), {"f": np.array([1, 1, 2, 1.5], np.float32)}),
     "Squeeze and more": (11, node("ReduceSum", "x", axes=[2], keepdims=0), {}),
     "BatchNormalization": (
         8,
@@ -112,7 +112,7 @@ def test_values_between_pixels_are_those_of_onnxruntime(
     mode: str, places: str, nearest: str, factors: tuple[float, float]
 ) -> None:
     how = {"coordinate_transformation_mode": places, "nearest_mode": nearest, "mode": mode}
-    weights = {"f": np.float32([1, 1, *factors])}
+    weights = {"f": np.array([1, 1, *factors], np.float32)}
     check(
         model_of([node("Resize", "x", "", "f", **how)], weights, (1, 2, 4, 6)), normal(1, 2, 4, 6)
     )

@@ -79,6 +79,35 @@ def _masked_tokens(rows: int) -> Any:
     return {"x": torch.randint(0, 9, (rows, 5)), "labels": labels}
 
 
+class Writes(nn.Module):
+    """Writes numbers and rows into a part of a tensor, as the shift of tokens of a decoder."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        shifted = torch.zeros_like(x)
+        shifted[:, 1:] = self.layer(x)[:, :-1]
+        shifted[:, 0] = torch.tensor(2.0)
+        shifted[1:, 2:4] = self.layer.bias[:2]
+        return shifted[:, :3]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+
+class Packed(nn.Module):
+    """A recurrent layer over sequences of several lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.LSTM(4, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> Any:
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.head(self.layer(packed)[1][0][-1])
+
+
 class Experts(nn.Module):
     """A mixture of experts whose rows are sorted by expert."""
 
@@ -291,6 +320,12 @@ SITUATIONS: dict[str, Entry] = {
         )
         for kind in ("matrix_exp", "cayley", "householder")
     },
+    "packed sequence": Entry(
+        Packed,
+        lambda rows: (torch.randn(rows, 5, 4), torch.full((rows,), 3), torch.randn(rows, 3)),
+        refused="packed sequences are not supported.*on the padded batch",
+    ),
+    "written column": Entry(Writes, vectors()),
     "experts, grouped products": Entry(Experts, vectors(8, 8)),
     "multinomial": Entry(after(lambda h: h + 0.1 * torch.multinomial(torch.ones(8), 8)), vectors()),
     "multinomial, replacement": Entry(

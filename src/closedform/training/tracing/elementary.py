@@ -341,6 +341,12 @@ def _soft_margin_backward(grad: Tensor, value: Tensor, target: Tensor, reduction
     return slope / value.numel() if reduction == 1 else slope
 
 
+def _copy(value: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """Returns the source in the shape of the value, which torch's exporter does not give it."""
+    del non_blocking
+    return source.to(value.dtype).expand(value.shape).clone()
+
+
 _MSE_BACKWARD = get_decompositions([_ATEN.mse_loss_backward])[_ATEN.mse_loss_backward.default]
 
 
@@ -390,6 +396,7 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     _ATEN.mse_loss_backward.default: _mse_backward,
     _ATEN.soft_margin_loss_backward.default: _soft_margin_backward,
     _PRIMS.scalar_tensor.default: _scalar,
+    _ATEN.copy.default: _copy,
     _ATEN._neg_view.default: lambda value: -value,
     _PRIMS.view_of.default: lambda value: value.clone(),
     _ATEN._efficientzerotensor.default: _zeros,

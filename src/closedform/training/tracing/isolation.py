@@ -164,6 +164,7 @@ def plain_kernels() -> Iterator[None]:
         return is_causal is True  # otherwise the mask itself is added
 
     recurrent: dict[str, Any] = {n: _by_layers(getattr(torch._VF, n)) for n in _RECURRENT}
+    recurrent["_pack_padded_sequence"] = _refuse_packing
     backends = torch.nn.attention
     of_distribution = torch.distributions.Distribution.__init__
 
@@ -231,6 +232,16 @@ def _gaussian_nll_loss(
 
 
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def _refuse_packing(*_: Any) -> Any:
+    """Raises ExportError: the number of sequences at each time depends on the lengths."""
+    raise ExportError(
+        "packed sequences are not supported: their sizes depend on the lengths",
+        hint="run the layer on the padded batch, take the last outputs with "
+        "output[torch.arange(rows), lengths - 1], and mask the loss; a layer in both directions "
+        "needs its second half reversed by index",
+    )
 
 
 def _by_layers(function: Callable[..., Any]) -> Callable[..., Any]:

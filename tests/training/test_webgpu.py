@@ -167,6 +167,9 @@ def test_schedule_and_bias_corrections_are_computed_in_float64_on_the_cpu(tmp_pa
     assert all(value.name.startswith("scalar.") or "." in value.name for value in step.graph.input)
     assert {node.op_type for node in scalars.graph.node} >= {"Sin", "Exp"}
     assert {value.name for value in scalars.graph.input} == {"step"}
+    ordinary = onnx.load(tmp_path / "train.onnx")
+    keys = [{entry.key for entry in model.metadata_props} for model in (step, scalars, ordinary)]
+    assert keys[0] == keys[1] < keys[2]  # which has the verdict on its update, too
     labels = next(value for value in step.graph.input if value.name == "batch.target")
     assert labels.type.tensor_type.elem_type == TensorProto.INT32
     session = ort.InferenceSession(str(tmp_path / SCALARS_FILE))

@@ -12,6 +12,9 @@ from closedform.training.webgpu.translation import Translation, infer
 
 WEBGPU_FILE, SCALARS_FILE = "webgpu.onnx", "scalars.onnx"
 
+# Verdicts stay with train.onnx: they are about its nodes.
+_FACTS = ("closedform.version", "closedform.clock", "closedform.rule", "closedform.model")
+
 
 def webgpu_models(train: ModelProto, where: str) -> dict[str, ModelProto]:
     """Returns a training step for WebGPU by file name: ``webgpu.onnx`` and ``scalars.onnx``.
@@ -74,5 +77,6 @@ def _without_unused(graph: GraphProto) -> GraphProto:
 
 def _model(graph: GraphProto, like: ModelProto) -> ModelProto:
     model = helper.make_model(graph, opset_imports=like.opset_import, ir_version=like.ir_version)
-    helper.set_model_props(model, {entry.key: entry.value for entry in like.metadata_props})
+    facts = {entry.key: entry.value for entry in like.metadata_props if entry.key in _FACTS}
+    helper.set_model_props(model, facts)
     return model

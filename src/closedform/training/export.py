@@ -21,6 +21,7 @@ from closedform.language.functions import STORED
 from closedform.language.groups import Group
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import open_session, run_into
+from closedform.training.progress import phase, shown
 from closedform.training.session import (
     INIT_FILE,
     TRAIN_FILE,
@@ -49,6 +50,7 @@ def export(
     compute_dtype: str | None = None,
     target: str | None = None,
     validate: bool = True,
+    verbose: bool | None = None,
 ) -> dict[str, ModelProto]:
     """Writes one training step of a model as ``train.onnx``, with ``init.onnx`` and ``eval.onnx``.
 
@@ -106,6 +108,8 @@ def export(
             GPU of a browser, and its schedule in float64 for the CPU. None for the portable files.
         validate: Whether to prove that the update is the rule (the verdicts go to the metadata),
             and to compare a step with torch, for the example and for other free sizes.
+        verbose: Whether to show each phase with its seconds on stderr; None for only on a terminal.
+            They are logged, too, as information of the logger ``closedform.training``.
 
     Returns:
         The checked models by file name. Weights of more than 1.5 GB are not in them, but in
@@ -161,7 +165,7 @@ def export(
         "closedform.rule": rule.name,
         "closedform.model": type(model).__name__,
     }
-    with unchanged(model):
+    with shown(verbose), unchanged(model):
         traced = trace(
             model,
             loss,
@@ -177,7 +181,8 @@ def export(
         )
         shapes = {name: array.shape for name, array in traced.params.items()}
         spec = ModelSpec(rule, shapes, groups)
-        files = assemble(traced, spec, options, facts, opset=opset, validate=validate)
+        with phase("assemble"):
+            files = assemble(traced, spec, options, facts, opset=opset, validate=validate)
     if rule.stored is not None:
         _try(files.models, files.weights, rule.stored, where)
     if target is not None:
@@ -185,7 +190,8 @@ def export(
     hint = "a training step is written as several files: name a folder for them"
     folder = Path(path)
     make_folder(folder, hint)
-    files.write(folder)
+    with shown(verbose), phase("write"):
+        files.write(folder)
     return files.models
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -95,6 +96,7 @@ class TrainSession(Serialized):
         split = None if providers else split_file(train)
         self._session = open_session(train if split is None else split.gradients, **self._options)
         self._forward: OnnxSession | None = None
+        self._writer: ThreadPoolExecutor | None = None
         self._evaluation: OnnxSession | None = None
         if type(seed) is not int or seed < 0:
             raise SessionError(f"seed must be an integer >= 0, got {seed!r}", where=self._where)
@@ -425,15 +427,33 @@ class TrainSession(Serialized):
         self._buffer.write(found)
 
     @serialized
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, background: bool = False) -> Future[None]:
         """Writes step, parameters, states and buffers as a safetensors file.
 
         An interrupted save leaves the previous file.
 
+        Args:
+            path: The file.
+            background: Whether to return before the file is written, by a thread, from a copy of
+                all arrays: training goes on, with twice the memory of the session meanwhile. Such
+                saves are written one after the other.
+
+        Returns:
+            What ends with the save: ``result()`` waits for it, and raises its error.
+
         Raises:
             SessionError: The file cannot be written.
         """
-        write_state(path, self._buffer.arrays)
+        arrays = self._buffer.arrays
+        if not background:
+            write_state(path, arrays)
+            written: Future[None] = Future()
+            written.set_result(None)
+            return written
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, "closedform-save")
+        copies = {name: array.copy() for name, array in arrays.items()}
+        return self._writer.submit(write_state, path, copies)
 
     @serialized
     def load(self, path: str | os.PathLike[str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,45 +28,77 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def write_state(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
-    """Writes arrays.
+    """Writes arrays, whose bytes go to the file as they are.
 
-    The bytes go to a temporary file in the same folder, which is then renamed: an interrupted save
+    They go to a temporary file in the same folder, which is then renamed: an interrupted save
     leaves the previous file.
 
     Raises:
         SessionError: The file cannot be written.
     """
-    from safetensors.numpy import save
-
     target = Path(path)
     try:
-        replace_file(target, save(dict(arrays)))
+        replace_file(target, _parts(arrays))
     except (OSError, ValueError) as error:  # a null byte is a ValueError
         raise SessionError(
             f"cannot write the state: {error}", where=f"file {str(target)!r}"
         ) from error
 
 
+def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+    """The bytes of a safetensors file: those of wide dtypes first, so that all are aligned."""
+    labels = {dtype: label for label, dtype in _DTYPES.items()}
+    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    entries = {}
+    end = 0
+    for name in names:
+        array, start = arrays[name], end
+        end += array.nbytes
+        entries[name] = {
+            "dtype": labels[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    yield len(header).to_bytes(8, "little") + header
+    for name in names:
+        yield np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
+
+
 def read_state(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Returns the arrays that ``write_state`` wrote.
+    """Returns the arrays that ``write_state`` wrote, as parts of the file that are read when used.
 
     Raises:
         StateError: The file cannot be read, or an array has another dtype.
     """
-    from safetensors import SafetensorError, deserialize
+    from safetensors import SafetensorError, safe_open
 
     where = f"file {os.fspath(path)!r}"
     try:
-        read: Any = deserialize  # untyped
-        tensors = read(Path(path).read_bytes())
+        with safe_open(path, "np"):  # checks the header and the length of the file
+            pass
+        with Path(path).open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            entries: dict[str, Any] = json.loads(file.read(size))
+        data = np.memmap(path, np.uint8, "r", offset=8 + size) if _has_data(entries) else _EMPTY
     except (OSError, SafetensorError) as error:
         raise StateError(f"cannot read the state: {error}", where=where) from error
     found = {}
-    for name, tensor in tensors:
-        dtype = tensor["dtype"]
+    for name, entry in entries.items():
+        if name == "__metadata__":
+            continue
+        dtype, (start, end) = entry["dtype"], entry["data_offsets"]
         if dtype not in _DTYPES:
             raise StateError(
                 f"{name!r} must be one of {', '.join(_DTYPES)}, got {dtype}", where=where
             )
-        found[name] = np.frombuffer(tensor["data"], _DTYPES[dtype]).reshape(tensor["shape"])
+        found[name] = np.asarray(data[start:end]).view(_DTYPES[dtype]).reshape(entry["shape"])
     return found
+
+
+_EMPTY = np.empty(0, np.uint8)
+
+
+def _has_data(entries: Mapping[str, Any]) -> bool:
+    return any(entry["data_offsets"][1] for n, entry in entries.items() if n != "__metadata__")

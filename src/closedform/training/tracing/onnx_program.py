@@ -16,6 +16,7 @@ from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 from closedform.errors import ExportError
 from closedform.training import index_ranges
 from closedform.training.index_ranges import IndexRange
+from closedform.training.progress import phase
 from closedform.training.tracing.moves import merge_moves
 from closedform.training.tracing.onnx_registry import quiet, registry
 from closedform.training.tracing.operands import normalize_operands
@@ -68,7 +69,7 @@ def write_onnx(
     exporter: Any = _core
     program = _program(traced)
     try:
-        with quiet(), _zero_one_free():
+        with phase("lower"), quiet(), _zero_one_free():
             normalize_operands(traced)
             _fx_passes.insert_type_promotion_nodes(traced)
             _fx_passes.remove_assertion_nodes(traced)

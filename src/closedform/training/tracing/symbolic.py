@@ -24,6 +24,7 @@ from torch.utils._sympy.numbers import int_oo
 from closedform.errors import ExportError
 from closedform.ir import naming
 from closedform.training.index_ranges import IndexRange
+from closedform.training.progress import phase
 from closedform.training.tracing.batch import Batch
 from closedform.training.tracing.complex_numbers import RealInterpreter, has_complex
 from closedform.training.tracing.decompositions import decompositions
@@ -240,23 +241,25 @@ def traced_operators(
         traceback.preserve_node_meta(),
         symbols.sizes_by_data(),
     ):
-        first = make_fx(called, tracing_mode="symbolic", decomposition_table=table)(*flat)
-        first.graph.eliminate_dead_code()
-        interpreter = torch.fx.Interpreter(first)
-        if has_complex(first):
-            without_writes = make_fx(
+        with phase("trace"):
+            first = make_fx(called, tracing_mode="symbolic", decomposition_table=table)(*flat)
+            first.graph.eliminate_dead_code()
+        with phase("decompose"):
+            interpreter = torch.fx.Interpreter(first)
+            if has_complex(first):
+                without_writes = make_fx(
+                    functionalize(interpreter.run),
+                    tracing_mode="symbolic",
+                    decomposition_table=table,
+                )(*flat)
+                interpreter = RealInterpreter(without_writes, of.where)
+            second = make_fx(
                 functionalize(interpreter.run),
                 tracing_mode="symbolic",
-                decomposition_table=table,
+                decomposition_table={**onnx_decompositions(opset), **table},
             )(*flat)
-            interpreter = RealInterpreter(without_writes, of.where)
-        second = make_fx(
-            functionalize(interpreter.run),
-            tracing_mode="symbolic",
-            decomposition_table={**onnx_decompositions(opset), **table},
-        )(*flat)
-        _expand_element_counts(second)
-        second.graph.eliminate_dead_code()
+            _expand_element_counts(second)
+            second.graph.eliminate_dead_code()
     result: torch.fx.GraphModule = second
     return result, names, ranges
 

@@ -24,6 +24,7 @@ from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.training.file_names import mark_names, output_names
 from closedform.training.given_file import forward_of_file, names_of_file
+from closedform.training.progress import phase
 from closedform.training.tracing.arrays import view_of
 from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
 from closedform.training.tracing.beside import check_step
@@ -139,7 +140,8 @@ def trace(
             run = _run_twice_if_counted(of, params, fixed)
             step, found = _step(of, symbols, params, fixed, shared, run, opset)
             if check:
-                check_step(step, of, params, fixed, shared)
+                with phase("validate"):
+                    check_step(step, of, params, fixed, shared)
             for module in of.modules():
                 module.eval()
             given = _given_forward(model, params, fixed) if keeps_file and not targets else None

@@ -22,6 +22,8 @@ entry of torch {torch}'s own table of operators in float32 (`op_db` of `torch.te
 front of a loss with the sample's tensors as parameters, exports the step as
 [`training.export`](training.md) does, and compares loss and gradients in onnxruntime with torch's:
 at most four times as far from float64 as torch in float32. The first sample of each entry is taken.
+Variants of it and 16 bits are compared, too, where the distance from float64 is judged by that of
+torch in the same dtype (in bfloat16, with `compute_dtype="f32"`).
 
 **{matched} of {all} entries ({share:.0%}) match.** The other {refused} are refused by name, before
 a file is written, with the operator and the module in the message. None is wrong. Of the {aten}
@@ -31,11 +33,27 @@ functions that these entries are variants of, {aten_matched} ({aten_share:.0%}) 
 | --- | --- | --- |
 """
 
+_VARIANTS = """
+| sample | f32 | f16 | bf16 |
+| --- | --- | --- | --- |
+"""
+
+_KINDS = {
+    "first": "the first of each entry",
+    "permuted": "its matrices stored with permuted strides",
+    "broadcast": "tensors of different shapes",
+    "scalar first": "a Python number as the first operand",
+    "empty": "an axis of size 0",
+}
+
+_COUNTED = "\n\nNumbers of samples that match, and of those that are refused.\n"
+
 _REFUSED = """
 ## Refused
 
-Decompositions of matrices (`svd`, `eigh`, `qr`, `cholesky`, `solve`, `inv`), complex numbers and
-sizes that depend on data have no form in ONNX.
+Inverses, determinants, solutions, LU, QR, Cholesky and exponentials of matrices are computed for up
+to 64 rows. Singular values, eigenvalues, most complex numbers and sizes that depend on data have no
+form in ONNX.
 
 | reason | entries |
 | --- | --- |
@@ -65,7 +83,12 @@ def page() -> str:
         aten_share=matched / len(by_function),
     )
     rows = [_row(family, kinds) for family in (*_FAMILIES, "")]
-    return head + "\n".join(rows) + "\n" + _REFUSED + "\n".join(_reasons(found)) + "\n"
+    counted = results.get("counts")  # of the last whole run of `make compare`
+    variants = [_variant(kind, label, counted) for kind, label in _KINDS.items()] if counted else []
+    tables = "\n".join(rows) + "\n"
+    if variants:
+        tables += _VARIANTS + "\n".join(variants) + _COUNTED
+    return head + tables + _REFUSED + "\n".join(_reasons(found)) + "\n"
 
 
 def _family(name: str) -> str:
@@ -76,6 +99,14 @@ def _row(family: str, kinds: dict[str, str]) -> str:
     counts = Counter(kind for name, kind in kinds.items() if _family(name) == family)
     label = f"`{family}`" if family else "others"
     return f"| {label} | {counts['matched']} | {counts['refused']} |"
+
+
+def _variant(kind: str, label: str, counts: dict[str, dict[str, dict[str, int]]]) -> str:
+    cells = []
+    for word in ("f32", "f16", "bf16"):
+        results = counts[word].get(kind, {})
+        cells.append(f"{results.get('matched', 0)}, {results.get('refused', 0)}")
+    return f"| {label} | {' | '.join(cells)} |"
 
 
 def _reasons(found: dict[str, list[str]]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from docs import build_training_operators as build
-from tests.training.op_samples import Result, operators, outcome, samples
+from tests.training.op_samples import Result, operators, outcome, samples, variants
 
 
 def _reason(text: str) -> str:
@@ -27,20 +27,35 @@ def _reason(text: str) -> str:
     return text
 
 
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
 # Samples of torch use what torch deprecates or calls beta.
 @pytest.mark.filterwarnings("ignore")
 def test_operators_match_or_are_refused() -> None:
     entries: dict[str, list[str]] = {}
+    counts: dict[str, dict[str, dict[str, int]]] = {}
     wrong = []
-    for name, op in operators().items():
-        for found in [outcome(op, sample) for sample in samples(op)]:
-            print(f"{name}: {found.result}", flush=True)
-            if found.result in (Result.WRONG, Result.FOREIGN):
-                wrong.append(f"{name}: {found.result}: {found.text}")
-            reason = _reason(found.text) if found.result is Result.REFUSED else ""
-            entries[name] = [found.result, reason]
+    for word, dtype in DTYPES.items():
+        for name, op in operators(dtype).items():
+            first = [("first", sample) for sample in samples(op, dtype=dtype)]
+            for kind, sample in (*first, *variants(op, dtype).items()):
+                found = outcome(op, sample)
+                print(f"{name} {word} {kind}: {found.result}", flush=True)
+                if found.result in (Result.WRONG, Result.FOREIGN):
+                    wrong.append(f"{name} {word} {kind}: {found.result}: {found.text}")
+                results = counts.setdefault(word, {}).setdefault(kind, {})
+                results[found.result] = results.get(found.result, 0) + 1
+                if (word, kind) == ("f32", "first"):
+                    reason = _reason(found.text) if found.result is Result.REFUSED else ""
+                    entries[name] = [found.result, reason]
     assert not wrong, "\n".join(wrong)
     functions = {name: operators()[name].name for name in entries}
-    stored = {"torch": torch.__version__.split("+")[0], "entries": entries, "functions": functions}
+    stored = {
+        "torch": torch.__version__.split("+")[0],
+        "counts": counts,
+        "entries": entries,
+        "functions": functions,
+    }
     build.RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     build.PAGE.write_text(build.page(), encoding="utf-8")

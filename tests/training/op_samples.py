@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from closedform.errors import ExportError
+from closedform.errors import ExportError, SessionError
 from closedform.runtime.onnx_session import open_session, run_on
 from closedform.training.feeds import draw
 from closedform.training.tracing.arrays import array_of
@@ -223,6 +223,9 @@ def outcome(op: Any, sample: Variant) -> Outcome:
     except ExportError as error:
         is_clear = "torch cannot trace the model" not in str(error)
         return Outcome(Result.REFUSED if is_clear else Result.FOREIGN, str(error))
+    except SessionError as error:  # onnxruntime names the operator that has an axis of size 0
+        result = Result.REFUSED if _is_empty(sample) else Result.FOREIGN
+        return Outcome(result, str(error))
     except Exception as error:  # of any kind: each is a defect
         return Outcome(Result.FOREIGN, f"{type(error).__name__}: {error}"[:300])
     ports = {n: p for n, p in session.inputs.items() if n.startswith("random.")}

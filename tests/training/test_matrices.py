@@ -99,6 +99,7 @@ def test_results_are_those_of_lapack(operator: Any) -> None:
             )
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("function", [torch.det, torch.logdet, torch.linalg.solve])
 @pytest.mark.parametrize("is_turned", [False, True])
 def test_gradients_are_those_of_torch(function: Any, is_turned: bool) -> None:

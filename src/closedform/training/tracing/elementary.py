@@ -80,6 +80,13 @@ def _scatter_reduce(
     return total / torch.where(is_met, counts + include_self, 1)
 
 
+def _cat(tensors: Sequence[Tensor], axis: int = 0) -> Any:
+    """Returns a tensor without entries where all are vectors without any, which ONNX leaves out."""
+    del axis
+    is_void = all(t.dim() == 1 and isinstance(t.shape[0], int) and not t.numel() for t in tensors)
+    return tensors[0].clone() if is_void else NotImplemented
+
+
 def _addmm(value: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """Returns β·C where the matrices share an axis of size 0, which onnxruntime 1.31 leaves out."""
     if not isinstance(first.shape[1], int) or first.shape[1]:
@@ -373,6 +380,7 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     _ATEN.linalg_vector_norm.default: _of_vectors(_ATEN.linalg_vector_norm.default),
     _ATEN.scatter_reduce.two: _scatter_reduce,
     _ATEN.addmm.default: _addmm,
+    _ATEN.cat.default: _cat,
     _ATEN.sort.stable: _sort,
     _ATEN.fmax.default: _without_nan(torch.maximum),
     _ATEN.fmin.default: _without_nan(torch.minimum),

@@ -197,7 +197,7 @@ def product(value: Tensor, axis: int, keepdim: bool = False, *, dtype: Any = Non
     """Returns the product along an axis by halves, whose gradient needs no division."""
     value = _summable(value, dtype)
     if not _static(value.shape[axis]):
-        return value.sum(axis, keepdim) + 1
+        return torch.ones_like(value.sum(axis, keepdim))  # it has no gradient
     while (count := _static(value.shape[axis])) > 1:
         half = count // 2
         rest = value.narrow(axis, 2 * half, count - 2 * half)

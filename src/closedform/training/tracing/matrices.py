@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from closedform.training.tracing.arrays import NARROW
+
 _ATEN = torch.ops.aten
 
 Tensor = torch.Tensor
@@ -369,6 +371,8 @@ _SQUARINGS = 20
 def matrix_exponential(matrix: Tensor) -> Tensor:
     """Returns exp A by Taylor's polynomial of A/2ˢ, squared s times, for norms of up to 2²⁰."""
     _order(matrix, "the exponential")
+    if matrix.dtype in NARROW:  # its powers of two are beyond float16
+        return matrix_exponential(matrix.float()).to(matrix.dtype)
     unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
     if not matrix.shape[-1]:
         return matrix.clone()

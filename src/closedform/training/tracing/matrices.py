@@ -372,7 +372,7 @@ def matrix_exponential(matrix: Tensor) -> Tensor:
     """Returns exp A by Taylor's polynomial of A/2ˢ, squared s times, for norms of up to 2²⁰."""
     _order(matrix, "the exponential")
     if matrix.dtype in NARROW:  # its powers of two are beyond float16
-        return matrix_exponential(matrix.float()).to(matrix.dtype)
+        raise NotImplementedError("the exponential of a matrix in 16 bits")
     unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
     if not matrix.shape[-1]:
         return matrix.clone()

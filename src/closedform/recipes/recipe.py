@@ -131,8 +131,7 @@ def is_constant(schedule: Schedule) -> bool:
     """Returns whether a schedule has no clock in it.
 
     Example:
-        >>> from closedform.recipes.summary import summarize
-    from closedform.schedules import constant
+        >>> from closedform.schedules import constant
         >>> is_constant(constant(3))
         True
     """

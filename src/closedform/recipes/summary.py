@@ -161,7 +161,7 @@ def describe(schedule: Schedule, horizon: int | None) -> str:
     Example:
         >>> from closedform.schedules import constant, cosine, linear
         >>> describe(linear(0, 1, 10).then(cosine(1, 0, 90)), 100), describe(constant(0.1), None)
-        ('linear, cosine: 0 → 1 → 0', '0.1')
+        ('sequential: 0 → 1 → 0', '0.1')
     """
     if schedule.open:
         return f"{schedule.name}, with {', '.join(map(str, schedule.open))} open"

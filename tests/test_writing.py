@@ -58,6 +58,8 @@ LEFT_OUT = {
     "mmengine/020-deploy-mobileone-s0_deploy_8xb32_in1k.py": {"the param group 'norm'"},
     "mmengine/034-spark-spark_sparse-convnext-small_16xb256-amp-coslr-800e_in1.py": _SPARK,
     "mmengine/035-spark-spark_sparse-resnet50_8xb512-amp-coslr-1600e_in1k.py": _SPARK,
+    "llm-foundry/002-mcli-mcli-llama3-70b-instruct-finetune.yaml": {"the optimizer DecoupledLionW"},
+    "llm-foundry/003-mcli-mcli-llama3-finetune.yaml": {"the optimizer DecoupledLionW"},
 }
 
 

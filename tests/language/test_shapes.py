@@ -302,7 +302,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "another shape": (
         for_shape((3, 3), requires=sp.Eq(RANK, 1)),
         "the rule is for shapes with Eq(shape.rank, 1) alone (rule 'test', shape [3, 3] of "
-        "parameter 'w'): give the other parameters a rule of their own",
+        "parameter 'w'): give the other parameters another rule: "
+        "groups=[Group('*.bias', rule=…), …]",
     ),
     "a condition on data": (
         lambda: UpdateRule("test", PARAM, requires=PARAM > 0),

@@ -166,12 +166,13 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "muon of a vector": (
         lambda: compile_step(ModelSpec(optimizers.muon(), {"bias": (7,)})),
         "the rule is for shapes with shape.rank >= 2 alone (rule 'muon', shape [7] of parameter "
-        "'bias'): give the other parameters a rule of their own",
+        "'bias'): give the other parameters another rule: "
+        "groups=[Group('*.bias', rule=…), …]",
     ),
     "torch's muon of a batch": (
         lambda: frameworks.optimizer("torch", "Muon", {}).for_shape((2, 3, 4)),
         "the rule is for shapes with Eq(shape.rank, 2) alone (rule 'muon', shape [2, 3, 4]): give "
-        "the other parameters a rule of their own",
+        "the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
     ),
     "muon coefficients": (
         lambda: optimizers.muon(ns_coefficients=(1, 2)),
@@ -233,7 +234,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "sm3 of nine axes": (
         lambda: compile_step(ModelSpec(optimizers.sm3(), {"w": (2,) * 9})),
         "the rule is for shapes with shape.rank <= 8 alone (rule 'sm3', shape [2, 2, 2, 2, 2, 2, "
-        "2, 2, 2] of parameter 'w'): give the other parameters a rule of their own",
+        "2, 2, 2] of parameter 'w'): give the other parameters another rule: "
+        "groups=[Group('*.bias', rule=…), …]",
     ),
     "lars rate": (lambda: optimizers.lars(lr=-2), "lr must be >= 0, got -2 (lars)"),
     "novograd flag": (

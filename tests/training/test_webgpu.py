@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +39,25 @@ REFUSED = {"max_norm": "has no kernel for Unique: the size of its result depends
 EXPORTED = [name for name, entry in ZOO.items() if entry.refused is None and name not in REFUSED]
 
 
+def assert_same_training(folder: Path, batches: Sequence[Any]) -> None:
+    """Compares the losses and the last states of the WebGPU files and of the ordinary ones."""
+    expected_losses, expected_state = losses_of(folder, batches, is_webgpu=False)
+    losses, state = losses_of(folder, batches, is_webgpu=True)
+    bound = TOLERANCE * np.abs(expected_losses).max()
+    assert np.abs(np.subtract(losses, expected_losses)).max() <= bound
+    assert state.keys() == expected_state.keys()
+    for key, value in expected_state.items():
+        bound = 10 * TOLERANCE * max(np.abs(value).max(initial=0), 0.1)
+        assert np.abs(state[key] - value).max(initial=0) <= bound, key
+
+
 @pytest.mark.sample(every=9)
 @pytest.mark.parametrize("name", EXPORTED)
 def test_losses_are_those_of_the_ordinary_files(name: str, tmp_path: Path) -> None:
     entry = ZOO[name]
     model = export_entry(entry, RULE, tmp_path)
     batches = list(zoo_batches(entry, model, tmp_path, STEPS))
-    wanted, after = losses_of(tmp_path, batches, is_webgpu=False)
-    losses, state = losses_of(tmp_path, batches, is_webgpu=True)
-    assert np.abs(np.subtract(losses, wanted)).max() <= TOLERANCE * np.abs(wanted).max()
-    assert state.keys() == after.keys()
-    for key, value in after.items():
-        bound = 10 * TOLERANCE * max(np.abs(value).max(initial=0), 0.1)
-        assert np.abs(state[key] - value).max(initial=0) <= bound, key
+    assert_same_training(tmp_path, batches)
     _check_file(onnx.load(tmp_path / WEBGPU_FILE))
     assert "step" not in {value.name for value in onnx.load(tmp_path / WEBGPU_FILE).graph.input}
 
@@ -98,13 +105,7 @@ def test_every_rule_trains_as_in_the_ordinary_files(name: str, tmp_path: Path) -
         }
         for _ in range(8)
     ]
-    wanted, after = losses_of(tmp_path, batches, is_webgpu=False)
-    losses, state = losses_of(tmp_path, batches, is_webgpu=True)
-    assert np.abs(np.subtract(losses, wanted)).max() <= TOLERANCE * np.abs(wanted).max()
-    assert state.keys() == after.keys()
-    for key, value in after.items():
-        bound = 10 * TOLERANCE * max(np.abs(value).max(initial=0), 0.1)
-        assert np.abs(state[key] - value).max(initial=0) <= bound, key
+    assert_same_training(tmp_path, batches)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -144,14 +145,21 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
         ExportError: The folder does not exist, the path is a folder, or writing failed.
     """
     target = checked_target(path)
-    try:
+    with writing_to(target):
         replace_file(target, serialize(model))
+    return target
+
+
+@contextmanager
+def writing_to(target: Path) -> Iterator[None]:
+    """Raises ExportError, with the file, for an error of the system while a model is written."""
+    try:
+        yield
     except OSError as error:
         hint = "look at the rights and the free space of the folder"
         raise ExportError(
             f"cannot write the model: {error}", where=f"file {str(target)!r}", hint=hint
         ) from error
-    return target
 
 
 def checked_target(path: object) -> Path:

@@ -3,7 +3,7 @@
 A model of this file has its weights as inputs, so that it can be checked and joined without them;
 in the file they are initializers. Their bytes go from the arrays to the file as they are, and do
 not pass through protobuf, which would hold several copies of them and ends at 2 GB. Above ``LIMIT``
-they are external data, in a file beside that of the model.
+they are external data, in a file next to that of the model.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
-from closedform.errors import ExportError
-from closedform.exporters.onnx_model import checked_target, serialize
+from closedform.exporters.onnx_model import checked_target, serialize, writing_to
 from closedform.files import replace_file
 from closedform.ir.graph import Array
 
@@ -32,7 +31,7 @@ _ALIGNMENT = 4096
 (the ONNX documentation, External Data)."""
 
 _SMALL = 1024
-"""Bytes of a tensor that is not worth a place of its own."""
+"""Bytes of a tensor that is not worth a separate place."""
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 """The numbers of fields in onnx.proto."""
@@ -57,7 +56,7 @@ def write_weights(
     inputs = [value for value in graph.input if value.name not in weights]
     del graph.input[:]
     graph.input.extend(inputs)
-    try:
+    with writing_to(target):
         if _size(weights) <= LIMIT:
             replace_file(target, _embedded(model, weights))
             data.unlink(missing_ok=True)
@@ -72,11 +71,6 @@ def write_weights(
         target.unlink(missing_ok=True)
         replace_file(data, _aligned(weights))
         replace_file(target, serialize(model))
-    except OSError as error:
-        hint = "look at the rights and the free space of the folder"
-        raise ExportError(
-            f"cannot write the model: {error}", where=f"file {str(target)!r}", hint=hint
-        ) from error
 
 
 def _size(weights: Mapping[str, Array]) -> int:

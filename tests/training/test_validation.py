@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.runtime.onnx_session import run_on
-from closedform.training.tracing import attention, beside
+from closedform.runtime.onnx_session import open_session, run_on
+from closedform.training.tracing import attention, beside, rounding
 from closedform.training.tracing.trace import trace
 
 
@@ -125,3 +127,83 @@ def test_an_error_beyond_that_of_torch_is_a_defect(
     with pytest.raises(ExportError, match=told) as raised:
         trace(_Chaotic(1e3), _loss, (torch.randn(4, 200),))
     assert "defect of closedform" in str(raised.value)
+
+
+def _written(value: torch.Tensor, weight: torch.Tensor, constant: torch.Tensor) -> torch.Tensor:
+    space = torch.zeros(value.shape, dtype=constant.dtype)
+    space[:, 0] = functional.linear(value, weight)[:, 0]
+    space[:, 1:] = value[:, 1:] / constant[1:]
+    return space
+
+
+NARROW_PARTS: dict[str, Callable[..., torch.Tensor]] = {
+    "a product": lambda x, w, c: functional.linear(x, w, c),
+    "a convolution": lambda x, w, c: functional.conv1d(x[None], w.unsqueeze(-1) * c, c),
+    "statistics": lambda x, w, c: functional.batch_norm(x @ w, c, c * c, c, c),
+    "a cast": lambda x, w, c: (x @ w).to(c.dtype).sin() / c,
+    "a new tensor": lambda x, w, c: x @ w + torch.full((6,), 1 / 3, dtype=c.dtype),
+    "a transposed convolution": lambda x, w, c: functional.conv_transpose1d(
+        x[None], w.unsqueeze(-1), c
+    ),
+    "a norm": lambda x, w, c: functional.layer_norm(x @ w, (6,), c, c),
+    "a write": _written,
+    "integers": lambda x, w, c: x @ w * torch.arange(6).to(c.dtype).sqrt(),
+    "a view": lambda x, w, c: x @ w * c[::2].repeat(2).view(1, 6),
+}
+
+
+@pytest.mark.parametrize("name", NARROW_PARTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_model_with_constants_and_casts_runs_in_float64(name: str, dtype: torch.dtype) -> None:
+    """The gradient in the weight is that of the same function with constants in float64."""
+    torch.manual_seed(0)
+    x, constant = torch.randn(6, 6, dtype=torch.float64), (torch.rand(6) + 0.5).to(dtype)
+    gradients = []
+    for wide, given in ((rounding.in_float64(), constant), (nullcontext(), constant.double())):
+        weight = torch.linspace(-1, 1, 36, dtype=torch.float64).reshape(6, 6).requires_grad_()
+        with wide:
+            NARROW_PARTS[name](x, weight, given).square().sum().backward()
+        assert weight.grad is not None
+        gradients.append(weight.grad)
+    assert gradients[0].dtype is torch.float64
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-12, atol=1e-12)
+
+
+SATURATED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "logarithm of a sigmoid": lambda x: torch.sigmoid(x).log(),
+    "cross entropy of a one": lambda x: functional.binary_cross_entropy(
+        torch.sigmoid(x), torch.ones_like(x), reduction="sum"
+    ),
+    "cross entropy of a zero": lambda x: functional.binary_cross_entropy(
+        torch.sigmoid(x), torch.zeros_like(x), reduction="sum"
+    ),
+    "gate": lambda x: functional.glu(torch.stack([torch.ones_like(x), x], 1), 1),
+    "silu": functional.silu,
+}
+
+
+class _Pointwise(nn.Module):
+    """A function of the parameters, at a factor of 1."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.weight, self.function = nn.Parameter(torch.linspace(-60, 15, 151)), function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self.weight * x[0])
+
+
+@pytest.mark.parametrize("name", SATURATED)
+def test_saturated_sigmoids_have_the_gradient_of_torch(name: str) -> None:
+    """onnxruntime's Sigmoid is 0 from −16 on, where torch still has all digits."""
+    model = _Pointwise(SATURATED[name])
+    batch = (torch.ones(2, 151),)
+    traced = trace(model, lambda value: value.sum(), batch)
+    session = open_session(traced.step)
+    feeds = {"param.weight": model.weight.detach().numpy(), "batch.x": batch[0].numpy()}
+    found = dict(zip(session.outputs, run_on(session, feeds), strict=True))["grad.weight"]
+    model(batch[0]).sum().backward()
+    assert model.weight.grad is not None
+    # Some roundings: 1 − σ, and the sum of two parts in SiLU's derivative, which is 0 at −1.28.
+    np.testing.assert_allclose(found, model.weight.grad.numpy(), rtol=1e-5, atol=1e-30)

@@ -27,6 +27,7 @@ from closedform.training.tracing.rounding import (
     TOLERANCE,
     Rounding,
     distance,
+    in_float64,
     measured,
     perturbed,
 )
@@ -293,7 +294,10 @@ def _rounding(of: Forward, given: _Inputs, run: Run, names: Sequence[str]) -> Ro
     """The errors of torch in the dtype of the export."""
     reference = _arrays(of, given, run.draws, names)
     draws = [draw.double() for draw in run.draws]
-    exact = _arrays(of, given.wide(), draws, names) if given.is_small() else None
+    exact = None
+    if given.is_small():
+        with in_float64():
+            exact = _arrays(of, given.wide(), draws, names)
     nearby = (_arrays(of, given.perturbed(seed), run.draws, names) for seed in range(2))
     return measured(reference or {}, exact, [arrays for arrays in nearby if arrays is not None])
 

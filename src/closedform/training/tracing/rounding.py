@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.ir.graph import Array
+from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.onnx_program import Tensors
 
 TOLERANCE: Mapping[torch.dtype, float] = {
@@ -115,3 +121,60 @@ def perturbed(tensors: Tensors, generator: torch.Generator) -> Tensors:
         return (tensor * (1 + rounding * signs)).to(tensor.dtype)
 
     return {name: of(tensor) for name, tensor in tensors.items()}
+
+
+_SHORT = (torch.float32, *NARROW)
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype in _SHORT else value
+    return torch.float64 if value in _SHORT else value
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Runs operators in float64 where a model has constants, or casts, of fewer bits.
+
+    A tensor that an operator writes to, or has a view of, is passed as it is.
+    """
+    operators: TorchDispatchMode = _WideOperators()  # type: ignore[no-untyped-call]
+    with _WideFunctions(), operators:
+        yield
+
+
+class _WideFunctions(TorchFunctionMode):
+    """Widens operands of functions that compare their dtypes before they call an operator."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = args, kwargs or {}
+        args, kwargs = pytree.tree_map(_widened, given) if function in _COMPARING else given
+        return function(*args, **kwargs)
+
+
+_COMPARING = frozenset(
+    {
+        *(torch.conv1d, torch.conv2d, torch.conv3d),
+        *(torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d),
+    }
+)
+
+
+class _WideOperators(TorchDispatchMode):
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        aliased = {argument.name for argument in function._schema.arguments if argument.alias_info}
+        names = (argument.name for argument in function._schema.arguments)
+        args = [
+            value if name in aliased else pytree.tree_map(_widened, value)
+            for name, value in zip(names, args, strict=False)
+        ]
+        kwargs = {
+            name: value if name in aliased else pytree.tree_map(_widened, value)
+            for name, value in (kwargs or {}).items()
+        }
+        result = function(*args, **kwargs)
+        return result if aliased else pytree.tree_map(_widened, result)

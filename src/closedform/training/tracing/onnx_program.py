@@ -21,6 +21,7 @@ from closedform.training.tracing.moves import merge_moves
 from closedform.training.tracing.onnx_registry import quiet, registry
 from closedform.training.tracing.operands import normalize_operands
 from closedform.training.tracing.places import operator_of, place_of
+from closedform.training.tracing.scattered_sums import add_rows_to_sums
 
 Tensors = dict[str, torch.Tensor]
 
@@ -65,6 +66,7 @@ def write_onnx(
         ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
     """
     _check_operators(traced, where)
+    add_rows_to_sums(traced)
     _widen_scalars(traced)
     exporter: Any = _core
     program = _program(traced)
@@ -159,6 +161,7 @@ def _fold(model: Any) -> None:
     rewriter.rewrite(model, rules)
     merge_moves(model.graph)
     for last in (
+        passes.IdentityEliminationPass(),
         passes.RemoveUnusedNodesPass(),
         passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         passes.DeduplicateInitializersPass(),

@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from closedform import optimizers, transforms
-from closedform.errors import SessionError
+from closedform.errors import SessionError, StateError
+from closedform.exporters.onnx_weights import StoredTensor
 from closedform.language import UpdateRule
 from closedform.runtime.onnx_session import run_into
 from closedform.training import TrainSession, buckets, export, in_place_step, update_tails
@@ -146,9 +147,39 @@ def test_an_interrupted_update_is_an_error_until_a_state_is_loaded(
         lambda: in_place.to_onnx(tmp_path / "torn.onnx"),
         lambda: in_place.params,
     ):
-        with pytest.raises(SessionError, match=r"interrupted in its update.*load a state"):
+        with pytest.raises(SessionError, match=r"a load was interrupted.*load a state"):
             use()
     in_place.load(tmp_path / "state")
     for session in (in_place, whole):
         session.step(batch)
     _assert_equal(_arrays(in_place), _arrays(whole))
+
+
+def test_a_state_is_read_into_the_arrays_and_an_interrupted_load_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_place, _ = _sessions(optimizers.adamw(1e-2), tmp_path, monkeypatch)
+    batch = [tensor.numpy() for tensor in _BATCH]
+    in_place.step(batch)
+    in_place.save(tmp_path / "state")
+    saved = _arrays(in_place)
+    in_place.step(batch)
+    targets = list(in_place._buffer.arrays.values())
+    read_into, count = StoredTensor.read_into, 0
+
+    def read_some(place: StoredTensor, array: Any) -> None:
+        nonlocal count
+        count += 1
+        assert array.shape == () or any(np.shares_memory(array, target) for target in targets)
+        if count == 5:
+            raise OSError("the disk is gone")
+        read_into(place, array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredTensor, "read_into", read_some)
+        with pytest.raises(StateError, match=r"the disk is gone.*load another state"):
+            in_place.load(tmp_path / "state")
+    with pytest.raises(SessionError, match=r"a load was interrupted.*load a state"):
+        in_place.step(batch)
+    in_place.load(tmp_path / "state")
+    _assert_equal(_arrays(in_place), saved)

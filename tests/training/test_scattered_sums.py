@@ -63,16 +63,15 @@ def test_rows_are_added_to_the_other_part(use: str, dtype: torch.dtype, tmp_path
     producers = {output: node for node in graph.node for output in node.output}
     shapes = {
         value.name: [size.dim_value for size in value.type.tensor_type.shape.dim]
-        for value in onnx.shape_inference.infer_shapes(onnx.load(tmp_path / "train.onnx"))
-        .graph.value_info
+        for value in onnx.shape_inference.infer_shapes(
+            onnx.load(tmp_path / "train.onnx")
+        ).graph.value_info
     }
     added = [
         node
         for node in graph.node
         if node.op_type == "Add"
-        and any(
-            name in producers and producers[name].op_type == "ScatterND" for name in node.input
-        )
+        and any(name in producers and producers[name].op_type == "ScatterND" for name in node.input)
         and shapes.get(node.output[0]) == [_ROWS, _WIDTH]
     ]
     assert not added

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -61,6 +61,31 @@ def check_array(
             where=where,
             hint="pass numpy.asarray(…), or tensor.detach().cpu().numpy()",
         )
+    check_stored(array, port, what, where, error)
+    return array
+
+
+class _Typed(Protocol):
+    """Something with a dtype and a shape: an array, or the place of one in a file."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def check_stored(
+    array: _Typed,
+    port: Port,
+    what: str,
+    where: str,
+    error: type[ClosedFormError] = SessionError,
+) -> None:
+    """Raises ``error`` if an array has another dtype or shape than the port; it is not read.
+
+    A dynamic size of the port matches any.
+    """
     if array.dtype != port.dtype:
         raise error(
             f"{what} must be {port}, got dtype {array.dtype}",
@@ -72,7 +97,6 @@ def check_array(
     )
     if not fits:
         raise error(f"{what} must be {port}, got shape {list(array.shape)}", where=where)
-    return array
 
 
 def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = None) -> str:

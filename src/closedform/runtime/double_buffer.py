@@ -8,8 +8,9 @@ the buffer that is not visible. Arrays that no step changes are stored once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.naming import STEP
 from closedform.runtime.onnx_session import OnnxSession, Port, SessionBinding
+
+T = TypeVar("T")
 
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector register of a CPU."""
@@ -130,8 +133,12 @@ class DoubleBuffer:
 
     def write(self, values: Mapping[str, Array]) -> None:
         """Copies values into the current buffer, by input name."""
+        self.fill(values, np.copyto)
+
+    def fill(self, values: Mapping[str, T], put: Callable[[Array, T], None]) -> None:
+        """Puts each value into its array of the current buffer, by input name."""
         for name, value in values.items():
-            np.copyto(self.arrays[name], value)
+            put(self.arrays[name], value)
 
     def run(self, feeds: Mapping[str, Array], unchanged: Iterable[str] = ()) -> None:
         """Performs one step.

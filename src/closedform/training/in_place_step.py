@@ -12,8 +12,8 @@ refuses to go on with them until a state is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from onnx import ModelProto
@@ -25,6 +25,8 @@ from closedform.runtime.double_buffer import DoubleBuffer, allocate, read_only, 
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into
 from closedform.runtime.workers import WorkerPool, cores
 from closedform.training.update_tails import Split, Tail
+
+T = TypeVar("T")
 
 TILE = 2**16
 """Elements of a tile: those of an operator's operands and result fit into the L2 cache."""
@@ -95,8 +97,7 @@ class InPlaceStep:
         """
         if self._is_broken:
             raise SessionError(
-                "the last step was interrupted in its update: some parameters are those of the "
-                "next step",
+                "an update or a load was interrupted: some arrays belong to another step",
                 where=self._where,
                 hint="load a state, such as that of the last checkpoint",
             )
@@ -110,10 +111,14 @@ class InPlaceStep:
 
     def write(self, values: Mapping[str, Array]) -> None:
         """Copies values into the arrays, by input name; all of them end an interrupted step."""
+        self.fill(values, np.copyto)
+
+    def fill(self, values: Mapping[str, T], put: Callable[[Array, T], None]) -> None:
+        """Puts each value into its array, by input name; after an error, a step is interrupted."""
+        was_broken, self._is_broken = self._is_broken, True
         for name, value in values.items():
-            np.copyto(self._now(name), value)
-        if values.keys() >= set(self._order):
-            self._is_broken = False
+            put(self._now(name), value)
+        self._is_broken = was_broken and not values.keys() >= set(self._order)
 
     def run(self, feeds: Mapping[str, Array]) -> None:
         """Performs one step.

@@ -16,7 +16,13 @@ import numpy as np
 from closedform.errors import SessionError, StateError, nearest
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
-from closedform.runtime.checks import check_array, check_names, checked_step, hyper_values
+from closedform.runtime.checks import (
+    check_array,
+    check_names,
+    check_stored,
+    checked_step,
+    hyper_values,
+)
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_on
 from closedform.runtime.serialized import Serialized, serialized
@@ -459,13 +465,24 @@ class TrainSession(Serialized):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Loads a file that ``save`` wrote; nothing changes unless all of it matches.
 
+        The arrays are read straight into those of the session.
+
         Raises:
             StateError: The file is not a state of this model, or cannot be read.
         """
         where = f"file {os.fspath(path)!r}"
-        found = read_state(path)
-        check_names(found, self._carried, "array", where, StateError)
+        places = read_state(path)
+        check_names(places, self._carried, "array", where, StateError)
         for name, port in self._carried.items():
-            check_array(found[name], port, repr(name), where, StateError)
-        checked_step(found[STEP][()], self._carried[STEP], where)
-        self._buffer.write(found)
+            check_stored(places[name], port, repr(name), where, StateError)
+        step = np.zeros((), self._carried[STEP].dtype)
+        try:
+            places[STEP].read_into(step)
+            checked_step(step[()], self._carried[STEP], where)
+            self._buffer.fill(places, lambda array, place: place.read_into(array))
+        except OSError as error:
+            raise StateError(
+                f"cannot read the state: {error}",
+                where=where,
+                hint="some arrays may be those of the file: load another state",
+            ) from error

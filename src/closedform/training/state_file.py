@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError, StateError
+from closedform.exporters.onnx_weights import StoredTensor
 from closedform.files import replace_file
 from closedform.ir.graph import Array
 from closedform.ir.types import DType
@@ -66,8 +67,8 @@ def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
         yield np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data
 
 
-def read_state(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Returns the arrays that ``write_state`` wrote, as parts of the file that are read when used.
+def read_state(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
+    """Returns the places of the arrays that ``write_state`` wrote.
 
     Raises:
         StateError: The file cannot be read, or an array has another dtype.
@@ -81,24 +82,20 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Array]:
         with Path(path).open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             entries: dict[str, Any] = json.loads(file.read(size))
-        data = np.memmap(path, np.uint8, "r", offset=8 + size) if _has_data(entries) else _EMPTY
     except (OSError, SafetensorError) as error:
         raise StateError(f"cannot read the state: {error}", where=where) from error
-    found = {}
+    entries.pop("__metadata__", None)
     for name, entry in entries.items():
-        if name == "__metadata__":
-            continue
-        dtype, (start, end) = entry["dtype"], entry["data_offsets"]
-        if dtype not in _DTYPES:
+        if entry["dtype"] not in _DTYPES:
             raise StateError(
-                f"{name!r} must be one of {', '.join(_DTYPES)}, got {dtype}", where=where
+                f"{name!r} must be one of {', '.join(_DTYPES)}, got {entry['dtype']}", where=where
             )
-        found[name] = np.asarray(data[start:end]).view(_DTYPES[dtype]).reshape(entry["shape"])
-    return found
-
-
-_EMPTY = np.empty(0, np.uint8)
-
-
-def _has_data(entries: Mapping[str, Any]) -> bool:
-    return any(entry["data_offsets"][1] for n, entry in entries.items() if n != "__metadata__")
+    return {
+        name: StoredTensor(
+            Path(path),
+            8 + size + entry["data_offsets"][0],
+            _DTYPES[entry["dtype"]],
+            tuple(entry["shape"]),
+        )
+        for name, entry in entries.items()
+    }

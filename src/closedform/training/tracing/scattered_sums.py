@@ -21,7 +21,7 @@ _ZEROS = frozenset({_ATEN.full.default, _ATEN.full_like.default, _ATEN.new_full.
 
 
 def add_rows_to_sums(traced: torch.fx.GraphModule) -> None:
-    """Rewrites ``x + zeros.index_put(places, rows, accumulate)`` in place, as ``index_put`` to x."""
+    """Rewrites ``x + zeros.index_put(places, rows, True)`` in place, as ``index_put`` to x."""
     for node in traced.graph.find_nodes(op="call_function", target=_ATEN.add.Tensor):
         if node.kwargs or len(node.args) != 2:
             continue
@@ -39,9 +39,7 @@ def _is_of_rows(node: Any) -> bool:
     if not isinstance(node, torch.fx.Node) or node.target is not _ATEN.index_put.default:
         return False
     zeros, *_, accumulates = node.args if len(node.args) == 4 else (None, False)
-    is_zero = (
-        isinstance(zeros, torch.fx.Node) and zeros.target in _ZEROS and zeros.args[-1] == 0
-    )
+    is_zero = isinstance(zeros, torch.fx.Node) and zeros.target in _ZEROS and zeros.args[-1] == 0
     return is_zero and accumulates is True and len(node.users) == 1
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, embedding
 
-from closedform import optimizers
+from closedform import optimizers, transforms
 from closedform.training import TrainSession, export
 
 _ROWS, _WIDTH = 30, 8
@@ -50,13 +50,11 @@ def test_rows_are_added_to_the_other_part(use: str, dtype: torch.dtype, tmp_path
     model = _Shared(forward).to(dtype)
     ids = torch.tensor([[3, 3, 3, 1], [3, 7, 0, 1], [28, 28, 3, 7]])  # rows of several places
     labels = ids % _WIDTH
-    options = {"compute_dtype": "f32"} if dtype is torch.float16 else {}
-    rule = optimizers.sgd(1.0)
-    if dtype is torch.float16:
-        from closedform import transforms
-
-        rule = transforms.master_weights(rule, "f16")
-    export(model, _loss, (ids, labels), rule, tmp_path, **options)
+    is_narrow = dtype is torch.float16
+    rule = transforms.master_weights(optimizers.sgd(1.0), "f16") if is_narrow else None
+    compute_dtype = "f32" if is_narrow else None
+    rule = rule or optimizers.sgd(1.0)
+    export(model, _loss, (ids, labels), rule, tmp_path, compute_dtype=compute_dtype)
     graph = onnx.load(tmp_path / "train.onnx").graph
     operators = [node.op_type for node in graph.node]
     assert operators.count("ScatterND") == sums

@@ -38,9 +38,11 @@ def _is_of_rows(node: Any) -> bool:
     """Whether a value, used once, is zeros to which rows are added."""
     if not isinstance(node, torch.fx.Node) or node.target is not _ATEN.index_put.default:
         return False
-    zeros, *_, accumulates = node.args if len(node.args) == 4 else (None, False)
-    is_zero = isinstance(zeros, torch.fx.Node) and zeros.target in _ZEROS and zeros.args[-1] == 0
-    return is_zero and accumulates is True and len(node.users) == 1
+    if len(node.args) != 4 or node.args[3] is not True or len(node.users) != 1:
+        return False
+    zeros: Any = node.args[0]
+    is_full = isinstance(zeros, torch.fx.Node) and zeros.target in _ZEROS
+    return is_full and zeros.args[-1] == 0
 
 
 def _is_like(node: torch.fx.Node, operand: Any) -> bool:

@@ -17,6 +17,7 @@ from closedform.errors import ExportError
 from closedform.training import index_ranges
 from closedform.training.index_ranges import IndexRange
 from closedform.training.progress import phase
+from closedform.training.tracing.factors import merge_factors
 from closedform.training.tracing.moves import merge_moves
 from closedform.training.tracing.onnx_registry import quiet, registry
 from closedform.training.tracing.operands import normalize_operands
@@ -160,6 +161,7 @@ def _fold(model: Any) -> None:
     )
     rewriter.rewrite(model, rules)
     merge_moves(model.graph)
+    merge_factors(model.graph)
     for last in (
         passes.IdentityEliminationPass(),
         passes.RemoveUnusedNodesPass(),

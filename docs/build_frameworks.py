@@ -142,7 +142,7 @@ def _section(name: str) -> list[str]:
         lines += [f"[Defects, with counterexamples](frameworks/{name}.md).", ""]
     if name in CONFIGS:
         lines += ["```yaml", CONFIGS[name].rstrip("\n"), "```", ""]
-    notes = dict.fromkeys(note for one in framework.schedules.values() for note in one.notes)
+    notes = dict.fromkeys(note for one in framework.schedules for note in framework.notes(one))
     if notes:
         lines += ["Where its values are not those that its documentation suggests:", ""]
         lines += [*(f"- {note}" for note in notes), ""]
@@ -233,8 +233,8 @@ def framework_page(name: str) -> str:
     for defect in DEFECTS:
         if defect.framework == name:
             lines += _defect(defect)
-    notes = frameworks.FRAMEWORKS[name].schedules.values()
-    known = dict.fromkeys(note for one in notes for note in one.notes)
+    framework = frameworks.FRAMEWORKS[name]
+    known = dict.fromkeys(note for one in framework.schedules for note in framework.notes(one))
     if known:
         lines += ["## All known defects", "", *(f"- {note}" for note in known), ""]
     return "\n".join(lines)

@@ -18,6 +18,7 @@ __all__ = [
     "ExportError",
     "GraphError",
     "LoweringError",
+    "MissingFactsError",
     "SessionError",
     "StateError",
     "TraceError",
@@ -72,6 +73,10 @@ class ConfigError(ClosedFormError, ValueError):
 
 class ArgumentError(ClosedFormError, TypeError):
     """An argument of a class or function is unknown, missing or out of range."""
+
+
+class MissingFactsError(ArgumentError):
+    """A number of the run that the config does not contain is not given."""
 
 
 class UnknownNameError(ClosedFormError, LookupError):

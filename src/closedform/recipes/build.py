@@ -7,7 +7,8 @@ from typing import Any
 
 from closedform.errors import UnknownNameError, nearest
 from closedform.language import Schedule
-from closedform.recipes.entries import Context, Framework, ScheduleEntry, build_schedule
+from closedform.recipes.entries import Context, ScheduleEntry, build_schedule
+from closedform.recipes.framework import Framework
 
 MIN_HASH = 7
 """The fewest characters of a commit's hash that name a version."""

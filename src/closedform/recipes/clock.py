@@ -10,11 +10,12 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import ArgumentError, DefinitionError, nearest
+from closedform.errors import ArgumentError, DefinitionError, MissingFactsError, nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
 from closedform.language.in_units import ScheduleInUnits
 from closedform.language.lengths import Length
+from closedform.recipes.intervals import first_after, first_from
 
 
 class Unit(StrEnum):
@@ -133,6 +134,12 @@ class Facts:
             )
 
     @classmethod
+    def among(cls, given: Mapping[str, Any]) -> Facts:
+        """Returns the facts of a mapping that may hold other entries, as ``of`` does."""
+        names = {entry.name for entry in fields(cls)}
+        return cls.of({key: given[key] for key in given if ALIASES.get(key, key) in names})
+
+    @classmethod
     def of(cls, given: Mapping[str, Any]) -> Facts:
         """Returns the facts of a mapping, under their own names or those of a framework.
 
@@ -167,7 +174,7 @@ class Facts:
         """Returns facts as exact numbers.
 
         Raises:
-            ArgumentError: One or several are not known; the message lists all of them.
+            MissingFactsError: One or several are not known; the message lists all of them.
 
         Example:
             >>> Facts(global_batch_size=8).require("global_batch_size")
@@ -175,7 +182,7 @@ class Facts:
         """
         missing = [name for name in names if getattr(self, name) is None]
         if missing:
-            raise ArgumentError(
+            raise MissingFactsError(
                 f"missing facts: {', '.join(missing)}",
                 where=where,
                 hint=f"this needs the facts {', '.join(names)}",
@@ -212,6 +219,29 @@ def _factors(unit: Unit, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]
 def _needed(unit: Unit, facts: Facts) -> tuple[str, ...]:
     over, under = _factors(unit, facts)
     return over + under
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What a clock has counted at update t of a run, and the updates at which it reaches a mark.
+
+    Attributes:
+        n: The count that update ``t`` uses, as an expression in ``t``.
+        per_update: The count of one update.
+        offset: The offset of the clock.
+    """
+
+    n: sp.Expr
+    per_update: sp.Expr
+    offset: int
+
+    def first_from(self, mark: sp.Expr) -> int:
+        """Returns the first update whose count is at least ``mark``, at least 0."""
+        return first_from(mark / self.per_update - self.offset)
+
+    def first_after(self, mark: sp.Expr) -> int:
+        """Returns the first update whose count is above ``mark``, at least 0."""
+        return first_after(mark / self.per_update - self.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +282,19 @@ class Clock:
             ArgumentError: A fact is missing.
         """
         return sp.expand((t + self.offset) * self.per_update(facts))
+
+    def count(self, facts: Facts) -> Count:
+        """Returns the count of the clock in a run.
+
+        Raises:
+            ArgumentError: A fact is missing.
+
+        Example:
+            >>> count = Clock(Unit.SAMPLE, offset=1).count(Facts(global_batch_size=8))
+            >>> count.n, count.first_from(32), count.first_after(32)
+            (8*t + 8, 3, 4)
+        """
+        return Count(self.position(facts), self.per_update(facts), self.offset)
 
     def updates(self, amount: Number, facts: Facts) -> sp.Expr:
         """Returns an amount of the unit in optimizer updates, exactly; it may be a fraction.

@@ -12,12 +12,12 @@ from closedform.errors import (
     ArgumentError,
     ClosedFormError,
     DefinitionError,
+    MissingFactsError,
     UnknownNameError,
     nearest,
 )
 from closedform.language import Schedule, UpdateRule
-from closedform.recipes.forms import Writer
-from closedform.recipes.reader import Reader
+from closedform.recipes.clock import Facts
 
 
 class Required:
@@ -97,6 +97,23 @@ class Context:
     def where(self) -> str:
         """The place in errors: the framework, and the classes from the outermost inwards."""
         return " > ".join((self.framework, *self.path))
+
+    @property
+    def numbers(self) -> Facts:
+        """The facts that are numbers of the run, by the names of ``Facts``."""
+        return Facts.among(self.facts)
+
+    def fact(self, name: str) -> Any:
+        """Returns a fact by the framework's own name.
+
+        Raises:
+            MissingFactsError: It is not given.
+        """
+        if self.facts.get(name) is None:
+            raise MissingFactsError(
+                f"missing facts: {name}", where=self.where, hint="give them as facts={…}"
+            )
+        return self.facts[name]
 
     def own_name(self, generic: str) -> str:
         """Returns the name that the class uses for an argument of its builder."""
@@ -228,31 +245,6 @@ def located(where: str) -> Iterator[None]:
         if error.where is not None:
             raise
         raise type(error)(error.what, where=where, hint=error.hint) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Framework:
-    """A framework: its scheduler and optimizer classes by name.
-
-    Attributes:
-        name: Its name.
-        schedules: Its scheduler classes.
-        optimizers: Its optimizer classes, by their documented formula.
-        optimizers_as_implemented: Those whose implementation differs from their documented
-            formula, as they are implemented.
-        versions: The versions whose semantics are known, the newest first; a commit may be given
-            by the first 7 or more characters of its hash.
-        reader: The reader of its configs, None if there is none.
-        writer: The writer of its configs, None if there is none.
-    """
-
-    name: str
-    schedules: Mapping[str, ScheduleEntry]
-    optimizers: Mapping[str, OptimizerEntry]
-    optimizers_as_implemented: Mapping[str, OptimizerEntry] = field(default_factory=dict)
-    versions: tuple[str, ...] = ()
-    reader: Reader | None = None
-    writer: Writer | None = None
 
 
 def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:

@@ -19,7 +19,6 @@ from closedform.recipes.build import built, known_version
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
-    Framework,
     Parameter,
     ScheduleEntry,
     build_rule,
@@ -30,6 +29,7 @@ from closedform.recipes.entries import (
     own_schedule,
 )
 from closedform.recipes.formulas import FORMULAS
+from closedform.recipes.framework import Framework
 from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.tags import matching_groups, read_tags
 
@@ -131,8 +131,9 @@ def notes(framework: str, name: str) -> tuple[str, ...]:
         >>> notes("megatron", "constant")[2]
         'constant ignores the horizon and the minimum'
     """
-    entries = _framework(framework).schedules
-    return find_schedule(name, Context(framework, entries)).notes
+    declaration = _framework(framework)
+    find_schedule(name, Context(framework, declaration.schedules))
+    return declaration.notes(name)
 
 
 def known_as(name: str) -> dict[str, tuple[str, ...]]:

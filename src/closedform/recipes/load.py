@@ -12,7 +12,7 @@ from closedform.language import Schedule, exact_number
 from closedform.recipes.build import known_version
 from closedform.recipes.clock import CHECKED, Facts
 from closedform.recipes.document import Document, read_document
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.inheritance import Given, merged
 from closedform.recipes.reader import Reader, Reading
@@ -87,7 +87,12 @@ def load_recipe(
     found, reader = _reader(document, framework)
     known = facts if isinstance(facts, Facts) else Facts.of(facts or {})
     reading = Reading(
-        document, known, known_version(found, version), framework or found.name, as_implemented
+        document,
+        known,
+        known_version(found, version),
+        framework or found.name,
+        as_implemented,
+        found.defects,
     )
     recipe = replace(reader.read(reading), facts=known)
     _check_facts(recipe, known, document)

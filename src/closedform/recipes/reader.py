@@ -32,12 +32,15 @@ constant ``READER = Reader(read, matches)``, which the folder's ``__init__.py`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from closedform.recipes.clock import Facts
+from closedform.recipes.clock import Clock, Facts
+from closedform.recipes.defects import Defect, check_documented, concerned
 from closedform.recipes.document import Document
-from closedform.recipes.recipe import Recipe
+from closedform.recipes.entries import Context
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Reading:
         framework: The framework's name that was asked for: several may share a reader.
         as_implemented: Whether to return what the framework computes, defects included; otherwise
             its documented formula, where the two differ.
+        defects: The defects of the framework.
     """
 
     document: Document
@@ -59,6 +63,77 @@ class Reading:
     version: str = ""
     framework: str = ""
     as_implemented: bool = True
+    defects: Mapping[str, Defect] = field(default_factory=dict)
+
+    @property
+    def context(self) -> Context:
+        """The context of the curves of the config."""
+        facts = {entry.name: getattr(self.facts, entry.name) for entry in fields(Facts)}
+        return Context(
+            self.framework,
+            {},
+            as_implemented=self.as_implemented,
+            facts={name: fact for name, fact in facts.items() if fact is not None},
+            version=self.version,
+        )
+
+    def determined(self, value: int | None, fact: str) -> int:
+        """Returns a number that the config determines, or else a fact.
+
+        Raises:
+            ArgumentError: Neither the config nor the facts have it.
+        """
+        if value is not None:
+            return value
+        (known,) = self.facts.require(fact, where=self.document.source)
+        return int(known)
+
+    def recipe(
+        self,
+        param_groups: Sequence[ParamGroup],
+        *,
+        clock: Clock,
+        horizon: int | None,
+        clipping: Clipping | None,
+        accumulation: int | None,
+        values: Sequence[object],
+        derived: Mapping[str, Any] | None = None,
+    ) -> Recipe:
+        """Returns the recipe of the config, with the notes on the defects that concern it.
+
+        Args:
+            param_groups: As in :class:`~closedform.recipes.recipe.Recipe`.
+            clock: The clock that the schedules of this config count.
+            horizon: As in ``Recipe``.
+            clipping: As in ``Recipe``.
+            accumulation: As in ``Recipe``.
+            values: The arguments of the conditions of the framework's defects.
+            derived: As in ``Recipe``.
+
+        Raises:
+            DefinitionError: The documented formula is asked for, and there is none.
+        """
+        if not self.as_implemented:
+            check_documented(self.defects, self.version, self.document.source, *values)
+        defects = concerned(self.defects, self.version, *values)
+        return Recipe(
+            self.document.name,
+            self.framework,
+            tuple(param_groups),
+            horizon=horizon,
+            version=self.version,
+            source=self.document.source,
+            facts=self.facts,
+            clock=clock,
+            clipping=clipping,
+            accumulation=accumulation,
+            notes={
+                name: defect.text
+                for name, defect in defects.items()
+                if self.as_implemented or defect.documented is None
+            },
+            derived=derived or {},
+        )
 
 
 @dataclass(frozen=True, slots=True)

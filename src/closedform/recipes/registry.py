@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 
 _PACKAGES = {
     "alignment-handbook": "alignment_handbook",

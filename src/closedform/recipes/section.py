@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from closedform.errors import ClosedFormError, ConfigError, nearest
+import sympy as sp
+
+from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, nearest
 from closedform.recipes.document import Document, joined
 from closedform.recipes.documents.scalars import integer, real
 from closedform.recipes.documents.values import Call, Reference, Unresolved
@@ -86,7 +88,7 @@ class Section:
         found = self.value(key, REQUIRED)
         if isinstance(found, str):
             found = _number_of(found)
-        is_number = isinstance(found, int | float) and not isinstance(found, bool)
+        is_number = isinstance(found, int | float | sp.Rational) and not isinstance(found, bool)
         if not is_number or not math.isfinite(found):
             raise self.error(f"{key} must be a finite number, got {self.content[key]!r:.60}", key)
         return found
@@ -216,7 +218,7 @@ class Section:
         """
         try:
             yield
-        except ConfigError:
+        except (ConfigError, MissingFactsError):
             raise
         except ClosedFormError as error:
             inner = f"; {error.where}" if error.where else ""

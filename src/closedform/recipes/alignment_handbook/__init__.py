@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.alignment_handbook.reader import READER
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
 from closedform.recipes.transformers.writer import WRITER
 

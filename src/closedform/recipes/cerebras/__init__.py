@@ -3,7 +3,7 @@
 from closedform.recipes.cerebras.optimizers import AS_IMPLEMENTED, OPTIMIZERS
 from closedform.recipes.cerebras.reader import READER
 from closedform.recipes.cerebras.schedules import SCHEDULES
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 
 __all__ = ["FRAMEWORK"]
 

@@ -6,7 +6,7 @@ from closedform.recipes.composer.optimizers import OPTIMIZERS
 from closedform.recipes.composer.reader import READER
 from closedform.recipes.composer.schedules import SCHEDULES
 from closedform.recipes.composer.writer import WRITER
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 
 FRAMEWORK = Framework(
     "composer",

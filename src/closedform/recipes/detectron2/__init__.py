@@ -5,7 +5,7 @@ from __future__ import annotations
 from closedform.recipes.detectron2.reader import READER
 from closedform.recipes.detectron2.schedules import SCHEDULES
 from closedform.recipes.detectron2.writer import WRITER
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 
 FRAMEWORK = Framework(
     "detectron2", SCHEDULES, {}, versions=("02b5c4e295e9",), reader=READER, writer=WRITER

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
 from closedform.recipes.fairseq.reader import READER
 from closedform.recipes.fairseq.schedules import SCHEDULES
 from closedform.recipes.fairseq.writer import WRITER
+from closedform.recipes.framework import Framework
 
 FRAMEWORK = Framework(
     "fairseq", SCHEDULES, {}, versions=("3d262bb25690",), reader=READER, writer=WRITER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.gpt_neox.reader import READER
 from closedform.recipes.gpt_neox.schedules import SCHEDULES
 from closedform.recipes.gpt_neox.writer import WRITER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.levanter.reader import READER
 from closedform.recipes.levanter.schedules import SCHEDULES
 from closedform.recipes.levanter.writer import WRITER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.lightning_cli.reader import READER
 from closedform.recipes.lightning_cli.schedules import SCHEDULES
 from closedform.recipes.lightning_cli.writer import WRITER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.litgpt.reader import READER
 from closedform.recipes.litgpt.schedules import SCHEDULES
 from closedform.recipes.litgpt.writer import WRITER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from closedform.recipes.composer.reader import FOUNDRY_READER
 from closedform.recipes.composer.schedules import SCHEDULES
 from closedform.recipes.composer.writer import FOUNDRY_WRITER
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 
 FRAMEWORK = Framework(
     "llm-foundry",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.maxtext.reader import READER
 from closedform.recipes.maxtext.schedules import SCHEDULES
 from closedform.recipes.maxtext.writer import WRITER

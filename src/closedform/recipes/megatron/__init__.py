@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.megatron.reader import READER
 from closedform.recipes.megatron.schedules import SCHEDULES
 from closedform.recipes.megatron.writer import WRITER

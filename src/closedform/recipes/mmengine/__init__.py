@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.mmengine.reader import READER
 from closedform.recipes.mmengine.schedules import SCHEDULES
 from closedform.recipes.mmengine.writer import WRITER

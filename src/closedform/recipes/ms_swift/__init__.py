@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.ms_swift.reader import READER
 from closedform.recipes.ms_swift.writer import WRITER
 from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.nanochat.schedules import SCHEDULES
 
 FRAMEWORK = Framework("nanochat", SCHEDULES, {}, versions=("92d63d4e8bb4",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.nanogpt.schedules import SCHEDULES
 
 FRAMEWORK = Framework("nanogpt", SCHEDULES, {}, versions=("3adf61e154c3",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.nemo.reader import READER
 from closedform.recipes.nemo.schedules import SCHEDULES
 from closedform.recipes.nemo.writer import WRITER

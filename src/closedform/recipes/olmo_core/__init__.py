@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.olmo_core.reader import READER
 from closedform.recipes.olmo_core.schedules import SCHEDULES
 from closedform.recipes.olmo_core.writer import WRITER

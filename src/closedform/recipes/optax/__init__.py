@@ -1,6 +1,6 @@
 """The scheduler classes of optax."""
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.optax.schedules import SCHEDULES
 
 __all__ = ["FRAMEWORK"]

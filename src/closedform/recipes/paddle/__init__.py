@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.paddle.reader import BEFORE_BASE, READER
 from closedform.recipes.paddle.schedules import SCHEDULES
 

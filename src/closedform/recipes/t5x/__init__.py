@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.t5x.reader import READER
 from closedform.recipes.t5x.schedules import SCHEDULES
 from closedform.recipes.t5x.writer import WRITER

@@ -1,6 +1,6 @@
 """The scheduler classes of timm 1.0."""
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.timm.schedules import SCHEDULES
 
 __all__ = ["FRAMEWORK"]

@@ -1,6 +1,6 @@
 """The scheduler and optimizer classes of torch 2.13."""
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.torch.optimizers import OPTIMIZERS
 from closedform.recipes.torch.schedules import SCHEDULES
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.torchtitan.reader import READER
 from closedform.recipes.torchtitan.schedules import SCHEDULES, VERSIONS
 from closedform.recipes.torchtitan.writer import WRITER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.torchtune.reader import READER
 from closedform.recipes.torchtune.schedules import SCHEDULES
 from closedform.recipes.torchtune.writer import WRITER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.transformers.arguments import Variant, is_plain, reader_of
 from closedform.recipes.transformers.schedules import SCHEDULES
 from closedform.recipes.transformers.writer import WRITER

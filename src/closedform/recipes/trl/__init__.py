@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
 from closedform.recipes.transformers.writer import WRITER
 from closedform.recipes.trl.reader import READER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from closedform.recipes.entries import Framework
+from closedform.recipes.framework import Framework
 from closedform.recipes.ultralytics.reader import READER
 from closedform.recipes.ultralytics.schedules import SCHEDULES
 

@@ -1,0 +1,80 @@
+"""Defects of frameworks: where their values are not those that their documentation suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from closedform.errors import DefinitionError
+
+
+class Kind(StrEnum):
+    """The kind of a defect.
+
+    ``DEPARTURE``: the values are not those that the documentation or the name of a key states.
+    ``CONVENTION``: the documentation leaves open what is computed, or states it, and the choice is
+    one that a reader of the config may not expect.
+    """
+
+    DEPARTURE = "departure"
+    CONVENTION = "convention"
+
+
+Condition = Callable[..., bool]
+"""From the values of a config, as the framework's reader has them, to whether it is concerned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A defect of a framework.
+
+    Attributes:
+        text: The defect, as a clause.
+        upstream: The file and the line of the framework's code, at a version.
+        applies: Whether it concerns a config; None for a defect that only a scheduler class shows.
+        documented: The formula that the documentation states, as a clause, which
+            ``as_implemented=False`` computes; None where it cannot be computed.
+        kind: Whether the documentation is contradicted.
+        classes: The scheduler classes that it concerns; empty for all of them.
+        versions: The versions that it concerns; empty for all of them.
+    """
+
+    text: str
+    upstream: str
+    applies: Condition | None = None
+    documented: str | None = None
+    kind: Kind = Kind.DEPARTURE
+    classes: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+
+    def concerns(self, version: str, *values: object) -> bool:
+        """Returns whether it concerns a config of a version of the framework."""
+        is_version = not self.versions or version in self.versions
+        return is_version and self.applies is not None and self.applies(*values)
+
+
+def concerned(defects: Mapping[str, Defect], version: str, *values: object) -> dict[str, Defect]:
+    """Returns the defects that concern a config."""
+    return {name: one for name, one in defects.items() if one.concerns(version, *values)}
+
+
+def check_documented(
+    defects: Mapping[str, Defect], version: str, where: str, *values: object
+) -> None:
+    """Refuses a config whose values depart from a documentation that states no formula.
+
+    Raises:
+        DefinitionError: A departure without a documented formula concerns the config.
+    """
+    departures = [
+        defect.text
+        for defect in concerned(defects, version, *values).values()
+        if defect.kind is Kind.DEPARTURE and defect.documented is None
+    ]
+    if departures:
+        raise DefinitionError(
+            f"there is no documented formula for this config: {'; '.join(departures)}",
+            where=where,
+            hint="leave as_implemented=False out",
+        )

@@ -1,0 +1,48 @@
+"""The declaration of a framework: its classes, its configs, its clock and its defects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from closedform.recipes.clock import Clock
+from closedform.recipes.defects import Defect
+from closedform.recipes.entries import OptimizerEntry, ScheduleEntry
+from closedform.recipes.forms import Writer
+from closedform.recipes.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework: its scheduler and optimizer classes by name.
+
+    Attributes:
+        name: Its name.
+        schedules: Its scheduler classes.
+        optimizers: Its optimizer classes, by their documented formula.
+        optimizers_as_implemented: Those whose implementation differs from their documented
+            formula, as they are implemented.
+        versions: The versions whose semantics are known, the newest first; a commit may be given
+            by the first 7 or more characters of its hash.
+        reader: The reader of its configs, None if there is none.
+        writer: The writer of its configs, None if there is none.
+        upstream: The files of the framework that the formulas come from, at a version.
+        clock: The clock that its schedules count; a config may have another one.
+        defects: Its defects, by short names.
+    """
+
+    name: str
+    schedules: Mapping[str, ScheduleEntry]
+    optimizers: Mapping[str, OptimizerEntry] = field(default_factory=dict)
+    optimizers_as_implemented: Mapping[str, OptimizerEntry] = field(default_factory=dict)
+    versions: tuple[str, ...] = ()
+    reader: Reader | None = None
+    writer: Writer | None = None
+    upstream: str = ""
+    clock: Clock = field(default_factory=Clock)
+    defects: Mapping[str, Defect] = field(default_factory=dict)
+
+    def notes(self, name: str) -> tuple[str, ...]:
+        """Returns the defects of a scheduler class."""
+        of_class = (one.text for one in self.defects.values() if name in (one.classes or (name,)))
+        return (*self.schedules[name].notes, *of_class)

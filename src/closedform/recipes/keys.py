@@ -1,0 +1,268 @@
+"""The keys of a config: their types and defaults, declared once and read by both entrances.
+
+A section of a config is a :class:`Keys`, a mapping from the names of its keys to :class:`Key`::
+
+    SCHEDULER = Keys(
+        learning_rate=number(),
+        lr_warmup_steps=integer(0),
+        lr_decay_style=choice("linear", "cosine", default="linear"),
+    )
+
+``SCHEDULER.read(section)`` refuses unknown keys, checks the types, fills in the defaults and
+returns :class:`Values`, whose attributes are exact numbers: ``values.lr_warmup_steps``.
+``load_recipe`` and ``frameworks.schedule`` read the same declaration, the latter by
+:func:`section_entries`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from closedform.errors import ConfigError, DefinitionError, nearest
+from closedform.language import Schedule, exact_number
+from closedform.recipes.defects import Defect, check_documented
+from closedform.recipes.document import Document
+from closedform.recipes.documents.values import Unresolved
+from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
+from closedform.recipes.section import Section, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a section.
+
+    Attributes:
+        read: From the section, the name of the key and the default to the value.
+        default: The value where the key is absent; ``REQUIRED`` for a key that must be given.
+    """
+
+    read: Callable[[Section, str, Any], Any]
+    default: Any = REQUIRED
+
+
+def number(default: Any = REQUIRED) -> Key:
+    """Returns a key that holds a finite number, read exactly."""
+
+    def read(section: Section, key: str, value: Any) -> Any:
+        found = section.number(key, value)
+        return found if found is None else exact_number(found)
+
+    return Key(read, default)
+
+
+def integer(default: Any = REQUIRED, *, may_be_open: bool = False) -> Key:
+    """Returns a key that holds an integer.
+
+    Args:
+        default: Its value where the key is absent.
+        may_be_open: Whether a value that the file does not determine counts as absent, because the
+            reader has a fact for it.
+    """
+
+    def read(section: Section, key: str, value: Any) -> Any:
+        if may_be_open and isinstance(section.content.get(key), Unresolved):
+            return value
+        return section.integer(key, value)
+
+    return Key(read, default)
+
+
+def text(default: Any = REQUIRED) -> Key:
+    """Returns a key that holds a text."""
+    return Key(Section.text, default)
+
+
+def flag(default: Any = REQUIRED) -> Key:
+    """Returns a key that holds a boolean."""
+    return Key(Section.flag, default)
+
+
+def numbers(default: Any = REQUIRED) -> Key:
+    """Returns a key that holds a tuple of finite numbers, read exactly."""
+
+    def read(section: Section, key: str, value: Any) -> Any:
+        items = section.numbers(key, value)
+        return items if items is None else tuple(exact_number(item) for item in items)
+
+    return Key(read, default)
+
+
+def choice(*names: str, default: Any = REQUIRED) -> Key:
+    """Returns a key that holds one of a few names."""
+
+    def read(section: Section, key: str, value: Any) -> Any:
+        name = section.text(key, value)
+        if name is not None and name not in names:
+            raise section.error(f"there is no {key} {name!r:.60}", key, nearest(name, names))
+        return name
+
+    return Key(read, default)
+
+
+def anything(default: Any = None) -> Key:
+    """Returns a key whose value its user checks."""
+    return Key(Section.value, default)
+
+
+def ignored() -> Key:
+    """Returns a key that the schedules and the optimizer do not depend on; it is not read."""
+    return Key(lambda section, key, default: None, None)
+
+
+def section(keys: Keys) -> Key:
+    """Returns a key that holds a mapping with keys; an absent mapping is an empty one."""
+    return Key(lambda outer, key, default: keys.read(outer.section(key)), None)
+
+
+def sections(keys: Keys) -> Key:
+    """Returns a key that holds a list of mappings with keys; an absent list is an empty one."""
+    return Key(
+        lambda outer, key, default: tuple(keys.read(entry) for entry in outer.sections(key)), None
+    )
+
+
+class Values:
+    """The values of a section, as attributes by the names of their keys.
+
+    ``"lr" in values`` is whether the config gives the key, and not as None.
+
+    Args:
+        origin: The section that they were read from, for errors with the place.
+        entries: The values, defaults filled in.
+    """
+
+    def __init__(self, origin: Section, entries: Mapping[str, Any]) -> None:
+        self.origin = origin
+        self._entries = entries
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise AttributeError(f"the section has no key {name!r}") from None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.origin
+
+    def changed(self, **entries: Any) -> Values:
+        """Returns the values with some replaced."""
+        return Values(self.origin, {**self._entries, **entries})
+
+    def required(self, name: str) -> Any:
+        """Returns a value that must be given here.
+
+        Raises:
+            ConfigError: It is missing.
+        """
+        self.origin.value(name, REQUIRED)
+        return self._entries[name]
+
+    def error(self, what: str, key: str | None = None, hint: str | None = None) -> ConfigError:
+        """Returns the error of an entry, with its place; without a key, of the section."""
+        return self.origin.error(what, key, hint)
+
+
+class Keys(Mapping[str, Key]):
+    """The keys of a section.
+
+    Args:
+        **keys: The keys by their names.
+    """
+
+    def __init__(self, **keys: Key) -> None:
+        self._keys = keys
+
+    def __getitem__(self, name: str) -> Key:
+        return self._keys[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def check(self, origin: Section) -> None:
+        """Refuses unknown keys of a section.
+
+        Raises:
+            ConfigError: A key is unknown.
+        """
+        origin.check(self)
+
+    def read(self, origin: Section) -> Values:
+        """Returns the values of a section.
+
+        Raises:
+            ConfigError: A key is unknown or missing, or a value has another type.
+        """
+        self.check(origin)
+        entries = {name: key.read(origin, name, key.default) for name, key in self.items()}
+        return Values(origin, entries)
+
+    def read_whole(self, document: Document) -> Values:
+        """Returns the values of a whole config.
+
+        Raises:
+            ConfigError: As ``read``.
+        """
+        return self.read(whole(document))
+
+
+class OpenKeys(Keys):
+    """The keys of a section that holds those of the whole training as well.
+
+    Only unknown keys whose names concern the optimizer or its schedules are refused.
+    """
+
+    def check(self, origin: Section) -> None:
+        """Refuses unknown keys that concern the optimizer or its schedules.
+
+        Raises:
+            ConfigError: There is such a key.
+        """
+        origin.check_related(self)
+
+
+Curve = Callable[..., Schedule]
+"""From the context and the values of the sections to a schedule."""
+
+
+def section_entries(
+    curves: Mapping[str, Curve],
+    layout: Mapping[str, Keys],
+    style: Callable[..., str] | None = None,
+    defects: Mapping[str, Defect] | None = None,
+) -> dict[str, ScheduleEntry]:
+    """Returns the classes of ``frameworks.schedule`` whose arguments are sections of a config.
+
+    Args:
+        curves: The curves by their names.
+        layout: The sections by their names, in the order in which the curves take them; ``""`` is
+            the mapping of all arguments.
+        style: From the values of the sections to the name of the curve that they ask for, where
+            they do.
+        defects: The defects of the framework, where their conditions take the arguments of the
+            curves.
+    """
+
+    def build(arguments: Mapping[str, Any], context: Context) -> Schedule:
+        document, name = Document(dict(arguments), context.where), context.path[-1]
+        try:
+            values = [
+                keys.read(whole(document).section(place) if place else whole(document))
+                for place, keys in layout.items()
+            ]
+            if style is not None and style(*values) != name:
+                raise DefinitionError(
+                    f"the config must ask for {name!r}, got {style(*values)!r}", where=context.where
+                )
+            if not context.as_implemented:
+                check_documented(defects or {}, context.version, context.where, *values)
+            return curves[name](context, *values)
+        except ConfigError as error:
+            raise DefinitionError(error.what, where=error.where, hint=error.hint) from error
+
+    names = dict.fromkeys(layout[""]) if "" in layout else dict.fromkeys(layout, REQUIRED)
+    return {name: ScheduleEntry(name, (), parameters(**names), build) for name in curves}

@@ -1,0 +1,267 @@
+"""nanotron: the learning rate of ``learning_rate_scheduler``, and the configs of its trainer.
+
+The configs are YAML, or the calls of nanotron's config classes in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import nearest
+from closedform.language import Schedule, exact_number, t
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, power_quotient
+from closedform.recipes.keys import (
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    ignored,
+    integer,
+    number,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.section import Section, calls
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+SCHEDULER = Keys(
+    learning_rate=number(),
+    lr_warmup_steps=integer(0),
+    lr_warmup_style=choice("linear", "constant"),
+    lr_decay_style=choice("linear", "cosine", "1-sqrt", default="linear"),
+    lr_decay_steps=integer(None),
+    lr_decay_starting_step=integer(None),
+    min_decay_lr=number(None),
+)
+TOKENS = OpenKeys(
+    train_steps=integer(None, may_be_open=True),
+    batch_accumulation_per_replica=integer(None, may_be_open=True),
+)
+_ADAM = {"adam_beta1": number(None), "adam_beta2": number(None), "adam_eps": number(None)}
+FACTORY = Keys(name=text("adamW"), torch_adam_is_fused=ignored(), **_ADAM)
+OPTIMIZER = Keys(
+    accumulate_grad_in_fp32=ignored(),
+    clip_grad=number(None),
+    learning_rate_scheduler=section(SCHEDULER),
+    name=ignored(),
+    optimizer_factory=section(FACTORY),
+    torch_adam_is_fused=ignored(),
+    weight_decay=number(0),
+    weight_decay_exclude_named_params=anything(()),
+    zero_stage=ignored(),
+    **_ADAM,  # Before 2024 the arguments of Adam were written here.
+)
+CONFIG = OpenKeys(optimizer=section(OPTIMIZER), tokens=section(TOKENS), learning_rate=ignored())
+
+DEFECTS = {
+    "decay-not-shortened": Defect(
+        "a decay with a later start is not shortened: its end is not reached in the run",
+        "src/nanotron/config/config.py:485",
+        lambda scheduler, tokens: (
+            "lr_decay_starting_step" in scheduler and "lr_decay_steps" not in scheduler
+        ),
+        kind=Kind.CONVENTION,
+    ),
+    "no-decay": Defect(
+        "without min_decay_lr there is no decay",
+        "src/nanotron/config/config.py:386",
+        lambda scheduler, tokens: "min_decay_lr" not in scheduler,
+        kind=Kind.CONVENTION,
+    ),
+    "rate-squared": Defect(
+        "without a warmup and a decay, the rate is squared",
+        "src/nanotron/helpers.py:118",
+        lambda scheduler, tokens: (
+            scheduler.lr_warmup_steps == 0 and _decay_length(scheduler, tokens) == 0
+        ),
+        documented="the rate, without a warmup and a decay",
+    ),
+    "minimum-of-all-groups": Defect(
+        "min_decay_lr, and the rate of a constant warmup, are the same for every group",
+        "src/nanotron/helpers.py:126",
+        kind=Kind.CONVENTION,
+    ),
+}
+_DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]] = {
+    "linear": lambda first, last, done, length: along_line(first, last, done / length),
+    "cosine": lambda first, last, done, length: along_cosine(first, last, done / length),
+    "1-sqrt": lambda first, last, done, length: along_line(
+        first, last, power_quotient(done, length, sp.S.Half)
+    ),
+}
+
+
+def _decay_length(scheduler: Values, tokens: Values) -> int:
+    length: int | None = scheduler.lr_decay_steps
+    return tokens.train_steps - scheduler.lr_warmup_steps if length is None else length
+
+
+def _rate(context: Context, scheduler: Values, tokens: Values) -> Schedule:
+    kind, warmup = scheduler.lr_decay_style, scheduler.lr_warmup_steps
+    length, begin = _decay_length(scheduler, tokens), scheduler.lr_decay_starting_step
+    begin = warmup if begin is None else begin
+    peak, low = scheduler.learning_rate, scheduler.min_decay_lr
+    low = peak if low is None else low
+    rates = context.facts.get("group_learning_rates")
+    rate = peak if rates is None else exact_number(rates[context.facts.get("group_index", 0)])
+    if warmup == 0 and length == 0:
+        # The function returns the rate, where it should return a factor of it.
+        return by_intervals(kind, (lambda: rate * rate if context.as_implemented else rate, None))
+    rise = peak if scheduler.lr_warmup_style == "constant" else rate * t / max(warmup, 1)
+    return by_intervals(
+        kind,
+        (lambda: rise, warmup + 1),
+        (lambda: rate, begin),
+        (lambda: _DECAYS[kind](rate, low, t - begin, sp.Integer(length)), begin + length),
+        (lambda: low, None),
+    )
+
+
+_CALLS = {
+    "optimizer": "OptimizerArgs",
+    "tokens": "TokensArgs",
+    "learning_rate_scheduler": "LRSchedulerArgs",
+    "optimizer_factory": "AdamWOptimizerArgs",
+}
+"""The keys of a YAML config, and the classes that are their sections in Python."""
+
+
+def _matches(document: Document) -> bool:
+    if document.python is not None:
+        return any(calls(document.values, "LRSchedulerArgs"))
+    optimizer = document.content.get("optimizer")
+    return isinstance(optimizer, dict) and "learning_rate_scheduler" in optimizer
+
+
+def _as_yaml(document: Document) -> Document:
+    """A Python config in the form of a YAML one."""
+    if document.python is None:
+        return document
+    optimizer, tokens, scheduler, factory = (
+        (key, next(calls(document.values, name), None)) for key, name in _CALLS.items()
+    )
+    content: dict[str, Any] = {
+        key: {} if call is None else dict(call.kwargs) for key, call in (optimizer, tokens)
+    }
+    for key, call in (scheduler, factory):
+        if call is not None:
+            content["optimizer"].setdefault(key, call)
+    return replace(document, content=content)
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(_as_yaml(reading.document))
+    optimizer, scheduler = config.optimizer, config.optimizer.learning_rate_scheduler
+    total = reading.determined(config.tokens.train_steps, "total_updates")
+    tokens = config.tokens.changed(train_steps=total)
+    with scheduler.origin.located():
+        rate = _rate(reading.context, scheduler, tokens)
+    group = _optimizer(optimizer).group(rate)
+    excluded = optimizer.weight_decay_exclude_named_params
+    return reading.recipe(
+        [group, *([group.without_decay(excluded)] if excluded else [])],
+        clock=CLOCK,
+        horizon=total,
+        clipping=None if optimizer.clip_grad is None else Clipping(optimizer.clip_grad),
+        accumulation=tokens.batch_accumulation_per_replica,
+        values=(scheduler, tokens),
+        derived={"total_updates": total},
+    )
+
+
+def _optimizer(optimizer: Values) -> ClassOptimizer:
+    """The optimizer, from ``optimizer_factory`` or, before 2024, next to it."""
+    factory = optimizer.optimizer_factory
+    place = factory if factory.origin.content else optimizer
+    name = factory.name.lower()
+    if name not in ("adamw", "sgd"):
+        hint = nearest(name, ("adamW", "sgd"))
+        raise factory.error(f"there is no optimizer {factory.name!r}", "name", hint)
+    content: dict[str, Any] = {
+        "lr": optimizer.learning_rate_scheduler.learning_rate,
+        "weight_decay": optimizer.weight_decay,
+    }
+    if name == "adamw":
+        betas = [place.required("adam_beta1"), place.required("adam_beta2")]
+        content |= {"betas": betas, "eps": place.required("adam_eps")}
+    path = {"adamw": "AdamW", "sgd": "SGD"}[name]
+    return class_optimizer(Section(place.origin.document, content, place.origin.path), path)
+
+
+_STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.ROOT: "1-sqrt"}
+
+
+def _factory(made: Optimizer) -> dict[str, Any]:
+    if made.name == "sgd":
+        return {"name": "sgd"}
+    betas = made.betas() or [0.9, 0.999]
+    return {
+        "name": "adamW",
+        "adam_beta1": betas[0],
+        "adam_beta2": betas[1],
+        "adam_eps": native(made.values.get("eps", 1e-8)),
+        "torch_adam_is_fused": True,
+    }
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    if form.curve not in (*_STYLES, Curve.CONSTANT):
+        return
+    scheduler: dict[str, Any] = {
+        "learning_rate": native(form.peak),
+        "lr_warmup_steps": whole(form.warmup()),
+        "lr_warmup_style": "linear",
+        "lr_decay_style": _STYLES.get(form.curve, "linear"),
+        "min_decay_lr": native(form.low),
+    }
+    if form.curve is not Curve.CONSTANT:
+        scheduler["lr_decay_starting_step"] = whole(form.begin)
+        scheduler["lr_decay_steps"] = whole(form.end - form.begin)
+    excluded = [group for group in made.groups if group.weight_decay == 0]
+    optimizer: dict[str, Any] = {
+        "accumulate_grad_in_fp32": True,
+        "clip_grad": None if made.clipping is None else native(made.clipping),
+        "learning_rate_scheduler": scheduler,
+        "optimizer_factory": _factory(made),
+        "weight_decay": native(made.weight_decay or 0),
+        "zero_stage": 0,
+    }
+    if excluded:
+        patterns = [pattern for group in excluded for pattern in group.patterns]
+        optimizer["weight_decay_exclude_named_params"] = patterns
+    yield {"optimizer": optimizer, "tokens": {"train_steps": form.total}}
+
+
+FRAMEWORK = Framework(
+    "nanotron",
+    section_entries(
+        dict.fromkeys(_DECAYS, _rate),
+        {"learning_rate_scheduler": SCHEDULER, "tokens": TOKENS},
+        style=lambda scheduler, tokens: str(scheduler.lr_decay_style),
+        defects=DEFECTS,
+    ),
+    versions=("2411b022a75f",),
+    upstream="src/nanotron/helpers.py, src/nanotron/config/config.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {}, ("adamw", "sgd")),
+)

@@ -223,7 +223,7 @@ def _needed(unit: Unit, facts: Facts) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a clock has counted at update t of a run, and the updates at which it reaches a mark.
+    """The count of a clock at update t of a run, and the updates at which it reaches a mark.
 
     Attributes:
         n: The count that update ``t`` uses, as an expression in ``t``.

@@ -6,12 +6,16 @@ A bar is out of reach where these operators alone, in onnxruntime, take longer t
 the step of torch. Their model has the products of a step in the same order, with the same shapes
 and attributes, and nothing else; operands of one shape are one tensor, so that they are rather in
 the cache than in a step.
+
+The rates count only the operations of these products, as those of llm.c do: GFLOP/s of the whole
+step, here and in torch, and of a product of two matrices of 1024² in the same engine.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import math
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -60,6 +64,37 @@ def products(times: Sequence[NodeTime], model: onnx.ModelProto) -> Task:
     return lambda: session.run(None, feeds)
 
 
+def operations(times: Sequence[NodeTime]) -> int:
+    """Returns the multiplications and additions of the products of a step."""
+    total = 0
+    for found in times:
+        first, second = [*found.inputs, [], []][:2]
+        if found.kind in ("MatMul", "Gemm"):
+            (rows, columns), size = found.outputs[0][-2:], math.prod(first)
+            batch = math.prod(found.outputs[0][:-2])
+            shared = size // (batch * rows) if found.kind == "MatMul" else size // rows
+            total += 2 * batch * rows * columns * shared
+        elif found.kind == "Conv":
+            total += 2 * math.prod(found.outputs[0]) * math.prod(second[1:])
+        elif found.kind == "ConvTranspose":
+            total += 2 * math.prod(first) * math.prod(second[1:])
+    return total
+
+
+def rates() -> tuple[float, float]:
+    """Returns GFLOP/s of a product of two matrices of 1024² in onnxruntime and in torch."""
+    size = 1024
+    times = [NodeTime("product", "MatMul", [[size, size]] * 2, [[size, size]], 0.0)]
+    node = helper.make_node("MatMul", ["a", "b"], ["c"], name="product")
+    opset = helper.make_opsetid("", 21)
+    graph = helper.make_graph([node], "product", [], [])
+    ours = products(times, helper.make_model(graph, opset_imports=[opset], ir_version=10))
+    first, second = torch.randn(size, size), torch.randn(size, size)
+    seconds = medians(ours, lambda: first @ second, rounds=25, clock=time.process_time)
+    in_onnxruntime, in_torch = (2e-9 * size**3 / taken for taken in seconds)
+    return in_onnxruntime, in_torch
+
+
 def rows(names: Sequence[str], rounds: int) -> Iterator[str]:
     """Measures, and returns the rows of the table."""
     for name in names:
@@ -83,7 +118,10 @@ def rows(names: Sequence[str], rounds: int) -> Iterator[str]:
         parts = ", ".join(f"{kind} {1e3 * taken * scale:.1f}" for kind, taken in most)
         bar = case.bars[0] * peer
         figures = (peer, bar, ours, floor, ours - floor)
-        yield " | ".join((f"| {name}", *(f"{1e3 * s:.1f}" for s in figures), f"{parts} |"))
+        count = operations(times) / 1e9
+        per_second = f"{count / ours:.0f} | {count / peer:.0f} | {count / floor:.0f}"
+        cells = (f"| {name}", *(f"{1e3 * s:.1f}" for s in figures), parts, f"{count:.2f}")
+        yield f"{' | '.join(cells)} | {per_second} |"
 
 
 def main() -> None:
@@ -94,8 +132,11 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     print(machine(("torch", "onnxruntime")))
-    print("| model | torch | bar | onnxruntime | its products | its rest | rest by operator |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    in_onnxruntime, in_torch = rates()
+    print(f"1024²: onnxruntime {in_onnxruntime:.0f} GFLOP/s, torch {in_torch:.0f} GFLOP/s")
+    times = "torch | bar | onnxruntime | its products | its rest | rest by operator"
+    print(f"| model | {times} | GFLOP | onnxruntime, GFLOP/s | torch | its products |")
+    print("|" + " --- |" * 11)
     for row in rows([name for name in CASES if given.only in name], given.rounds):
         print(row, flush=True)
 

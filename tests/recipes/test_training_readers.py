@@ -79,7 +79,7 @@ def changed(config: Config, path: str, value: Any) -> Config:
 
 WRONG: list[tuple[str, Config, str]] = [
     ("megatron", {**MEGATRON, "lr-decay-stile": "x"}, "unknown key 'lr-decay-stile'.*did you mean"),
-    ("megatron", {**MEGATRON, "lr-decay-style": "cos"}, "there is no style 'cos'"),
+    ("megatron", {**MEGATRON, "lr-decay-style": "cos"}, "there is no lr-decay-style 'cos'"),
     ("megatron", {**MEGATRON, "optimizer": "adan"}, "no optimizer 'adan'.*did you mean 'adam'"),
     ("megatron", {**MEGATRON, "min-lr": 1.0}, "the minimum 1 must not be above the peak"),
     ("torchtune", {"optimizer": {**TUNE, "beta": 1}}, "AdamW has no argument 'beta'.*'betas'"),

@@ -45,6 +45,12 @@ def number(value: object, name: str, where: str) -> sp.Expr:
     return exact_number(value, f"{name} of {where}")
 
 
+def refuse_unless(condition: object, message: str, where: str) -> None:
+    """Raises DefinitionError unless a condition of the framework holds."""
+    if not condition:
+        raise DefinitionError(message, where=where)
+
+
 def numbers(value: object, name: str, where: str) -> tuple[sp.Expr, ...]:
     """Returns a list of finite numbers, exactly.
 

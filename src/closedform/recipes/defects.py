@@ -36,7 +36,8 @@ class Defect:
         documented: The formula that the documentation states, as a clause, which
             ``as_implemented=False`` computes; None where it cannot be computed.
         kind: Whether the documentation is contradicted.
-        classes: The scheduler classes that it concerns; empty for all of them.
+        classes: The scheduler classes that it concerns; None for all of them, empty for a defect of
+            configs only.
         versions: The versions that it concerns; empty for all of them.
     """
 
@@ -45,7 +46,7 @@ class Defect:
     applies: Condition | None = None
     documented: str | None = None
     kind: Kind = Kind.DEPARTURE
-    classes: tuple[str, ...] = ()
+    classes: tuple[str, ...] | None = None
     versions: tuple[str, ...] = ()
 
     def concerns(self, version: str, *values: object) -> bool:

@@ -44,5 +44,9 @@ class Framework:
 
     def notes(self, name: str) -> tuple[str, ...]:
         """Returns the defects of a scheduler class."""
-        of_class = (one.text for one in self.defects.values() if name in (one.classes or (name,)))
+        of_class = (
+            defect.text
+            for defect in self.defects.values()
+            if defect.classes is None or name in defect.classes
+        )
         return (*self.schedules[name].notes, *of_class)

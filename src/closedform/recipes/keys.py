@@ -131,11 +131,15 @@ class Values:
     Args:
         origin: The section that they were read from, for errors with the place.
         entries: The values, defaults filled in.
+        spell: From the name of a key to its spelling in the config.
     """
 
-    def __init__(self, origin: Section, entries: Mapping[str, Any]) -> None:
+    def __init__(
+        self, origin: Section, entries: Mapping[str, Any], spell: Callable[[str], str] = str
+    ) -> None:
         self.origin = origin
         self._entries = entries
+        self._spell = spell
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -144,11 +148,11 @@ class Values:
             raise AttributeError(f"the section has no key {name!r}") from None
 
     def __contains__(self, name: str) -> bool:
-        return name in self.origin
+        return self._spell(name) in self.origin
 
     def changed(self, **entries: Any) -> Values:
         """Returns the values with some replaced."""
-        return Values(self.origin, {**self._entries, **entries})
+        return Values(self.origin, {**self._entries, **entries}, self._spell)
 
     def required(self, name: str) -> Any:
         """Returns a value that must be given here.
@@ -156,12 +160,12 @@ class Values:
         Raises:
             ConfigError: It is missing.
         """
-        self.origin.value(name, REQUIRED)
+        self.origin.value(self._spell(name), REQUIRED)
         return self._entries[name]
 
     def error(self, what: str, key: str | None = None, hint: str | None = None) -> ConfigError:
         """Returns the error of an entry, with its place; without a key, of the section."""
-        return self.origin.error(what, key, hint)
+        return self.origin.error(what, None if key is None else self._spell(key), hint)
 
 
 class Keys(Mapping[str, Key]):
@@ -183,13 +187,23 @@ class Keys(Mapping[str, Key]):
     def __len__(self) -> int:
         return len(self._keys)
 
+    @staticmethod
+    def spell(name: str) -> str:
+        """Returns the spelling of a key in a config: its name."""
+        return name
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The keys as a config spells them."""
+        return tuple(self.spell(name) for name in self)
+
     def check(self, origin: Section) -> None:
         """Refuses unknown keys of a section.
 
         Raises:
             ConfigError: A key is unknown.
         """
-        origin.check(self)
+        origin.check(self.spellings)
 
     def read(self, origin: Section) -> Values:
         """Returns the values of a section.
@@ -198,8 +212,10 @@ class Keys(Mapping[str, Key]):
             ConfigError: A key is unknown or missing, or a value has another type.
         """
         self.check(origin)
-        entries = {name: key.read(origin, name, key.default) for name, key in self.items()}
-        return Values(origin, entries)
+        entries = {
+            name: key.read(origin, self.spell(name), key.default) for name, key in self.items()
+        }
+        return Values(origin, entries, self.spell)
 
     def read_whole(self, document: Document) -> Values:
         """Returns the values of a whole config.
@@ -222,7 +238,19 @@ class OpenKeys(Keys):
         Raises:
             ConfigError: There is such a key.
         """
-        origin.check_related(self)
+        origin.check_related(self.spellings)
+
+
+class FlagKeys(OpenKeys):
+    """The flags of a command line, which have dashes where the names of the keys have underscores.
+
+    The mapping of all arguments of ``frameworks.schedule`` has them with their two first dashes.
+    """
+
+    @staticmethod
+    def spell(name: str) -> str:
+        """Returns the spelling of a flag, without its first dashes."""
+        return name.replace("_", "-")
 
 
 Curve = Callable[..., Schedule]
@@ -248,7 +276,8 @@ def section_entries(
     """
 
     def build(arguments: Mapping[str, Any], context: Context) -> Schedule:
-        document, name = Document(dict(arguments), context.where), context.path[-1]
+        content = {key.removeprefix("--"): value for key, value in arguments.items()}
+        document, name = Document(content, context.where), context.path[-1]
         try:
             values = [
                 keys.read(whole(document).section(place) if place else whole(document))
@@ -264,5 +293,8 @@ def section_entries(
         except ConfigError as error:
             raise DefinitionError(error.what, where=error.where, hint=error.hint) from error
 
-    names = dict.fromkeys(layout[""]) if "" in layout else dict.fromkeys(layout, REQUIRED)
+    names: dict[str, object] = dict.fromkeys(layout, REQUIRED)
+    if "" in layout:
+        prefix = "--" if isinstance(layout[""], FlagKeys) else ""
+        names = {f"{prefix}{spelling}": None for spelling in layout[""].spellings}
     return {name: ScheduleEntry(name, (), parameters(**names), build) for name in curves}

@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.language import exact_number
+from closedform.recipes.checks import refuse_unless as refuse_unless
 from closedform.recipes.entries import Context, fill, parameters
 
 
@@ -95,12 +96,6 @@ def group(context: Context) -> Mapping[str, Any]:
         )
     found: Mapping[str, Any] = groups[index]
     return found
-
-
-def refuse_unless(condition: object, message: str, where: str) -> None:
-    """Raises DefinitionError unless a condition of the framework holds."""
-    if not condition:
-        raise DefinitionError(message, where=where)
 
 
 def check_name(name: str, given: object, option: str, where: str) -> None:

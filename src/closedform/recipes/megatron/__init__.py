@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from closedform.recipes.framework import Framework
 from closedform.recipes.megatron.reader import READER
-from closedform.recipes.megatron.schedules import SCHEDULES
+from closedform.recipes.megatron.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.recipes.megatron.writer import WRITER
 
 FRAMEWORK = Framework(
     "megatron",
     SCHEDULES,
-    {},
     versions=("d98e8a64ddf3", "core_v0.19.0"),
+    upstream="megatron/core/optimizer_param_scheduler.py, megatron/training/arguments.py",
+    clock=CLOCK,
+    defects=DEFECTS,
     reader=READER,
     writer=WRITER,
 )

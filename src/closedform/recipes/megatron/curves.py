@@ -8,6 +8,7 @@ import sympy as sp
 
 from closedform.errors import nearest
 from closedform.language import Schedule, t
+from closedform.recipes.checks import refuse_unless
 from closedform.recipes.intervals import (
     UndefinedError,
     by_intervals,
@@ -15,7 +16,6 @@ from closedform.recipes.intervals import (
     power_quotient,
     quotient,
 )
-from closedform.recipes.native import refuse_unless
 from closedform.schedules.blends import along_cosine, along_half_exponential, along_line
 
 STYLES = ("constant", "linear", "cosine", "inverse-square-root", "WSD")

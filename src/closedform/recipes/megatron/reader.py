@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from closedform.errors import nearest
-from closedform.language import Schedule, UpdateRule
-from closedform.recipes.build import built
-from closedform.recipes.clock import Clock, Unit
+import sympy as sp
+
+from closedform.language import Schedule
+from closedform.recipes.clock import Facts
 from closedform.recipes.document import Document, Form
-from closedform.recipes.documents.values import Unresolved
+from closedform.recipes.entries import Context
+from closedform.recipes.keys import Curve, Values
 from closedform.recipes.megatron.ramp import Stage, along_samples, read_ramp, updates_of
-from closedform.recipes.megatron.schedules import FLAGS, SCHEDULES
+from closedform.recipes.megatron.schedules import CLOCK, FLAGS, decay, rate
 from closedform.recipes.optimizer_classes import fused_adam
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
@@ -48,69 +49,7 @@ _MADE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Functions of Megatron-Bridge that make the configs of optimizer and scheduler, with defaults."""
 
 _RENAMED = {"max_lr": "lr", "min_lr": "min-lr"}
-_OPTIMIZERS = ("adam", "sgd", "muon", "dist_muon", "lion", "soap", "adaptive_muon")
-_PLAIN = tuple(flag.removeprefix("--") for flag in FLAGS)
-_RATES = ("decoupled-lr", "decoupled-min-lr", "step-batch-size-schedule", "optimizer")
-_MOMENTS = ("adam-beta1", "adam-beta2", "adam-eps", "sgd-momentum", "lion-beta1", "lion-beta2")
-_IGNORED = (
-    "adaptive-muon-beta2",
-    "apply-wd-to-qk-layernorm",
-    "cuda-graph-warmup-steps",
-    "decoupled-weight-decay",
-    "dino-warmup-teacher-temp",
-    "dino-warmup-teacher-temp-epochs",
-    "dist-ckpt-optim-fully-reshardable",
-    "distrib-optim-fully-reshardable-mem-efficient",
-    "ft-num-warmup-iters",
-    "grpo-kl-beta",
-    "head-lr-mult",
-    "load-optim",
-    "lr-mult-router",
-    "muon-momentum",
-    "muon-scalar-optimizer",
-    "no-load-optim",
-    "no-save-optim",
-    "no-weight-decay-cond-type",
-    "num-distributed-optimizer-instances",
-    "optimizer-cpu-offload",
-    "optimizer-cuda-graph",
-    "optimizer-offload-fraction",
-    "overlap-cpu-optimizer-d2h-h2d",
-    "overlap-param-gather-with-optimizer-step",
-    "overlap-p2p-communication-warmup-flush",
-    "override-opt-param-scheduler",
-    "rl-offload-optimizer-during-inference",
-    "router-beta",
-    "save-optim",
-    "soap-shampoo-beta",
-    "tau-decay",
-    "use-checkpoint-opt-param-scheduler",
-    "use-distributed-optimizer",
-    "use-layer-wise-distributed-optimizer",
-    "use-precision-aware-optimizer",
-    "use-torch-optimizer-for-cpu-offload",
-    "yarn-beta-fast",
-    "yarn-beta-slow",
-)
-"""Flags near the optimizer that do not change the schedules."""
-
-_KNOWN = (*_PLAIN, *_RATES, *_MOMENTS, *_IGNORED)
-_SAMPLES = ("train-samples", "lr-decay-samples", "lr-warmup-samples", "lr-wsd-decay-samples")
-_NOTES: Mapping[str, str] = MappingProxyType(
-    {
-        "weight-decay-of-scheduler": (
-            "the scheduler's start_weight_decay replaces the optimizer's weight_decay"
-        ),
-        "inverse-square-root-falls": (
-            "inverse-square-root falls to the minimum at once after the horizon"
-        ),
-        "constant-has-no-end": "constant ignores the horizon and the minimum",
-        "warmup-start-ignored": "the warmup start is ignored without a warmup",
-        "from-checkpoint": "a checkpoint that is loaded replaces the numbers of the schedules",
-        "ramp-ignored": "rampup-batch-size has no effect since April 2026",
-        "own-multiplier": "lr-mult-router is a multiplier of a test's own training script",
-    }
-)
+_SAMPLES = ("train_samples", "lr_decay_samples", "lr_warmup_samples", "lr_wsd_decay_samples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,219 +143,142 @@ def _tenth(rate: Any) -> Any:
 
 
 def _read(reading: Reading) -> Recipe:
-    flags = _flags(reading.document)
-    flags.check_related(_KNOWN)
-    if "rampup-batch-size" in flags and "step-batch-size-schedule" in flags:
+    flags = FLAGS.read(_flags(reading.document))
+    if "rampup_batch_size" in flags and "step_batch_size_schedule" in flags:
         raise flags.error("only one of the ramps of the batch size may be given")
-    given = {flag: _flag(flags, flag) for flag in FLAGS}
-    run = _run(flags, given, reading)
+    has_length = flags.train_iters is not None or flags.train_samples is not None
+    run, flags_of_run = _run(flags, reading.facts)
     if _is_bridge(reading.document):
-        _bridge(flags, given, run)
+        flags_of_run = _bridge(flags_of_run, run)
     plan = _optimizer(flags)
+    context = reading.context
     schedules = {
-        "lr": _schedule(flags, given, run, str(given["--lr-decay-style"]), "lr", {}),
-        "weight_decay": _weight_decay(flags, given, run),
+        "lr": _scheduled(rate, context, flags_of_run, run, "lr"),
+        "weight_decay": _scheduled(decay, context, flags_of_run, run, "weight_decay"),
     }
     group = ParamGroup(schedules, plan, Role.DEFAULT)
-    groups = [group, group.without_decay(("*.bias", "one dimension"))]
-    groups += _decoupled(flags, given, run, schedules, plan)
-    threshold = flags.number("clip-grad", 1.0)
-    return Recipe(
-        reading.document.name,
-        reading.framework or "megatron",
-        tuple(groups),
+    return reading.recipe(
+        [
+            group,
+            group.without_decay(("*.bias", "one dimension")),
+            *_decoupled(flags_of_run, run, context, group),
+        ],
+        clock=CLOCK,
         horizon=run.updates,
-        version=reading.version,
-        source=reading.document.source,
-        facts=reading.facts,
-        clock=Clock(Unit.SAMPLE),
-        clipping=Clipping(threshold) if threshold > 0 else None,
-        notes=_notes(flags, given),
-        derived={"total_updates": run.updates} if _has_length(flags) else {},
+        clipping=Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
+        accumulation=None,
+        values=(flags,),
+        derived={"total_updates": run.updates} if has_length else {},
     )
 
 
-def _has_length(flags: Section) -> bool:
-    return any(
-        flags.content.get(name) is not None and not isinstance(flags.content[name], Unresolved)
-        for name in ("train-iters", "train-samples")
-    )
-
-
-def _flag(flags: Section, flag: str) -> Any:
-    """The value of a flag, its default where it is absent; texts and numbers as they are."""
-    name = flag.removeprefix("--")
-    default = FLAGS[flag]
-    if name in ("global-batch-size", "train-iters", "train-samples"):
-        return None
-    if isinstance(default, str):
-        return flags.text(name, default)
-    return flags.number(name, default)
-
-
-def _run(flags: Section, given: dict[str, Any], reading: Reading) -> Run:
-    """The length of the run and its batch sizes; both are written into the flags."""
-    facts = reading.facts
+def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
+    """The length of the run and its batch sizes, and the flags with both."""
     missing: list[str] = []
 
-    def of_file(name: str, fact: str) -> Any:
-        found = flags.content.get(name)
-        known = getattr(facts, fact)
-        if isinstance(found, Unresolved) or found is None:
+    def determined(name: str, fact: str) -> Any:
+        value, known = getattr(flags, name), getattr(facts, fact)
+        if value is None:
+            value = known
             if known is None:
                 missing.append(fact)
-            return known
-        number = flags.integer(name)
-        if fact == "global_batch_size" and known not in (None, number):
-            raise flags.error(f"{name} is {number}, but the fact {fact} is {known}", name)
-        return number
+        elif fact == "global_batch_size" and known not in (None, value):
+            raise flags.error(f"{name} is {value}, but the fact {fact} is {known}", name)
+        return value
 
-    stages: tuple[Stage, ...] = ()
-    if "step-batch-size-schedule" in flags:
-        if "global-batch-size" in flags:
-            raise flags.error(
-                "step-batch-size-schedule and global-batch-size exclude each other",
-                "global-batch-size",
-            )
-        length = of_file("seq-length", "sequence_length")
-    else:
-        batch = of_file("global-batch-size", "global_batch_size")
-    in_samples = "train-samples" in flags or (
-        "train-iters" not in flags and any(flags.content.get(name) for name in _SAMPLES)
+    grows = "step_batch_size_schedule" in flags
+    if grows and "global_batch_size" in flags:
+        raise flags.error(
+            "step-batch-size-schedule and global-batch-size exclude each other",
+            "global_batch_size",
+        )
+    length = determined("seq_length", "sequence_length") if grows else 0
+    batch = 0 if grows else determined("global_batch_size", "global_batch_size")
+    in_samples = "train_samples" in flags or (
+        "train_iters" not in flags and any(getattr(flags, name) for name in _SAMPLES)
     )
-    samples: Any = None
-    iterations: Any = None
-    if in_samples and _has_length(flags):
-        samples = flags.integer("train-samples")
-    else:
-        iterations = of_file("train-iters", "total_updates")
+    samples, iterations = flags.train_samples, 0
+    if not in_samples or (samples is None and flags.train_iters is None):
+        iterations = determined("train_iters", "total_updates")
     if missing:
-        facts.require(*missing, where=flags.document.source)
-    if "step-batch-size-schedule" in flags:
-        with flags.located("step-batch-size-schedule"):
-            stages = read_ramp(str(flags.value("step-batch-size-schedule")), int(length), "")
+        facts.require(*missing, where=flags.origin.document.source)
+    stages: tuple[Stage, ...] = ()
+    if grows:
+        with flags.origin.located("step-batch-size-schedule"):
+            stages = read_ramp(flags.step_batch_size_schedule, int(length), "")
         batch = stages[-1].batch
-    if in_samples and samples is None:
-        samples = int(iterations) * int(batch)
-    given["--global-batch-size"] = 1 if stages else int(batch)
+    flags = flags.changed(global_batch_size=1 if stages else int(batch))
     if not in_samples:
-        given["--train-iters"] = int(iterations)
         if stages:
-            raise flags.error("a batch size that grows needs train-samples", "train-iters")
-        return Run(int(batch), stages, int(iterations))
-    given["--train-samples"] = int(samples)
-    updates = updates_of(stages, int(samples)) if stages else int(samples) // int(batch)
-    return Run(int(batch), stages, updates)
+            raise flags.error("a batch size that grows needs train-samples", "train_iters")
+        return Run(int(batch), (), int(iterations)), flags.changed(train_iters=int(iterations))
+    samples = int(iterations) * int(batch) if samples is None else samples
+    updates = updates_of(stages, samples) if stages else samples // int(batch)
+    return Run(int(batch), stages, updates), flags.changed(train_samples=samples, train_iters=None)
 
 
-def _bridge(flags: Section, given: dict[str, Any], run: Run) -> None:
-    """The rules of Megatron-Bridge that differ: a horizon of its own, a warmup that is cut."""
-    longest = flags.integer("max-steps", None)
-    if longest is not None:
-        if longest < run.updates:
-            raise flags.error(f"max_steps must be at least train_iters {run.updates}", "max-steps")
-        given["--lr-decay-iters"] = longest
-    unit = "iters" if given["--train-iters"] is not None else "samples"
-    total = given[f"--lr-decay-{unit}"] or given[f"--train-{unit}"]
-    if given["--lr-decay-style"] == "WSD" and given[f"--lr-wsd-decay-{unit}"] is None:
-        given[f"--lr-wsd-decay-{unit}"] = total
+def _bridge(flags: Values, run: Run) -> Values:
+    """The flags by the rules of Megatron-Bridge: a horizon of its own, a warmup that is cut."""
+    changes: dict[str, Any] = {}
+    if flags.max_steps is not None:
+        if flags.max_steps < run.updates:
+            raise flags.error(f"max_steps must be at least train_iters {run.updates}", "max_steps")
+        changes["lr_decay_iters"] = flags.max_steps
+    unit = "iters" if flags.train_iters is not None else "samples"
+    train, length, warmup, tail = (
+        f"{name}_{unit}" for name in ("train", "lr_decay", "lr_warmup", "lr_wsd_decay")
+    )
+    total = changes.get(length) or getattr(flags, length) or getattr(flags, train)
+    if flags.lr_decay_style == "WSD" and getattr(flags, tail) is None:
+        changes[tail] = total
     scale = run.batch if unit == "iters" else 1
-    warmup = given[f"--lr-warmup-{unit}"] * scale
-    if warmup >= total * scale:
-        given[f"--lr-warmup-{unit}"] = (total * scale - 1) / scale
-    if given["--weight-decay-incr-style"] == "constant":
-        start, end = given["--start-weight-decay"], given["--end-weight-decay"]
-        given["--start-weight-decay"] = given["--end-weight-decay"] = None
-        if start is not None or end is not None:
-            # Written over the weight decay of the optimizer at every update.
-            if start != end:
-                raise flags.error(
-                    f"a constant weight decay must begin as it ends, got {start} and {end}"
-                )
-            given["--weight-decay"] = start
+    if getattr(flags, warmup) * scale >= total * scale:
+        changes[warmup] = sp.Rational(total * scale - 1, scale)
+    first, last = flags.start_weight_decay, flags.end_weight_decay
+    if flags.weight_decay_incr_style == "constant" and (first, last) != (None, None):
+        # Written over the weight decay of the optimizer at every update.
+        if first != last:
+            raise flags.error(
+                f"a constant weight decay must begin as it ends, got {first} and {last}"
+            )
+        changes |= {"start_weight_decay": None, "end_weight_decay": None, "weight_decay": first}
+    return flags.changed(**changes)
 
 
-def _schedule(
-    flags: Section,
-    given: Mapping[str, Any],
-    run: Run,
-    name: str,
-    key: str,
-    group: Mapping[str, Any],
-) -> Schedule:
-    if name not in SCHEDULES:
-        known = [one for one in SCHEDULES if one.startswith("wd-") == (key != "lr")]
-        raise flags.error(f"there is no style {name!r}", "lr-decay-style", nearest(name, known))
-    with flags.located("lr" if key == "lr" else "weight-decay"):
-        made = built("megatron", SCHEDULES, name, given, key=key, facts={"param_group": group})
-        return along_samples(made, run.stages) if run.stages else made
+def _scheduled(curve: Curve, context: Context, flags: Values, run: Run, key: str) -> Schedule:
+    with flags.origin.located("lr" if key == "lr" else "weight-decay"):
+        schedule = curve(context, flags)
+        return along_samples(schedule, run.stages) if run.stages else schedule
 
 
-def _weight_decay(flags: Section, given: Mapping[str, Any], run: Run) -> Schedule:
-    name = f"wd-{given['--weight-decay-incr-style']}"
-    return _schedule(flags, given, run, name, "weight_decay", {})
-
-
-def _decoupled(
-    flags: Section,
-    given: Mapping[str, Any],
-    run: Run,
-    schedules: Mapping[str, Schedule],
-    plan: OptimizerPlan,
-) -> list[ParamGroup]:
-    """The group of the input and output layers, where it has a rate of its own."""
-    if "decoupled-lr" not in flags:
+def _decoupled(flags: Values, run: Run, context: Context, default: ParamGroup) -> list[ParamGroup]:
+    """The group of the input and output layers, where it has its own rate."""
+    if flags.decoupled_lr is None:
         return []
-    group = {"max_lr": flags.number("decoupled-lr")}
-    if "decoupled-min-lr" in flags:
-        group["min_lr"] = flags.number("decoupled-min-lr")
-    rate = _schedule(flags, given, run, str(given["--lr-decay-style"]), "lr", group)
+    ends = {"max_lr": flags.decoupled_lr, "min_lr": flags.decoupled_min_lr}
+    ends = {name: end for name, end in ends.items() if end is not None}
+    context = replace(context, facts={**context.facts, "param_group": ends})
+    schedules = {**default.schedules, "lr": _scheduled(rate, context, flags, run, "lr")}
     patterns = ("is_embedding_or_output_parameter",)
     role = Role.EMBEDDING_AND_OUTPUT
-    return [ParamGroup({**schedules, "lr": rate}, plan, role, "decoupled_lr", patterns)]
+    return [ParamGroup(schedules, default.optimizer, role, "decoupled_lr", patterns)]
 
 
-def _optimizer(flags: Section) -> OptimizerPlan:
-    name = flags.text("optimizer", "adam")
-    if name not in _OPTIMIZERS:
-        raise flags.error(
-            f"there is no optimizer {name!r}", "optimizer", nearest(name, _OPTIMIZERS)
-        )
-    rule: Callable[..., UpdateRule] | None = None
-    arguments: dict[str, Any] = {}
+def _optimizer(flags: Values) -> OptimizerPlan:
+    name, source = flags.optimizer, flags.origin.document.source
     if name == "adam":
-        rule = fused_adam
         arguments = {
-            "betas": (flags.number("adam-beta1", 0.9), flags.number("adam-beta2", 0.999)),
-            "eps": flags.number("adam-eps", 1e-8),
-            "adam_w_mode": flags.flag("decoupled-weight-decay", True),
+            "betas": (flags.adam_beta1, flags.adam_beta2),
+            "eps": flags.adam_eps,
+            "adam_w_mode": flags.decoupled_weight_decay,
         }
-    elif name == "sgd":
-        arguments = {"momentum": flags.number("sgd-momentum", 0.9)}
-    elif name == "lion":
-        arguments = {"betas": (flags.number("lion-beta1", 0.95), flags.number("lion-beta2", 0.98))}
-    else:
-        # Their steps depend on how the matrices are split over processes.
-        return planned(f"megatron {name}", {}, None, flags.document.source)
-    return planned(name, arguments, rule, flags.document.source)
-
-
-def _notes(flags: Section, given: Mapping[str, Any]) -> dict[str, str]:
-    style = given["--lr-decay-style"]
-    has_warmup = any(
-        given[flag] for flag in FLAGS if flag.startswith("--lr-warmup") and flag[12:] != "init"
-    )
-    own, first = (flags.value(f"{name}weight-decay") for name in ("", "start-"))
-    concerned = {
-        "weight-decay-of-scheduler": own is not None and first not in (None, own),
-        "inverse-square-root-falls": style == "inverse-square-root",
-        "constant-has-no-end": style == "constant",
-        "warmup-start-ignored": bool(given["--lr-warmup-init"]) and not has_warmup,
-        "from-checkpoint": bool(flags.value("use-checkpoint-opt-param-scheduler", False)),
-        "ramp-ignored": "rampup-batch-size" in flags,
-        "own-multiplier": "lr-mult-router" in flags,
-    }
-    return {name: _NOTES[name] for name, is_so in concerned.items() if is_so}
+        return planned(name, arguments, fused_adam, source)
+    if name == "sgd":
+        return planned(name, {"momentum": flags.sgd_momentum}, None, source)
+    if name == "lion":
+        return planned(name, {"betas": (flags.lion_beta1, flags.lion_beta2)}, None, source)
+    # Their steps depend on how the matrices are split over processes.
+    return planned(f"megatron {name}", {}, None, source)
 
 
 READER = Reader(_read, _matches)

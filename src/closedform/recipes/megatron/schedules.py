@@ -6,53 +6,182 @@ multiplied by it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError
-from closedform.language import Schedule
+from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.entries import Context, ScheduleEntry, parameters
-from closedform.recipes.megatron.curves import STYLES, Plan, check, learning_rate, weight_decay
-from closedform.recipes.native import check_name, exact, number, refuse_unless
-
-FLAGS = {
-    "--lr": None,
-    "--lr-decay-style": "linear",
-    "--global-batch-size": None,
-    "--min-lr": 0.0,
-    "--train-iters": None,
-    "--train-samples": None,
-    "--lr-decay-iters": None,
-    "--lr-decay-samples": None,
-    "--lr-warmup-iters": 0,
-    "--lr-warmup-samples": 0,
-    "--lr-warmup-fraction": None,
-    "--lr-warmup-init": 0.0,
-    "--lr-wsd-decay-iters": None,
-    "--lr-wsd-decay-samples": None,
-    "--lr-wsd-decay-style": "exponential",
-    "--weight-decay": 0.01,
-    "--weight-decay-incr-style": "constant",
-    "--start-weight-decay": None,
-    "--end-weight-decay": None,
-}
-"""The flags that schedules depend on, with their defaults."""
-
-NOTES = (
-    "inverse-square-root falls to the minimum at once after the horizon",
-    "inverse-square-root without a warmup divides by the root of the number of samples",
-    "constant ignores the horizon and the minimum",
-    "the warmup start is ignored without a warmup",
-    "a WSD decay that would begin inside the warmup starts late: the rate jumps",
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.entries import Context
+from closedform.recipes.keys import (
+    FlagKeys,
+    Values,
+    choice,
+    flag,
+    ignored,
+    integer,
+    number,
+    section_entries,
+    text,
 )
+from closedform.recipes.megatron.curves import STYLES, Plan, check, learning_rate, weight_decay
+
+CLOCK = Clock(Unit.SAMPLE)
+WEIGHT_DECAY_STYLES = ("constant", "linear", "cosine")
+OPTIMIZERS = ("adam", "sgd", "muon", "dist_muon", "lion", "soap", "adaptive_muon")
+_WITHOUT_EFFECT = (
+    "adaptive_muon_beta2",
+    "apply_wd_to_qk_layernorm",
+    "cuda_graph_warmup_steps",
+    "dino_warmup_teacher_temp",
+    "dino_warmup_teacher_temp_epochs",
+    "dist_ckpt_optim_fully_reshardable",
+    "distrib_optim_fully_reshardable_mem_efficient",
+    "ft_num_warmup_iters",
+    "grpo_kl_beta",
+    "head_lr_mult",
+    "load_optim",
+    "lr_mult_router",
+    "muon_momentum",
+    "muon_scalar_optimizer",
+    "no_load_optim",
+    "no_save_optim",
+    "no_weight_decay_cond_type",
+    "num_distributed_optimizer_instances",
+    "optimizer_cpu_offload",
+    "optimizer_cuda_graph",
+    "optimizer_offload_fraction",
+    "overlap_cpu_optimizer_d2h_h2d",
+    "overlap_p2p_communication_warmup_flush",
+    "overlap_param_gather_with_optimizer_step",
+    "override_opt_param_scheduler",
+    "rampup_batch_size",
+    "rl_offload_optimizer_during_inference",
+    "router_beta",
+    "save_optim",
+    "soap_shampoo_beta",
+    "tau_decay",
+    "use_distributed_optimizer",
+    "use_layer_wise_distributed_optimizer",
+    "use_precision_aware_optimizer",
+    "use_torch_optimizer_for_cpu_offload",
+    "yarn_beta_fast",
+    "yarn_beta_slow",
+)
+FLAGS = FlagKeys(
+    lr=number(None),
+    lr_decay_style=choice(*STYLES, default="linear"),
+    global_batch_size=integer(None, may_be_open=True),
+    min_lr=number(0),
+    train_iters=integer(None, may_be_open=True),
+    train_samples=integer(None, may_be_open=True),
+    lr_decay_iters=number(None),
+    lr_decay_samples=number(None),
+    lr_warmup_iters=number(0),
+    lr_warmup_samples=number(0),
+    lr_warmup_fraction=number(None),
+    lr_warmup_init=number(0),
+    lr_wsd_decay_iters=number(None),
+    lr_wsd_decay_samples=number(None),
+    lr_wsd_decay_style=text("exponential"),
+    weight_decay=number(0.01),
+    weight_decay_incr_style=choice(*WEIGHT_DECAY_STYLES, default="constant"),
+    start_weight_decay=number(None),
+    end_weight_decay=number(None),
+    adam_beta1=number(0.9),
+    adam_beta2=number(0.999),
+    adam_eps=number(1e-8),
+    clip_grad=number(1),
+    decoupled_lr=number(None),
+    decoupled_min_lr=number(None),
+    decoupled_weight_decay=flag(True),
+    lion_beta1=number(0.95),
+    lion_beta2=number(0.98),
+    max_steps=integer(None),
+    optimizer=choice(*OPTIMIZERS, default="adam"),
+    seq_length=integer(None, may_be_open=True),
+    sgd_momentum=number(0.9),
+    step_batch_size_schedule=text(None),
+    use_checkpoint_opt_param_scheduler=flag(False),
+    **dict.fromkeys(_WITHOUT_EFFECT, ignored()),
+)
+"""The flags near the optimizer and its schedules, with the defaults of Megatron-LM."""
+
+
+def _has_warmup(flags: Values) -> bool:
+    return bool(flags.lr_warmup_iters or flags.lr_warmup_samples or flags.lr_warmup_fraction)
+
+
+_SCHEDULER = "megatron/core/optimizer_param_scheduler.py"
+DEFECTS = {
+    "weight-decay-of-scheduler": Defect(
+        "the scheduler's start_weight_decay replaces the optimizer's weight_decay",
+        f"{_SCHEDULER}:300",
+        lambda flags: (
+            "weight_decay" in flags and flags.start_weight_decay not in (None, flags.weight_decay)
+        ),
+        kind=Kind.CONVENTION,
+    ),
+    "inverse-square-root-falls": Defect(
+        "inverse-square-root falls to the minimum at once after the horizon",
+        f"{_SCHEDULER}:240",
+        lambda flags: flags.lr_decay_style == "inverse-square-root",
+        kind=Kind.CONVENTION,
+        classes=("inverse-square-root",),
+    ),
+    "inverse-square-root-of-samples": Defect(
+        "inverse-square-root without a warmup divides by the root of the number of samples",
+        f"{_SCHEDULER}:245",
+        lambda flags: flags.lr_decay_style == "inverse-square-root" and not _has_warmup(flags),
+        kind=Kind.CONVENTION,
+        classes=("inverse-square-root",),
+    ),
+    "constant-has-no-end": Defect(
+        "constant ignores the horizon and the minimum",
+        f"{_SCHEDULER}:236",
+        lambda flags: flags.lr_decay_style == "constant",
+        kind=Kind.CONVENTION,
+        classes=("constant",),
+    ),
+    "warmup-start-ignored": Defect(
+        "the warmup start is ignored without a warmup",
+        f"{_SCHEDULER}:230",
+        lambda flags: bool(flags.lr_warmup_init) and not _has_warmup(flags),
+        kind=Kind.CONVENTION,
+        classes=STYLES,
+    ),
+    "tail-in-the-warmup": Defect(
+        "a WSD decay that would begin inside the warmup starts late: the rate jumps",
+        f"{_SCHEDULER}:263",
+        kind=Kind.CONVENTION,
+        classes=("WSD",),
+    ),
+    "from-checkpoint": Defect(
+        "a checkpoint that is loaded replaces the numbers of the schedules",
+        f"{_SCHEDULER}:338",
+        lambda flags: flags.use_checkpoint_opt_param_scheduler,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "ramp-ignored": Defect(
+        "rampup-batch-size has no effect since April 2026",
+        "megatron/training/config/training_config.py:20",
+        lambda flags: "rampup_batch_size" in flags,
+        classes=(),
+    ),
+    "own-multiplier": Defect(
+        "lr-mult-router is a multiplier of the training script of elastification",
+        "megatron/elastification/arguments.py:99",
+        lambda flags: "lr_mult_router" in flags,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class _Horizon:
+class _Lengths:
     """Lengths in samples."""
 
     batch: sp.Expr
@@ -62,120 +191,106 @@ class _Horizon:
     tail: sp.Expr | None
 
 
-def _facts(given: Mapping[str, Any], context: Context) -> Facts:
-    """The batch size of the flags, or else of the facts."""
-    flag = given["--global-batch-size"]
-    if flag is None:
-        flag = context.facts.get("global_batch_size")
-    return Facts(global_batch_size=flag)
-
-
-def _horizon(given: Mapping[str, Any], context: Context) -> _Horizon:
-    where = context.where
-    batch = Clock(Unit.SAMPLE).per_update(_facts(given, context))
-    if (given["--train-iters"] is None) == (given["--train-samples"] is None):
-        raise DefinitionError(
-            "exactly one of --train-iters and --train-samples must be given", where=where
-        )
-    unit, other = "iters", "samples"
-    if given["--train-iters"] is None:
-        unit, other = other, unit
+def _lengths(flags: Values, context: Context) -> _Lengths:
+    size = flags.global_batch_size
+    facts = context.numbers if size is None else Facts(global_batch_size=size)
+    batch = CLOCK.per_update(facts)
+    if (flags.train_iters is None) == (flags.train_samples is None):
+        raise flags.error("exactly one of --train-iters and --train-samples must be given")
+    by_unit = {
+        "iters": (
+            flags.train_iters,
+            flags.lr_decay_iters,
+            flags.lr_warmup_iters,
+            flags.lr_wsd_decay_iters,
+        ),
+        "samples": (
+            flags.train_samples,
+            flags.lr_decay_samples,
+            flags.lr_warmup_samples,
+            flags.lr_wsd_decay_samples,
+        ),
+    }
+    unit, absent = by_unit if flags.train_samples is None else reversed(by_unit)
+    if by_unit[absent][1] is not None or by_unit[absent][2]:
+        raise flags.error(f"a run in {unit} must have its decay and warmup in {unit}")
     factor = batch if unit == "iters" else sp.S.One
-    refuse_unless(
-        given[f"--lr-decay-{other}"] is None and not given[f"--lr-warmup-{other}"],
-        f"a run in {unit} must have its decay and warmup in {unit}",
-        where,
-    )
-    run = number(given[f"--train-{unit}"], f"--train-{unit}", where) * factor
-    decay = given[f"--lr-decay-{unit}"]
-    decay = run if decay is None else number(decay, f"--lr-decay-{unit}", where) * factor
-    part = given["--lr-warmup-fraction"]
-    warmup = number(given[f"--lr-warmup-{unit}"], f"--lr-warmup-{unit}", where) * factor
+    total, length, rise, last = by_unit[unit]
+    run = total * factor
+    decay = run if length is None else length * factor
+    warmup = rise * factor
+    part = flags.lr_warmup_fraction
     if part is not None:
-        refuse_unless(
-            warmup == 0,
-            f"only one of --lr-warmup-fraction and --lr-warmup-{unit} may be given",
-            where,
-        )
+        if warmup != 0:
+            raise flags.error(
+                f"only one of --lr-warmup-fraction and --lr-warmup-{unit} may be given"
+            )
         # The warmup is not rounded to whole updates. A product that is whole in floats counts as it
         # is: the update at its end is in the warmup. Otherwise that update has the peak either way.
-        warmup = number(part, "--lr-warmup-fraction", where) * decay
         in_floats = float(part) * float(decay)
-        warmup = sp.Integer(int(in_floats)) if in_floats.is_integer() else warmup
-    tail = given[f"--lr-wsd-decay-{unit}"]
-    tail = None if tail is None else number(tail, f"--lr-wsd-decay-{unit}", where) * factor
-    return _Horizon(batch, run, decay, warmup, tail)
+        warmup = sp.Integer(int(in_floats)) if in_floats.is_integer() else part * decay
+    return _Lengths(batch, run, decay, warmup, None if last is None else last * factor)
 
 
-def _group(context: Context) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = context.facts.get("param_group", {})
-    return found
-
-
-def _rate(given: Mapping[str, Any], context: Context) -> Schedule:
-    where = context.where
-    check_name(context.path[-1], given["--lr-decay-style"], "--lr-decay-style", where)
-    horizon = _horizon(given, context)
-    peak, low = number(given["--lr"], "--lr", where), number(given["--min-lr"], "--min-lr", where)
-    first = number(given["--lr-warmup-init"], "--lr-warmup-init", where)
+def rate(context: Context, flags: Values) -> Schedule:
+    """Returns the learning rate; the fact ``param_group`` may have ``max_lr`` and ``min_lr``."""
+    lengths = _lengths(flags, context)
+    if flags.lr is None:
+        raise flags.error("lr is missing", "lr")
 
     def plan(highest: sp.Expr, lowest: sp.Expr) -> Plan:
         return Plan(
-            str(given["--lr-decay-style"]),
+            flags.lr_decay_style,
             highest,
             lowest,
-            first,
-            horizon.warmup,
-            horizon.decay,
-            horizon.tail,
-            given["--lr-wsd-decay-style"],
-            horizon.batch,
+            flags.lr_warmup_init,
+            lengths.warmup,
+            lengths.decay,
+            lengths.tail,
+            flags.lr_wsd_decay_style,
+            lengths.batch,
         )
 
-    check(plan(peak, low), where)
-    own = _group(context)
-    own_peak = number(own.get("max_lr", peak), "max_lr", where)
-    return learning_rate(plan(own_peak, number(own.get("min_lr", low), "min_lr", where)))
+    check(plan(flags.lr, flags.min_lr), context.where)
+    group = context.facts.get("param_group", {})
+    peak, low = group.get("max_lr", flags.lr), group.get("min_lr", flags.min_lr)
+    return learning_rate(plan(exact_number(peak), exact_number(low)))
 
 
-def _decay(given: Mapping[str, Any], context: Context) -> Schedule:
-    where = context.where
-    style = given["--weight-decay-incr-style"]
-    check_name(context.path[-1], f"wd-{style}", "--weight-decay-incr-style", where)
-    horizon = _horizon(given, context)
-    first, last = given["--start-weight-decay"], given["--end-weight-decay"]
+def decay(context: Context, flags: Values) -> Schedule:
+    """Returns the weight decay; the fact ``param_group`` may have its ends and ``wd_mult``."""
+    style = flags.weight_decay_incr_style
+    lengths = _lengths(flags, context)
+    first, last = flags.start_weight_decay, flags.end_weight_decay
     if style == "constant":
-        refuse_unless(
-            first is None and last is None,
-            "a constant weight decay takes no --start-weight-decay and --end-weight-decay",
-            where,
+        if first is not None or last is not None:
+            raise flags.error(
+                "a constant weight decay takes no --start-weight-decay and --end-weight-decay"
+            )
+        first = last = flags.weight_decay
+    if first is None or last is None:
+        raise flags.error(
+            f"a {style} weight decay needs --start-weight-decay and --end-weight-decay"
         )
-        first = last = given["--weight-decay"]
-    refuse_unless(
-        first is not None and last is not None,
-        f"a {style} weight decay needs --start-weight-decay and --end-weight-decay",
-        where,
-    )
-    start, end = (
-        number(first, "--start-weight-decay", where),
-        number(last, "--end-weight-decay", where),
-    )
-    refuse_unless(
-        0 <= start <= end,
-        f"the weight decay must not fall or be negative, got {start} to {end}",
-        where,
-    )
-    own = _group(context)
-    start, end = exact(own.get("start_wd", start)), exact(own.get("end_wd", end))
-    made = weight_decay(style, start, end, horizon.run, horizon.batch)
-    return made.scale(exact(own.get("wd_mult", 1)))
+    if not 0 <= first <= last:
+        raise flags.error(f"the weight decay must not fall or be negative, got {first} to {last}")
+    group = context.facts.get("param_group", {})
+    first, last = (exact_number(group.get(*end)) for end in (("start_wd", first), ("end_wd", last)))
+    schedule = weight_decay(style, first, last, lengths.run, lengths.batch)
+    return schedule.scale(exact_number(group.get("wd_mult", 1)))
 
 
-_PARAMETERS = parameters(**FLAGS)
 SCHEDULES = {
-    **{name: ScheduleEntry(name, (), _PARAMETERS, _rate, notes=NOTES) for name in STYLES},
-    **{
-        f"wd-{name}": ScheduleEntry(f"wd-{name}", (), _PARAMETERS, _decay)
-        for name in ("constant", "linear", "cosine")
-    },
+    **section_entries(
+        dict.fromkeys(STYLES, rate),
+        {"": FLAGS},
+        lambda flags: str(flags.lr_decay_style),
+        DEFECTS,
+    ),
+    **section_entries(
+        {f"wd-{name}": decay for name in WEIGHT_DECAY_STYLES},
+        {"": FLAGS},
+        lambda flags: f"wd-{flags.weight_decay_incr_style}",
+        DEFECTS,
+    ),
 }

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from closedform.errors import ArgumentError
-from closedform.language import Schedule
-from closedform.recipes.build import built
-from closedform.recipes.clock import Clock, Unit
+from closedform.language import exact_number
 from closedform.recipes.document import Document, Form
-from closedform.recipes.megatron.schedules import FLAGS, SCHEDULES
+from closedform.recipes.keys import OpenKeys, Values, choice, ignored, integer, number, text
+from closedform.recipes.megatron.curves import STYLES
+from closedform.recipes.megatron.schedules import CLOCK, FLAGS, rate
+from closedform.recipes.megatron.schedules import decay as weight_decay
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
@@ -32,36 +31,30 @@ _KNOWN = (
     "rlsd_lambda_warmup_steps",
     "sdar_gate_beta",
 )
-_OF_MEGATRON = (
-    "adam_beta1",
-    "adam_beta2",
-    "adam_eps",
-    "aligner_lr",
-    "apply_wd_to_qk_layernorm",
-    "beta",
-    "fipo_decay_rate",
-    "multi_turn_scheduler",
-    "nccl_comm_warmup",
-    "offload_optimizer",
-    "optimizer",
-    "optimizer_cpu_offload",
-    "optimizer_cuda_graph",
-    "optimizer_offload_fraction",
-    "overlap_cpu_optimizer_d2h_h2d",
-    "overlap_param_gather_with_optimizer_step",
-    "sgd_momentum",
-    "use_distributed_optimizer",
-    "use_precision_aware_optimizer",
-    "vit_lr",
-    "muon_momentum",
-)
 _MUON = "muon_"
-_DEFAULTS: Mapping[str, Any] = {
-    "lr_decay_style": "cosine",
-    "global_batch_size": 16,
-    "weight_decay": 0.1,
-}
-"""The defaults that differ from those of Megatron-LM."""
+_MEGATRON = OpenKeys(
+    **{
+        **FLAGS,
+        "lr_decay_style": choice(*STYLES, default="cosine"),
+        "global_batch_size": integer(16),
+        "weight_decay": number(0.1),
+        "adam_beta2": number(0.95),
+        "optimizer": text("adam"),
+        "vit_lr": number(None),
+        "aligner_lr": number(None),
+        **dict.fromkeys(
+            (
+                "beta",
+                "fipo_decay_rate",
+                "multi_turn_scheduler",
+                "nccl_comm_warmup",
+                "offload_optimizer",
+            ),
+            ignored(),
+        ),
+    }
+)
+"""The flags of Megatron-LM, with other defaults."""
 
 _SEVERAL = ("lr", "min_lr", "micro_batch_size", "global_batch_size", "train_iters")
 
@@ -109,66 +102,47 @@ def _read(reading: Reading) -> Recipe:
 
 def _read_megatron(reading: Reading) -> Recipe:
     section = whole(reading.document)
-    flags = {flag.removeprefix("--").replace("-", "_"): flag for flag in FLAGS}
-    muon = [key for key in section.content if str(key).startswith(_MUON)]
-    section.check_related({*flags, *_OF_MEGATRON, *muon})
-    total = section.integer("train_iters", None)
-    if total is None:
-        total = reading.facts.total_updates
-    if total is None:
-        raise ArgumentError(
-            "missing facts: total_updates",
-            where=reading.document.source,
-            hint="the config has no train_iters; give the updates of the run",
-        )
-    config: dict[str, Any] = {
-        "--lr": section.number("lr", _rate(section)),
-        "--train-iters": int(total),
+    content = {
+        key: value for key, value in section.content.items() if not str(key).startswith(_MUON)
     }
-    for key, flag in flags.items():
-        default = _DEFAULTS.get(key, FLAGS[flag])
-        if flag not in config:
-            is_text = isinstance(default, str)
-            config[flag] = (section.text if is_text else section.number)(key, default)
-
-    def schedule(name: str, key: str, group: Mapping[str, Any]) -> Schedule:
-        with section.located("lr_decay_style" if key == "lr" else "weight_decay_incr_style"):
-            return built("megatron", SCHEDULES, name, config, key=key, facts={"param_group": group})
-
-    style = config["--weight-decay-incr-style"]
-    decay = schedule(f"wd-{style}", "weight_decay", {})
-    plan = _plan(section)
-    rates = {key: section.number(key) for key in _VARIANT.group_rates if key in section}
-    peaks = {"": {}, **{key: {"max_lr": peak} for key, peak in rates.items()}}
+    flags = _MEGATRON.read(Section(section.document, content))
+    total = reading.determined(flags.train_iters, "total_updates")
+    lr = exact_number(_rate(section)) if flags.lr is None else flags.lr
+    flags = flags.changed(train_iters=total, train_samples=None, lr=lr)
+    with section.located("weight_decay_incr_style"):
+        decay = weight_decay(reading.context, flags)
+    plan = _plan(flags)
     groups = []
-    for name, peak in peaks.items():
-        lr = schedule(config["--lr-decay-style"], "lr", peak)
-        groups.append(ParamGroup({"lr": lr, "weight_decay": decay}, plan, Role.of(name), name))
-    clip = section.number("clip_grad", 1.0)
-    return Recipe(
-        name=reading.document.name,
-        framework="ms-swift",
-        version=reading.version,
-        source=reading.document.source,
-        param_groups=tuple(groups),
-        horizon=int(total),
-        clock=Clock(Unit.SAMPLE),
-        clipping=Clipping(clip) if clip > 0 else None,
-        derived={"lr": config["--lr"], "weight_decay": config["--weight-decay"]},
+    for name in ("", *_VARIANT.group_rates):
+        peak = getattr(flags, name) if name else flags.lr
+        if peak is None:
+            continue
+        context = replace(reading.context, facts={"param_group": {"max_lr": peak}})
+        with section.located("lr_decay_style"):
+            schedules = {"lr": rate(context, flags), "weight_decay": decay}
+        groups.append(ParamGroup(schedules, plan, Role.of(name), name))
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=total,
+        clipping=Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
+        accumulation=None,
+        values=(flags,),
+        derived={"lr": flags.lr, "weight_decay": flags.weight_decay},
     )
 
 
-def _plan(section: Section) -> OptimizerPlan:
-    name = section.text("optimizer", "adam")
-    where = section.document.place(section.at("optimizer"))
-    decay = section.number("weight_decay", 0.1)
+def _plan(flags: Values) -> OptimizerPlan:
+    name = flags.optimizer
+    where = flags.origin.document.place("optimizer")
+    decay = flags.weight_decay
     if name == "sgd":
-        momentum = section.number("sgd_momentum", 0.9)
-        return planned("sgd", {"momentum": momentum, "weight_decay": decay}, where=where)
+        arguments = {"momentum": flags.sgd_momentum, "weight_decay": decay}
+        return planned("sgd", arguments, where=where)
     if name != "adam":
         return planned(name, {}, None, where, by_name=False)
-    betas = (section.number("adam_beta1", 0.9), section.number("adam_beta2", 0.95))
-    arguments = {"betas": betas, "eps": section.number("adam_eps", 1e-8), "weight_decay": decay}
+    betas = (flags.adam_beta1, flags.adam_beta2)
+    arguments = {"betas": betas, "eps": flags.adam_eps, "weight_decay": decay}
     return planned("adamw", arguments, where=where)
 
 

@@ -180,15 +180,21 @@ def _average_pool(call: Call) -> Tensor:
     found = _windows(call, value, kernel)
     if any(spread != 1 for spread in found["dilation"]):
         raise ExportError(f"its dilations are supported as 1, got {found['dilation']}")
-    counted, padding = bool(call.attributes["count_include_pad"]), found["before"]
-    if _is_unequal(found):
-        if not counted:
-            raise ExportError("pads that are unequal and not counted are not supported")
-        value, padding = _padded(value, found), [0] * len(padding)
-    result: Tensor = _of_axes(_AVERAGES, value)(
-        value, kernel, found["stride"], padding, bool(call.attributes["ceil_mode"]), counted
-    )
-    return result
+    counted, is_ceil = bool(call.attributes["count_include_pad"]), call.attributes["ceil_mode"]
+    function = _of_axes(_AVERAGES, value)
+
+    def averaged(given: Tensor, padding: list[int]) -> Tensor:
+        result: Tensor = function(given, kernel, found["stride"], padding, bool(is_ceil), counted)
+        return result
+
+    none = [0] * len(kernel)
+    if not _is_unequal(found):
+        return averaged(value, found["before"])
+    if counted:
+        return averaged(_padded(value, found), none)
+    # The part of each window that is not padding.
+    part = averaged(_padded(torch.ones_like(value[:1, :1]), found), none)
+    return averaged(_padded(value, found), none) / part
 
 
 def _global(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:

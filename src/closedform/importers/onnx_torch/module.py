@@ -430,6 +430,7 @@ def _skeleton(model: ModelProto, owned: Collection[str]) -> ModelProto:
     copy.graph.name = graph.name
     copy.graph.input.extend(graph.input)
     copy.graph.output.extend(graph.output)
+    copy.graph.value_info.extend(graph.value_info)  # onnxruntime fuses nodes by their shapes
     copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned)
     copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned))
     for inner in _graphs(copy.graph):

@@ -140,9 +140,15 @@ def _gather_elements(call: Call) -> Tensor:
 
 
 def _gather_nd(call: Call) -> Tensor:
-    call.refuse(batch_dims=0)
     value, index = call.tensor(), call.tensor(1)
-    return value[_places(value, index)]
+    batch = call.attributes["batch_dims"]
+    # The first axes of both count the same entries, one place for each.
+    own = [
+        torch.arange(value.shape[axis]).reshape([-1, *[1] * (index.dim() - 2 - axis)])
+        for axis in range(batch)
+    ]
+    columns = index.unbind(-1)
+    return value[(*own, *map(_positive, columns, value.shape[batch : batch + len(columns)]))]
 
 
 def _places(value: Tensor, index: Tensor) -> tuple[Tensor, ...]:
@@ -152,23 +158,46 @@ def _places(value: Tensor, index: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+_REDUCTIONS = {"max": "amax", "min": "amin", "mul": "prod"}
+"""Reductions of scattered entries by their names in torch. Of several largest entries, each has an
+equal part of the gradient."""
+
+
+def _reduction(call: Call) -> str:
+    """The reduction: ``none``, ``add``, or its name in torch.
+
+    Raises:
+        ExportError: It is another one.
+    """
+    kind: str = call.attributes["reduction"].decode()
+    if kind not in ("none", "add", *_REDUCTIONS):
+        raise ExportError(f"its reduction {kind!r} is not supported")
+    return _REDUCTIONS.get(kind, kind)
+
+
 def _scatter_nd(call: Call) -> Tensor:
     value, index, updates = call.tensor(), call.tensor(1), call.tensor(2)
-    kind = call.attributes["reduction"].decode()
-    if kind not in ("none", "add"):
-        raise ExportError(f"its reduction {kind!r} is not supported")
-    return value.index_put(_places(value, index), updates, accumulate=kind == "add")
+    places, kind = _places(value, index), _reduction(call)
+    if kind in ("none", "add"):
+        return value.index_put(places, updates, accumulate=kind == "add")
+    row = torch.zeros_like(places[0])
+    for column, size in zip(places, value.shape, strict=False):
+        row = row * size + column
+    rest = list(value.shape[len(places) :])
+    rows, added = value.reshape([-1, *rest]), updates.reshape([-1, *rest])
+    spread = row.reshape([-1, *[1] * len(rest)]).expand(added.shape)
+    return rows.scatter_reduce(0, spread, added, kind).reshape(value.shape)
 
 
 def _scatter_elements(call: Call) -> Tensor:
     value, index, updates = call.tensor(), call.tensor(1), call.tensor(2)
-    axis, kind = call.attributes["axis"], call.attributes["reduction"].decode()
+    axis, kind = call.attributes["axis"], _reduction(call)
     index = _positive(index, value.shape[axis]).long()
+    if kind == "none":
+        return value.scatter(axis, index, updates)
     if kind == "add":
         return value.scatter_add(axis, index, updates)
-    if kind != "none":
-        raise ExportError(f"its reduction {kind!r} is not supported")
-    return value.scatter(axis, index, updates)
+    return value.scatter_reduce(axis, index, updates, kind)
 
 
 def _axes(call: Call) -> list[int] | None:

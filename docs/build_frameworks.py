@@ -1,4 +1,4 @@
-"""Writes docs/frameworks.md and a page for each framework with its defects.
+"""Writes the registry of the frameworks, docs/frameworks.md, and a page for each with its defects.
 
 `make frameworks` runs it. Each config of the recipe is in the framework's own form, and its values
 are those that the framework computes.
@@ -6,6 +6,7 @@ are those that the framework computes.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from matplotlib import colormaps, pyplot, rc_context
 from closedform.difference import CurveDifference, diff
 from closedform.language import Schedule
 from closedform.recipes import Recipe, frameworks, load_recipe
+from closedform.recipes import registry as registry_module
 from closedform.recipes.document import document_of
 from closedform.writing import writable
 from docs.defects import DEFECTS, Defect
@@ -26,6 +28,8 @@ from docs.one_recipe import CONFIGS
 DOCS = Path(__file__).parent
 PAGE = DOCS / "frameworks.md"
 PLOT = DOCS / "frameworks" / "one_recipe.svg"
+REGISTRY = DOCS.parent / "src" / "closedform" / "recipes" / "registry.py"
+_TABLE = "_MODULES = {\n"
 PEAK, LOW, WARMUP, TOTAL = 1.0, 0.1, 4, 10
 STEPS = np.arange(TOTAL + 2)
 
@@ -240,15 +244,33 @@ def framework_page(name: str) -> str:
     return "\n".join(lines)
 
 
+def registry_text() -> str:
+    """Returns the text of the registry: each module of recipes/ that declares a framework."""
+    sources = [*REGISTRY.parent.glob("*.py"), *REGISTRY.parent.glob("*/__init__.py")]
+    stems = [
+        source.parent.name if source.stem == "__init__" else source.stem
+        for source in sources
+        if "\nFRAMEWORK = " in source.read_text(encoding="utf-8")
+    ]
+    names = {
+        importlib.import_module(f"closedform.recipes.{stem}").FRAMEWORK.name: stem for stem in stems
+    }
+    lines = [f'    "{name}": "{names[name]}",\n' for name in sorted(names)]
+    begin, _, rest = REGISTRY.read_text(encoding="utf-8").partition(_TABLE)
+    return begin + _TABLE + "".join(lines) + rest[rest.index("}") :]
+
+
 def pages() -> dict[Path, str]:
     """Returns the pages that this file writes, with their texts."""
     names = sorted({one.framework for one in DEFECTS})
     own = {DOCS / "frameworks" / f"{name}.md": framework_page(name) for name in names}
-    return {PAGE: page(), **own}
+    return {REGISTRY: registry_text(), PAGE: page(), **own}
 
 
 def main() -> None:
-    """Writes the pages and the plot."""
+    """Writes the registry, the pages and the plot."""
+    REGISTRY.write_text(registry_text(), encoding="utf-8")
+    importlib.reload(registry_module)
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
     draw(PLOT, curves())

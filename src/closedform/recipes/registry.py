@@ -1,4 +1,4 @@
-"""The frameworks by name; the package of each is imported when its entry is first used."""
+"""The frameworks by name; the module of each is imported when its entry is first used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from closedform.recipes.framework import Framework
 
-_PACKAGES = {
+_MODULES = {
     "alignment-handbook": "alignment_handbook",
     "automodel": "automodel",
     "axolotl": "axolotl",
@@ -24,8 +24,8 @@ _PACKAGES = {
     "lightning-cli": "lightning_cli",
     "litgpt": "litgpt",
     "llama-factory": "llama_factory",
-    "llm.c": "llm_c",
     "llm-foundry": "llm_foundry",
+    "llm.c": "llm_c",
     "maxtext": "maxtext",
     "megatron": "megatron",
     "mmengine": "mmengine",
@@ -48,25 +48,25 @@ _PACKAGES = {
     "trl": "trl",
     "ultralytics": "ultralytics",
 }
-"""The name of each framework, and its package in this folder."""
+"""The name of each framework, and its module in this folder: `make frameworks` writes it."""
 
 
 class _Frameworks(Mapping[str, Framework]):
     """A mapping whose names are known before any framework is imported."""
 
     def __getitem__(self, name: str) -> Framework:
-        package = importlib.import_module(f"closedform.recipes.{_PACKAGES[name]}")
-        framework: Framework = package.FRAMEWORK
+        module = importlib.import_module(f"closedform.recipes.{_MODULES[name]}")
+        framework: Framework = module.FRAMEWORK
         return framework
 
     def __contains__(self, name: object) -> bool:
-        return name in _PACKAGES
+        return name in _MODULES
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_PACKAGES)
+        return iter(_MODULES)
 
     def __len__(self) -> int:
-        return len(_PACKAGES)
+        return len(_MODULES)
 
 
 FRAMEWORKS: Mapping[str, Framework] = _Frameworks()

@@ -241,6 +241,13 @@ class OpenKeys(Keys):
         origin.check_related(self.spellings)
 
 
+class ClassKeys(Keys):
+    """The keys of a section whose other keys are arguments of a class, which checks them."""
+
+    def check(self, origin: Section) -> None:
+        """Accepts every key."""
+
+
 class FlagKeys(OpenKeys):
     """The flags of a command line, which have dashes where the names of the keys have underscores.
 

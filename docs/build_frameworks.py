@@ -201,7 +201,7 @@ def _defect(defect: Defect) -> list[str]:
     recipe, found = read(defect), difference(defect)
     form = {".gin": "text"}.get(defect.suffix, defect.suffix.removeprefix("."))
     # Python in a page would be run: these configs belong to other packages.
-    lines = [f"## {defect.title.rstrip('.')}", "", f"```{'text' if form == 'py' else form}"]
+    lines = [f"## {defect.heading}", "", f"```{'text' if form == 'py' else form}"]
     lines += [defect.config.rstrip("\n"), "```", ""]
     if defect.facts:
         facts = ", ".join(f"`{key}={value}`" for key, value in defect.facts.items())

@@ -14,6 +14,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, t
+from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.schedules import constant, cosine, linear, polynomial
 from docs.one_recipe import CONFIGS
 
@@ -24,13 +25,15 @@ class Defect:
 
     Attributes:
         framework: The framework.
-        title: The defect, as a sentence.
+        title: The defect, as a sentence; empty for the text of the framework's table.
         config: The text of the config.
         expected: The schedule that the config suggests.
         suggests: The reason, as the rest of a sentence that begins with "Expected:".
         facts: The facts of the run.
         until: The updates that are compared; those of the run if not given.
         suffix: The ending of the config's file.
+        name: The name of the defect in the framework's table, where it is one of those. For a
+            departure with a documented formula, ``expected`` is the documented schedule.
     """
 
     framework: str
@@ -41,6 +44,16 @@ class Defect:
     facts: Mapping[str, Any] = field(default_factory=dict)
     until: int | None = None
     suffix: str = ".yaml"
+    name: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The title, or the text of the framework's table."""
+        if self.title:
+            return self.title.rstrip(".")
+        text = FRAMEWORKS[self.framework].defects[self.name].text
+        is_word = text.partition(" ")[0].isalpha()
+        return text[0].upper() + text[1:] if is_word else text
 
 
 def recipe(end: int = 10, low: float = 0.1) -> Schedule:
@@ -276,7 +289,7 @@ max_steps: 10
     ),
     Defect(
         "nanotron",
-        "Without min_decay_lr there is no decay.",
+        "",
         """\
 optimizer:
   learning_rate_scheduler:
@@ -287,6 +300,22 @@ tokens: {train_steps: 10}
 """,
         lambda: linear(0, 1, 4).then(linear(1, 0, 6), at=4),
         "a line to 0 in the last 6 updates",
+        name="no-decay",
+    ),
+    Defect(
+        "nanotron",
+        "",
+        """\
+optimizer:
+  learning_rate_scheduler:
+    {learning_rate: 0.5, lr_decay_style: linear, lr_decay_steps: 0, lr_warmup_style: linear,
+     lr_warmup_steps: 0, min_decay_lr: 0.1}
+  optimizer_factory: {name: adamW, adam_beta1: 0.9, adam_beta2: 0.95, adam_eps: 1.0e-8}
+tokens: {train_steps: 10}
+""",
+        lambda: constant(0.5),
+        "the rate",
+        name="rate-squared",
     ),
     Defect(
         "nemo",
@@ -322,7 +351,7 @@ trainer: {max_steps: 10}
     ),
     Defect(
         "olmo",
-        "inverse_sqrt_with_warmup without a warmup is 0 for ever.",
+        "",
         """\
 optimizer: {name: adamw, learning_rate: 1.0}
 scheduler: {name: inverse_sqrt_with_warmup, t_warmup: 0}
@@ -330,6 +359,7 @@ max_duration: 10
 """,
         lambda: Schedule(1 / sp.sqrt(t + 1)),
         "the rate over the square root of the update",
+        name="zero-for-ever",
     ),
     Defect(
         "paddle",
@@ -354,12 +384,13 @@ Optimizer:
     ),
     Defect(
         "torchtune",
-        "After the run the cosine rises again.",
+        "",
         CONFIGS["torchtune"],
         lambda: recipe(10, 0.0),
         "a line from 0 to 1 in 4 updates, a cosine to 0 at update 10, then 0",
         {"updates_per_epoch": 10},
         16,
+        name="cosine-climbs",
     ),
     Defect(
         "transformers",

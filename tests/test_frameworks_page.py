@@ -19,7 +19,7 @@ def test_pages_are_written_from_the_code() -> None:
     assert {*build.PAGE.parent.glob("frameworks/*.md"), build.PAGE, build.REGISTRY} == set(pages)
 
 
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda one: f"{one.framework}: {one.title}")
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda one: f"{one.framework}: {one.heading}")
 def test_every_defect_is_a_difference(defect: Defect) -> None:
     found = build.difference(defect)
     assert found.verdict is Status.REFUTED
@@ -31,7 +31,7 @@ def test_frameworks_with_known_defects_have_a_page() -> None:
     without = {
         name
         for name, one in FRAMEWORKS.items()
-        if one.reader is not None and any(entry.notes for entry in one.schedules.values())
+        if one.reader is not None and any(one.notes(entry) for entry in one.schedules)
     } - {defect.framework for defect in DEFECTS}
     assert not without
 

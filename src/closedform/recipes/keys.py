@@ -111,9 +111,24 @@ def ignored() -> Key:
     return Key(lambda section, key, default: None, None)
 
 
-def section(keys: Keys) -> Key:
-    """Returns a key that holds a mapping with keys; an absent mapping is an empty one."""
-    return Key(lambda outer, key, default: keys.read(outer.section(key)), None)
+def mapping() -> Key:
+    """Returns a key that holds a mapping whose entries its user checks, as a section."""
+    return Key(lambda outer, key, default: outer.section(key), None)
+
+
+def section(keys: Keys, *, is_optional: bool = False) -> Key:
+    """Returns a key that holds a mapping with keys.
+
+    Args:
+        keys: The keys.
+        is_optional: Whether an absent or empty mapping is None; otherwise an empty one is read.
+    """
+
+    def read(outer: Section, key: str, default: Any) -> Values | None:
+        inner = outer.section(key)
+        return None if is_optional and not inner.content else keys.read(inner)
+
+    return Key(read, None)
 
 
 def sections(keys: Keys) -> Key:

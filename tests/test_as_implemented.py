@@ -1,0 +1,70 @@
+"""``as_implemented=False`` computes the documented formula of a departure, or refuses the config.
+
+A departure with a documented formula has a counterexample in docs/defects.py, under the same name.
+Its expected schedule was written by hand from the documentation, and is the judge here.
+"""
+
+import pytest
+
+from closedform.errors import DefinitionError
+from closedform.recipes import Recipe, load_recipe
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import document_of
+from closedform.recipes.frameworks import FRAMEWORKS
+from docs import defects as counterexamples
+
+Key = tuple[str, str]
+DEPARTURES: dict[Key, Defect] = {
+    (framework, name): defect
+    for framework, declaration in FRAMEWORKS.items()
+    for name, defect in declaration.defects.items()
+    if defect.kind is Kind.DEPARTURE and defect.applies is not None
+}
+"""The departures that concern configs, by framework and name."""
+EXAMPLES = {(example.framework, example.name): example for example in counterexamples.DEFECTS}
+STEPS = 24
+"""The updates that are compared where a counterexample has no length: past the end of each run."""
+
+
+def read(example: counterexamples.Defect, as_implemented: bool) -> Recipe:
+    document = document_of(example.config, example.suffix, f"config{example.suffix}")
+    return load_recipe(
+        document,
+        framework=example.framework,
+        facts=example.facts,
+        as_implemented=as_implemented,
+    )
+
+
+def departures(is_documented: bool) -> list[Key]:
+    return [
+        key
+        for key, defect in DEPARTURES.items()
+        if (defect.documented is not None) is is_documented
+    ]
+
+
+@pytest.mark.parametrize("key", departures(True), ids="-".join)
+def test_the_documented_formula_is_the_expected_one(key: Key) -> None:
+    example = EXAMPLES[key]
+    implemented, documented = read(example, True), read(example, False)
+    steps = range(example.until or STEPS)
+    expected = [example.expected().exact(step) for step in steps]
+    assert [documented.schedule().exact(step) for step in steps] == expected
+    assert [implemented.schedule().exact(step) for step in steps] != expected
+    assert key[1] in implemented.notes
+    assert key[1] not in documented.notes
+
+
+@pytest.mark.parametrize("key", [key for key in departures(False) if key in EXAMPLES], ids="-".join)
+def test_a_departure_without_a_documented_formula_is_refused(key: Key) -> None:
+    example = EXAMPLES[key]
+    assert key[1] in read(example, True).notes
+    with pytest.raises(DefinitionError, match="there is no documented formula for this config"):
+        read(example, False)
+
+
+@pytest.mark.parametrize("key", [key for key in EXAMPLES if key[1]], ids="-".join)
+def test_a_named_counterexample_has_its_note(key: Key) -> None:
+    framework, name = key
+    assert read(EXAMPLES[key], True).notes[name] == FRAMEWORKS[framework].defects[name].text

@@ -167,6 +167,20 @@ def test_levanter_muon_has_a_group_with_the_rate_of_adam(tmp_path: Path) -> None
     assert rates(recipe, 10, group="adamw") == [0.0006]
 
 
+@pytest.mark.parametrize(("text", "threshold"), [("", 1), ("max_grad_norm: null", None)])
+def test_levanter_clips_unless_the_threshold_is_null(
+    tmp_path: Path, text: str, threshold: int | None
+) -> None:
+    clipping = load(
+        tmp_path,
+        "levanter",
+        f"{LEVANTER}  {text}\n".replace(
+            "optimizer: {learning_rate: 0.1, warmup: 10}", "optimizer:\n  warmup: 10"
+        ),
+    ).clipping
+    assert (None if clipping is None else clipping.threshold) == threshold
+
+
 def test_a_tag_of_the_application_matters_only_where_its_value_is_needed(tmp_path: Path) -> None:
     recipe = load(tmp_path, "levanter", LEVANTER + "data: !include data/openwebtext.yaml\n")
     assert rates(recipe, 10) == [0.1]

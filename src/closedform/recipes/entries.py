@@ -115,6 +115,10 @@ class Context:
             )
         return self.facts[name]
 
+    def with_facts(self, **facts: object) -> Context:
+        """Returns the context with further facts, which a config determines."""
+        return replace(self, facts={**self.facts, **facts})
+
     def own_name(self, generic: str) -> str:
         """Returns the name that the class uses for an argument of its builder."""
         own = self.entries[self.path[-1]].generic.items()

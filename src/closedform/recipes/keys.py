@@ -89,6 +89,18 @@ def numbers(default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
+def integers(default: Any = REQUIRED) -> Key:
+    """Returns a key that holds a tuple of integers."""
+
+    def read(section: Section, key: str, value: Any) -> Any:
+        items = section.numbers(key, value)
+        if items is not None and any(item != int(item) for item in items):
+            raise section.error(f"{key} must hold integers, got {list(items)!r:.60}", key)
+        return items if items is None else tuple(int(item) for item in items)
+
+    return Key(read, default)
+
+
 def choice(*names: str, default: Any = REQUIRED) -> Key:
     """Returns a key that holds one of a few names."""
 
@@ -136,6 +148,31 @@ def sections(keys: Keys) -> Key:
     return Key(
         lambda outer, key, default: tuple(keys.read(entry) for entry in outer.sections(key)), None
     )
+
+
+def variants(kinds: Mapping[str, Keys], default: str, by: str = "type") -> Key:
+    """Returns a key that holds a mapping one of whose entries chooses its keys, or that entry.
+
+    Args:
+        kinds: The keys of each kind, which declare the entry that chooses as well.
+        default: The kind of an absent mapping.
+        by: The name of the entry that chooses.
+    """
+    absent = kinds[default][by].default
+
+    def read(outer: Section, key: str, value: Any) -> Any:
+        entry = outer.value(key, value)
+        is_kind = isinstance(entry, str)
+        place = (
+            Section(outer.document, {by: entry}, outer.at(key)) if is_kind else outer.section(key)
+        )
+        kind = place.text(by, absent)
+        if kind not in kinds:
+            what = f"there is no {key} {kind!r:.60}"
+            raise outer.error(what, key, nearest(kind, kinds))
+        return kinds[kind].read(place)
+
+    return Key(read, default)
 
 
 class Values:

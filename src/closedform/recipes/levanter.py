@@ -1,0 +1,497 @@
+"""levanter: its ``optimizer`` section, a warmup, cycles of a stable phase and a decay, a cooldown.
+
+The configs are YAML; their lengths up to 1 are parts of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, t
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    ignored,
+    integer,
+    integers,
+    number,
+    section,
+    section_entries,
+    text,
+    variants,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.recipes.section import Section
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+_SHAPES = {
+    "constant": Keys(type=text()),
+    "cosine": Keys(type=text(), exponent=number(1)),
+    "linear": Keys(type=text()),
+    "inv_sqrt": Keys(type=text(), timescale=number(10_000)),
+    "inv": Keys(type=text()),
+    "power": Keys(
+        type=text(), batch_size=number(), seq_length=number(), a=number(4.6), b=number(-0.51)
+    ),
+}
+
+
+def _or_list(key: Key) -> Key:
+    """A key that holds the value of another one, or a list of whole numbers."""
+
+    def read(place: Section, name: str, default: Any) -> Any:
+        is_list = isinstance(place.value(name), list | tuple)
+        return (integers() if is_list else key).read(place, name, default)
+
+    return Key(read, key.default)
+
+
+_RATE: Mapping[str, Key] = {
+    "learning_rate": number(6e-4),
+    "min_lr_ratio": number(0.1),
+    "warmup": number(0.01),
+    "decay": number(None),
+    "rewarmup": number(0),
+    "cooldown": number(None),
+    "cycle_length": _or_list(number(None)),
+    "cycles": _or_list(integer(None)),
+    "lr_schedule": variants(_SHAPES, "cosine"),
+}
+_ADAM = {"beta1": number(0.9), "beta2": number(0.95)}
+_BETAS = ("beta1", "beta2", "epsilon")
+_BLOCKS = (
+    "merge_small_dims",
+    "target_merged_dim_size",
+    "partition_grads_into_blocks",
+    "block_size",
+)
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "adam": (),
+    "adopt": (*_BETAS, "schedule_list"),
+    "cautious": (*_BETAS, "gamma", "adamc_weight_decay"),
+    "kron": (
+        "beta1",
+        "normalize_grads",
+        "preconditioner_update_probability",
+        "update_prob_flat_start",
+        "max_size_triangular",
+        "min_ndim_triangular",
+        "memory_save_mode",
+        "preconditioner_lr",
+        "preconditioner_init_scale",
+        "mu_dtype",
+        "precond_dtype",
+        "precond_update_precision",
+        "precond_grads_precision",
+        "lax_map_scanned_layers",
+        "lax_map_batch_size",
+        "params_sharding",
+        "preconditioner_sharding",
+        *_BLOCKS,
+    ),
+    "lion": (),
+    "mars": (*_BETAS, "gamma"),
+    "mini": (*_BETAS, "nesterov"),
+    "muon": (
+        *_BETAS,
+        "momentum",
+        "nesterov",
+        "backend_steps",
+        "muon_epsilon",
+        "use_kimi_scaling",
+    ),
+    "rmsprop": ("beta1", "beta2", "eps"),
+    "scion": ("momentum", "backend_steps", "beta1", "scion_epsilon"),
+    "soap": (
+        *_BETAS,
+        "shampoo_beta",
+        "schedule_list",
+        "precondition_frequency",
+        "max_precond_dim",
+        "one_diag",
+        "mu_dtype",
+        "precond_dtype",
+        *_BLOCKS,
+    ),
+    "sophia-h": (*_BETAS, "clip_threshold", "rng_seed", "gamma", "update_interval"),
+}
+"""The optimizers, and the options that are passed on to their rules."""
+_FURTHER: Mapping[str, Mapping[str, Key]] = {
+    "adam": {
+        **_ADAM,
+        "epsilon": number(1e-8),
+        "nesterov": ignored(),
+        "update_rms_clipping": ignored(),
+        "clip_update_norm": ignored(),
+        "skip_bad_steps": anything(False),
+        "adamc_weight_decay": ignored(),
+    },
+    "lion": {**_ADAM, "epsilon": ignored()},
+    "mini": {"lr": ignored()},
+    "muon": {"lr": ignored(), "adam_lr": number(6e-4)},
+    "scion": {"lr": ignored(), "scion_to_signum_lr": number(0.25)},
+}
+_SECOND = {"muon": ("adam_lr", "adamw"), "scion": ("scion_to_signum_lr", "signum")}
+"""Optimizers with a second group: the option of its rate, and the name of the group."""
+
+
+def _optimizer_keys(kind: str) -> Keys:
+    keys = {
+        "type": text("adam"),
+        "weight_decay": number(0 if kind in ("mini", "muon", "scion", "soap") else 0.1),
+        "haps": anything(),
+        "weight_decay_modules": ignored(),
+        "default_weight_decay_mask": ignored(),
+        **_RATE,
+        **dict.fromkeys(_ARGUMENTS[kind], ignored()),
+        **_FURTHER.get(kind, {}),
+    }
+    return Keys(**keys) if kind == "sophia-h" else Keys(**keys, max_grad_norm=number(1))
+
+
+CONFIG = OpenKeys(
+    optimizer=variants({kind: _optimizer_keys(kind) for kind in _ARGUMENTS}, "adam"),
+    trainer=section(OpenKeys(num_train_steps=integer(None))),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A decay of the rate.
+
+    Attributes:
+        shape: The options of its shape.
+        peak: The rate before it.
+        low: The least rate.
+        warmup: The updates of the warmup before it.
+        length: Its updates.
+    """
+
+    shape: Values
+    peak: sp.Expr
+    low: sp.Expr
+    warmup: int
+    length: int
+
+
+def _cosine(span: Span, j: sp.Expr) -> sp.Expr:
+    if span.length <= 0:
+        raise UndefinedError(f"the cosine needs a decay above 0 updates, got {span.length}")
+    ratio = span.low / span.peak if span.peak else sp.S.Zero
+    wave = along_cosine(sp.S.One, sp.S.Zero, sp.Min(1, j / span.length)) ** span.shape.exponent
+    return span.peak * along_line(ratio, sp.S.One, wave)
+
+
+def _line(span: Span, j: sp.Expr) -> sp.Expr:
+    if span.length <= 0:
+        return span.peak
+    return along_line(span.peak, span.low, sp.Min(1, j / span.length))
+
+
+def _inverse_root(span: Span, j: sp.Expr) -> sp.Expr:
+    root = sp.sqrt(span.shape.timescale) / sp.sqrt(sp.Max(j + span.warmup, 1))
+    return sp.Max(span.low, span.peak * sp.Min(1, root))
+
+
+def _inverse(span: Span, j: sp.Expr) -> sp.Expr:
+    if span.low == 0:
+        raise UndefinedError("division by zero")
+    if span.length == 0:
+        return span.low
+    part = sp.Min(1, 1 / ((span.peak / span.low - 1) * sp.Max(j, 1) / span.length + 1))
+    return sp.Max(span.low, span.peak * part)
+
+
+def _power(span: Span, j: sp.Expr) -> sp.Expr:
+    shape = span.shape
+    if not shape.a > 0 > shape.b:
+        raise UndefinedError("power expects a > 0 and b < 0")
+    tokens = j * shape.batch_size * shape.seq_length
+    if tokens == 0:
+        raise UndefinedError("ZeroDivisionError: 0 to a negative power")
+    # At 0 tokens the power is infinite, and the rate is the peak.
+    bounded = sp.Min(span.peak, shape.batch_size * shape.a * sp.Max(tokens, 1) ** shape.b)
+    return sp.Piecewise((span.peak, sp.Le(tokens, 0)), (bounded, True))
+
+
+_DECAYS: Mapping[str, Callable[[Span, sp.Expr], sp.Expr]] = {
+    "constant": lambda span, j: span.peak,
+    "cosine": _cosine,
+    "linear": _line,
+    "inv_sqrt": _inverse_root,
+    "inv": _inverse,
+    "power": _power,
+}
+"""From a decay and the updates since its start to the rate."""
+
+Stage = tuple[Callable[[], sp.Expr], int | None]
+"""A value, and the first update after it; None for the last one."""
+
+
+def _length(optimizer: Values, key: str, total: int) -> int:
+    """A part of a length up to 1, or a whole number of updates."""
+    length = getattr(optimizer, key)
+    if length < 0 or (length > 1 and not length.is_Integer):
+        what = "must be a fraction in [0, 1] or a whole number of updates"
+        raise optimizer.error(f"{key} {what}, got {length}", key)
+    # The product is that of Python's floats.
+    return int(float(length) * total) if length <= 1 else int(length)
+
+
+def _points(optimizer: Values, total: int) -> list[int]:
+    """The ends of the cycles, from 0 on."""
+    length, cycles = optimizer.cycle_length, optimizer.cycles
+    if length is not None and cycles is not None:
+        raise optimizer.error("only one of cycle_length and cycles may be given", "cycles")
+    if isinstance(length, tuple):
+        points = list(accumulate(length))
+        if points and points[-1] > total:
+            raise optimizer.error(f"the cycles exceed {total} updates", "cycle_length")
+    elif length is not None:
+        period = _length(optimizer, "cycle_length", total)
+        if period == 0:
+            raise optimizer.error("cycle_length is 0: division by zero", "cycle_length")
+        points = [index * period for index in range(1, total // period)]
+    elif isinstance(cycles, int):
+        points = [int(total / cycles * (index + 1)) for index in range(cycles - 1)]
+    else:
+        points = list(cycles or ())
+    points = [0, *points]
+    return points if points[-1] == total else [*points, total]
+
+
+def _rate(context: Context, optimizer: Values) -> Schedule:
+    (run,) = context.numbers.require("total_updates", where=context.where)
+    if not run.is_Integer:
+        raise optimizer.error(f"num_train_steps must be an integer, got {run}")
+    shape, peak = optimizer.lr_schedule, optimizer.learning_rate
+    low = peak * optimizer.min_lr_ratio
+    cooldown = 0 if optimizer.cooldown is None else _length(optimizer, "cooldown", int(run))
+    main = int(run) - cooldown
+    if main <= 0:
+        raise optimizer.error(f"the run must be longer than {cooldown} updates, got {run}")
+    stages: list[Stage] = []
+    before = sp.S.Zero
+    for cycle, (start, end) in enumerate(pairwise(_points(optimizer, main))):
+        warmup = _length(optimizer, "rewarmup" if cycle else "warmup", end - start)
+        rest = end - start - warmup
+        decay = rest if optimizer.decay is None else _length(optimizer, "decay", end - start)
+        begin = end - decay
+        if warmup != 0:
+            stages.append((_rise(before, peak, start, warmup), start + warmup))
+        if rest != decay:
+            stages.append((lambda: peak, begin))
+        span = Span(shape, peak, low, warmup, decay)
+        stages.append((_fall(span, begin), end))
+        try:
+            before = _DECAYS[shape.type](span, sp.Integer(decay))
+        except UndefinedError as error:
+            raise optimizer.error(str(error), "lr_schedule") from error
+    if cooldown:
+        stages.append((_rise(before, low, main, cooldown), None))
+    else:
+        stages[-1] = (stages[-1][0], None)
+    return by_intervals(shape.type, *_joined(stages))
+
+
+def _joined(stages: list[Stage]) -> list[Stage]:
+    """The stages as optax joins them: the last one whose boundary is reached decides."""
+    ends = [end for _, end in stages]
+    return [
+        (value, min((later for later in ends[index:] if later is not None), default=None))
+        for index, (value, _) in enumerate(stages)
+    ]
+
+
+def _fall(span: Span, begin: int) -> Callable[[], sp.Expr]:
+    return lambda: _DECAYS[span.shape.type](span, t - begin)
+
+
+def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> Callable[[], sp.Expr]:
+    return lambda: along_line(first, last, sp.Min(1, (t - begin) / sp.Integer(length)))
+
+
+DEFECTS = {
+    "lr-ignored": Defect(
+        "the option lr has no effect: learning_rate counts",
+        "src/levanter/optim/muon.py:33",
+        lambda optimizer: "lr" in optimizer,
+    ),
+    "one-is-the-whole-run": Defect(
+        "a warmup of 1 is the whole run",
+        "src/levanter/optim/config.py:390",
+        lambda optimizer: optimizer.warmup == 1,
+        kind=Kind.CONVENTION,
+    ),
+    "inv-below-peak": Defect(
+        "the first update of the decay is below the peak",
+        "src/levanter/optim/config.py:380",
+        lambda optimizer: optimizer.lr_schedule.type == "inv",
+        kind=Kind.CONVENTION,
+        classes=("inv",),
+    ),
+    "timescale": Defect(
+        "the timescale of inv_sqrt is 10000, whatever the warmup is",
+        "src/levanter/optim/config.py:68",
+        lambda optimizer: (
+            optimizer.lr_schedule.type == "inv_sqrt" and "timescale" not in optimizer.lr_schedule
+        ),
+        kind=Kind.CONVENTION,
+        classes=("inv_sqrt",),
+    ),
+    "skips-bad-steps": Defect(
+        "updates with a large loss or gradient are skipped, and count as updates",
+        "src/levanter/optim/config.py:489",
+        lambda optimizer: bool(getattr(optimizer, "skip_bad_steps", False)),
+        kind=Kind.CONVENTION,
+    ),
+}
+
+
+def _matches(document: Document) -> bool:
+    trainer, optimizer = (document.content.get(key) for key in ("trainer", "optimizer"))
+    if not isinstance(optimizer, Mapping) or not isinstance(trainer, Mapping):
+        return False
+    return "num_train_steps" in trainer
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(reading.document)
+    optimizer = config.optimizer
+    if "haps" in optimizer:
+        raise optimizer.error("haps is not read", "haps", hint="write cycles")
+    total = reading.determined(config.trainer.num_train_steps, "total_updates")
+    context = reading.context.with_facts(total_updates=total)
+    decay = constant(optimizer.weight_decay)
+    with optimizer.origin.located():
+        rate = _rate(context, optimizer)
+    schedules = {"lr": rate, "weight_decay": decay}
+    groups = [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)]
+    if optimizer.type in _SECOND:
+        option, name = _SECOND[optimizer.type]
+        place = optimizer.origin.document.place(optimizer.origin.path)
+        with optimizer.origin.located():
+            rate = _rate(context, optimizer.changed(learning_rate=getattr(optimizer, option)))
+        schedules = {"lr": rate, "weight_decay": decay}
+        groups.append(ParamGroup(schedules, planned(name, {}, where=place), Role.NAMED, name))
+    threshold = getattr(optimizer, "max_grad_norm", 0)
+    if optimizer.origin.content.get("max_grad_norm", threshold) is None:
+        threshold = 0  # A written null is none; the default counts where the key is absent.
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=total,
+        clipping=Clipping(threshold) if threshold else None,
+        accumulation=None,  # It follows from the memory of the devices.
+        values=(optimizer,),
+        derived={"lr": optimizer.learning_rate, "total_updates": total},
+    )
+
+
+def _plan(optimizer: Values) -> OptimizerPlan:
+    kind, origin = optimizer.type, optimizer.origin
+    place = origin.document.place(origin.path)
+    if kind not in ("adam", "lion"):
+        options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
+        return planned(kind, options, where=place)
+    arguments: dict[str, Any] = {"betas": (optimizer.beta1, optimizer.beta2)}
+    if kind == "adam":
+        arguments["eps"] = optimizer.epsilon
+    return planned("adamw" if kind == "adam" else kind, arguments, where=place)
+
+
+_WRITTEN = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
+
+
+def _written(updates: int, total: int) -> Any:
+    """A length in updates; 1 would be the whole run, and is written as a part of it."""
+    return updates if updates != 1 or total == 1 else 1.5 / total
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    beta1, beta2 = made.betas() or [0.9, 0.95]
+    optimizer: dict[str, Any] = {
+        "type": made.argument("lion" if made.name == "lion" else "adam"),
+        "learning_rate": native(form.peak),
+        "weight_decay": native(made.weight_decay or 0),
+        "beta1": beta1,
+        "beta2": beta2,
+        "max_grad_norm": native(made.clipping or 0),
+    }
+    if made.own is not None:
+        optimizer = {
+            key: optimizer[key] for key in ("type", "learning_rate", "weight_decay")
+        } | made.arguments()
+    elif made.name != "lion":
+        optimizer["epsilon"] = native(made.values.get("eps", 1e-8))
+    for curve, total in _sections(form):
+        yield {"optimizer": {**optimizer, **curve}, "trainer": {"num_train_steps": total}}
+
+
+def _sections(form: Form) -> Iterator[tuple[dict[str, Any], int]]:
+    warmup = whole(form.warmup()) if form.rise is not None else 0
+    total = form.total
+    curve: dict[str, Any] = {
+        "warmup": _written(warmup, total),
+        "min_lr_ratio": native(form.low / form.peak) if form.peak != 0 else 0.0,
+    }
+    if form.curve in _WRITTEN:
+        curve["lr_schedule"] = _WRITTEN[form.curve]
+        if form.curve is Curve.CONSTANT:
+            yield curve, total
+            return
+        if form.curve is Curve.LINEAR and form.low == 0 and form.has_plateau:
+            yield (
+                {**curve, "lr_schedule": "constant", "cooldown": total - whole(form.begin)},
+                total,
+            )
+        decay = whole(form.end - form.begin)
+        if whole(form.end) != total and not form.has_plateau:
+            # The decay ends before the run, and the rate stays at its minimum.
+            yield {**curve, "decay": _written(decay, total)}, total
+            yield curve, whole(form.end)
+            return
+        yield {**curve, "decay": _written(decay, total)} if form.has_plateau else curve, total
+    elif form.curve is Curve.INVERSE_ROOT and form.begin == 0:
+        shape = {"type": "inv_sqrt", "timescale": native(form.end)}
+        for low in (form.low, form.after or form.low):
+            curve["min_lr_ratio"] = native(low / form.peak)
+            yield {**curve, "lr_schedule": shape}, total
+
+
+FRAMEWORK = Framework(
+    "levanter",
+    section_entries(
+        dict.fromkeys(_DECAYS, _rate),
+        {"optimizer": Keys(**_RATE)},
+        style=lambda optimizer: str(optimizer.lr_schedule.type),
+        defects=DEFECTS,
+    ),
+    versions=("9263f81e8b45",),
+    upstream="src/levanter/optim/config.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {}, ("adamw", "lion")),
+)

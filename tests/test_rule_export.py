@@ -18,6 +18,7 @@ from closedform.ir.program import flatten
 from closedform.language import RANK, Group, UpdateRule, from_param_groups
 from closedform.language.groups import assign
 from closedform.options import ModelSpec
+from closedform.recipes import cerebras
 from closedform.runtime.onnx_session import open_session
 
 SHAPES: dict[str, tuple[int, ...]] = {
@@ -142,7 +143,7 @@ def test_a_large_model_is_a_small_file(tmp_path: Path) -> None:
 def test_param_groups_of_other_systems_become_groups() -> None:
     names = ["embedding.weight", "decoder.linear.weight", "decoder.linear.bias"]
     config = {"weight_decay": 0.1, "adjust_learning_rate": {"embedding": 0.5}}
-    param_groups = cf.frameworks.configure_param_groups(names, [], config)
+    param_groups = cerebras.configure_param_groups(names, [], config)
     rule = optimizers.adamw(0.5, weight_decay=0.1)
     program = compile_program(
         ModelSpec(rule, dict.fromkeys(names, (3,)), from_param_groups(param_groups, rule))

@@ -10,6 +10,7 @@ from closedform.errors import ClosedFormError, DefinitionError
 from closedform.language import Schedule
 from closedform.language.exact import value_at
 from closedform.language.symbols import t
+from closedform.recipes import cerebras, pytorch_accelerated
 from closedform.recipes.expressions import parse_function
 from closedform.recipes.torch.products import running_product
 
@@ -132,7 +133,7 @@ def test_factors_with_a_zero_or_a_long_period_are_refused(factor: str) -> None:
 
 
 def test_wsd_plan_tells_its_phases() -> None:
-    plan = frameworks.wsd_plan({"total_steps": 100, "num_checkpoints": 3})
+    plan = pytorch_accelerated.wsd_plan({"total_steps": 100, "num_checkpoints": 3})
     assert plan.get_checkpoint_steps() == [25, 50, 100]
     assert plan.get_decay_info()[2] == {
         "period_start": 50,
@@ -175,7 +176,7 @@ def test_classes_of_your_own_are_found_by_name() -> None:
     member = {"schedulers": [nested("HalvedLR", rate=4)], "milestones": []}
     inside = frameworks.schedule("cerebras", "SequentialLR", member, own=OWN)
     assert alone.exact(0) == inside.exact(0) == 2
-    assert frameworks.configure_lr_scheduler({"scheduler": "halved", "rate": 4}, own=OWN) == (
+    assert cerebras.configure_lr_scheduler({"scheduler": "halved", "rate": 4}, own=OWN) == (
         "HalvedLR",
         {"rate": 4},
     )

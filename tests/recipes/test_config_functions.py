@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from closedform import frameworks
 from closedform.errors import ClosedFormError
+from closedform.recipes import cerebras
 from tests.reference.records import Row, config_function_records
 
 RECORDS = {row["id"]: row for row in config_function_records()}
@@ -45,27 +45,27 @@ def parameters(model: list[list[str]]) -> list[str]:
 def call(row: Row, *, as_implemented: bool) -> Any:
     match row["function"]:
         case "configure_lr_scheduler":
-            return frameworks.configure_lr_scheduler(
+            return cerebras.configure_lr_scheduler(
                 row["config"], row["adjust_learning_rate"], as_implemented=as_implemented
             )
         case "configure_scheduler":
-            return frameworks.configure_scheduler(row["config"])
+            return cerebras.configure_scheduler(row["config"])
         case "configure_scheduler_params":
-            return frameworks.configure_scheduler_params(row["config"])
+            return cerebras.configure_scheduler_params(row["config"])
         case "configure_optimizer_params":
-            return frameworks.configure_optimizer_params(
+            return cerebras.configure_optimizer_params(
                 row["optimizer_type"], row["kwargs"], as_implemented=as_implemented
             )
         case "configure_optimizer":
-            return frameworks.configure_optimizer(
+            return cerebras.configure_optimizer(
                 row["optimizer_type"], row["kwargs"], as_implemented=as_implemented
             )
         case "configure_param_groups":
             names = parameters(row["model"])
             norms = [name for name, layer in row["model"] if layer in NORMS]
-            make: Callable[..., Any] = frameworks.configure_param_groups
+            make: Callable[..., Any] = cerebras.configure_param_groups
             if row["version"] == "2.2.1":
-                make = frameworks.configure_param_groups_2_2
+                make = cerebras.configure_param_groups_2_2
             return make(names, norms, row["config"])
     raise AssertionError(row["function"])
 

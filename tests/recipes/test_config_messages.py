@@ -6,34 +6,35 @@ import pytest
 
 from closedform import frameworks
 from closedform.errors import ArgumentError, ClosedFormError, ConfigError, UnknownNameError
+from closedform.recipes import cerebras
 
 LINE = {"scheduler": "Linear", "initial_learning_rate": 0, "end_learning_rate": 1}
 BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
     "text": (
-        lambda: frameworks.configure_lr_scheduler("fast"),
+        lambda: cerebras.configure_lr_scheduler("fast"),
         ConfigError,
         "a learning rate must be a number, got 'fast' (cerebras > configure_lr_scheduler)",
     ),
     "a list of numbers": (
-        lambda: frameworks.configure_lr_scheduler([0.1, 0.2]),
+        lambda: cerebras.configure_lr_scheduler([0.1, 0.2]),
         ConfigError,
         "a learning rate must be a number, a scheduler or a list of schedulers, got [0.1,"
         " 0.2] (cerebras > configure_lr_scheduler)",
     ),
     "an int as implemented": (
-        lambda: frameworks.configure_lr_scheduler(3, as_implemented=True),
+        lambda: cerebras.configure_lr_scheduler(3, as_implemented=True),
         ConfigError,
         "a learning rate must be a float, got 3 (cerebras > configure_lr_scheduler)",
     ),
     "main schedulers that differ": (
-        lambda: frameworks.configure_lr_scheduler(
+        lambda: cerebras.configure_lr_scheduler(
             [{**LINE, "main_scheduler": "a"}, {**LINE, "main_scheduler": "B"}]
         ),
         ConfigError,
         "values of main_scheduler differ: ['a', 'B'] (cerebras > configure_lr_scheduler)",
     ),
     "no length before the last": (
-        lambda: frameworks.configure_lr_scheduler(
+        lambda: cerebras.configure_lr_scheduler(
             [
                 {"scheduler": "Constant", "learning_rate": 1},
                 {"scheduler": "constantlr", "learning_rate": 2},
@@ -44,7 +45,7 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
         "configure_lr_scheduler): the next one begins there",
     ),
     "chained and adjusted": (
-        lambda: frameworks.configure_lr_scheduler(
+        lambda: cerebras.configure_lr_scheduler(
             [{"scheduler": "Constant", "learning_rate": 1, "main_scheduler": "CHAINED"}],
             {"embedding": 2},
         ),
@@ -53,70 +54,70 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
         "leave adjust_learning_rate out",
     ),
     "no scheduler": (
-        lambda: frameworks.configure_scheduler_params({"total_iters": 4}),
+        lambda: cerebras.configure_scheduler_params({"total_iters": 4}),
         UnknownNameError,
         "the config has no 'scheduler' (cerebras > configure_scheduler_params): name its "
         "class there",
     ),
     "no mapping": (
-        lambda: frameworks.configure_scheduler_params(["Linear"]),  # type: ignore[arg-type]
+        lambda: cerebras.configure_scheduler_params(["Linear"]),  # type: ignore[arg-type]
         ConfigError,
         "a scheduler must be a mapping, got ['Linear'] (cerebras > configure_scheduler_params)",
     ),
     "unknown class": (
-        lambda: frameworks.configure_scheduler_params({"scheduler": "liner"}),
+        lambda: cerebras.configure_scheduler_params({"scheduler": "liner"}),
         ConfigError,
         "cerebras has no learning rate scheduler 'liner' (cerebras > "
         "configure_scheduler_params): did you mean 'LinearLR'?",
     ),
     "a chain by name": (
-        lambda: frameworks.configure_scheduler_params({"scheduler": "Chained"}),
+        lambda: cerebras.configure_scheduler_params({"scheduler": "Chained"}),
         ConfigError,
         "ChainedLR cannot be named here: it takes no optimizer (cerebras > "
         "configure_scheduler_params): set main_scheduler to chained in a list of "
         "schedulers",
     ),
     "argument in lower case": (
-        lambda: frameworks.configure_scheduler_params({"scheduler": "CosineAnnealing", "t_max": 4}),
+        lambda: cerebras.configure_scheduler_params({"scheduler": "CosineAnnealing", "t_max": 4}),
         ConfigError,
         "'t_max' is not an argument (cerebras > configure_scheduler_params): write 'T_max'",
     ),
     "old name of an argument": (
-        lambda: frameworks.configure_scheduler_params({"scheduler": "Linear", "decay_steps": 4}),
+        lambda: cerebras.configure_scheduler_params({"scheduler": "Linear", "decay_steps": 4}),
         ConfigError,
         "'decay_steps' is no longer the name of an argument (cerebras > "
         "configure_scheduler_params): write 'total_iters'",
     ),
     "unknown argument": (
-        lambda: frameworks.configure_scheduler_params({"scheduler": "Linear", "total_iter": 4}),
+        lambda: cerebras.configure_scheduler_params({"scheduler": "Linear", "total_iter": 4}),
         ConfigError,
         "LinearLR has no argument 'total_iter' (cerebras > configure_scheduler_params): "
         "did you mean 'total_iters'?",
     ),
     "nested form": (
-        lambda: frameworks.configure_scheduler([]),  # type: ignore[arg-type]
+        lambda: cerebras.configure_scheduler([]),  # type: ignore[arg-type]
         ConfigError,
         "a scheduler must be {class name: {arguments}}, got [] (cerebras > configure_scheduler)",
     ),
     "nested class": (
-        lambda: frameworks.configure_scheduler({"linearlr": {}}),
+        lambda: cerebras.configure_scheduler({"linearlr": {}}),
         ConfigError,
         "cerebras has no scheduler 'linearlr' (cerebras > configure_scheduler): did you "
         "mean 'LinearLR'?",
     ),
     "generic class": (
-        lambda: frameworks.configure_scheduler({"StepScheduler": {}}),
+        lambda: cerebras.configure_scheduler({"StepScheduler": {}}),
         ArgumentError,
         "StepScheduler is a generic class, which schedules no key (cerebras > "
         "configure_scheduler): name its LR or WD class, such as StepLR",
     ),
     "nested arguments": (
-        lambda: frameworks.configure_scheduler({"StepWD": [1]}),
+        lambda: cerebras.configure_scheduler({"StepWD": [1]}),
         ArgumentError,
         "arguments of StepWD must be a mapping, got [1] (cerebras > configure_scheduler)",
     ),
     "tags of a member": (
-        lambda: frameworks.configure_scheduler(
+        lambda: cerebras.configure_scheduler(
             {
                 "ChainedWD": {
                     "param_group_tags": "a",
@@ -129,7 +130,7 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
         " give them to the composite alone",
     ),
     "milestones": (
-        lambda: frameworks.configure_scheduler(
+        lambda: cerebras.configure_scheduler(
             {"SequentialWD": {"milestones": [2], "schedulers": [{"ConstantWD": {"val": 1}}]}}
         ),
         ArgumentError,
@@ -137,46 +138,46 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
         "configure_scheduler > SequentialWD): leave them out",
     ),
     "unknown optimizer": (
-        lambda: frameworks.configure_optimizer_params("adamm", {}),
+        lambda: cerebras.configure_optimizer_params("adamm", {}),
         ConfigError,
         "cerebras has no optimizer 'adamm' (cerebras > configure_optimizer_params): did "
         "you mean 'Adam'?",
     ),
     "old name in an optimizer": (
-        lambda: frameworks.configure_optimizer_params("AdamW", {"beta2": 1}),
+        lambda: cerebras.configure_optimizer_params("AdamW", {"beta2": 1}),
         ConfigError,
         "'beta2' is no longer the name of an argument (cerebras > "
         "configure_optimizer_params): write 'betas'",
     ),
     "learning rate of an optimizer": (
-        lambda: frameworks.configure_optimizer_params("SGD", {"learning_rate": "x"}),
+        lambda: cerebras.configure_optimizer_params("SGD", {"learning_rate": "x"}),
         ConfigError,
         "learning_rate must be a number, got 'x' (cerebras > configure_optimizer_params)",
     ),
     "optimizer in a list": (
-        lambda: frameworks.configure_optimizer("SGD", [7]),  # type: ignore[arg-type]
+        lambda: cerebras.configure_optimizer("SGD", [7]),  # type: ignore[arg-type]
         ConfigError,
         "an optimizer config must be a mapping, got [7] (cerebras > configure_optimizer_params)",
     ),
     "param groups in a list": (
-        lambda: frameworks.configure_param_groups(["a"], [], [6]),  # type: ignore[arg-type]
+        lambda: cerebras.configure_param_groups(["a"], [], [6]),  # type: ignore[arg-type]
         ConfigError,
         "the config must be a mapping, got [6] (cerebras > configure_param_groups)",
     ),
     "one factor for all": (
-        lambda: frameworks.configure_param_groups_2_2(["a"], [], {"adjust_learning_rate": 5}),
+        lambda: cerebras.configure_param_groups_2_2(["a"], [], {"adjust_learning_rate": 5}),
         ConfigError,
         "adjust_learning_rate must be {layer type: factor}, got 5 "
         "(cerebras > configure_param_groups_2_2)",
     ),
     "tags of another form": (
-        lambda: frameworks.configure_param_groups(["a"], [], {"params": [{"params": "a"}]}),
+        lambda: cerebras.configure_param_groups(["a"], [], {"params": [{"params": "a"}]}),
         ConfigError,
         "tags must be {\"params\": globs, \"tag\": name}, got {'params': 'a'} "
         "(cerebras > configure_param_groups)",
     ),
     "layer type": (
-        lambda: frameworks.configure_param_groups(
+        lambda: cerebras.configure_param_groups(
             ["a"], [], {"adjust_learning_rate": {"embeding": 2}}
         ),
         ConfigError,
@@ -184,7 +185,7 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
         "mean 'embedding'?",
     ),
     "globs of a tag": (
-        lambda: frameworks.configure_param_groups(
+        lambda: cerebras.configure_param_groups(
             ["a"], [], {"params": {"params": "b*", "tag": "t"}}
         ),
         ConfigError,
@@ -204,7 +205,7 @@ def test_bad_config_is_refused(name: str) -> None:
 
 def test_result_is_a_class_and_arguments_for_schedule() -> None:
     config = [{**LINE, "total_iters": 4}, {"scheduler": "Constant", "learning_rate": 1}]
-    made = frameworks.configure_lr_scheduler(config)
+    made = cerebras.configure_lr_scheduler(config)
     assert made is not None
     schedule = frameworks.schedule("cerebras", *made)
     same = frameworks.schedule("cerebras", "configure_lr_scheduler", {"config": config})
@@ -214,4 +215,4 @@ def test_result_is_a_class_and_arguments_for_schedule() -> None:
 
 def test_numbers_are_constants() -> None:
     wanted = ("ConstantLR", {"learning_rate": 2.0})
-    assert [frameworks.configure_lr_scheduler(value) for value in (2, 2.0, "2")] == [wanted] * 3
+    assert [cerebras.configure_lr_scheduler(value) for value in (2, 2.0, "2")] == [wanted] * 3

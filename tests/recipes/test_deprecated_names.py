@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import closedform as cf
-from closedform.recipes import frameworks
+from closedform.recipes import cerebras, frameworks, pytorch_accelerated
 
 LINEAR = {"initial_learning_rate": 1, "end_learning_rate": 0, "total_iters": 4}
 
@@ -22,6 +22,18 @@ def test_names_of_dialects(name: str) -> None:
     with pytest.deprecated_call(match=rf"closedform\.dialects\.{name} is deprecated"):
         found = getattr(module, name)
     assert found is getattr(frameworks, name.replace("DIALECTS", "FRAMEWORKS"))
+
+
+@pytest.mark.parametrize(
+    ("home", "name"),
+    [
+        *((cerebras, name) for name in cerebras.__all__ if name != "FRAMEWORK"),
+        (pytorch_accelerated, "wsd_plan"),
+    ],
+)
+def test_functions_of_one_framework_have_left_frameworks(home: Any, name: str) -> None:
+    with pytest.deprecated_call(match=rf"use {home.__name__}\.{name}"):
+        assert getattr(frameworks, name) is getattr(home, name)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +62,8 @@ def test_names_of_config(module: str, old: str, new: str) -> None:
             frameworks.schedule,
             {"framework": "cerebras", "name": "LinearLR", "config": LINEAR, "as_shipped": True},
         ),
-        (frameworks.configure_lr_scheduler, {"learning_rate": 0.5, "as_shipped": True}),
-        (frameworks.wsd_plan, {"kwargs": {"total_steps": 100}, "as_shipped": True}),
+        (cerebras.configure_lr_scheduler, {"learning_rate": 0.5, "as_shipped": True}),
+        (pytorch_accelerated.wsd_plan, {"kwargs": {"total_steps": 100}, "as_shipped": True}),
     ],
 )
 def test_old_keywords(function: Any, arguments: dict[str, Any]) -> None:
@@ -60,6 +72,6 @@ def test_old_keywords(function: Any, arguments: dict[str, Any]) -> None:
 
 
 def test_a_keyword_by_both_of_its_names() -> None:
-    function: Any = frameworks.wsd_plan
+    function: Any = pytorch_accelerated.wsd_plan
     with pytest.raises(TypeError, match="got both 'kwargs' and 'config'"):
         function(kwargs={}, config={})

@@ -11,6 +11,7 @@ import closedform as cf
 from closedform import frameworks
 from closedform.errors import ConfigError, DefinitionError
 from closedform.language import Schedule
+from closedform.recipes import cerebras
 from closedform.recipes.timm.noise import noise, uniform
 
 PRIME = 2**24 - 3
@@ -99,7 +100,7 @@ LAYERS = ["stem*", "blocks.0*", "blocks.1*", ["head*", "fc*"]]
 
 
 def test_layer_decay_scales_the_schedulers_of_timm() -> None:
-    groups = frameworks.layer_decay_groups(NAMES, LAYERS, 0.5, key="lr_scale")
+    groups = cerebras.layer_decay_groups(NAMES, LAYERS, 0.5, key="lr_scale")
     assert [group["params"] for group in groups][:2] == [NAMES[:2], NAMES[2:3]]
     groups = [{**group, "lr": 0.8} for group in groups]
     built = frameworks.schedules("timm", "StepLRScheduler", {"decay_t": 7}, groups)
@@ -107,7 +108,7 @@ def test_layer_decay_scales_the_schedulers_of_timm() -> None:
 
 
 def test_layer_decay_scales_the_schedules_of_cerebras() -> None:
-    groups = frameworks.layer_decay_groups(NAMES, LAYERS, 0.5)
+    groups = cerebras.layer_decay_groups(NAMES, LAYERS, 0.5)
     inner = {"class": "ConstantLR", "kwargs": {"learning_rate": 0.8}}
     built = frameworks.schedules("cerebras", "ScalePerParamLR", {"scheduler": inner}, groups)
     assert [float(schedule.exact(0)) for schedule in built if schedule] == [0.1, 0.2, 0.4, 0.8]
@@ -116,7 +117,7 @@ def test_layer_decay_scales_the_schedules_of_cerebras() -> None:
 def test_factors_by_layer_type_reach_the_schedules() -> None:
     names = ["embedding.weight", "decoder.linear.weight", "decoder.linear.bias"]
     config = {"adjust_learning_rate": {"embedding": 0.5, "decoder_kernel": 0.25}}
-    groups = frameworks.configure_param_groups(names, [], config)
+    groups = cerebras.configure_param_groups(names, [], config)
     line = {"scheduler": "Linear", "initial_learning_rate": 0, "end_learning_rate": 1}
     given = {"config": [{**line, "total_iters": 4}], "adjust_learning_rate": {"embedding": 7}}
     built = frameworks.schedules("cerebras", "configure_lr_scheduler", given, groups)
@@ -150,5 +151,5 @@ BAD = {
 def test_bad_layers_are_refused(name: str) -> None:
     arguments, message = BAD[name]
     with pytest.raises(ConfigError) as caught:
-        frameworks.layer_decay_groups(*arguments)
+        cerebras.layer_decay_groups(*arguments)
     assert str(caught.value) == message

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from closedform.recipes.clock import Clock
 from closedform.recipes.defects import Defect
 from closedform.recipes.entries import OptimizerEntry, ScheduleEntry
 from closedform.recipes.forms import Writer
 from closedform.recipes.reader import Reader
+
+ConfigFunction = Callable[
+    [Mapping[str, Any], bool, Sequence[ScheduleEntry]], tuple[str, Mapping[str, Any]] | None
+]
+"""From the arguments, ``as_implemented`` and classes of the user to a class and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,8 @@ class Framework:
             by the first 7 or more characters of its hash.
         reader: The reader of its configs, None if there is none.
         writer: The writer of its configs, None if there is none.
+        functions: Its functions that come from a config to a class and its arguments, or to None
+            where the config asks for no schedule.
         upstream: The files of the framework that the formulas come from, at a version.
         clock: The clock that its schedules count; a config may have another one.
         defects: Its defects, by short names.
@@ -38,6 +46,7 @@ class Framework:
     versions: tuple[str, ...] = ()
     reader: Reader | None = None
     writer: Writer | None = None
+    functions: Mapping[str, ConfigFunction] = field(default_factory=dict)
     upstream: str = ""
     clock: Clock = field(default_factory=Clock)
     defects: Mapping[str, Defect] = field(default_factory=dict)

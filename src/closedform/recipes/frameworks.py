@@ -6,12 +6,11 @@ module imports none of them.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from closedform.deprecation import renamed_keywords
+from closedform.deprecation import deprecated_names, renamed_keywords
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
@@ -19,7 +18,6 @@ from closedform.recipes.build import built, known_version
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
-    Parameter,
     ScheduleEntry,
     build_rule,
     build_schedule,
@@ -33,34 +31,11 @@ from closedform.recipes.framework import Framework
 from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.tags import matching_groups, read_tags
 
-if TYPE_CHECKING:
-    from closedform.recipes.cerebras.configure import (
-        configure_lr_scheduler,
-        configure_optimizer,
-        configure_optimizer_params,
-        configure_scheduler,
-        configure_scheduler_params,
-    )
-    from closedform.recipes.cerebras.param_groups import (
-        configure_param_groups,
-        configure_param_groups_2_2,
-        layer_decay_groups,
-    )
-    from closedform.recipes.pytorch_accelerated.schedules import wsd_plan
-
 __all__ = [
     "FRAMEWORKS",
     "REQUIRED",
     "Names",
-    "configure_lr_scheduler",
-    "configure_optimizer",
-    "configure_optimizer_params",
-    "configure_param_groups",
-    "configure_param_groups_2_2",
-    "configure_scheduler",
-    "configure_scheduler_params",
     "known_as",
-    "layer_decay_groups",
     "metric_rule",
     "names",
     "notes",
@@ -68,32 +43,19 @@ __all__ = [
     "own_schedule",
     "schedule",
     "schedules",
-    "wsd_plan",
 ]
 
-_HOME = {
-    **dict.fromkeys(
-        (
-            "configure_lr_scheduler",
-            "configure_optimizer",
-            "configure_optimizer_params",
-            "configure_scheduler",
-            "configure_scheduler_params",
-        ),
-        "closedform.recipes.cerebras.configure",
-    ),
-    **dict.fromkeys(
-        ("configure_param_groups", "configure_param_groups_2_2", "layer_decay_groups"),
-        "closedform.recipes.cerebras.param_groups",
-    ),
-    "wsd_plan": "closedform.recipes.pytorch_accelerated.schedules",
-}
-"""The modules of the functions of single frameworks, which are imported at their first use."""
-
-_CONFIG_PARAMETERS = {
-    "configure_lr_scheduler": (Parameter("config"), Parameter("adjust_learning_rate", None)),
-    "configure_scheduler": (Parameter("config"),),
-}
+_CEREBRAS = (
+    "configure_lr_scheduler",
+    "configure_optimizer",
+    "configure_optimizer_params",
+    "configure_param_groups",
+    "configure_param_groups_2_2",
+    "configure_scheduler",
+    "configure_scheduler_params",
+    "layer_decay_groups",
+)
+"""Functions of one framework that this module had until 0.2."""
 
 
 _renamed = renamed_keywords(system="framework", kwargs="config", as_shipped="as_implemented")
@@ -168,8 +130,8 @@ def schedule(
 
     Args:
         framework: One of ``FRAMEWORKS``.
-        name: The class name, exactly; or ``configure_lr_scheduler`` or ``configure_scheduler`` of
-            cerebras, with ``config`` as the argument.
+        name: The class name, exactly; or a function of the framework that makes one from a config,
+            such as ``configure_lr_scheduler`` of cerebras, with ``config`` as the argument.
         config: Its arguments without the optimizer; a sub-schedule is ``{"class": name,
             "kwargs": {…}}``, a function ``{"expr": text}``.
         key: The entry of the param group that is scheduled, named in errors.
@@ -359,23 +321,24 @@ def _configured(
     as_implemented: bool,
     own: Sequence[ScheduleEntry],
 ) -> tuple[str, Mapping[str, Any]] | None:
-    """The class and arguments that a config function of cerebras comes to; else as given."""
-    if framework != "cerebras" or name not in _CONFIG_PARAMETERS:
+    """The class and arguments that a config function of the framework comes to; else as given."""
+    functions = _framework(framework).functions
+    if name not in functions:
         return name, config
-    from closedform.recipes.cerebras.configure import configure_lr_scheduler, configure_scheduler
+    return functions[name](config, as_implemented, own)
 
-    given = fill(_CONFIG_PARAMETERS[name], config, f"{framework} > {name}")
-    if name == "configure_scheduler":
-        return configure_scheduler(given["config"], own)
-    return configure_lr_scheduler(
-        given["config"], given["adjust_learning_rate"], as_implemented=as_implemented, own=own
-    )
+
+_resolve = deprecated_names(
+    __name__,
+    {
+        **{name: f"closedform.recipes.cerebras:{name}" for name in _CEREBRAS},
+        "wsd_plan": "closedform.recipes.pytorch_accelerated:wsd_plan",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return _resolve(name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -18,7 +18,7 @@ from torch.optim.optimizer import ParamsT
 
 from closedform.errors import ArgumentError
 from closedform.language import Schedule, t
-from closedform.recipes import frameworks
+from closedform.recipes import cerebras, frameworks
 from closedform.recipes.entries import REQUIRED, ScheduleEntry
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.cerebras_optimizer import NamedCerebrasOptimizer, Optimizer
@@ -277,8 +277,8 @@ def _shadow(optimizer: TorchOptimizer) -> TorchOptimizer:
 def configure_scheduler_params(
     learning_rate: Mapping[str, Any],
 ) -> tuple[type[ParamScheduler], dict[str, Any]]:
-    """Returns the class and arguments of a flat config; see ``closedform.frameworks``."""
-    name, kwargs = frameworks.configure_scheduler_params(learning_rate, _own_entries(_NO_OPTIMIZER))
+    """Returns the class and arguments of a flat config; see ``closedform.recipes.cerebras``."""
+    name, kwargs = cerebras.configure_scheduler_params(learning_rate, _own_entries(_NO_OPTIMIZER))
     return _class_of(name), kwargs
 
 
@@ -295,9 +295,10 @@ def configure_lr_scheduler(
         adjust_learning_rate: If it is not empty, the result is wrapped in ScalePerParamLR.
 
     Raises:
-        ClosedFormError: Those of ``closedform.frameworks.configure_lr_scheduler`` and of the class.
+        ClosedFormError: The errors of ``closedform.recipes.cerebras.configure_lr_scheduler`` and
+            of the class.
     """
-    made = frameworks.configure_lr_scheduler(
+    made = cerebras.configure_lr_scheduler(
         learning_rate, adjust_learning_rate, own=_own_entries(optimizer)
     )
     return None if made is None else _build(optimizer, *made)
@@ -307,7 +308,7 @@ def configure_scheduler(
     optimizer: TorchOptimizer, schedulers_params: Mapping[str, Any]
 ) -> ParamScheduler:
     """Returns the scheduler of the nested form ``{class name: {arguments}}``."""
-    made = frameworks.configure_scheduler(schedulers_params, _own_entries(optimizer))
+    made = cerebras.configure_scheduler(schedulers_params, _own_entries(optimizer))
     return _build(optimizer, *made)
 
 
@@ -318,7 +319,7 @@ def configure_param_groups(
 
     Args:
         model: The model.
-        config: As in ``closedform.frameworks.configure_param_groups``.
+        config: As in ``closedform.recipes.cerebras.configure_param_groups``.
         version: "2.3" for the rules since that version, "2.2" for the earlier ones.
 
     Raises:
@@ -326,17 +327,17 @@ def configure_param_groups(
     """
     names, norms = _trained(model), _norm_names(model)
     if version == "2.2":
-        groups = frameworks.configure_param_groups_2_2(names, norms, config)
+        groups = cerebras.configure_param_groups_2_2(names, norms, config)
     else:
-        groups = frameworks.configure_param_groups(names, norms, config)
+        groups = cerebras.configure_param_groups(names, norms, config)
     return _with_parameters(model, groups)
 
 
 def configure_optimizer_params(
     optimizer_type: str, kwargs: Mapping[str, Any]
 ) -> tuple[type[NamedOptimizer], dict[str, Any]]:
-    """Returns the class and arguments of an optimizer config; see ``closedform.frameworks``."""
-    name, given = frameworks.configure_optimizer_params(optimizer_type, kwargs)
+    """Returns the class and arguments of an optimizer config, as ``recipes.cerebras`` does."""
+    name, given = cerebras.configure_optimizer_params(optimizer_type, kwargs)
     return OPTIMIZERS[name], given
 
 

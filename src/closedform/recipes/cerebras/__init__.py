@@ -1,10 +1,39 @@
-"""The scheduler and optimizer classes of cerebras.pytorch 2.10 and the configs of ModelZoo."""
+"""The scheduler and optimizer classes of cerebras.pytorch 2.10 and the configs of ModelZoo.
 
+The functions of its config forms are here as well: ``configure_lr_scheduler`` and those next to it
+return a class and its arguments, ``configure_param_groups`` the param groups of a model.
+"""
+
+from closedform.recipes.cerebras.configure import (
+    FUNCTIONS,
+    configure_lr_scheduler,
+    configure_optimizer,
+    configure_optimizer_params,
+    configure_scheduler,
+    configure_scheduler_params,
+)
 from closedform.recipes.cerebras.optimizers import AS_IMPLEMENTED, OPTIMIZERS
+from closedform.recipes.cerebras.param_groups import (
+    configure_param_groups,
+    configure_param_groups_2_2,
+    layer_decay_groups,
+)
 from closedform.recipes.cerebras.reader import READER
 from closedform.recipes.cerebras.schedules import SCHEDULES
 from closedform.recipes.framework import Framework
 
-__all__ = ["FRAMEWORK"]
+__all__ = [
+    "FRAMEWORK",
+    "configure_lr_scheduler",
+    "configure_optimizer",
+    "configure_optimizer_params",
+    "configure_param_groups",
+    "configure_param_groups_2_2",
+    "configure_scheduler",
+    "configure_scheduler_params",
+    "layer_decay_groups",
+]
 
-FRAMEWORK = Framework("cerebras", SCHEDULES, OPTIMIZERS, AS_IMPLEMENTED, reader=READER)
+FRAMEWORK = Framework(
+    "cerebras", SCHEDULES, OPTIMIZERS, AS_IMPLEMENTED, functions=FUNCTIONS, reader=READER
+)

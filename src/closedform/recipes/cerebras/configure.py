@@ -16,14 +16,17 @@ from closedform.recipes.cerebras.schedules import SCHEDULES
 from closedform.recipes.entries import (
     Context,
     OptimizerEntry,
+    Parameter,
     Required,
     ScheduleEntry,
+    fill,
     find_schedule,
     generic_arguments,
     located,
     sub_schedule,
     sub_schedules,
 )
+from closedform.recipes.framework import ConfigFunction
 
 Configured = tuple[str, dict[str, Any]]
 """A class name and its arguments, for ``schedule`` and ``schedules``."""
@@ -398,3 +401,28 @@ def _check_former_names(name: str, former: Iterable[str], given: Mapping[str, An
             raise ConfigError(
                 f"{alias!r} is no longer the name of an argument", hint=f"write {name!r}"
             )
+
+
+def _configured_lr_scheduler(
+    arguments: Mapping[str, Any], as_implemented: bool, own: Sequence[ScheduleEntry]
+) -> Configured | None:
+    taken = (Parameter("config"), Parameter("adjust_learning_rate", None))
+    values = fill(taken, arguments, f"{FRAMEWORK} > configure_lr_scheduler")
+    return configure_lr_scheduler(
+        values["config"], values["adjust_learning_rate"], as_implemented=as_implemented, own=own
+    )
+
+
+def _configured_scheduler(
+    arguments: Mapping[str, Any], as_implemented: bool, own: Sequence[ScheduleEntry]
+) -> Configured:
+    del as_implemented
+    values = fill((Parameter("config"),), arguments, f"{FRAMEWORK} > configure_scheduler")
+    return configure_scheduler(values["config"], own)
+
+
+FUNCTIONS: Mapping[str, ConfigFunction] = {
+    "configure_lr_scheduler": _configured_lr_scheduler,
+    "configure_scheduler": _configured_scheduler,
+}
+"""The functions that ``frameworks.schedule`` takes as the name of a class."""

@@ -1,8 +1,8 @@
 """The scheduler classes of pytorch-accelerated 0.1.61."""
 
 from closedform.recipes.framework import Framework
-from closedform.recipes.pytorch_accelerated.schedules import SCHEDULES
+from closedform.recipes.pytorch_accelerated.schedules import SCHEDULES, wsd_plan
 
-__all__ = ["FRAMEWORK"]
+__all__ = ["FRAMEWORK", "wsd_plan"]
 
-FRAMEWORK = Framework("pytorch_accelerated", SCHEDULES, {})
+FRAMEWORK = Framework("pytorch_accelerated", SCHEDULES)

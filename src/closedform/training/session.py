@@ -16,6 +16,7 @@ import numpy as np
 from closedform.errors import SessionError, StateError, nearest
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
+from closedform.runtime.blocked_convolutions import open_blocked
 from closedform.runtime.checks import (
     check_array,
     check_names,
@@ -100,7 +101,8 @@ class TrainSession(Serialized):
             "has_memory_pattern": False,
         }
         split = None if providers else split_file(train)
-        self._session = open_session(train if split is None else split.gradients, **self._options)
+        open_step = open_session if providers else open_blocked
+        self._session = open_step(train if split is None else split.gradients, **self._options)
         self._forward: OnnxSession | None = None
         self._writer: ThreadPoolExecutor | None = None
         self._evaluation: OnnxSession | None = None

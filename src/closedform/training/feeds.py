@@ -152,6 +152,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
 }
 
 
@@ -193,7 +194,7 @@ def fold_size(
         text: The size.
         symbol: The value of a name.
         number: The value of an integer.
-        operation: The value of a sum, difference, product or floor division.
+        operation: The value of a sum, difference, product, floor division or remainder.
 
     Raises:
         KeyError: It has another operation.

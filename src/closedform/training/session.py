@@ -27,7 +27,7 @@ from closedform.runtime.checks import (
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_on
 from closedform.runtime.serialized import Serialized, serialized
-from closedform.training import index_ranges
+from closedform.training import index_ranges, size_conditions
 from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
 from closedform.training.in_place_step import InPlaceStep
 from closedform.training.index_ranges import IndexRange
@@ -307,6 +307,7 @@ class TrainSession(Serialized):
         """A batch whose indices are in their ranges, and the random numbers of a run on it."""
         ports = {name: session.inputs[name] for name in batch}
         sizes = read_sizes(batch, ports, self._where)
+        size_conditions.check(size_conditions.read(session.metadata), sizes, self._where)
         if self._check:
             index_ranges.check(ranges, batch, sizes, self._where)
         random = {n: p for n, p in session.inputs.items() if n.startswith(RANDOM)}

@@ -17,7 +17,9 @@ from closedform.exporters.onnx_join import part_of
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import OnnxSession, open_session, run_on
+from closedform.training import size_conditions
 from closedform.training.feeds import read_sizes, shape_of
+from closedform.training.size_conditions import SizeCondition
 from closedform.training.tracing.arrays import array_of, view_of
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.onnx_program import Tensors
@@ -97,7 +99,8 @@ def check_step(
     defines (as in a maximum over zeros), and the two agree on numbers that differ.
     """
     step = _Step(model, params)
-    for sizes, tensors in _examples(of):
+    conditions = size_conditions.read({e.key: e.value for e in model.metadata_props})
+    for sizes, tensors in _examples(of, conditions):
         given = _Inputs(params, fixed, tensors, shared)
         excesses = []
         for inputs in (given, given.with_batch(_spread(tensors))):
@@ -192,12 +195,16 @@ def groups_of(params: Tensors) -> list[list[str]]:
     return groups
 
 
-def _examples(of: Forward) -> Iterator[tuple[dict[str, int], Tensors]]:
-    """The example, and the first of some other sizes that the model can run."""
+def _examples(
+    of: Forward, conditions: Sequence[SizeCondition]
+) -> Iterator[tuple[dict[str, int], Tensors]]:
+    """The example, and the first of some other sizes that the step is for, and the model can run."""
     tensors, symbols = of.batch.tensors, of.batch.symbols
     yield symbols, tensors
-    for factor, added in ((1, 1), (2, 0), (1, -1)):
+    for factor, added in ((1, 1), (2, 0), (1, -1), (1, 2), (1, -2), (3, 0)):
         sizes = {name: max(factor * size + added, 1) for name, size in symbols.items()}
+        if not size_conditions.hold(conditions, sizes):
+            continue
         resized = _resized(tensors, of.batch.sizes, sizes)
         if symbols and _run(of, _Inputs(*of.tensors(), resized, {})) is not None:
             yield sizes, resized

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from closedform.training.index_ranges import Cut, IndexRange
+from closedform.training.tracing.size_formulas import UnwrittenError, formula
 
 _ATEN = torch.ops.aten
 
@@ -115,10 +115,10 @@ class IndexReads(TorchDispatchMode):
         """A size as a formula of the names of the free sizes."""
         if isinstance(size, int):
             return str(size)
-        words = re.split(r"([A-Za-z]\w*)", str(size.node.expr))
-        if not all(word in self._names for word in words[1::2]):
+        try:
+            return formula(size.node.expr, self._names)
+        except UnwrittenError:
             return None
-        return "".join(self._names.get(word, word) for word in words)
 
     def _assert(self, claim: _Claim) -> None:
         """An assertion that a comparison holds everywhere, as ``one_hot`` makes two of them."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,6 @@ from torch.export import graph_signature
 from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 
 from closedform.errors import ExportError
-from closedform.training import index_ranges
-from closedform.training.index_ranges import IndexRange
 from closedform.training.progress import phase
 from closedform.training.tracing.factors import merge_factors
 from closedform.training.tracing.moves import merge_moves
@@ -50,7 +50,7 @@ def write_onnx(
     symbols: Mapping[str, str],
     opset: int,
     where: str,
-    ranges: Sequence[IndexRange] = (),
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> onnx.ModelProto:
     """Returns the ONNX model of traced operators.
 
@@ -61,7 +61,7 @@ def write_onnx(
         symbols: Names of free sizes, by their symbols in the trace.
         opset: ONNX opset.
         where: The model, named in errors.
-        ranges: The values of integer inputs, for the metadata.
+        properties: The metadata of the model.
 
     Raises:
         ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
@@ -86,7 +86,7 @@ def write_onnx(
     _ir_passes.rename_outputs(made.model, outputs)
     model: onnx.ModelProto = made.model_proto
     _strip_metadata(model)
-    onnx.helper.set_model_props(model, index_ranges.written(ranges))
+    onnx.helper.set_model_props(model, dict(properties))
     return model
 
 
@@ -363,6 +363,13 @@ def explained(error: Exception, where: str, place: str) -> ExportError:
             where=where,
             hint="convert them with .float(), or check the order of the arguments: a loss is "
             "called with the output, then the targets",
+        )
+    if re.search(r"not implemented for '(Half|BFloat16)'|tensors of type: (Half|BFloat16)", text):
+        return ExportError(
+            f"torch does not compute it in 16 bits: {text}, in {place}",
+            where=where,
+            hint='give compute_dtype="f32": parameters stay as they are, and forward and backward '
+            "run in float32",
         )
     if kind == "NotImplementedError":
         return ExportError(

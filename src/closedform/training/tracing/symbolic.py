@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import sympy as sp
 import torch
+from sympy.logic.boolalg import BooleanAtom
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -20,10 +24,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from closedform.errors import ExportError
 from closedform.ir import naming
+from closedform.training import index_ranges, size_conditions
 from closedform.training.index_ranges import IndexRange
+from closedform.training.size_conditions import SizeCondition
+from closedform.training.tracing.size_formulas import UnwrittenError, relation
 from closedform.training.progress import phase
 from closedform.training.tracing.batch import Batch
 from closedform.training.tracing.complex_numbers import RealInterpreter, has_complex
@@ -50,6 +58,55 @@ class _Environment(ShapeEnv):
 
     def _get_user_frame(self) -> FrameType | None:
         return None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.branches: dict[sp.Basic, str] = {}
+
+    def evaluate_sym_node(self, sym_node: Any, *options: Any, **named: Any) -> Any:
+        """Returns the value of an expression; a branch on it is noted, with its place.
+
+        torch asks for each branch anew, also for what follows from earlier ones.
+        """
+        value = super().evaluate_sym_node(sym_node, *options, **named)
+        if isinstance(value, BooleanAtom) and sym_node.expr.free_symbols:
+            place = _branch_place()
+            if place is not None:
+                condition = sym_node.expr if value else sp.Not(sym_node.expr)
+                for part in sp.And.make_args(condition):
+                    self.branches.setdefault(part, place)
+        return value
+
+    def is_implied(self, condition: sp.Basic) -> bool:
+        """Whether a condition holds for all sizes of two or more."""
+        ranges = tuple((symbol, ValueRanges(2, int_oo)) for symbol in condition.free_symbols)
+        # Without axioms: the condition itself may be one.
+        return self._maybe_evaluate_static(condition, axioms=(), var_to_range=ranges) is not None
+
+
+_TORCH = str(Path(torch.__file__).parent)
+_MODULES = str(Path(torch.nn.__file__).parent)
+_DEPTH = 4
+"""Calls between ``SymBool.__bool__`` and the environment, and one more."""
+
+
+def _branch_place() -> str | None:
+    """The line that branches on a size; None if it is in an operator of torch.
+
+    Operators in C++ ask without ``SymBool``. Modules of torch branch as those of users do.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_DEPTH):
+        if frame is not None and frame.f_code is not torch.SymBool.__bool__.__code__:
+            frame = frame.f_back
+    if frame is None or frame.f_code is not torch.SymBool.__bool__.__code__:
+        return None
+    while frame.f_back is not None and frame.f_code.co_filename == torch.__file__:
+        frame = frame.f_back
+    path = frame.f_code.co_filename
+    if path.startswith(_TORCH) and not path.startswith(_MODULES):
+        return None
+    return f"line {frame.f_lineno} of {frame.f_code.co_name} ({Path(path).name})"
 
 
 class Symbols:
@@ -126,26 +183,41 @@ class Symbols:
                 result.append(size)
         return tuple(result)
 
-    def bounds(self, where: str) -> dict[str, tuple[int, int | None]]:
-        """Returns the range of each size that the trace restricts, apart from sizes 0 and 1.
-
-        Raises:
-            ExportError: A size is fixed.
-        """
-        found = {}
+    def check_free(self, where: str) -> None:
+        """Raises ExportError where the traces fix a size."""
         for name, size in self._sizes.items():
             symbol = size.node._expr
             value = self._environment.replace(symbol)
             bound = self._environment.bound_sympy(value)
-            lower, upper = bound.lower, bound.upper
-            if value.is_number or lower == upper:
+            if value.is_number or bound.lower == bound.upper:
                 raise self._fixed({name}, f"the model fixes it to {value}", where)
-            top = None if upper == int_oo or upper > 2**40 else int(upper)
-            if top is not None or lower > 2:
-                found[name] = (int(lower) if lower > 2 else 1, top)
         for guard in self._environment.guards:
             self._check_guard(guard.expr, where)
-        return found
+
+    def conditions(self, inputs: Iterable[str], where: str) -> tuple[SizeCondition, ...]:
+        """Returns what the traces so far restrict sizes of these inputs to.
+
+        These are the branches of the model and equal sizes. Branches of torch's own operators are
+        left out: their result does not depend on them.
+
+        Raises:
+            ExportError: A condition is no relation of sums, products, quotients and remainders.
+        """
+        free = {name for tensor in inputs for name in self._batch.sizes.get(tensor, {}).values()}
+        equal = (guard.expr for guard in self._environment.guards if _is_equation(guard.expr))
+        places = {**dict.fromkeys(equal, ""), **self._environment.branches}
+        found: dict[SizeCondition, None] = {}
+        for condition, place in places.items():
+            names = {self.names.get(str(symbol), "") for symbol in condition.free_symbols}
+            if not names <= free or self._environment.is_implied(condition):
+                continue
+            try:
+                found[SizeCondition(*relation(condition, self.names))] = None
+            except UnwrittenError as error:
+                if place:
+                    why = f"the model branches on {error}, in {place}"
+                    raise self._fixed(names, why, where) from None
+        return tuple(found)
 
     def _check_guard(self, condition: Any, where: str) -> None:
         """Raises ExportError where a trace is only for sizes that make an expression one number.
@@ -176,9 +248,14 @@ class Symbols:
         return ExportError(
             f"the size {listed} is not free: {why}",
             where=where,
-            hint="compute with x.shape instead of a number, or leave it out of dynamic_axes: "
-            f"dynamic_axes={text}",
+            hint="compute with x.shape (x.shape[0], not len(x)) instead of a number, or leave it out "
+            f"of dynamic_axes: dynamic_axes={text}",
         )
+
+
+def _is_equation(condition: sp.Basic) -> bool:
+    """Whether a condition is one of two sizes, as those of operands."""
+    return isinstance(condition, sp.Eq) and not any(side.is_number for side in condition.args)
 
 
 def traced_operators(
@@ -190,8 +267,10 @@ def traced_operators(
     *,
     drawing: Function | None = None,
     has_draws: bool | None = None,
-) -> tuple[torch.fx.GraphModule, list[str], tuple[IndexRange, ...]]:
-    """Returns the operators of a function, names of their inputs, and ranges of integer inputs.
+) -> tuple[torch.fx.GraphModule, list[str], dict[str, str]]:
+    """Returns the operators of a function, names of their inputs, and the metadata of its inputs.
+
+    These are the ranges of integer inputs, and the conditions on sizes.
 
     Args:
         function: The function.
@@ -261,7 +340,9 @@ def traced_operators(
             _expand_element_counts(second)
             second.graph.eliminate_dead_code()
     result: torch.fx.GraphModule = second
-    return result, names, ranges
+    conditions = symbols.conditions(kinds[naming.BATCH], of.where)
+    properties = {**index_ranges.written(ranges), **size_conditions.written(conditions)}
+    return result, names, properties
 
 
 def _expand_element_counts(traced: torch.fx.GraphModule) -> None:

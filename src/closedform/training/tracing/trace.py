@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -55,7 +55,6 @@ class Trace:
         changed: Names of the buffers that a step changes.
         written: Names of the parameters that the forward writes to.
         metrics: Names of the further results of the loss.
-        bounds: The least and the largest value of free sizes that the forward restricts.
         evaluation_loss: Inputs ``param.*``, ``buffer.*`` and ``batch.*``; outputs ``loss`` and
             ``metric.*`` in evaluation mode, on request.
         is_of_file: Whether the forward is the graph of a given file, in its opset.
@@ -68,7 +67,6 @@ class Trace:
     changed: tuple[str, ...]
     written: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
-    bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     evaluation_loss: onnx.ModelProto | None = None
     is_of_file: bool = False
 
@@ -151,9 +149,9 @@ def trace(
                 if evaluation_loss
                 else None
             )
-            bounds = symbols.bounds(where)
+            symbols.check_free(where)
         except FixedSizeError:
-            symbols.bounds(where)
+            symbols.check_free(where)
             raise
         except ExportError:
             raise
@@ -167,7 +165,6 @@ def trace(
         changed=found["next.buffer."],
         written=found["written."],
         metrics=tuple(run.metrics),
-        bounds=bounds,
         evaluation_loss=loss_only,
         is_of_file=given is not None,
     )
@@ -266,10 +263,10 @@ def _step(
         leaves = of.leaves(params)
         return [of.outcome(leaves, fixed, _copies(batch)).loss]
 
-    traced, inputs, ranges = traced_operators(
+    traced, inputs, properties = traced_operators(
         step, kinds, symbols, of, opset, drawing=loss, has_draws=bool(run.draws)
     )
-    symbols.bounds(of.where)
+    symbols.check_free(of.where)
     sources = {
         **{naming.following(naming.buffer(name)): naming.buffer(name) for name in fixed},
         **{f"{WRITTEN}{name}": naming.param(name) for name in params},
@@ -279,7 +276,7 @@ def _step(
         kind: tuple(n.removeprefix(kind) for n in outputs if n.startswith(kind))
         for kind in ("next.buffer.", WRITTEN)
     }
-    return write_onnx(traced, inputs, outputs, symbols.names, opset, of.where, ranges), found
+    return write_onnx(traced, inputs, outputs, symbols.names, opset, of.where, properties), found
 
 
 def _list_weights(params: Tensors, where: str) -> None:
@@ -322,9 +319,9 @@ def _forward(
         return leaves
 
     kinds = {naming.PARAM: params, naming.BUFFER: fixed, naming.BATCH: inputs, naming.SHARED: {}}
-    traced, names, ranges = traced_operators(forward, kinds, symbols, of, opset)
+    traced, names, properties = traced_operators(forward, kinds, symbols, of, opset)
     outputs = output_names(count)
-    model = write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
+    model = write_onnx(traced, names, outputs, symbols.names, opset, of.where, properties)
     if isinstance(of.model, OnnxModule):
         mark_names(model, names_of_file(of.model))
     return model
@@ -348,9 +345,9 @@ def _evaluation_loss(
         naming.BATCH: of.batch.tensors,
         naming.SHARED: {},
     }
-    traced, names, ranges = traced_operators(loss, kinds, symbols, of, opset)
+    traced, names, properties = traced_operators(loss, kinds, symbols, of, opset)
     outputs = ["loss", *(f"{METRIC}{name}" for name in metrics)]
-    return write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
+    return write_onnx(traced, names, outputs, symbols.names, opset, of.where, properties)
 
 
 def _copies(tensors: Tensors) -> Tensors:

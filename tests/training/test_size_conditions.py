@@ -1,0 +1,90 @@
+"""Branches of a model on its sizes: a step is for the sizes that take the branch of the example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from closedform import optimizers
+from closedform.errors import ExportError, SessionError
+from closedform.training import TrainSession, export
+from tests.training.zoo import Of
+
+ROWS, LENGTH = 4, 6
+
+BRANCHES: dict[str, Callable[[int, int], Any]] = {
+    "rows > 5": lambda rows, length: rows > 5,
+    "3 <= rows < 9": lambda rows, length: 3 <= rows < 9,
+    "rows != 7": lambda rows, length: rows != 7,
+    "even rows": lambda rows, length: rows % 2 == 0,
+    "rows below the length": lambda rows, length: rows < length,
+    "twice the rows": lambda rows, length: 2 * rows - 3 > length,
+    "product": lambda rows, length: rows * length <= 30,
+    "square": lambda rows, length: rows**2 > 3 * length,
+    "whole windows": lambda rows, length: -(-length // 4) * 4 != length,
+    "padding": lambda rows, length: (4 - length % 4) % 4 > 0,
+}
+
+
+def _model(branch: Callable[[int, int], Any]) -> nn.Module:
+    def forward(model: Any, x: torch.Tensor) -> Any:
+        return model.layer(x) * (2 if branch(x.shape[0], x.shape[1]) else 1)
+
+    return Of(forward, layer=nn.Linear(3, 2))
+
+
+def _batch(rows: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(rows * 100 + length)
+    return torch.randn(rows, length, 3, generator=generator), torch.randn(
+        rows, length, 2, generator=generator
+    )
+
+
+FREE = {name: {0: "rows", 1: "length"} for name in ("x", "target")}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_sizes_of_the_other_branch_are_refused(name: str, tmp_path: Path) -> None:
+    branch = BRANCHES[name]
+    torch.manual_seed(0)
+    model = _model(branch)
+    example = _batch(ROWS, LENGTH)
+    export(model, functional.mse_loss, example, optimizers.sgd(0.0), tmp_path, dynamic_axes=FREE)
+    session = TrainSession(tmp_path)
+    refused = 0
+    for rows in range(2, 11):
+        for length in range(2, 11):
+            x, target = _batch(rows, length)
+            arrays = x.numpy(), target.numpy()
+            if bool(branch(rows, length)) != bool(branch(ROWS, LENGTH)):
+                refused += 1
+                with pytest.raises(SessionError, match=r"this step is for sizes with .*, got rows"):
+                    session.step(arrays)
+                with pytest.raises(SessionError, match="this step is for sizes with"):
+                    session.predict(arrays[0])
+                continue
+            wanted = functional.mse_loss(model(x), target).item()
+            # A mean over at most 200 entries in another order.
+            assert abs(session.step(arrays).loss - wanted) <= 1e-5 * wanted
+            assert np.shape(session.predict(arrays[0])) == (rows, length, 2)
+    assert refused, "the table has a branch that no size leaves"
+
+
+def test_a_branch_that_has_no_text_fixes_the_size(tmp_path: Path) -> None:
+    model = _model(lambda rows, length: rows / 3 > 1.5)
+    with pytest.raises(ExportError, match=r"'rows' is not free: the model branches on .*line \d+"):
+        export(
+            model,
+            functional.mse_loss,
+            _batch(ROWS, LENGTH),
+            optimizers.sgd(0.0),
+            tmp_path,
+            dynamic_axes=FREE,
+        )

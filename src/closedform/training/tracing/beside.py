@@ -198,7 +198,7 @@ def groups_of(params: Tensors) -> list[list[str]]:
 def _examples(
     of: Forward, conditions: Sequence[SizeCondition]
 ) -> Iterator[tuple[dict[str, int], Tensors]]:
-    """The example, and the first of some other sizes that the step is for, and the model can run."""
+    """The example, and the first of some other sizes of the step that the model can run."""
     tensors, symbols = of.batch.tensors, of.batch.symbols
     yield symbols, tensors
     for factor, added in ((1, 1), (2, 0), (1, -1), (1, 2), (1, -2), (3, 0)):

@@ -30,9 +30,8 @@ from closedform.errors import ExportError
 from closedform.ir import naming
 from closedform.training import index_ranges, size_conditions
 from closedform.training.index_ranges import IndexRange
-from closedform.training.size_conditions import SizeCondition
-from closedform.training.tracing.size_formulas import UnwrittenError, relation
 from closedform.training.progress import phase
+from closedform.training.size_conditions import SizeCondition
 from closedform.training.tracing.batch import Batch
 from closedform.training.tracing.complex_numbers import RealInterpreter, has_complex
 from closedform.training.tracing.decompositions import decompositions
@@ -45,6 +44,7 @@ from closedform.training.tracing.onnx_registry import onnx_decompositions, quiet
 from closedform.training.tracing.probe import with_copies
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
 from closedform.training.tracing.same_masks import SameMasks
+from closedform.training.tracing.size_formulas import UnwrittenError, relation
 
 Function = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
 """Of parameters, buffers, the batch, and states of the model."""
@@ -248,8 +248,8 @@ class Symbols:
         return ExportError(
             f"the size {listed} is not free: {why}",
             where=where,
-            hint="compute with x.shape (x.shape[0], not len(x)) instead of a number, or leave it out "
-            f"of dynamic_axes: dynamic_axes={text}",
+            hint="compute with x.shape (x.shape[0], not len(x)) instead of a number, or leave it "
+            f"out of dynamic_axes: dynamic_axes={text}",
         )
 
 

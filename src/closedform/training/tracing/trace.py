@@ -8,7 +8,7 @@ draw becomes an input of numbers with a distribution.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 

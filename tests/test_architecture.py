@@ -80,7 +80,7 @@ LAYERS = in_order(
     {"writing": ARRAYS | {"sympy", "yaml"}},
     {"runtime": ARRAYS | {"onnx", "onnxruntime"}},
     {"torch": ARRAYS | {"onnx", "onnxscript", "sympy", "torch"}},
-    {"training": ARRAYS | {"onnx", "onnxscript", "rich", "safetensors", "torch"}},
+    {"training": ARRAYS | {"onnx", "onnxscript", "rich", "safetensors", "sympy", "torch"}},
     {"web": frozenset({"sympy"})},
     {"plotting": frozenset({"numpy", "sympy", "matplotlib"})},
     {"targets": frozenset({"optax"})},

@@ -108,6 +108,11 @@ class Packed(nn.Module):
         return self.head(self.layer(packed)[1][0][-1])
 
 
+def _contrast(output: torch.Tensor, target: torch.Tensor) -> Any:
+    """A contrastive loss, whose labels are the rows."""
+    return functional.cross_entropy(output @ target.T, torch.arange(len(output)))
+
+
 class Experts(nn.Module):
     """A mixture of experts whose rows are sorted by expert."""
 
@@ -326,6 +331,23 @@ SITUATIONS: dict[str, Entry] = {
         refused="packed sequences are not supported.*on the padded batch",
     ),
     "written column": Entry(Writes, vectors()),
+    "length of a tensor": Entry(mlp(nn.ReLU(), outputs=8), vectors(6, 8), _contrast),
+    "deviation over the rows": Entry(
+        mlp(nn.ReLU()),
+        vectors(),
+        lambda o, t: (o.std(0) - t.var(0)).square().mean() + o.mean() / len(t),
+    ),
+    "product of three operands": Entry(
+        lambda: Of(
+            lambda m, x: torch.einsum("bi,ij,jk->bk", x, m.first.weight.T, m.second.weight.T),
+            first=nn.Linear(6, 8),
+            second=nn.Linear(8, 3),
+        ),
+        vectors(),
+    ),
+    "batch norm, mean of all batches": Entry(
+        mlp(nn.BatchNorm1d(8, momentum=None), nn.ReLU()), vectors()
+    ),
     "experts, grouped products": Entry(Experts, vectors(8, 8)),
     "multinomial": Entry(after(lambda h: h + 0.1 * torch.multinomial(torch.ones(8), 8)), vectors()),
     "multinomial, replacement": Entry(

@@ -21,6 +21,9 @@ CHEAP = (
     "labelled rows",
     "clipped policy",
     "gradient in the forward",
+    "length of a tensor",
+    "deviation over the rows",
+    "batch norm, mean of all batches",
 )
 ENTRIES = {**ZOO, **SITUATIONS}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils import _pytree as pytree
 from closedform.errors import ExportError
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.batch import Batch, Loss, key_text
-from closedform.training.tracing.isolation import plain_kernels
+from closedform.training.tracing.isolation import plain_kernels, symbolic_lengths
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.onnx_registry import quiet
 from closedform.training.tracing.places import Places
@@ -84,7 +85,7 @@ class Forward:
 
     def output(self, params: Tensors, buffers: Tensors, tensors: Tensors) -> Any:
         """Returns the model's output; ``buffers`` holds the buffers after it."""
-        with quiet(), plain_kernels(), self.places.recorded(self.model):
+        with self._plain():
             return self._called(self.model, "", params, buffers, tensors)
 
     def outcome(
@@ -95,7 +96,7 @@ class Forward:
         The loss of a step that is trained has a gradient.
         """
         after = self.copies(buffers)
-        with quiet(), plain_kernels(), self.places.recorded(self.model):
+        with self._plain():
             result = self._called(self.model, "", params, after, tensors)
             if isinstance(self.loss, torch.nn.Module):
                 result = self._called(self.loss, OF_LOSS, params, after, tensors, result)
@@ -104,6 +105,17 @@ class Forward:
                 result = self.loss(result, *positional, **named)
         value, metrics = self._split(result, is_trained)
         return Outcome(value, metrics, after)
+
+    @contextlib.contextmanager
+    def _plain(self) -> Iterator[None]:
+        """Runs the code of the model and its loss as a trace reads it."""
+        with (
+            quiet(),
+            plain_kernels(),
+            symbolic_lengths(self.model, self.loss),
+            self.places.recorded(self.model),
+        ):
+            yield
 
     def copies(self, buffers: Tensors) -> Tensors:
         """Returns buffers that a forward may write to, in its dtype."""

@@ -178,6 +178,9 @@ def plain_kernels() -> Iterator[None]:
         with (
             backends.sdpa_kernel(backends.SDPBackend.MATH),
             torch.backends.mkldnn.flags(enabled=False),
+            # The order of its products would be chosen for the sizes of the example.
+            torch.backends.opt_einsum.flags(enabled=False),  # type: ignore[no-untyped-call]
+            mock.patch.object(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm),
             mock.patch.object(checkpoint.CheckpointFunction, "apply", called),
             mock.patch.object(
                 checkpoint, "_checkpoint_without_reentrant_generator", no_recomputation
@@ -193,6 +196,62 @@ def plain_kernels() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+@contextlib.contextmanager
+def symbolic_lengths(*functions: object) -> Iterator[None]:
+    """Has ``len`` of a tensor return its size, a symbol in a trace, in the files of functions.
+
+    Python's own returns an integer, which would fix the size to that of the example.
+
+    Args:
+        functions: Modules and functions.
+    """
+    files: dict[int, dict[str, Any]] = {}
+    for function in functions:
+        parts = function.modules() if isinstance(function, torch.nn.Module) else [function]
+        for part in parts:
+            for kind in (part, *type(part).__mro__):
+                name = str(getattr(kind, "__module__", ""))
+                if name in sys.modules and name.split(".")[0] not in ("torch", "builtins"):
+                    names = vars(sys.modules[name])
+                    if "len" not in names:
+                        files[id(names)] = names
+    for names in files.values():
+        names["len"] = _length
+    try:
+        yield
+    finally:
+        for names in files.values():
+            del names["len"]
+
+
+def _length(value: Any) -> Any:
+    is_tensor = isinstance(value, torch.Tensor) and value.dim()
+    return value.shape[0] if is_tensor else len(value)
+
+
+_BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm.forward
+
+
+def _batch_norm(layer: Any, value: torch.Tensor) -> torch.Tensor:
+    """A batch normalisation; one with ``momentum=None`` averages the statistics of all batches.
+
+    torch's own reads the number of batches as a number of Python, to call its kernel with 1/n.
+    """
+    if layer.momentum is not None or not layer.training or layer.running_mean is None:
+        return _BATCH_NORM(layer, value)
+    layer._check_input_dim(value)
+    layer.num_batches_tracked.add_(1)
+    axes = [axis for axis in range(value.dim()) if axis != 1]
+    with torch.no_grad():
+        variance, mean = torch.var_mean(value, axes)
+        share = 1 / layer.num_batches_tracked
+        for average, statistic in ((layer.running_mean, mean), (layer.running_var, variance)):
+            average.copy_(average * (1 - share) + statistic * share)
+    return torch.nn.functional.batch_norm(
+        value, None, None, layer.weight, layer.bias, training=True, eps=layer.eps
+    )
 
 
 @contextlib.contextmanager

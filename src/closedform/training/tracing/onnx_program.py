@@ -20,7 +20,7 @@ from closedform.training.progress import phase
 from closedform.training.tracing.factors import merge_factors
 from closedform.training.tracing.moves import merge_moves
 from closedform.training.tracing.onnx_registry import quiet, registry
-from closedform.training.tracing.operands import normalize_operands
+from closedform.training.tracing.operands import OF_TENSORS, normalize_operands
 from closedform.training.tracing.places import operator_of, place_of
 from closedform.training.tracing.scattered_sums import add_rows_to_sums
 
@@ -126,19 +126,12 @@ def _widen_scalars(traced: torch.fx.GraphModule) -> None:
                 node.replace_all_uses_with(spread)
                 graph.erase_node(node)
             continue
-        overload = _OF_TENSORS.get(node.target, node.target)
+        overload = OF_TENSORS.get(node.target, node.target)
         for place, argument in enumerate(overload._schema.arguments[: len(node.args)]):
             if is_rounded(node.args[place]) and isinstance(argument.type, torch.TensorType):
                 node.update_arg(place, constant(node.args[place]))
                 node.target = overload
     traced.recompile()
-
-
-_OF_TENSORS: Mapping[Any, Any] = {
-    getattr(torch.ops.aten, name).Scalar: getattr(torch.ops.aten, name).Tensor
-    for name in ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
-}
-"""Operators of a tensor and a number, with a tensor in place of the number."""
 
 
 def _fold(model: Any) -> None:

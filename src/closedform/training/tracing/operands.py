@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -24,12 +25,19 @@ _INDEXED = frozenset(
 )
 """Operators whose second operand is a list of indices."""
 
+OF_TENSORS: Mapping[Any, Any] = {
+    getattr(_ATEN, name).Scalar: getattr(_ATEN, name).Tensor
+    for name in ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
+}
+"""Operators of a tensor and a number, with a tensor in place of the number."""
+
 
 def normalize_operands(traced: torch.fx.GraphModule) -> None:
     """Rewrites traced operators in place.
 
     1. A number or a size in place of a tensor (``torch.mul(0.5, x)``, ``x / x.shape[0]``) becomes a
-       tensor in the dtype of the operation.
+       tensor in the dtype of the operation, and so does a size in place of a number (the factor
+       n / (n - 1) of a variance over n rows).
     2. Indices of ``GatherND`` and ``ScatterND`` become int64, the only type that they have there.
     3. A quotient of sizes that may be negative (``-(-n // 2)``) becomes that of a multiple of its
        divisor: ONNX's quotient rounds towards zero, Python's down.
@@ -38,6 +46,8 @@ def normalize_operands(traced: torch.fx.GraphModule) -> None:
         if node.target is operator.floordiv:
             _divide_multiples(node)
         if isinstance(node.target, torch._ops.OpOverload):
+            if node.target in OF_TENSORS and isinstance(node.args[1], torch.fx.Node):
+                node.target = OF_TENSORS[node.target]
             _make_tensors_of_numbers(node)
             if node.target in _INDEXED:
                 _widen_indices(node)

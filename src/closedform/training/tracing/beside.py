@@ -22,7 +22,7 @@ from closedform.training.feeds import read_sizes, shape_of
 from closedform.training.size_conditions import SizeCondition
 from closedform.training.tracing.arrays import array_of, view_of
 from closedform.training.tracing.forward import Forward
-from closedform.training.tracing.onnx_program import Tensors
+from closedform.training.tracing.onnx_program import Tensors, without_kernel
 from closedform.training.tracing.probe import Run, run_eagerly
 from closedform.training.tracing.rounding import (
     LARGEST,
@@ -263,6 +263,9 @@ def _excess(step: _Step, of: Forward, given: _Inputs) -> str | None:
         try:
             results = step.results(run, given, group)
         except Exception as error:  # the errors of onnxruntime have no base of their own
+            missing = without_kernel(str(error), of.where)
+            if missing is not None:
+                raise missing from error
             return f"fails in onnxruntime ({str(error).splitlines()[0]})"
 
         def compare(name: str, value: torch.Tensor, results: dict[str, Array] = results) -> None:

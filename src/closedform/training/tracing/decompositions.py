@@ -39,6 +39,7 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         **NORMALISATION,
         _ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},
+        **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
         **_BACKWARD,
         _ATEN.empty_permuted.default: _zeros,
         _ATEN.empty.memory_format: _zeros,
@@ -155,6 +156,35 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
 
     return computed
 
+
+def _only_float64(operator: Any) -> Callable[..., Any]:
+    """torch's decomposition of an operator, for tensors in float64."""
+    formula = get_decompositions([operator])[operator]
+
+    def computed(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+        if value.dtype is not torch.float64:
+            return NotImplemented
+        return formula(value, *arguments, **options)
+
+    return computed
+
+
+_WITH_ATTRIBUTES = (
+    _ATEN.leaky_relu.default,
+    _ATEN.elu.default,
+    _ATEN.hardtanh.default,
+    _ATEN.hardsigmoid.default,
+    _ATEN.hardswish.default,
+    _ATEN.softplus.default,
+    _ATEN.threshold.default,
+    _ATEN.clamp.default,
+    _ATEN.clamp_min.default,
+    _ATEN.clamp_max.default,
+    _ATEN.addmm.default,
+    _ATEN.baddbmm.default,
+)
+"""Operators whose numbers are attributes in ONNX, which are float32, or constants that torch's
+exporter has in float32; onnxruntime 1.31 has LeakyRelu and Elu for float32 only."""
 
 _SUMS = (_ATEN.sum.dim_IntList, _ATEN.scatter_add.default, _ATEN.index_put.default)
 """In 16 bits, onnxruntime 1.31 does not scatter sums, and torch 2.13 leaves sums that are outputs

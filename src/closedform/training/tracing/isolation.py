@@ -179,7 +179,7 @@ def plain_kernels() -> Iterator[None]:
             backends.sdpa_kernel(backends.SDPBackend.MATH),
             torch.backends.mkldnn.flags(enabled=False),
             # The order of its products would be chosen for the sizes of the example.
-            torch.backends.opt_einsum.flags(enabled=False),  # type: ignore[no-untyped-call]
+            torch.backends.opt_einsum.flags(enabled=False),
             mock.patch.object(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm),
             mock.patch.object(checkpoint.CheckpointFunction, "apply", called),
             mock.patch.object(

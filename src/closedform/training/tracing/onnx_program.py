@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def write_onnx(
 
 
 def _widen_scalars(traced: torch.fx.GraphModule) -> None:
-    """Makes numbers of operators in float64 tensors: torch's exporter has them in float32."""
+    """Makes numbers and sizes of operators in float64 tensors: torch's exporter has float32."""
     aten, graph = torch.ops.aten, traced.graph
     constants: dict[float, torch.fx.Node] = {}
 
@@ -110,10 +111,37 @@ def _widen_scalars(traced: torch.fx.GraphModule) -> None:
             isinstance(value, float) and math.isfinite(value) and float(np.float32(value)) != value
         )
 
+    def wide_size(number: Any, user: torch.fx.Node) -> torch.fx.Node:
+        """A number that follows from sizes, such as the share 1/n of a mean, as a tensor."""
+        target = _OF_NUMBERS.get(number.target) if isinstance(number, torch.fx.Node) else None
+        if target is None:
+            call, operands = aten.scalar_tensor.default, (number,)
+            options = {"dtype": torch.float64}
+            if isinstance(number, torch.fx.Node) and number.target is torch.sym_float:
+                operands = number.args
+            if is_rounded(number):
+                return constant(number)
+        else:
+            call, options = target, {}
+            operands = tuple(wide_size(operand, user) for operand in number.args)
+        with graph.inserting_before(user):
+            made = graph.call_function(call, operands, options)
+        made.meta = {**user.meta, "val": torch.empty((), dtype=torch.float64, device="meta")}
+        return made
+
     for node in list(graph.nodes):
         values = node.meta.get("val"), *(given.meta.get("val") for given in node.all_input_nodes)
         is_wide = any(isinstance(v, torch.Tensor) and v.dtype is torch.float64 for v in values)
         if not is_wide or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if node.target in _RANGES and not node.all_input_nodes:
+            name = f"_range_{node.name}"
+            traced.register_buffer(name, node.target(*node.args, dtype=torch.float64))
+            with graph.inserting_before(node):
+                range_constant = graph.get_attr(name)
+            range_constant.meta = dict(node.meta)
+            node.replace_all_uses_with(range_constant)
+            graph.erase_node(node)
             continue
         if node.target in (aten.full.default, aten.scalar_tensor.default):
             *size, number = node.args[:2]
@@ -128,10 +156,42 @@ def _widen_scalars(traced: torch.fx.GraphModule) -> None:
             continue
         overload = OF_TENSORS.get(node.target, node.target)
         for place, argument in enumerate(overload._schema.arguments[: len(node.args)]):
-            if is_rounded(node.args[place]) and isinstance(argument.type, torch.TensorType):
-                node.update_arg(place, constant(node.args[place]))
+            if not isinstance(argument.type, torch.TensorType):
+                continue
+            number = node.args[place]
+            if is_rounded(number):
+                node.update_arg(place, constant(number))
+                node.target = overload
+            elif isinstance(_value(number), torch.SymFloat):
+                node.update_arg(place, wide_size(number, node))
                 node.target = overload
     traced.recompile()
+
+
+_RANGES = frozenset(
+    {
+        torch.ops.aten.arange.default,
+        torch.ops.aten.arange.start,
+        torch.ops.aten.arange.start_step,
+        torch.ops.aten.linspace.default,
+    }
+)
+"""Operators of numbers only."""
+
+
+def _value(operand: Any) -> Any:
+    return operand.meta.get("val") if isinstance(operand, torch.fx.Node) else operand
+
+
+_OF_NUMBERS: Mapping[Any, Any] = {
+    operator.truediv: torch.ops.aten.div.Tensor,
+    operator.mul: torch.ops.aten.mul.Tensor,
+    operator.add: torch.ops.aten.add.Tensor,
+    operator.sub: torch.ops.aten.sub.Tensor,
+    operator.pow: torch.ops.aten.pow.Tensor_Tensor,
+    operator.neg: torch.ops.aten.neg.default,
+}
+"""Operators of tensors by those of numbers."""
 
 
 def _fold(model: Any) -> None:
@@ -320,6 +380,18 @@ def _unsupported(
     )
 
 
+def without_kernel(text: str, where: str, place: str = "") -> ExportError | None:
+    """Returns the error for an operator without a kernel, from what onnxruntime says; or None."""
+    kernel = re.search(r"Could not find an implementation for (\w+)", text)
+    if kernel is None:
+        return None
+    return ExportError(
+        f"onnxruntime has no kernel of {kernel[1]} for a dtype of the model{place}",
+        where=where,
+        hint="it has all of them in float32: convert the model with model.float()",
+    )
+
+
 def explained(error: Exception, where: str, place: str) -> ExportError:
     """Returns an error of torch in one line, with its place and a hint."""
     *_, cause = _chain(error)
@@ -337,13 +409,8 @@ def explained(error: Exception, where: str, place: str) -> ExportError:
             where=where,
             hint="write it with operators whose results have sizes of the batch",
         )
-    if "Could not find an implementation for" in text:
-        operator = text.split("Could not find an implementation for ")[1].split(" ")[0]
-        return ExportError(
-            f"onnxruntime has no kernel of {operator} for a dtype of the model, in {place}",
-            where=where,
-            hint="it has all of them in float32: convert the model with model.float()",
-        )
+    if (missing := without_kernel(text, where, f", in {place}")) is not None:
+        return missing
     if "Sparse" in text:
         return ExportError(
             f"sparse tensors are not supported, in {place}",

@@ -50,6 +50,16 @@ def _weighted(function: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable
     return lambda: Of(lambda m, x: function(m.layer.weight, x), layer=nn.Linear(6, 6))
 
 
+def _between(function: Callable[[torch.Tensor], Any]) -> Callable[[], nn.Module]:
+    return lambda: Of(
+        lambda m, x: m.last(function(m.first(x))), first=nn.Linear(6, 8), last=nn.Linear(8, 3)
+    )
+
+
+def _in_double(batch: Batch) -> Batch:
+    return lambda rows: tuple(value.double() for value in batch(rows))
+
+
 def _positive(weight: torch.Tensor) -> torch.Tensor:
     return weight @ weight.T + torch.eye(6)
 
@@ -361,6 +371,40 @@ SITUATIONS: dict[str, Entry] = {
         lambda: mlp(nn.GELU(), nn.LayerNorm(8), Scaled())().double(),
         lambda rows: (torch.randn(rows, 6).double(), torch.randn(rows, 3).double()),
     ),
+    **{
+        f"float64, {name}": Entry(model, _in_double(vectors()), loss, prepare=nn.Module.double)
+        for name, model, loss in (
+            ("Huber", mlp(nn.LeakyReLU(0.1), nn.Hardtanh(-0.3, 0.7)), nn.HuberLoss(delta=0.3)),
+            ("smooth L1", mlp(nn.Hardsigmoid(), nn.ELU(0.3)), nn.SmoothL1Loss(beta=0.7)),
+            ("shrinking", mlp(nn.Softshrink(0.1), nn.Hardswish()), nn.MSELoss()),
+            ("SELU", mlp(nn.SELU(), nn.Softplus(0.7), nn.Threshold(0.1, 0.3)), nn.L1Loss()),
+            (
+                "limits",
+                _between(lambda h: h.clamp(-0.3, 0.7) + h.clamp_min(0.1) ** 0.3),
+                nn.MSELoss(),
+            ),
+            (
+                "ranges",
+                _between(lambda h: h * torch.arange(0.1, 0.85, 0.1, dtype=h.dtype)),
+                nn.MSELoss(),
+            ),
+            (
+                "linspace",
+                _between(lambda h: h * torch.linspace(0.1, 0.7, 8, dtype=h.dtype)),
+                nn.MSELoss(),
+            ),
+            (
+                "scaled product",
+                lambda: Of(
+                    lambda m, x: torch.addmm(
+                        m.layer.bias, x, m.layer.weight.t(), alpha=0.3, beta=0.7
+                    ),
+                    layer=nn.Linear(6, 3),
+                ),
+                nn.MSELoss(),
+            ),
+        )
+    },
     "clipped policy": Entry(mlp(nn.Tanh(), outputs=4), _policy, _clipped),
     "policy through tanh": Entry(mlp(nn.Tanh(), outputs=6), vectors(), _tanh_policy),
     "beta policy": Entry(

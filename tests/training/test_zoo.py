@@ -22,6 +22,9 @@ CHEAP = (
     "clipped policy",
     "gradient in the forward",
     "length of a tensor",
+    "float64, Huber",
+    "float64, smooth L1",
+    "float64, limits",
     "deviation over the rows",
     "batch norm, mean of all batches",
 )

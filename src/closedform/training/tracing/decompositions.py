@@ -142,6 +142,12 @@ def hardtanh_backward(
     return torch.where((limited <= low) | (limited >= high), 0.0, grad)
 
 
+def hardsigmoid_backward(grad: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Returns g/6 where |x| < 3, with torch's sixth: its kernel has that of float32 in float64."""
+    sixth = torch.tensor(1 / 6, dtype=torch.float32).item()
+    return torch.where((value > -3) & (value < 3), grad * sixth, 0.0)
+
+
 def _in_float32(operator: Any) -> Callable[..., Any]:
     """An operator that computes tensors of 16 bits in float32 and rounds once."""
 
@@ -158,11 +164,12 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
 
 
 def _only_float64(operator: Any) -> Callable[..., Any]:
-    """torch's decomposition of an operator, for tensors in float64."""
+    """The decomposition of an operator by torch, for tensors in float64."""
     formula = get_decompositions([operator])[operator]
 
     def computed(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
-        if value.dtype is not torch.float64:
+        is_product = operator in (_ATEN.addmm.default, _ATEN.baddbmm.default)
+        if value.dtype is not torch.float64 or (is_product and not options):
             return NotImplemented
         return formula(value, *arguments, **options)
 
@@ -236,6 +243,7 @@ _BACKWARD: Mapping[Any, Callable[..., Any]] = {
     _ATEN.convolution_backward.default: convolution_backward,
     _ATEN.gelu_backward.default: gelu_backward,
     _ATEN.hardtanh_backward.default: hardtanh_backward,
+    _ATEN.hardsigmoid_backward.default: hardsigmoid_backward,
     _ATEN.native_layer_norm_backward.default: layer_norm_backward,
     _ATEN.max_pool2d_with_indices_backward.default: max_pool2d_backward,
     _ATEN.avg_pool2d_backward.default: avg_pool2d_backward,

@@ -113,17 +113,16 @@ def _widen_scalars(traced: torch.fx.GraphModule) -> None:
 
     def wide_size(number: Any, user: torch.fx.Node) -> torch.fx.Node:
         """A number that follows from sizes, such as the share 1/n of a mean, as a tensor."""
-        target = _OF_NUMBERS.get(number.target) if isinstance(number, torch.fx.Node) else None
-        if target is None:
-            call, operands = aten.scalar_tensor.default, (number,)
-            options = {"dtype": torch.float64}
-            if isinstance(number, torch.fx.Node) and number.target is torch.sym_float:
-                operands = number.args
-            if is_rounded(number):
-                return constant(number)
-        else:
-            call, options = target, {}
+        if is_rounded(number):
+            return constant(number)
+        call: Any = aten.scalar_tensor.default
+        operands: tuple[Any, ...] = (number,)
+        options: dict[str, Any] = {"dtype": torch.float64}
+        if isinstance(number, torch.fx.Node) and number.target in _OF_NUMBERS:
+            call, options = _OF_NUMBERS[number.target], {}
             operands = tuple(wide_size(operand, user) for operand in number.args)
+        elif isinstance(number, torch.fx.Node) and number.target is torch.sym_float:
+            operands = number.args
         with graph.inserting_before(user):
             made = graph.call_function(call, operands, options)
         made.meta = {**user.meta, "val": torch.empty((), dtype=torch.float64, device="meta")}

@@ -74,7 +74,7 @@ def relation(condition: sp.Basic, names: Mapping[str, str]) -> tuple[str, str, s
         names: As in ``formula``.
 
     Raises:
-        UnwrittenError: It is no such relation.
+        UnwrittenError: It is another condition.
     """
     operation = getattr(condition, "rel_op", None)
     if operation is None:

@@ -201,7 +201,7 @@ class Symbols:
         left out: their result does not depend on them.
 
         Raises:
-            ExportError: A condition has other operations than sums, products, quotients, remainders.
+            ExportError: A condition has operations that ``size_formulas`` has no text for.
         """
         free = {name for tensor in inputs for name in self._batch.sizes.get(tensor, {}).values()}
         equal = (guard.expr for guard in self._environment.guards if _is_equation(guard.expr))

@@ -216,16 +216,17 @@ optimizer: {learning_rate: 1.0, lr_schedule: linear, warmup: 1, min_lr_ratio: 0.
     ),
     Defect(
         "maxtext",
-        "The last update has the final rate, so that the decay is one update shorter.",
+        "",
         CONFIGS["maxtext"],
         recipe,
         ONE_RECIPE,
         {},
         10,
+        name="last-update-final",
     ),
     Defect(
         "maxtext",
-        "A run that is longer than the schedule goes on at rate 0.",
+        "",
         """\
 learning_rate: 1.0
 lr_schedule_type: cosine
@@ -236,6 +237,24 @@ steps: 10
 """,
         lambda: cosine(1, 0.5, 4).then(constant(0.5), at=4),
         "a cosine to half of the rate, which then stays",
+        name="zero-after-schedule",
+    ),
+    Defect(
+        "maxtext",
+        "",
+        """\
+learning_rate: 1.0
+lr_schedule_type: wsd
+wsd_decay_style: linear
+learning_rate_final_fraction: 0.1
+warmup_steps_fraction: 0.0
+wsd_decay_steps_fraction: 0.1
+learning_rate_schedule_steps: -1
+steps: 10
+""",
+        lambda: constant(1, steps=9).then(constant(0.1), at=9),
+        "the rate in 9 updates, and a tenth of it after the decay of one update",
+        name="peak-after-line",
     ),
     Defect(
         "megatron",

@@ -1,0 +1,298 @@
+"""MaxText: its learning rate, and its configs: YAML files and ``key=value`` words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    ignored,
+    integer,
+    number,
+    section_entries,
+    text,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.recipes.section import Section
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+_NOT_READ = (
+    "beta_fast",
+    "beta_slow",
+    "decay_end_step",
+    "diloco_outer_lr",
+    "diloco_outer_momentum",
+    "distill_alpha_schedule",
+    "distill_beta",
+    "distill_beta_end",
+    "distill_beta_schedule",
+    "distill_temperature_schedule",
+    "enable_model_warmup",
+    "local_use_splash_scheduler",
+    "muon_consistent_rms",
+    "optimizer_memory_host_offload",
+    "shard_optimizer_over_data",
+    "skip_step_interval",
+    "skip_step_scaling_factor",
+    "use_batch_split_schedule",
+    "use_splash_scheduler",
+)
+"""Options of ``base.yml`` whose names are like those of an optimizer."""
+CONFIG = OpenKeys(
+    learning_rate=number(3e-5),
+    lr_schedule_type=choice("cosine", "wsd", default="cosine"),
+    wsd_decay_style=choice("linear", "cosine", default="linear"),
+    warmup_steps_fraction=number(0.1),
+    wsd_decay_steps_fraction=number(0.1),
+    learning_rate_final_fraction=number(0.1),
+    learning_rate_schedule_steps=integer(-1),
+    steps=integer(None),
+    opt_type=text("adamw"),
+    adam_b1=number(0.9),
+    adam_b2=number(0.95),
+    adam_eps=number(1e-8),
+    adam_eps_root=number(0),
+    adam_weight_decay=number(0.1),
+    adamw_mask=anything(()),
+    muon_beta=number(0.95),
+    muon_weight_decay=number(0),
+    gradient_clipping_threshold=number(1.0),
+    gradient_accumulation_steps=integer(1),
+    skip_step_on_spikes=flag(False),
+    **{name: ignored() for name in _NOT_READ},
+)
+"""The options, with the values of ``base.yml``."""
+_FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"}
+"""Former names of options."""
+_OWN = ("learning_rate_schedule_steps", "warmup_steps_fraction", "per_device_batch_size")
+
+DEFECTS = {
+    "zero-after-schedule": Defect(
+        "a run that is longer than its schedule goes on at rate 0",
+        "src/maxtext/utils/maxtext_utils.py:2346",
+        lambda config: config.steps > config.learning_rate_schedule_steps,
+        kind=Kind.CONVENTION,
+    ),
+    "last-update-final": Defect(
+        "the last update has the final rate, so that the decay is one update shorter",
+        "src/maxtext/utils/maxtext_utils.py:2302",
+        lambda config: _phases(config)[1] > 1,
+        kind=Kind.CONVENTION,
+    ),
+    "peak-after-line": Defect(
+        "a linear decay of one update leaves the rate at the peak",
+        "src/maxtext/utils/maxtext_utils.py:2340",
+        lambda config: _kind(config) == "wsd-linear" and _phases(config)[1] == 1,
+        documented="the final rate, which a cosine of one update has",
+        classes=("wsd-linear",),
+    ),
+    "skipped-steps": Defect(
+        "updates with a spike of the loss are skipped, and count as updates",
+        "src/maxtext/optimizers/optimizers.py:231",
+        lambda config: config.skip_step_on_spikes,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+}
+
+
+def _kind(config: Values) -> str:
+    is_stable = config.lr_schedule_type == "wsd"
+    return f"wsd-{config.wsd_decay_style}" if is_stable else str(config.lr_schedule_type)
+
+
+def _phases(config: Values) -> tuple[int, int]:
+    """The updates of the warmup and of the decay, rounded down in floats as MaxText does."""
+    total: int = config.learning_rate_schedule_steps
+    warmup = int(total * float(config.warmup_steps_fraction))
+    if config.lr_schedule_type == "cosine":
+        return warmup, total - warmup
+    return warmup, int(total * float(config.wsd_decay_steps_fraction))
+
+
+def _timed(context: Context, config: Values) -> Values:
+    """The options with the lengths of the run and of the schedule, of which -1 is the other one."""
+    steps, total = config.steps, config.learning_rate_schedule_steps
+    if steps is None:
+        run = context.facts.get("steps")
+        facts = context.numbers if run is None else Facts(total_updates=run)
+        (fact,) = facts.require("total_updates", where=config.origin.document.place("steps"))
+        steps = int(fact)
+    if steps == total == -1:
+        raise config.error("steps and learning_rate_schedule_steps must not both be -1", "steps")
+    return config.changed(
+        steps=total if steps == -1 else steps,
+        learning_rate_schedule_steps=steps if total == -1 else total,
+    )
+
+
+def _cosine(peak: sp.Expr, low: sp.Expr, done: sp.Expr, length: int) -> sp.Expr:
+    """The cosine whose last update has the final rate; of one update, only that."""
+    return along_cosine(peak, low, done / (length - 1)) if length > 1 else low
+
+
+def _line(peak: sp.Expr, low: sp.Expr, done: sp.Expr, length: int) -> sp.Expr:
+    """The line whose last update has the final rate; of one update, only that."""
+    return along_line(peak, low, sp.Min(1, done / (length - 1))) if length > 1 else low
+
+
+_DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, int], sp.Expr]] = {
+    "cosine": _cosine,
+    "wsd-linear": _line,
+    "wsd-cosine": _cosine,
+}
+
+
+def _rate(context: Context, config: Values) -> Schedule:
+    config = _timed(context, config)
+    kind, peak = _kind(config), config.learning_rate
+    parts = config.warmup_steps_fraction, config.wsd_decay_steps_fraction
+    if config.lr_schedule_type == "wsd" and sum(map(float, parts)) > 1:
+        raise config.error(
+            "warmup_steps_fraction and wsd_decay_steps_fraction must not exceed 1 together, got "
+            f"{float(parts[0])} and {float(parts[1])}",
+            "wsd_decay_steps_fraction",
+        )
+    (warmup, length), total = _phases(config), config.learning_rate_schedule_steps
+    count = CLOCK.count(context.numbers)
+    last = peak * config.learning_rate_final_fraction
+    if context.as_implemented and DEFECTS["peak-after-line"].concerns(context.version, config):
+        last = peak
+    begin = total - length
+    after = None if config.steps <= total else count.first_from(total)
+    return by_intervals(
+        kind,
+        (lambda: peak * count.n / warmup, count.first_from(warmup)),
+        (lambda: peak, count.first_from(begin) if length else after),
+        (lambda: _DECAYS[kind](peak, last, count.n - begin, length), after),
+        (lambda: sp.S.Zero, None),
+    )
+
+
+def _matches(document: Document) -> bool:
+    content = document.content
+    return any(key in content for key in _OWN) and (
+        "learning_rate" in content or "steps" in content
+    )
+
+
+def _options(reading: Reading) -> Section:
+    """The options under their present names, over those of the facts."""
+    # Words in capitals are variables of a shell.
+    content = {
+        key: value for key, value in reading.document.content.items() if not str(key).isupper()
+    }
+    former = {name: content.pop(key) for key, name in _FORMER.items() if key in content}
+    return Section(reading.document, {**reading.facts.defaults, **former, **content})
+
+
+def _read(reading: Reading) -> Recipe:
+    options = CONFIG.read(_options(reading))
+    config = _timed(reading.context, options)
+    with options.origin.located("lr_schedule_type"):
+        rate = _rate(reading.context, config)
+    plan, decay = _optimizer(config)
+    group = ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
+    mask = config.adamw_mask
+    masked = [str(pattern) for pattern in mask] if isinstance(mask, list | tuple) else []
+    threshold = config.gradient_clipping_threshold
+    return reading.recipe(
+        [group, *([group.without_decay(masked)] if masked else [])],
+        clock=CLOCK,
+        horizon=config.steps,
+        clipping=Clipping(threshold) if threshold > 0 else None,
+        accumulation=config.gradient_accumulation_steps,
+        values=(config,),
+        derived={"lr": config.learning_rate},
+    )
+
+
+def _optimizer(config: Values) -> tuple[OptimizerPlan, Any]:
+    """The optimizer, and its weight decay."""
+    name = config.opt_type
+    place = config.origin.document.place("opt_type")
+    if name == "sgd":
+        return planned("sgd", {}, where=place), 0
+    if name == "muon":
+        plan = planned("muon", {"momentum": config.muon_beta}, where=place)
+        return plan, config.muon_weight_decay
+    arguments = {"betas": (config.adam_b1, config.adam_b2), "eps": config.adam_eps}
+    if config.adam_eps_root:
+        arguments["eps_root"] = config.adam_eps_root
+    return planned(name, arguments, where=place), config.adam_weight_decay
+
+
+def _part(length: int, total: int) -> float:
+    """The simplest part of the run that is rounded down to a length."""
+    for digits in range(1, 17):
+        part = round(length / total, digits)
+        if int(total * part) == length:
+            return part
+    return (length + 0.5) / total
+
+
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    """The phases of a config are parts of the schedule, rounded down."""
+    del facts
+    if form.curve not in (Curve.COSINE, Curve.LINEAR, Curve.CONSTANT):
+        return
+    beta1, beta2 = optimizer.betas() or [0.9, 0.95]
+    shared: dict[str, Any] = {
+        "opt_type": "sgd" if optimizer.name == "sgd" else "adamw",
+        "learning_rate": native(form.peak),
+        "learning_rate_final_fraction": native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "steps": form.total,
+        "adam_b1": beta1,
+        "adam_b2": beta2,
+        "adam_eps": native(optimizer.values.get("eps", 1e-8)),
+        "adam_weight_decay": native(optimizer.weight_decay or 0),
+        "gradient_clipping_threshold": native(optimizer.clipping or 0),
+    }
+    groups = [group for group in optimizer.groups if group.weight_decay == 0]
+    if masked := [pattern for group in groups for pattern in group.patterns]:
+        shared["adamw_mask"] = masked
+    warmup = whole(form.warmup())
+    # The last update of the decay has the final rate.
+    total = form.total if form.curve is Curve.CONSTANT else whole(form.end) + 1
+    if total < 1:
+        return
+    shared["learning_rate_schedule_steps"] = total
+    shared["warmup_steps_fraction"] = _part(warmup, total)
+    if form.curve is Curve.COSINE and not form.has_plateau:
+        yield {**shared, "lr_schedule_type": "cosine"}
+        return
+    decay = 0 if form.curve is Curve.CONSTANT else total - whole(form.begin)
+    style = "cosine" if form.curve is Curve.COSINE else "linear"
+    part = {"wsd_decay_steps_fraction": _part(decay, total), "wsd_decay_style": style}
+    yield {**shared, "lr_schedule_type": "wsd", **part}
+
+
+FRAMEWORK = Framework(
+    "maxtext",
+    section_entries(dict.fromkeys(_DECAYS, _rate), {"": CONFIG}, style=_kind),
+    versions=("e591f30cbbf2",),
+    upstream="src/maxtext/utils/maxtext_utils.py, src/maxtext/configs/base.yml",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {}, ("adamw", "sgd")),
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import sympy as sp
@@ -400,6 +401,34 @@ Optimizer:
         CONFIGS["torchtitan"],
         recipe,
         ONE_RECIPE,
+        name="last-update-above-minimum",
+    ),
+    Defect(
+        "torchtitan",
+        "",
+        """\
+optimizer: {name: AdamW, lr: 1.0}
+training: {steps: 10, warmup_steps: 4}
+""",
+        lambda: linear(Fraction(1, 4), 1, 3).then(linear(1, 0, 6), at=4),
+        "a line from 1/4 to 1 in 4 updates, and a line to 0 in the other 6",
+        {},
+        10,
+        name="one-update-more",
+    ),
+    Defect(
+        "torchtitan",
+        "",
+        """\
+optimizer: {name: AdamW, lr: 1.0}
+lr_scheduler: {warmup_steps: 0}
+training: {steps: 10, batch_size: 8}
+""",
+        lambda: linear(Fraction(9, 10), 0, 9),
+        "a line that is 0 in the last of 10 updates",
+        {},
+        10,
+        name="one-update-more-of-decay",
     ),
     Defect(
         "torchtune",

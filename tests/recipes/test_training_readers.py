@@ -90,7 +90,11 @@ WRONG: list[tuple[str, Config, str]] = [
     ),
     ("torchtitan", {**TITAN, "lr_scheduler": {"min_lr": 0.1}}, "unknown key 'min_lr'"),
     ("torchtitan", {**TITAN, "lr_scheduler": {"decay_type": "cos"}}, "did you mean 'cosine'"),
-    ("torchtitan", changed(TITAN, "optimizer.name", "SGD"), "must be Adam or AdamW, got 'SGD'"),
+    (
+        "torchtitan",
+        changed(TITAN, "optimizer.name", "SGD"),
+        "no name 'SGD' .*optimizer.name.* known are Adam, AdamW",
+    ),
     ("gpt-neox", {**NEOX, "lr_decay_styl": "cosine"}, "unknown key 'lr_decay_styl'"),
     ("gpt-neox", changed(NEOX, "optimizer.type", "adan"), "no optimizer 'adan'"),
     (

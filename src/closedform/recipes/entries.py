@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import sympy as sp
+
 from closedform.errors import (
     ArgumentError,
     ClosedFormError,
@@ -16,7 +18,7 @@ from closedform.errors import (
     UnknownNameError,
     nearest,
 )
-from closedform.language import Schedule, UpdateRule
+from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.recipes.clock import Facts
 
 
@@ -118,6 +120,25 @@ class Context:
     def with_facts(self, **facts: object) -> Context:
         """Returns the context with further facts, which a config determines."""
         return replace(self, facts={**self.facts, **facts})
+
+    def of_group(self, key: str, base: object) -> sp.Expr:
+        """Returns a number of the param group of the facts ``param_groups`` and ``group_index``.
+
+        Args:
+            key: The entry of the param group.
+            base: The number of the optimizer, where the group has none or there are no groups.
+
+        Raises:
+            DefinitionError: The index is out of range, or the entry is not a finite number.
+        """
+        groups, index = self.facts.get("param_groups"), self.facts.get("group_index", 0)
+        if groups is None:
+            return exact_number(base, key)
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(groups):
+            raise DefinitionError(
+                f"group_index must be in 0..{len(groups) - 1}, got {index!r}", where=self.where
+            )
+        return exact_number(groups[index].get(key, base), key)
 
     def own_name(self, generic: str) -> str:
         """Returns the name that the class uses for an argument of its builder."""

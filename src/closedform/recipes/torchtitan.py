@@ -1,0 +1,414 @@
+"""torchtitan: the warmup, the stable phase and the decay of ``lr_scheduler``, and its configs.
+
+A config is TOML, or a ``Trainer.Config(…)`` in Python. One in TOML belongs to the commits that have
+its keys: ``training.warmup_steps`` until March 2025, ``training.batch_size`` until June 2025,
+``lr_scheduler.lr_min`` until July 2025.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, exact_number
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.documents.python_text import literal
+from closedform.recipes.documents.values import Call, Unresolved
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
+from closedform.recipes.keys import (
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    ignored,
+    integer,
+    number,
+    section,
+    section_entries,
+    sections,
+    text,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.section import Section, calls
+from closedform.schedules.blends import along_cosine, along_line
+
+VERSIONS = ("b5bcd76c6", "f7084fc78", "3b85aa31f", "0da8901b1", "e846b6946", "1ec2ece51")
+"""The commits whose formulas are known: the first two, and the last two, have the same one."""
+NEWEST, WITH_LR_MIN, WITH_BATCH_SIZE, _, WITHOUT_SECTION, _ = VERSIONS
+_RECENT, _EARLY, _FIRST = VERSIONS[:2], VERSIONS[2:4], VERSIONS[4:]
+CLOCK = Clock(Unit.UPDATE, offset=1)
+
+_DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr], sp.Expr]] = {
+    "linear": lambda done, length: 1 - quotient(done, length),
+    "sqrt": lambda done, length: 1 - power_quotient(done, length, sp.S.Half),
+    "cosine": lambda done, length: along_cosine(sp.S.One, sp.S.Zero, quotient(done, length)),
+}
+
+SCHEDULER = Keys(
+    warmup_steps=number(200),
+    total_steps=integer(None),
+    decay_ratio=number(None),
+    decay_type=choice(*_DECAYS, default="linear"),
+    lr_min=number(None),  # The name of min_lr_factor until July 2025.
+    min_lr_factor=number(None),
+)
+TRAINING = OpenKeys(
+    steps=integer(10_000),
+    max_norm=number(1.0),
+    batch_size=ignored(),
+    global_batch_size=integer(None),
+    num_tokens_per_train_step=integer(None),
+    warmup_steps=number(200),
+)
+ADAM: Mapping[str, Any] = {"lr": 8e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+_EXECUTION = {"implementation": ignored(), "early_step_in_backward": ignored()}
+OPTIMIZER = Keys(
+    name=choice("AdamW", "Adam", default="AdamW"),
+    lr=ignored(),
+    beta1=number(ADAM["betas"][0]),
+    beta2=number(ADAM["betas"][1]),
+    eps=ignored(),
+    weight_decay=ignored(),
+    fused=ignored(),
+    **_EXECUTION,
+)
+"""The optimizer before param groups; the ignored ones are arguments of its class."""
+GROUP = Keys(pattern=text(), optimizer_name=text(), optimizer_kwargs=section(OpenKeys()))
+CONTAINER = Keys(
+    param_groups=sections(GROUP),
+    implementation=ignored(),
+    optimizer_factory_kwargs_by_name=ignored(),
+)
+CONFIG = OpenKeys(optimizer=anything(), lr_scheduler=section(SCHEDULER), training=section(TRAINING))
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The lengths of a schedule in updates.
+
+    Attributes:
+        warmup: The updates of the warmup.
+        begin: The updates before the decay.
+        decay: The updates of the decay.
+    """
+
+    warmup: int
+    begin: int
+    decay: int
+
+
+def _phases(scheduler: Values, total: int, version: str) -> Phases:
+    warmup = int(scheduler.warmup_steps)
+    if warmup < 0 or total <= 0:
+        raise scheduler.error(
+            f"warmup_steps must be at least 0 and the run above 0, got {warmup} and {total}"
+        )
+    if version in _FIRST:
+        return Phases(warmup, warmup, max(1, total - warmup))
+    is_early = version in _EARLY
+    warmup = warmup if is_early else min(warmup, total)
+    decay = total - warmup
+    if scheduler.decay_ratio is not None:
+        # Python's round goes half to even, on the product in floats.
+        decay = min(round(total * float(scheduler.decay_ratio)), decay)
+    if decay < 0:
+        raise scheduler.error(
+            f"the run of {total} updates must be longer than warmup_steps {warmup}"
+        )
+    return Phases(warmup, total - decay if is_early else total + 1 - decay, decay)
+
+
+def _scheduled(context: Context, scheduler: Values, phases: Phases, rate: sp.Expr) -> Schedule:
+    count = CLOCK.count(context.numbers)
+    low = scheduler.lr_min if scheduler.min_lr_factor is None else scheduler.min_lr_factor
+    kind = scheduler.decay_type
+    rise, length, done = phases.warmup, sp.Integer(phases.decay), count.n - phases.begin
+    if context.version not in _RECENT:
+        if context.as_implemented:
+            rise += 1
+        if context.version != WITH_BATCH_SIZE:
+            done -= 1
+        elif context.as_implemented:
+            length += 1
+
+    def fall() -> sp.Expr:
+        if length == 0:
+            raise UndefinedError("AssertionError: decay_steps is 0")
+        return rate * along_line(low or sp.S.Zero, sp.S.One, _DECAYS[kind](done, length))
+
+    return by_intervals(
+        f"lr_scheduler-{kind}",
+        (lambda: rate * count.n / rise, phases.warmup),
+        (lambda: rate, phases.begin),
+        (fall, None),
+    )
+
+
+def _rate(context: Context, scheduler: Values) -> Schedule:
+    total = scheduler.total_steps
+    total = context.fact("training_steps") if total is None else total
+    rate = context.of_group("lr", context.fact("optimizer_lr"))
+    return _scheduled(context, scheduler, _phases(scheduler, int(total), context.version), rate)
+
+
+DEFECTS = {
+    "last-update-above-minimum": Defect(
+        "the last update of the run stops one step short of the minimum",
+        "torchtitan/components/optimizer/lr_scheduler.py:125",
+        lambda scheduler, phases: phases.decay > 0,
+        kind=Kind.CONVENTION,
+        versions=_RECENT,
+    ),
+    "decay-over-no-update": Defect(
+        "a decay over 0 updates raises AssertionError in the second update after the run",
+        "torchtitan/components/optimizer/lr_scheduler.py:168",
+        lambda scheduler, phases: phases.decay == 0,
+        kind=Kind.CONVENTION,
+        versions=_RECENT,
+    ),
+    "one-update-more": Defect(
+        "until June 2025, the divisor of the warmup is one update longer than it: the peak is "
+        "reached only in a stable phase",
+        "torchtitan/components/lr_scheduler.py:149",
+        lambda scheduler, phases: phases.warmup > 0,
+        documented="the rate rises to the peak in warmup_steps updates",
+        versions=VERSIONS[2:],
+    ),
+    "one-update-more-of-decay": Defect(
+        "until June 2025, the divisor of the decay is one update longer than it: the minimum is "
+        "not reached in the run",
+        "torchtitan/components/lr_scheduler.py:155",
+        lambda scheduler, phases: phases.decay > 0,
+        documented="the rate falls to the minimum in the updates of the decay",
+        versions=(WITH_BATCH_SIZE,),
+    ),
+}
+
+
+def _matches(document: Document) -> bool:
+    if document.python is not None:
+        return any(_trainers(document)) or "config.optimizer" in document.content
+    training = document.content.get("training")
+    has_keys = isinstance(training, dict) and "steps" in training
+    return has_keys and bool({"optimizer", "lr_scheduler"} & set(document.content))
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(_as_toml(reading.document))
+    scheduler, training = config.lr_scheduler, config.training
+    reading = replace(reading, version=_version(training, scheduler, reading.version))
+    if "lr_min" in scheduler and "min_lr_factor" in scheduler:
+        raise scheduler.error("lr_min and min_lr_factor are two names of one value", "lr_min")
+    if reading.version in _FIRST:
+        scheduler = scheduler.changed(warmup_steps=training.warmup_steps)
+    total = training.steps if scheduler.total_steps is None else scheduler.total_steps
+    phases = _phases(scheduler, total, reading.version)
+    groups = []
+    with scheduler.origin.located():
+        for optimizer, names in _groups(config):
+            rate = _scheduled(reading.context, scheduler, phases, exact_number(optimizer.lr))
+            groups.append(optimizer.group(rate, **names))
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=training.steps,
+        clipping=Clipping(training.max_norm),
+        accumulation=_accumulation(training, reading),
+        values=(scheduler, phases),
+        derived={"total_updates": training.steps},
+    )
+
+
+def _version(training: Values, scheduler: Values, version: str) -> str:
+    """The version that has the keys of a config; the one that is asked for where it has them."""
+    if version != NEWEST:
+        return version
+    if "warmup_steps" in training:
+        return WITHOUT_SECTION
+    if "batch_size" in training:
+        return WITH_BATCH_SIZE
+    return WITH_LR_MIN if "lr_min" in scheduler else NEWEST
+
+
+def _accumulation(training: Values, reading: Reading) -> int | None:
+    """1 unless the config asks for a size of all micro-batches of an update."""
+    sizes = (training.global_batch_size, training.num_tokens_per_train_step)
+    is_asked_for = any(size is not None and size >= 0 for size in sizes)
+    return reading.facts.gradient_accumulation if is_asked_for else 1
+
+
+def _trainers(document: Document) -> list[Call]:
+    return [
+        call
+        for call in calls(document.values)
+        if call.name.endswith("Config") and {"optimizer", "lr_scheduler"} & set(call.kwargs)
+    ]
+
+
+def _as_toml(document: Document) -> Document:
+    """The arguments of the ``Trainer.Config(…)`` of a Python file; a TOML config as it is.
+
+    Raises:
+        ConfigError: The file has none, or several.
+    """
+    if document.python is None:
+        return document
+    trainers = _trainers(document)
+    if len(trainers) > 1:
+        names = ", ".join(call.name for call in trainers)
+        raise document.error(f"one Trainer.Config must be in the file, got {names}", "")
+    if not trainers:
+        raise document.error(
+            "the file changes a config that is made elsewhere, which has the schedule and the run",
+            "",
+            hint="give the file of the whole Trainer.Config",
+        )
+    content = {key: _attribute(value, document) for key, value in trainers[0].kwargs.items()}
+    return replace(document, content=content)
+
+
+def _attribute(value: Any, document: Document) -> Any:
+    """A call whose arguments may be the ``.param_groups`` of another call."""
+    if not isinstance(value, Call):
+        return value
+    kwargs = dict(value.kwargs)
+    groups = kwargs.get("param_groups")
+    if isinstance(groups, Unresolved) and groups.text.endswith(".param_groups"):
+        source = groups.text.removesuffix(".param_groups")
+        try:
+            kwargs["param_groups"] = literal(
+                ast.parse(source, mode="eval").body, document.content, document.source
+            )
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return value
+    return replace(value, kwargs=kwargs)
+
+
+def _groups(config: Values) -> list[tuple[ClassOptimizer, dict[str, Any]]]:
+    """The optimizers of the param groups with their names, that of all other parameters first."""
+    call = config.optimizer
+    if isinstance(call, Call) and isinstance(call.kwargs.get("param_groups"), Call):
+        call = call.kwargs["param_groups"]
+    if isinstance(call, Call) and call.name.endswith("default_adamw"):
+        arguments = {**({"lr": call.args[0]} if call.args else {}), **call.kwargs}
+        place = Section(config.origin.document, arguments, "optimizer")
+        return [(class_optimizer(place, "AdamW", (), ADAM), {})]
+    place = config.origin.section("optimizer")
+    if "param_groups" not in place:
+        # The container of a file in Python has these keys, but not param groups.
+        content = {key: place.content[key] for key in place.content if key not in CONTAINER}
+        return [(_former(replace(place, content=content)), {})]
+    optimizers = []
+    for group in CONTAINER.read(place).param_groups:
+        names = {
+            "name": "" if group.pattern == ".*" else group.pattern,
+            "patterns": (group.pattern,),
+        }
+        arguments = group.optimizer_kwargs.origin
+        optimizers.append((class_optimizer(arguments, group.optimizer_name), names))
+    return sorted(optimizers, key=lambda optimizer: optimizer[1]["name"] != "")
+
+
+def _former(place: Section) -> ClassOptimizer:
+    """The optimizer by the fields of the time before param groups."""
+    optimizer = OPTIMIZER.read(place)
+    defaults = {**ADAM, "betas": (optimizer.beta1, optimizer.beta2)}
+    left_out = ("name", "beta1", "beta2", *_EXECUTION)
+    return class_optimizer(place, optimizer.name, left_out, defaults)
+
+
+_MINIMUM = dict.fromkeys(VERSIONS[1:4], "lr_min")
+_TYPES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "linear"}
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    if form.curve not in _TYPES:
+        return
+    # The rise counts t + 1: its value is 0 one update before the first.
+    warmup = whole(form.warmup(CLOCK.offset)) if form.rise is not None else 0
+    section: dict[str, Any] = {
+        "warmup_steps": warmup,
+        "decay_type": _TYPES[form.curve],
+        "min_lr_factor": native(form.low / form.peak) if form.peak != 0 else 0.0,
+    }
+    end = form.total
+    if form.curve is Curve.CONSTANT:
+        section["decay_ratio"] = 0.0
+    else:
+        end = whole(form.end)
+        decay = whole(form.end - form.begin)
+        if decay != end - warmup:
+            section["decay_ratio"] = decay / end
+    if end != form.total:
+        section["total_steps"] = end
+    optimizer: dict[str, Any] = {
+        "name": "Adam" if made.name == "adam" else "AdamW",
+        "lr": native(form.peak),
+        "weight_decay": native(made.weight_decay or 0),
+        "eps": native(made.values.get("eps", 1e-8)),
+    }
+    for index, beta in enumerate(made.values.get("betas", ()), 1):
+        optimizer[f"beta{index}"] = native(beta)
+    training: dict[str, Any] = {"steps": form.total}
+    if made.clipping is not None:
+        training["max_norm"] = native(made.clipping)
+    shared = {"optimizer": optimizer, "training": training}
+    if made.version in VERSIONS[1:]:
+        yield from _formerly(form, shared, section, made.version)
+    else:
+        yield {**shared, "lr_scheduler": section}
+
+
+def _formerly(
+    form: Form, shared: Mapping[str, Any], section: Mapping[str, Any], version: str
+) -> Iterator[Config]:
+    """The configs of a version before June 2025, whose divisors differ by one update."""
+    low = section["min_lr_factor"]
+    optimizer = dict(shared["optimizer"])
+    if form.rise is not None and not form.has_plateau and form.rise.start > 0:
+        # The peak is not reached.
+        optimizer["lr"] = native(form.rise.start * (form.rise.end + 1))
+    for warmup, shift in itertools.product((0, 1), (0, -1, 1)):
+        length = form.rise.end - warmup if form.rise is not None else 0
+        end = form.total if form.curve is Curve.CONSTANT else whole(form.end) + shift
+        if end < 1:
+            continue
+        training = {**shared["training"], "steps": end}
+        scheduler = {"decay_type": section["decay_type"]}
+        if version in _FIRST:
+            training["warmup_steps"] = length
+        else:
+            scheduler |= {"warmup_steps": length, _MINIMUM[version]: low}
+            if form.has_plateau:
+                scheduler["decay_ratio"] = whole(form.end - form.begin + shift) / end
+        yield {"optimizer": optimizer, "training": training, "lr_scheduler": scheduler}
+
+
+FRAMEWORK = Framework(
+    "torchtitan",
+    section_entries(
+        {f"lr_scheduler-{decay}": _rate for decay in _DECAYS},
+        {"": SCHEDULER},
+        style=lambda scheduler: f"lr_scheduler-{scheduler.decay_type}",
+    ),
+    versions=VERSIONS,
+    upstream="torchtitan/components/optimizer/lr_scheduler.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".toml", _configs, {}, ("adam", "adamw")),
+)

@@ -525,7 +525,7 @@ lr_scheduler:
     ),
     Defect(
         "big_vision",
-        "A cooldown makes the rate negative after the run.",
+        "",
         """\
 import ml_collections as mlc
 
@@ -543,6 +543,7 @@ def get_config(arg=None):
         "the rate, and a line to 0 in the last 5 updates",
         until=15,
         suffix=".py",
+        name="negative-after-the-run",
     ),
     Defect(
         "alignment-handbook",

@@ -1,0 +1,496 @@
+"""big_vision: the multiplier of ``create_learning_rate_schedule``, and configs in Python.
+
+A config is the function ``get_config``. Nothing is run: its body is walked with the defaults of its
+arguments, also of those that ``bvcc.parse_arg`` declares.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, exact_number, t
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.document import Form as FileForm
+from closedform.recipes.documents.python_text import run_function
+from closedform.recipes.documents.values import Call, Unresolved
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, literal, native, whole
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, first_from
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    choice,
+    flag,
+    ignored,
+    integer,
+    mapping,
+    number,
+    numbers,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.recipes.section import Section
+from closedform.schedules import constant
+from closedform.schedules.arguments import stepwise
+from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+_UNITS = ("steps", "examples", "epochs", "percent")
+SCHEDULE = Keys(
+    decay_type=choice("linear", "polynomial", "cosine", "rsqrt", "stair", default="stair"),
+    mult=number(1),
+    scale_with_batchsize=flag(False),
+    linear_end=number(0),
+    end=number(None),
+    power=number(1),
+    timescale=number(10_000),
+    shift=number(0),
+    steps=numbers(()),
+    mults=numbers(()),
+    **{
+        f"{name}_{unit}": number(None)
+        for name in ("warmup", "cooldown", "timescale")
+        for unit in _UNITS
+    },
+)
+
+
+def _schedules(config: Section, key: str, default: Any) -> list[tuple[str, Values | None]]:
+    """The schedules by the patterns of their parameters, empty for all; None for frozen ones."""
+    if not isinstance(config.value(key, {}), list | tuple):
+        return [("", SCHEDULE.read(config.section(key)))]
+    return [
+        (pattern, SCHEDULE.read(inner.section(place)) if place in inner else None)
+        for pattern, place, inner in _pairs(config, key)
+    ]
+
+
+def _multipliers(config: Section, key: str, default: Any) -> list[tuple[str, sp.Expr]]:
+    """The multipliers by the patterns of their parameters."""
+    return [
+        (pattern, exact_number(inner.number(place)))
+        for pattern, place, inner in _pairs(config, key)
+    ]
+
+
+def _pairs(config: Section, key: str) -> Iterator[tuple[str, str, Section]]:
+    """The patterns of a list of pairs, and the place of the second entry in a section."""
+    entries = config.value(key, ())
+    if not isinstance(entries, list | tuple):
+        raise config.error(f"{key} must be a list of pairs, got {entries!r:.60}", key)
+    for index, entry in enumerate(entries):
+        place = f"{key}[{index}]"
+        if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
+            raise config.error("an entry must be a pair of a pattern and a value", place)
+        yield entry[0], place, Section(config.document, {place: entry[1]}, config.path)
+
+
+CONFIG = OpenKeys(
+    lr=number(),
+    wd=number(0),
+    schedule=Key(_schedules, None),
+    lr_mults=Key(_multipliers, None),
+    wd_mults=Key(_multipliers, None),
+    optax=mapping(),
+    optax_name=text(),
+    grad_clip_norm=number(None),
+    input=section(OpenKeys(batch_size=integer(None))),
+    batch_size=integer(None),
+    total_steps=integer(None),
+    total_examples=number(None),
+    total_epochs=number(None),
+    # Options of losses, and arguments of some files, whose names are like those of an optimizer.
+    **dict.fromkeys(
+        ("beta", "beta_percept", "ema_decay", "optim_name", "grad_clip_per_example"), ignored()
+    ),
+    **dict.fromkeys(("total_percent", "warmup_steps", "weight_decay_decouple"), ignored()),
+)
+
+
+def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
+    """A length in updates, at least 1 unless it is 0; None where there is none."""
+    amounts = {unit: getattr(schedule, f"{name}_{unit}") for unit in _UNITS}
+    # A negative amount counts as none.
+    units = [unit for unit, amount in amounts.items() if amount is not None and amount >= 0]
+    if not units:
+        return None
+    unit, *others = units
+    if others:
+        names = ", ".join(f"{name}_{unit}" for unit in units)
+        raise schedule.error(f"only one of {names} may be given")
+    if unit == "steps":
+        return amounts[unit]
+    facts = {
+        "examples": ("global_batch_size",),
+        "epochs": ("global_batch_size", "dataset_size"),
+        "percent": ("total_updates",),
+    }[unit]
+    values = context.numbers.require(*facts, where=context.where)
+    # The products and quotients are those of Python's floats, and halves are rounded to even.
+    amount, first = float(amounts[unit]), float(values[0])
+    updates = {
+        "examples": lambda: amount / first,
+        "epochs": lambda: amount * (float(values[1]) / first),
+        "percent": lambda: amount * first,
+    }[unit]()
+    if not math.isfinite(updates):
+        raise schedule.error(f"{name}_{unit} is too large: {amounts[unit]}", f"{name}_{unit}")
+    return sp.Integer(max(1, round(updates)) if updates else 0)
+
+
+def _line(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
+    end = schedule.linear_end if schedule.end is None else schedule.end
+    return along_line(end, base, rest**schedule.power)
+
+
+def _root(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
+    """The inverse root, from the end of the warmup on."""
+    scale = _duration(schedule, "timescale", context) or schedule.timescale
+    done = sp.Max(0, t - (_duration(schedule, "warmup", context) or 0)) + schedule.shift
+    return along_inverse_root(base, sp.S.Zero, done, scale)
+
+
+def _stair(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
+    """The multipliers by the number of steps that are over."""
+    steps, mults = schedule.steps, schedule.mults
+    if len(steps) != len(mults):
+        raise schedule.error(
+            f"there must be one of mults for each of {len(steps)} steps, got {len(mults)}"
+        )
+    values = [base, *(base * mult for mult in mults)]
+    return stepwise(values, [sp.Integer(first_from(step)) for step in steps])
+
+
+_CURVES: Mapping[str, Callable[[Values, sp.Expr, sp.Expr, Context], sp.Expr]] = {
+    "linear": _line,
+    "polynomial": _line,
+    "cosine": lambda schedule, base, rest, context: along_cosine(base, sp.S.Zero, 1 - rest),
+    "rsqrt": _root,
+    "stair": _stair,
+}
+
+
+def _factor(context: Context, schedule: Values) -> Schedule:
+    (total,) = context.numbers.require("total_updates", where=context.where)
+    warmup = _duration(schedule, "warmup", context) or sp.S.Zero
+    cooldown = _duration(schedule, "cooldown", context) or sp.S.Zero
+    if warmup >= total:
+        raise schedule.error(f"the warmup must be shorter than {total} updates, got {warmup}")
+    base = schedule.mult
+    if schedule.scale_with_batchsize:
+        # The reference batch of big_vision has 256 samples.
+        (batch,) = context.numbers.require("global_batch_size", where=context.where)
+        base *= batch / 256
+    rest = sp.Min(1, sp.Max(0, total - t) / (total - warmup))
+    rate = _CURVES[schedule.decay_type](schedule, base, rest, context)
+    if warmup > 0:
+        rate *= sp.Min(1, t / warmup)
+    if cooldown > 0:
+        rate *= sp.Min(1, (total - t) / cooldown)
+    return by_intervals(schedule.decay_type, (lambda: rate, None))
+
+
+DEFECTS = {
+    "decay-not-times-rate": Defect(
+        "the schedule multiplies the weight decay, which is not times the rate",
+        "big_vision/optax.py:136",
+        lambda config: config.wd != 0,
+        kind=Kind.CONVENTION,
+    ),
+    "decays-kernels": Defect(
+        "without wd_mults only parameters named kernel are decayed",
+        "big_vision/optax.py:133",
+        lambda config: config.wd != 0 and "wd_mults" not in config,
+        kind=Kind.CONVENTION,
+    ),
+    "default-arguments": Defect(
+        "get_config is read with the defaults of its arguments",
+        "big_vision/configs/common.py:29",
+        lambda config: True,
+        kind=Kind.CONVENTION,
+    ),
+    "negative-after-the-run": Defect(
+        "a cooldown makes the rate negative after the run",
+        "big_vision/utils.py:1139",
+        lambda config: any(
+            (getattr(schedule, f"cooldown_{unit}") or 0) > 0
+            for _, schedule in config.schedule
+            if schedule is not None
+            for unit in _UNITS
+        ),
+        kind=Kind.CONVENTION,
+    ),
+}
+_FUNCTION = "get_config"
+_OPTIMIZERS = {
+    "scale_by_adam": "adam",
+    "big_vision.scale_by_adafactor": "adafactor",
+    "big_vision.momentum_hp": "sgd",
+    "big_vision.sgd": "sgd",
+    "scale_by_lion": "lion",
+    "identity": "sgd",
+}
+_ARGUMENTS = {"b1": "beta1", "b2": "beta2", "eps": "eps"}
+
+
+def _matches(document: Document) -> bool:
+    if document.form is not FileForm.PYTHON or document.python is None:
+        return False
+    return any(
+        isinstance(statement, ast.FunctionDef) and statement.name == _FUNCTION
+        for statement in document.python.tree.body
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read(_config(reading.document))
+    batch = config.input.batch_size or config.batch_size or reading.facts.global_batch_size
+    total = _total(reading, config, batch)
+    context = reading.context.with_facts(total_updates=total, global_batch_size=batch)
+    plan = _plan(config)
+    groups: list[ParamGroup] = []
+    frozen: list[ParamGroup] = []
+    for pattern, schedule in config.schedule:
+        if schedule is None:
+            still = {"lr": constant(0), "weight_decay": constant(0)}
+            frozen.append(ParamGroup(still, plan, Role.FROZEN, pattern, (pattern,)))
+            continue
+        with schedule.origin.located():
+            factor = _factor(context, schedule)
+        schedules = {"lr": factor.scale(config.lr), "weight_decay": factor.scale(config.wd)}
+        patterns = (pattern,) if pattern else ()
+        groups.append(ParamGroup(schedules, plan, Role.of(pattern), pattern, patterns))
+    if not groups:
+        raise config.error("all parameters are frozen: every schedule is None", "schedule")
+    # The first group that is not frozen is the default one.
+    first = groups[0].schedules
+    for key, mults in (("lr", config.lr_mults), ("weight_decay", config.wd_mults)):
+        name = "lr_mults" if key == "lr" else "wd_mults"
+        for pattern, mult in mults:
+            schedules = {**first, key: first[key].scale(mult)}
+            named = f"{pattern} ({name})"
+            groups.append(ParamGroup(schedules, plan, Role.NAMED, named, (pattern,)))
+    return reading.recipe(
+        (*groups, *frozen),
+        clock=CLOCK,
+        horizon=total,
+        clipping=Clipping(config.grad_clip_norm) if config.grad_clip_norm else None,
+        accumulation=1,
+        values=(config,),
+        derived={"lr": config.lr, "weight_decay": config.wd},
+    )
+
+
+def _config(document: Document) -> Section:
+    """The mapping that ``get_config`` returns."""
+    module = document.python
+    outer = Section(document, document.content)
+    body = None
+    if module is not None:
+        module = replace(module, convert=_known_call)
+        body = run_function(module, _FUNCTION, document.source)
+    if body is None:
+        raise outer.error(f"there is no function {_FUNCTION}")
+    content = body.names.get("return")
+    if not isinstance(content, Mapping):
+        raise outer.error(f"{_FUNCTION} does not return a config that can be read", _FUNCTION)
+    return Section(document, content, _FUNCTION)
+
+
+def _known_call(value: Any) -> Any:
+    """The mapping that ``parse_arg`` or ``ConfigDict`` makes; other values are unchanged."""
+    if not isinstance(value, Call):
+        return value
+    name = value.name.rpartition(".")[2]
+    if name == "ConfigDict":
+        first = value.args[0] if value.args else value.kwargs.get("initial_dictionary", {})
+        return dict(first) if isinstance(first, Mapping) else value
+    if name == "parse_arg":
+        text = value.args[0] if value.args else value.kwargs.get("arg")
+        return _parsed(text, {k: v for k, v in value.kwargs.items() if k not in ("arg", "lazy")})
+    return value
+
+
+def _parsed(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of ``parse_arg``: its defaults, and the text of ``get_config``'s own default.
+
+    A default may be a pair of the value and the function that converts a text.
+    """
+    plain = {k: v[0] if isinstance(v, tuple) and len(v) == 2 else v for k, v in spec.items()}
+    if text is not None and not isinstance(text, str):
+        return {key: Unresolved(key) for key in plain}
+    text = text or ""
+    if text and "," not in text and "=" not in text:
+        text = f"{text}=True" if text in plain or not plain else f"{next(iter(plain))}={text}"
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        plain[key] = _converted(value if equals else "True", plain.get(key))
+    return plain
+
+
+def _converted(text: str, default: Any) -> Any:
+    """A text as the type of a default."""
+    try:
+        if isinstance(default, bool):
+            return {"True": True, "true": True, "False": False, "false": False, "": False}[text]
+        return type(default)(text) if isinstance(default, int | float) else text
+    except (KeyError, ValueError):
+        return Unresolved(text)
+
+
+def _total(reading: Reading, config: Values, batch: int | None) -> int:
+    """The updates of the run."""
+    if config.total_steps is not None:
+        return int(config.total_steps)
+    place = reading.document.place(config.origin.at("total_steps"))
+    if config.total_examples is not None and batch:
+        amount = float(config.total_examples) / batch
+    elif config.total_epochs is not None and batch:
+        (size,) = reading.facts.require("dataset_size", where=place)
+        amount = float(config.total_epochs) * int(size) / batch
+    else:
+        (updates,) = reading.facts.require("total_updates", where=place)
+        return int(updates)
+    return max(1, round(amount)) if amount else 0
+
+
+def _plan(config: Values) -> OptimizerPlan:
+    name = config.optax_name
+    arguments = {_ARGUMENTS.get(key, key): value for key, value in config.optax.content.items()}
+    place = config.origin.document.place(config.origin.at("optax_name"))
+    return planned(_OPTIMIZERS.get(name, name), arguments, where=place)
+
+
+_NAMES = {
+    "adafactor": "big_vision.scale_by_adafactor",
+    "lion": "scale_by_lion",
+    "sgd": "big_vision.sgd",
+}
+
+
+def _sections(form: Form) -> Iterator[dict[str, Any]]:
+    warmup = native(form.warmup())
+    curve: dict[str, Any] = {"warmup_steps": warmup} if warmup else {}
+    has_whole_run = whole(form.end) == form.total
+    match form.curve:
+        case Curve.COSINE if form.low == 0 and has_whole_run:
+            yield {**curve, "decay_type": "cosine"}
+        case Curve.LINEAR | Curve.POWER if has_whole_run and not form.has_plateau:
+            low = native(form.low / form.peak) if form.peak != 0 else 0.0
+            curve = {"decay_type": "polynomial", "end": low, "power": native(form.power)}
+            yield {**curve, **curve}
+        case Curve.LINEAR if form.low == 0 and has_whole_run:
+            # A constant rate times a cooldown at the end.
+            cooldown = {"cooldown_steps": form.total - whole(form.begin)}
+            yield {**curve, **cooldown, "decay_type": "stair"}
+        case Curve.CONSTANT:
+            yield {**curve, "decay_type": "stair"}
+        case Curve.STEPS:
+            steps = [first for first, _ in form.marks[1:]]
+            mults = [native(value / form.peak) for _, value in form.marks[1:]]
+            yield {**curve, "decay_type": "stair", "steps": steps, "mults": mults}
+        case Curve.INVERSE_ROOT | Curve.SEQUENCE:
+            yield from _inverse_root(form, curve)
+        case _:
+            return
+
+
+def _inverse_root(form: Form, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """An inverse root after the warmup, perhaps with a cooldown to 0 at the end."""
+    if form.curve is Curve.INVERSE_ROOT:
+        scale = form.end
+        shift = -form.begin - whole(form.warmup())
+        yield {
+            **curve,
+            "decay_type": "rsqrt",
+            "timescale": native(scale),
+            "shift": native(shift + scale * 0),
+        }
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    options: dict[str, Any] = {}
+    if made.betas():
+        options = {"b1": made.betas()[0], "b2": made.betas()[1]}
+        if "eps" in made.values:
+            options["eps"] = native(made.values["eps"])
+    config: dict[str, Any] = {
+        "total_steps": form.total,
+        "input": {"batch_size": 1},
+        "optax_name": _NAMES.get(made.argument(made.name), "scale_by_adam"),
+        "optax": options | made.arguments("lr", "weight_decay"),
+        "lr": native(form.peak),
+        "wd": native(_decay(form, made)),
+    }
+    if made.clipping is not None:
+        config["grad_clip_norm"] = native(made.clipping)
+    for key in ("lr_mults", "wd_mults"):
+        mults = [
+            (pattern, native(one.factor))
+            for one in made.groups
+            for pattern in one.patterns
+            if one.name.endswith(f"({key})") and one.factor is not None
+        ]
+        if mults and key == "lr_mults":
+            config[key] = [list(pair) for pair in mults]
+    for curve in _sections(form):
+        frozen = [
+            pattern
+            for one in made.groups
+            if one.factor == 0 and not one.name.endswith("_mults)")
+            for pattern in one.patterns
+        ]
+        schedule: Any = curve
+        if frozen:
+            schedule = [*([one, None] for one in frozen), [".*", curve]]
+        yield {**config, "schedule": schedule}
+
+
+def _decay(form: Form, made: Optimizer) -> Any:
+    """The weight decay that the schedule multiplies."""
+    changing = made.schedules.get("weight_decay")
+    if changing is not None:
+        return changing.peak
+    return made.weight_decay or sp.S.Zero if form.curve is Curve.CONSTANT else sp.S.Zero
+
+
+def _text(config: Config) -> str:
+    lines = [f"  config.{key} = {literal(value)}\n" for key, value in config.items()]
+    return (
+        "import ml_collections as mlc\n\n\n"
+        "def get_config(arg=None):\n"
+        "  config = mlc.ConfigDict()\n" + "".join(lines) + "  return config\n"
+    )
+
+
+FRAMEWORK = Framework(
+    "big_vision",
+    section_entries(
+        dict.fromkeys(_CURVES, _factor),
+        {"schedule": SCHEDULE},
+        style=lambda schedule: str(schedule.decay_type),
+    ),
+    versions=("0127fb6b337e",),
+    upstream="big_vision/utils.py, big_vision/optax.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".py", _configs, {}, ("adam", "sgd", "lion"), text=_text),
+)

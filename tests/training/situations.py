@@ -355,6 +355,25 @@ SITUATIONS: dict[str, Entry] = {
         ),
         vectors(),
     ),
+    "fake quantisation": Entry(
+        _weighted(
+            lambda w, x: torch.fake_quantize_per_tensor_affine(
+                x @ torch.fake_quantize_per_tensor_affine(w, 0.07, 3, -8, 7).T, 0.3, 0, -128, 127
+            )
+        ),
+        vectors(6, 6),
+    ),
+    "fake quantisation of channels": Entry(
+        _weighted(
+            lambda w, x: (
+                x
+                @ torch.fake_quantize_per_channel_affine(
+                    w, torch.linspace(0.01, 0.1, 6), torch.arange(6, dtype=torch.int32), 0, -8, 7
+                ).T
+            )
+        ),
+        vectors(6, 6),
+    ),
     "batch norm, mean of all batches": Entry(
         mlp(nn.BatchNorm1d(8, momentum=None), nn.ReLU()), vectors()
     ),

@@ -22,6 +22,7 @@ CHEAP = (
     "clipped policy",
     "gradient in the forward",
     "length of a tensor",
+    "fake quantisation of channels",
     "float64, Huber",
     "float64, smooth L1",
     "float64, limits",

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import affine_grid_generator, grid_sampler_2d
@@ -535,6 +536,39 @@ def grouped_product(
     return result
 
 
+def fake_quantized(
+    value: Tensor, scale: float, zero_point: int, least: int, largest: int
+) -> tuple[Tensor, Tensor]:
+    """Returns values rounded to a grid, and the mask of those that the grid reaches.
+
+    The gradient passes to these unchanged, as torch defines it. The grid is that of torch, whose
+    kernels hold its distance and its inverse in float32.
+    """
+    distance = np.float32(scale)
+    return _on_grid(value, float(distance), float(1 / distance), zero_point, (least, largest))
+
+
+def fake_quantized_channels(
+    value: Tensor, scale: Tensor, zero_point: Tensor, axis: int, least: int, largest: int
+) -> tuple[Tensor, Tensor]:
+    """Returns ``fake_quantized`` with a grid for each place of an axis."""
+    shape = [1] * value.dim()
+    shape[axis] = -1
+    distance = scale.detach().reshape(shape)
+    places = zero_point.detach().reshape(shape).to(distance.dtype)
+    return _on_grid(value, distance, 1 / distance, places, (least, largest))
+
+
+def _on_grid(
+    value: Tensor, distance: Any, inverse: Any, zero_point: Any, limits: tuple[int, int]
+) -> tuple[Tensor, Tensor]:
+    place = torch.round(value * inverse + zero_point)
+    mask = (place >= limits[0]) & (place <= limits[1])
+    rounded = ((place.clamp(*limits) - zero_point) * distance).to(value.dtype).detach()
+    # x − x is 0 with the gradient of x.
+    return rounded + torch.where(mask, value - value.detach(), 0.0), mask.detach()
+
+
 FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.ctc_loss.IntList: ctc_loss,
     _ATEN.ctc_loss.Tensor: ctc_loss,
@@ -573,6 +607,8 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.grid_sampler.default: grid_sampler,
     _ATEN.grid_sampler_2d.default: grid_sampler,
     _ATEN.affine_grid_generator.default: affine_grid_generator,
+    _ATEN.fake_quantize_per_tensor_affine_cachemask.default: fake_quantized,
+    _ATEN.fake_quantize_per_channel_affine_cachemask.default: fake_quantized_channels,
     **SELECTIONS,
     _ATEN.linalg_matrix_exp.default: real(matrix_exponential, "matrix_exp"),
     _ATEN.linalg_householder_product.default: real(product_of_reflections, "householder_product"),

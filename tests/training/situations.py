@@ -374,6 +374,9 @@ SITUATIONS: dict[str, Entry] = {
         ),
         vectors(6, 6),
     ),
+    "batch norm without averages": Entry(
+        mlp(nn.BatchNorm1d(8, track_running_stats=False)), vectors()
+    ),
     "batch norm, mean of all batches": Entry(
         mlp(nn.BatchNorm1d(8, momentum=None), nn.ReLU()), vectors()
     ),

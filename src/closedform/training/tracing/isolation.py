@@ -239,18 +239,22 @@ def _batch_norm(layer: Any, value: torch.Tensor) -> torch.Tensor:
 
     torch's own reads the number of batches as a number of Python, to call its kernel with 1/n.
     """
-    if layer.momentum is not None or not layer.training or layer.running_mean is None:
+    is_tracked = layer.running_mean is not None
+    if is_tracked and (layer.momentum is not None or not layer.training):
         return _BATCH_NORM(layer, value)
     layer._check_input_dim(value)
-    layer.num_batches_tracked.add_(1)
-    axes = [axis for axis in range(value.dim()) if axis != 1]
-    with torch.no_grad():
-        variance, mean = torch.var_mean(value, axes)
-        share = 1 / layer.num_batches_tracked
-        for average, statistic in ((layer.running_mean, mean), (layer.running_var, variance)):
-            average.copy_(average * (1 - share) + statistic * share)
+    if is_tracked:
+        layer.num_batches_tracked.add_(1)
+        axes = [axis for axis in range(value.dim()) if axis != 1]
+        with torch.no_grad():
+            variance, mean = torch.var_mean(value, axes)
+            share = 1 / layer.num_batches_tracked
+            for average, statistic in ((layer.running_mean, mean), (layer.running_var, variance)):
+                average.copy_(average * (1 - share) + statistic * share)
+    # In 16 bits, torch's decomposition needs averages, which a momentum of 0 does not change.
+    averages = (value.new_zeros(value.shape[1]), value.new_ones(value.shape[1]))
     return torch.nn.functional.batch_norm(
-        value, None, None, layer.weight, layer.bias, training=True, eps=layer.eps
+        value, *averages, layer.weight, layer.bias, training=True, momentum=0.0, eps=layer.eps
     )
 
 

@@ -170,12 +170,13 @@ scheduler:
     ),
     Defect(
         "detectron2",
-        "The cosine begins with the run, so that the warmup ends below the peak.",
+        "",
         CONFIGS["detectron2"],
         recipe,
         ONE_RECIPE,
         {},
         10,
+        name="warmup-ends-below-peak",
     ),
     Defect(
         "fairseq",

@@ -16,6 +16,7 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.detectron2.schedules import (
+    CLOCK,
     Curve,
     Warmup,
     equal_steps,
@@ -24,14 +25,26 @@ from closedform.recipes.detectron2.schedules import (
 )
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.entries import REQUIRED
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    ignored,
+    integer,
+    number,
+    numbers,
+)
 from closedform.recipes.reader import Reading
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
-
-_FRAMEWORK = "detectron2"
 
 _OPTIMIZERS: Mapping[str, Call] = {
     "SGD": Call("L(torch.optim.SGD)", (), {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-4}),
@@ -98,13 +111,15 @@ def _root(document: Document, name: str) -> dict[str, Any]:
 
 
 _CLASS = "_target_"
-_WARMUP = (
-    _CLASS,
-    "scheduler",
-    "warmup_factor",
-    "warmup_length",
-    "warmup_method",
-    "rescale_interval",
+PARAMS = OpenKeys(overrides=anything(), lr_factor_func=ignored(), weight_decay_norm=number(0.0))
+TRAIN = OpenKeys(max_iter=integer(None))
+WARMUP = Keys(
+    _target_=ignored(),
+    scheduler=anything(REQUIRED),
+    warmup_factor=number(),
+    warmup_length=number(),
+    warmup_method=choice("linear", "constant", default="linear"),
+    rescale_interval=flag(False),
 )
 
 
@@ -144,14 +159,11 @@ def read_lazy(reading: Reading) -> Recipe:
     document = reading.document
     top = whole(document)
     optimizer = Section(document, _root(document, "optimizer"), "optimizer")
-    train = Section(document, _root(document, "train"), "train")
+    train = TRAIN.read(Section(document, _root(document, "train"), "train"))
     for name, section in (("optimizer", optimizer), ("lr_multiplier", top)):
         if (name == "lr_multiplier" and name not in top) or not section.content:
             raise top.error(f"{name} is missing", hint=f"the LazyConfig must have {name}")
-    total = train.integer("max_iter", None)
-    if total is None:
-        (given,) = reading.facts.require("total_updates", where=document.place("train.max_iter"))
-        total = int(given)
+    total = reading.determined(train.max_iter, "total_updates")
     if total < 1:
         raise train.error(f"max_iter must be above 0, got {total}", "max_iter")
     multiplier = _lazy(document, _root(document, "lr_multiplier"), "lr_multiplier")
@@ -162,52 +174,45 @@ def read_lazy(reading: Reading) -> Recipe:
     kind = _class_of(optimizer.content)
     plan = planned(kind, arguments, where=document.place("optimizer"))
 
-    def group(label: str, own: Any, weight_decay: Any, *patterns: str) -> ParamGroup:
-        made = _multiplied(multiplier, exact_number(own), sp.Integer(total))
-        schedules = {"lr": made, "weight_decay": constant(weight_decay)}
+    def group(label: str, base: Any, weight_decay: Any, *patterns: str) -> ParamGroup:
+        schedule = _multiplied(multiplier, exact_number(base), sp.Integer(total))
+        schedules = {"lr": schedule, "weight_decay": constant(weight_decay)}
         return ParamGroup(schedules, plan, Role.of(label), label, patterns)
 
-    groups = [group("", rate, decay)]
-    params = optimizer.section("params")
+    params = PARAMS.read(optimizer.section("params"))
     # The common optimizers do not decay norms.
-    groups.append(group("norm", rate, params.number("weight_decay_norm", 0.0)))
-    overrides = params.section("overrides")
+    groups = [group("", rate, decay), group("norm", rate, params.weight_decay_norm)]
+    overrides = params.origin.section("overrides")
     for name in overrides.content:
-        own = overrides.section(name)
-        groups.append(group(name, own.number("lr", rate), own.number("weight_decay", decay), name))
-    notes = {}
-    if "lr_factor_func" in params:
-        notes["rates-by-layer"] = "lr_factor_func gives every layer its own factor of the rate"
-    return Recipe(
-        name=document.name,
-        framework=_FRAMEWORK,
-        param_groups=tuple(groups),
+        override = overrides.section(name)
+        base, weight_decay = override.number("lr", rate), override.number("weight_decay", decay)
+        groups.append(group(name, base, weight_decay, name))
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
         horizon=total,
-        version=reading.version,
-        source=document.source,
+        clipping=None,
         accumulation=1,
-        notes=notes,
+        values=(None, params),
         derived={"lr": rate},
     )
 
 
 def _multiplied(multiplier: _Lazy, rate: sp.Expr, total: sp.Expr) -> Schedule:
     """The rate times a multiplier of the part of the run that is done."""
-    section = multiplier.section
     warmup = Warmup(sp.S.Zero, sp.S.Zero, "linear", False)
+    section = multiplier.section
     with section.located():
         if multiplier.kind == "WarmupParamScheduler":
-            section.check(_WARMUP)
+            values = WARMUP.read(section)
             warmup = Warmup(
-                exact_number(section.number("warmup_length")),
-                exact_number(section.number("warmup_factor")),
-                section.text("warmup_method", "linear"),
-                section.flag("rescale_interval", False),
+                values.warmup_length,
+                values.warmup_factor,
+                values.warmup_method,
+                values.rescale_interval,
             )
-            path = section.at("scheduler")
-            multiplier = _lazy(section.document, section.value("scheduler"), path)
-        curve = _curve(multiplier)
-        return warmed_up(multiplier.kind, rate, total, curve, warmup, _FRAMEWORK)
+            multiplier = _lazy(section.document, values.scheduler, section.at("scheduler"))
+        return warmed_up(multiplier.kind, rate, total, _curve(multiplier), warmup)
 
 
 def _curve(lazy: _Lazy) -> Curve:
@@ -215,87 +220,81 @@ def _curve(lazy: _Lazy) -> Curve:
     section = lazy.section
     if lazy.kind not in _CURVES:
         raise section.error(f"unknown scheduler {lazy.kind!r}", hint=nearest(lazy.kind, _CURVES))
-    made, keys = _CURVES[lazy.kind]
-    section.check((_CLASS, *keys))
-    return made(section)
+    build, keys = _CURVES[lazy.kind]
+    return build(keys.read(section))
 
 
-def _numbers(section: Section, *keys: str) -> list[sp.Expr]:
-    return [exact_number(section.number(key), section.at(key)) for key in keys]
-
-
-def _constant(section: Section) -> Curve:
-    (value,) = _numbers(section, "value")
+def _constant(values: Values) -> Curve:
     reason = "RuntimeError: the position in the schedule must be in [0, 1]"
-    return Curve(((lambda x: value, None),), sp.S.One, with_end=True, reason=reason)
+    return Curve(((lambda x: values.value, None),), sp.S.One, with_end=True, reason=reason)
 
 
-def _cosine(section: Section) -> Curve:
-    start, end = _numbers(section, "start_value", "end_value")
-    return Curve(((lambda x: along_cosine(start, end, x), None),))
+def _cosine(values: Values) -> Curve:
+    return Curve(((lambda x: along_cosine(values.start_value, values.end_value, x), None),))
 
 
-def _linear(section: Section) -> Curve:
-    start, end = _numbers(section, "start_value", "end_value")
-    return Curve(((lambda x: along_line(start, end, x), None),))
+def _linear(values: Values) -> Curve:
+    return Curve(((lambda x: along_line(values.start_value, values.end_value, x), None),))
 
 
-def _exponential(section: Section) -> Curve:
-    start, decay = _numbers(section, "start_value", "decay")
-    return Curve(((lambda x: start * decay**x, None),))
+def _exponential(values: Values) -> Curve:
+    return Curve(((lambda x: values.start_value * values.decay**x, None),))
 
 
-def _polynomial(section: Section) -> Curve:
-    base, power = _numbers(section, "base_value", "power")
-    reason = "the power of a negative number"
+def _polynomial(values: Values) -> Curve:
+    base, power = values.base_value, values.power
     if power.is_Integer and power >= 0:
         return Curve(((lambda x: base * (1 - x) ** power, None),))
+    reason = "the power of a negative number"
     return Curve(((lambda x: base * sp.Max(0, 1 - x) ** power, None),), sp.S.One, reason=reason)
 
 
-def _steps(section: Section) -> Curve:
-    return equal_steps([exact_number(value) for value in section.numbers("values")])
+def _steps(values: Values) -> Curve:
+    return equal_steps(values.values)
 
 
-def _fixed_gamma(section: Section) -> Curve:
-    base, gamma = _numbers(section, "base_value", "gamma")
-    return equal_steps([base * gamma**k for k in range(section.integer("num_decays") + 1)])
+def _fixed_gamma(values: Values) -> Curve:
+    base, decays = values.base_value, values.num_decays
+    return equal_steps([base * values.gamma**index for index in range(decays + 1)])
 
 
-def _milestones(section: Section) -> Curve:
-    values = [exact_number(value) for value in section.numbers("values")]
-    marks = section.numbers("milestones", None)
-    updates = section.number("num_updates", None)
+def _milestones(values: Values) -> Curve:
+    levels, marks, updates = values.values, values.milestones, values.num_updates
     if marks is None:
-        width = sp.ceiling(exact_number(section.number("num_updates")) / len(values))
-        marks = [width * (index + 1) for index in range(len(values) - 1)]
-    if len(marks) != len(values) - (updates is not None):
-        raise section.error(
-            f"milestones must be {len(values) - (updates is not None)}, got {len(marks)}",
-            "milestones",
-        )
+        width = sp.ceiling(values.required("num_updates") / len(levels))
+        marks = [width * (index + 1) for index in range(len(levels) - 1)]
+    expected = len(levels) - (updates is not None)
+    if len(marks) != expected:
+        raise values.error(f"milestones must be {expected}, got {len(marks)}", "milestones")
     if updates is None:
         updates, marks = marks[-1], marks[:-1]
-    total = exact_number(updates)
-    parts = [exact_number(mark) / total for mark in marks]
+    parts = [mark / updates for mark in marks]
     if parts != sorted(set(parts)) or (parts and not 0 < parts[0] <= parts[-1] < 1):
-        raise section.error(
+        raise values.error(
             f"milestones must increase from above 0 to below {updates}, got {list(marks)}",
             "milestones",
         )
-    return steps_at(values, parts)
+    return steps_at(levels, parts)
 
 
-_CURVES: Mapping[str, tuple[Callable[[Section], Curve], tuple[str, ...]]] = {
-    "ConstantParamScheduler": (_constant, ("value",)),
-    "CosineParamScheduler": (_cosine, ("start_value", "end_value")),
-    "ExponentialParamScheduler": (_exponential, ("start_value", "decay")),
-    "LinearParamScheduler": (_linear, ("start_value", "end_value")),
-    "MultiStepParamScheduler": (_milestones, ("values", "milestones", "num_updates")),
-    "PolynomialDecayParamScheduler": (_polynomial, ("base_value", "power")),
-    "StepParamScheduler": (_steps, ("values", "num_updates")),
+def _keys(**keys: Key) -> Keys:
+    return Keys(_target_=ignored(), **keys)
+
+
+_LEVELS = _keys(start_value=number(), end_value=number())
+_CURVES: Mapping[str, tuple[Callable[[Values], Curve], Keys]] = {
+    "ConstantParamScheduler": (_constant, _keys(value=number())),
+    "CosineParamScheduler": (_cosine, _LEVELS),
+    "ExponentialParamScheduler": (_exponential, _keys(start_value=number(), decay=number())),
+    "LinearParamScheduler": (_linear, _LEVELS),
+    "MultiStepParamScheduler": (
+        _milestones,
+        _keys(values=numbers(), milestones=numbers(None), num_updates=number(None)),
+    ),
+    "PolynomialDecayParamScheduler": (_polynomial, _keys(base_value=number(), power=number())),
+    "StepParamScheduler": (_steps, _keys(values=numbers(), num_updates=ignored())),
     "StepWithFixedGammaParamScheduler": (
         _fixed_gamma,
-        ("base_value", "num_decays", "gamma", "num_updates"),
+        _keys(base_value=number(), num_decays=integer(), gamma=number(), num_updates=ignored()),
     ),
 }

@@ -1,30 +1,38 @@
-"""The schedulers of detectron2 with fvcore, from the section ``SOLVER``.
+"""The schedulers of detectron2 with fvcore: the section ``SOLVER``, its curves, its defects.
 
-The clock is the part of the run that is done, x = t / MAX_ITER.
+A curve is a function of the part of the run that is done, x = t / MAX_ITER. ``WarmupPolyLR`` is of
+the project DeepLab.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, t
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
-from closedform.recipes.intervals import UndefinedError, by_intervals, first_after, first_from
-from closedform.recipes.native import (
-    check_name,
-    count,
-    group_rate,
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, exact_number
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.entries import Context
+from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes.keys import (
+    Keys,
+    Values,
+    choice,
+    flag,
+    ignored,
+    integer,
+    integers,
     number,
-    options,
-    refuse_unless,
+    section,
+    section_entries,
+    text,
 )
 from closedform.schedules.blends import along_cosine, along_line
 
-Arguments = Mapping[str, Any]
+CLOCK = Clock(Unit.UPDATE)
 EPSILON = sp.Rational(1, 10**6)
 """It is added to a position before it is compared: WHERE_EPSILON of fvcore."""
 _PAST_THE_END = "RuntimeError: the position in the schedule must be in [0, 1]"
@@ -55,28 +63,26 @@ class Curve:
         return next(value for value, mark in self.stages if mark is None or x < mark)(x)
 
 
-def _steps(solver: Arguments, where: str) -> Curve:
-    total, gamma = solver["MAX_ITER"], number(solver["GAMMA"], "GAMMA", where)
-    steps = [count(step, "STEPS", where) for step in solver["STEPS"] if step <= total]
-    refuse_unless(steps == sorted(set(steps)), f"STEPS must increase, got {steps}", where)
-    refuse_unless(
-        not steps or steps[-1] < total, f"STEPS must be below MAX_ITER {total}, got {steps}", where
-    )
+def _steps(solver: Values) -> Curve:
+    total = solver.MAX_ITER
+    steps = [step for step in solver.STEPS if step <= total]
+    if steps != sorted(set(steps)):
+        raise solver.error(f"STEPS must increase, got {steps}", "STEPS")
+    if steps and steps[-1] >= total:
+        raise solver.error(f"STEPS must be below MAX_ITER {total}, got {steps}", "STEPS")
     marks = [sp.Rational(step, total) for step in steps]
-    return steps_at([gamma**index for index in range(len(marks) + 1)], marks)
+    return steps_at([solver.GAMMA**index for index in range(len(marks) + 1)], marks)
 
 
-def _cosine(solver: Arguments, where: str) -> Curve:
-    end = number(solver["BASE_LR_END"], "BASE_LR_END", where)
-    end /= number(solver["BASE_LR"], "BASE_LR", where)
-    refuse_unless(end <= 1, "BASE_LR_END must not be above BASE_LR", where)
+def _cosine(solver: Values) -> Curve:
+    if solver.BASE_LR_END > solver.BASE_LR:
+        raise solver.error("BASE_LR_END must not be above BASE_LR", "BASE_LR_END")
+    end = solver.BASE_LR_END / solver.BASE_LR
     return Curve(((lambda x: along_cosine(sp.S.One, end, x), None),))
 
 
-def _fixed_gamma(solver: Arguments, where: str) -> Curve:
-    gamma = number(solver["GAMMA"], "GAMMA", where)
-    decays = count(solver["NUM_DECAYS"], "NUM_DECAYS", where)
-    return equal_steps([gamma**index for index in range(decays + 1)])
+def _fixed_gamma(solver: Values) -> Curve:
+    return equal_steps([solver.GAMMA**index for index in range(solver.NUM_DECAYS + 1)])
 
 
 def equal_steps(values: Sequence[sp.Expr]) -> Curve:
@@ -97,11 +103,49 @@ def _value(factor: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
     return lambda x: factor
 
 
-_CURVES: Mapping[str, Callable[[Arguments, str], Curve]] = {
+CURVES: Mapping[str, Callable[[Values], Curve]] = {
     "WarmupMultiStepLR": _steps,
     "WarmupCosineLR": _cosine,
     "WarmupStepWithFixedGammaLR": _fixed_gamma,
 }
+POLYNOMIAL = "WarmupPolyLR"
+
+CLIPPING = Keys(
+    ENABLED=flag(False),
+    CLIP_TYPE=choice("value", "norm", "full_model", default="value"),
+    CLIP_VALUE=number(1.0),
+    NORM_TYPE=ignored(),
+)
+SOLVER = Keys(
+    LR_SCHEDULER_NAME=choice(*CURVES, POLYNOMIAL, default="WarmupMultiStepLR"),
+    BASE_LR=number(0.001),
+    BASE_LR_END=number(0.0),
+    MAX_ITER=integer(40000),
+    STEPS=integers((30000,)),
+    GAMMA=number(0.1),
+    NUM_DECAYS=integer(3),
+    WARMUP_ITERS=integer(1000),
+    WARMUP_FACTOR=number(0.001),
+    WARMUP_METHOD=choice("linear", "constant", default="linear"),
+    RESCALE_INTERVAL=flag(False),
+    REFERENCE_WORLD_SIZE=integer(0),
+    OPTIMIZER=text("SGD"),
+    MOMENTUM=number(0.9),
+    NESTEROV=flag(False),
+    WEIGHT_DECAY=number(0.0001),
+    WEIGHT_DECAY_NORM=number(0.0),
+    WEIGHT_DECAY_BIAS=number(None),
+    BIAS_LR_FACTOR=number(1.0),
+    CLIP_GRADIENTS=section(CLIPPING),
+    IMS_PER_BATCH=ignored(),
+    CHECKPOINT_PERIOD=ignored(),
+    AMP=ignored(),
+    # Those of projects.
+    BACKBONE_MULTIPLIER=number(None),
+    WEIGHT_DECAY_EMBED=number(None),
+    POLY_LR_POWER=number(0.9),
+    POLY_LR_CONSTANT_ENDING=number(0.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,109 +165,107 @@ class Warmup:
     rescale: bool
 
 
-def _build(given: Arguments, context: Context) -> Schedule:
-    where, name = context.where, context.path[-1]
-    solver = options(given["SOLVER"], where, SECTION)
-    check_name(name, solver["LR_SCHEDULER_NAME"], "LR_SCHEDULER_NAME", where)
-    rate = group_rate(context, solver["BASE_LR"])
-    total = _total(solver, where)
-    curve = _CURVES[name](solver, where)
-    updates = sp.Integer(count(solver["WARMUP_ITERS"], "WARMUP_ITERS", where))
+def at_workers(solver: Values, facts: Facts, where: str) -> Values:
+    """Returns the options of a run with as many workers as the facts have.
+
+    Raises:
+        ConfigError: The run has no update.
+        MissingFactsError: The number of workers is missing, and the options depend on it.
+    """
+    if solver.REFERENCE_WORLD_SIZE:
+        (workers,) = facts.require("world_size", where=where)
+        # detectron2 computes in floats, and rounds half to even.
+        scale = int(workers) / solver.REFERENCE_WORLD_SIZE
+        solver = solver.changed(
+            REFERENCE_WORLD_SIZE=0,
+            BASE_LR=exact_number(float(solver.BASE_LR) * scale),
+            MAX_ITER=round(solver.MAX_ITER / scale),
+            WARMUP_ITERS=round(solver.WARMUP_ITERS / scale),
+            STEPS=tuple(round(step / scale) for step in solver.STEPS),
+        )
+    if solver.MAX_ITER <= 0:
+        raise solver.error(f"MAX_ITER must be above 0, got {solver.MAX_ITER}", "MAX_ITER")
+    return solver
+
+
+def rate_of(context: Context, solver: Values) -> Schedule:
+    """Returns the rate of the param group of a context."""
+    solver = at_workers(solver, context.numbers, context.where)
+    rate = context.of_group("lr", solver.BASE_LR)
+    if solver.LR_SCHEDULER_NAME == POLYNOMIAL:
+        return _polynomial(solver, rate)
+    total = sp.Integer(solver.MAX_ITER)
     warmup = Warmup(
-        min(updates / total, sp.S.One),
-        number(solver["WARMUP_FACTOR"], "WARMUP_FACTOR", where),
-        solver["WARMUP_METHOD"],
-        bool(solver["RESCALE_INTERVAL"]),
+        min(solver.WARMUP_ITERS / total, sp.S.One),
+        solver.WARMUP_FACTOR,
+        solver.WARMUP_METHOD,
+        solver.RESCALE_INTERVAL,
     )
-    return warmed_up(name, rate, total, curve, warmup, where)
+    name = solver.LR_SCHEDULER_NAME
+    return warmed_up(name, rate, total, CURVES[name](solver), warmup)
 
 
-def _total(solver: Arguments, where: str) -> sp.Integer:
-    total = count(solver["MAX_ITER"], "MAX_ITER", where)
-    refuse_unless(total > 0, f"MAX_ITER must be above 0, got {total}", where)
-    return sp.Integer(total)
+def _polynomial(solver: Values, rate: sp.Expr) -> Schedule:
+    """A polynomial to 0, times the factor of a warmup."""
+    n, total = CLOCK.count(Facts()).n, sp.Integer(solver.MAX_ITER)
+    start, last = solver.WARMUP_FACTOR, solver.POLY_LR_CONSTANT_ENDING
+    fall = sp.Max(0, total - n) ** solver.POLY_LR_POWER / total**solver.POLY_LR_POWER
+    rise = start
+    if solver.WARMUP_METHOD == "linear" and solver.WARMUP_ITERS > 0:
+        rise = along_line(start, sp.S.One, n / solver.WARMUP_ITERS)
+    rest = sp.Max(last, fall) if last > 0 else fall
+    end = int(total) + 1
+    return by_intervals(
+        POLYNOMIAL,
+        (lambda: rate * rise * fall, min(solver.WARMUP_ITERS, end)),
+        (lambda: rate * rest, end),
+        (_refusal("ValueError: a negative number to a fractional power"), None),
+    )
 
 
-def warmed_up(
-    name: str, rate: sp.Expr, total: sp.Expr, curve: Curve, warmup: Warmup, where: str
-) -> Schedule:
+def warmed_up(name: str, rate: sp.Expr, total: sp.Expr, curve: Curve, warmup: Warmup) -> Schedule:
     """Returns a rate times a curve of the run with its warmup.
 
     Raises:
-        DefinitionError: The method of the warmup is unknown, or detectron2 refuses it.
+        DefinitionError: The curve has no value where the warmup needs one.
     """
-    method, length, rescale = warmup.method, warmup.length, warmup.rescale
-    refuse_unless(
-        method in ("linear", "constant"),
-        f"WARMUP_METHOD must be linear or constant, got {method!r}",
-        where,
-    )
-    x = t / total
+    count = CLOCK.count(Facts())
+    length, rescale = warmup.length, warmup.rescale and warmup.length > 0
+    x = count.n / total
     stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
     if length > 0:
-        rise = _warmup(curve, warmup, where)
-        stages.append((lambda: rate * rise(x), first_after((length - EPSILON) * total)))
+        rise = _warmup(curve, warmup)
+        stages.append((lambda: rate * rise(x), count.first_after((length - EPSILON) * total)))
 
     def position(mark: sp.Expr) -> sp.Expr:
         """The update of a mark of the curve."""
         return (length + mark * (1 - length) if rescale else mark) * total
 
     place = x
-    if rescale and length > 0:
+    if rescale:
         if length == 1:
-            return by_intervals(name, *stages, (_no_updates, None))
-        place = (t - length * total) / (total - length * total)
-    rescale = rescale and length > 0
+            reason = "ZeroDivisionError: RESCALE_INTERVAL leaves no updates"
+            return by_intervals(name, *stages, (_refusal(reason), None))
+        place = (count.n - length * total) / (total - length * total)
     for value, mark in curve.stages:
         stop = curve.end if mark is None else mark
         after = mark is None and not curve.with_end
-        end = None if stop is None else (first_after if after else first_from)(position(stop))
+        until = count.first_after if after else count.first_from
+        end = None if stop is None else until(position(stop))
         stages.append((_scaled(rate, value, place), end))
-    return by_intervals(name, *stages, (_refused(curve), None))
+    return by_intervals(name, *stages, (_refusal(curve.reason), None))
 
 
-def _warmup(curve: Curve, warmup: Warmup, where: str) -> Callable[[sp.Expr], sp.Expr]:
+def _warmup(curve: Curve, warmup: Warmup) -> Callable[[sp.Expr], sp.Expr]:
     """The warmup: to the curve at its end, which is its start if the curve is moved."""
     try:
         first = warmup.factor * curve.at(sp.S.Zero)
         last = curve.at(sp.S.Zero if warmup.rescale else warmup.length)
     except UndefinedError as error:
-        refuse_unless(False, str(error), where)
-        raise
+        raise DefinitionError(str(error)) from error
     if warmup.method == "constant":
         return lambda x: first
     return lambda x: along_line(first, last, x / warmup.length)
-
-
-def _poly(given: Arguments, context: Context) -> Schedule:
-    """DeepLab's WarmupPolyLR: a polynomial to 0, times the factor of a warmup."""
-    where, name = context.where, context.path[-1]
-    solver = options(given["SOLVER"], where, {**SECTION, **_DEEPLAB})
-    check_name(name, solver["LR_SCHEDULER_NAME"], "LR_SCHEDULER_NAME", where)
-    rate = group_rate(context, solver["BASE_LR"])
-    total = _total(solver, where)
-    updates = sp.Integer(count(solver["WARMUP_ITERS"], "WARMUP_ITERS", where))
-    power, last = (number(solver[key], key, where) for key in _DEEPLAB)
-    start, method = number(solver["WARMUP_FACTOR"], "WARMUP_FACTOR", where), solver["WARMUP_METHOD"]
-    refuse_unless(
-        method in ("linear", "constant"),
-        f"WARMUP_METHOD must be linear or constant, got {method!r}",
-        where,
-    )
-    fall = sp.Max(0, total - t) ** power / total**power
-    rise = along_line(start, sp.S.One, t / updates) if method == "linear" else start
-    rest = sp.Max(last, fall) if last > 0 else fall
-    end = int(total) + 1
-    return by_intervals(
-        name,
-        (lambda: rate * rise * fall, min(int(updates), end)),
-        (lambda: rate * rest, end),
-        (_past_zero, None),
-    )
-
-
-def _past_zero() -> sp.Expr:
-    raise UndefinedError("ValueError: a negative number to a fractional power")
 
 
 def _scaled(
@@ -232,48 +274,88 @@ def _scaled(
     return lambda: rate * value(x)
 
 
-def _no_updates() -> sp.Expr:
-    raise UndefinedError("ZeroDivisionError: RESCALE_INTERVAL leaves no updates")
-
-
-def _refused(curve: Curve) -> Callable[[], sp.Expr]:
+def _refusal(reason: str) -> Callable[[], sp.Expr]:
     def refuse() -> sp.Expr:
-        raise UndefinedError(curve.reason)
+        raise UndefinedError(reason)
 
     return refuse
 
 
-SECTION: Mapping[str, Any] = {
-    "BASE_LR": 0.001,
-    "BASE_LR_END": 0.0,
-    "MAX_ITER": 40000,
-    "LR_SCHEDULER_NAME": "WarmupMultiStepLR",
-    "STEPS": (30000,),
-    "GAMMA": 0.1,
-    "NUM_DECAYS": 3,
-    "WARMUP_ITERS": 1000,
-    "WARMUP_FACTOR": 0.001,
-    "WARMUP_METHOD": "linear",
-    "RESCALE_INTERVAL": False,
-}
-"""The options that decide on the rate, with their defaults."""
-_DEEPLAB: Mapping[str, Any] = {"POLY_LR_POWER": 0.9, "POLY_LR_CONSTANT_ENDING": 0.0}
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "WarmupMultiStepLR": (
-        "a warmup that reaches past a step never sees the peak",
-        "STEPS beyond MAX_ITER are dropped, but a step at MAX_ITER is refused",
+def _of_scheduler(name: str, condition: Callable[[Values], bool]) -> Callable[..., bool]:
+    """The condition of a defect of a scheduler; LazyConfigs have no SOLVER."""
+    return lambda solver, params: (
+        solver is not None and solver.LR_SCHEDULER_NAME == name and condition(solver)
+    )
+
+
+DEFECTS = {
+    "step-hides-peak": Defect(
+        "a warmup that reaches past a step ends at a rate that has already been decayed",
+        "detectron2/solver/lr_scheduler.py:46",
+        _of_scheduler(
+            "WarmupMultiStepLR",
+            lambda solver: any(
+                step <= min(solver.WARMUP_ITERS, solver.MAX_ITER) for step in solver.STEPS
+            ),
+        ),
+        kind=Kind.CONVENTION,
+        classes=("WarmupMultiStepLR",),
     ),
-    "WarmupCosineLR": ("a warmup as long as the run falls all the way",),
-    "WarmupStepWithFixedGammaLR": ("raises IndexError at the end of the run",),
+    "steps-dropped": Defect(
+        "STEPS beyond MAX_ITER are dropped, but a step at MAX_ITER is refused",
+        "detectron2/solver/build.py:290",
+        _of_scheduler(
+            "WarmupMultiStepLR",
+            lambda solver: any(step > solver.MAX_ITER for step in solver.STEPS),
+        ),
+        kind=Kind.CONVENTION,
+        classes=("WarmupMultiStepLR",),
+    ),
+    "warmup-ends-below-peak": Defect(
+        "without RESCALE_INTERVAL the cosine begins with the run: the warmup ends below the peak, "
+        "and one as long as the run falls all the way",
+        "detectron2/solver/lr_scheduler.py:46",
+        _of_scheduler(
+            "WarmupCosineLR",
+            lambda solver: solver.WARMUP_ITERS > 0 and not solver.RESCALE_INTERVAL,
+        ),
+        kind=Kind.CONVENTION,
+        classes=("WarmupCosineLR",),
+    ),
+    "no-value-at-the-end": Defect(
+        "WarmupStepWithFixedGammaLR raises IndexError at the end of the run",
+        "fvcore/common/param_scheduler.py: StepParamScheduler.__call__",
+        _of_scheduler("WarmupStepWithFixedGammaLR", lambda solver: True),
+        kind=Kind.CONVENTION,
+        classes=("WarmupStepWithFixedGammaLR",),
+    ),
+    "falls-in-the-warmup": Defect(
+        "the polynomial falls during the warmup as well",
+        "projects/DeepLab/deeplab/lr_scheduler.py:56",
+        _of_scheduler(POLYNOMIAL, lambda solver: solver.WARMUP_ITERS > 0),
+        kind=Kind.CONVENTION,
+        classes=(POLYNOMIAL,),
+    ),
+    "clip-each": Defect(
+        "gradients are clipped for each parameter on its own, not all together",
+        "detectron2/config/defaults.py:583",
+        lambda solver, params: (
+            solver is not None
+            and solver.CLIP_GRADIENTS.ENABLED
+            and solver.CLIP_GRADIENTS.CLIP_TYPE == "norm"
+        ),
+        kind=Kind.CONVENTION,
+    ),
+    "rates-by-layer": Defect(
+        "lr_factor_func gives every layer its own factor of the rate",
+        "detectron2/solver/build.py:231",
+        lambda solver, params: params is not None and "lr_factor_func" in params,
+        kind=Kind.CONVENTION,
+    ),
 }
-SCHEDULES = {
-    name: ScheduleEntry(name, (), parameters(SOLVER=REQUIRED), _build, notes=_NOTES[name])
-    for name in _CURVES
-}
-SCHEDULES["WarmupPolyLR"] = ScheduleEntry(
-    "WarmupPolyLR",
-    (),
-    parameters(SOLVER=REQUIRED),
-    _poly,
-    notes=("a scheduler of the project DeepLab", "the polynomial falls during the warmup as well"),
+
+SCHEDULES = section_entries(
+    dict.fromkeys((*CURVES, POLYNOMIAL), rate_of),
+    {"SOLVER": SOLVER},
+    style=lambda solver: str(solver.LR_SCHEDULER_NAME),
 )

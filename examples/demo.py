@@ -171,7 +171,7 @@ def main() -> None:
     cf.to_onnx(lr, BUILD / "schedule.onnx")
     plot_schedule(lr, BUILD / "schedule.png", title="Learning rate of Llama 3.2 1B, 8k context")
 
-    steps = recipe.max_steps or 700
+    steps = recipe.horizon or 700
     digits = read_digits(steps)
     rates = np.asarray(lr(np.arange(steps + 1))).tolist()
     outcomes = []

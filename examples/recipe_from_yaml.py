@@ -14,13 +14,11 @@ def main() -> None:
     recipe = cf.load_recipe(CONFIG)
     lr = recipe.schedules["lr"]
     rule = recipe.optimizer()
-    print(
-        f"{CONFIG.name}: {recipe.max_steps} steps of {rule.name}, states {', '.join(rule.states)}"
-    )
+    print(f"{CONFIG.name}: {recipe.horizon} steps of {rule.name}, states {', '.join(rule.states)}")
     for name, value in rule.hyperparameters.items():
         print(f"  {name} = {value.name if isinstance(value, cf.Schedule) else value}")
 
-    steps = np.arange(recipe.max_steps or 1000)
+    steps = np.arange(recipe.horizon or 1000)
     print(terminal_plot(lr(steps)))
     for step in (0, 1524, 1525, 9036, 9037):
         print(f"step {step:>5}: {lr.exact(step)!s:>16} = {lr(step):.6g}")

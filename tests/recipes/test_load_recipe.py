@@ -14,6 +14,7 @@ from closedform.errors import ConfigError, UnknownNameError
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import load_recipe, load_schedules, read_document
+from closedform.recipes.cerebras.reader import LayerGrouping
 from closedform.recipes.documents.values import Unresolved
 from tests.reference.records import CONFIGS
 
@@ -87,7 +88,8 @@ def test_real_config_makes_a_recipe(path: Path) -> None:
         assert recipe.optimizer().hyperparameters["eps"] == sp.Rational(
             repr(given.get("eps", 1e-6))
         )
-    assert list(recipe.adjust_learning_rate) == list(given.get("adjust_learning_rate", {}))
+    assert isinstance(recipe.grouping, LayerGrouping)
+    assert list(recipe.grouping.adjust_learning_rate) == list(given.get("adjust_learning_rate", {}))
 
 
 def test_mapping_is_not_changed() -> None:
@@ -95,8 +97,8 @@ def test_mapping_is_not_changed() -> None:
     before = copy.deepcopy(given)
     recipe = load_recipe(given)
     assert given == before
-    assert (recipe.name, recipe.source, recipe.max_steps) == ("recipe", "<mapping>", None)
-    assert recipe.adjust_learning_rate == {"a": 2}
+    assert (recipe.name, recipe.source, recipe.horizon) == ("recipe", "<mapping>", None)
+    assert recipe.grouping == LayerGrouping({"a": 2})
 
 
 SCHEDULERS: dict[str, tuple[Any, Schedule]] = {

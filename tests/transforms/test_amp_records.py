@@ -15,8 +15,8 @@ import sympy as sp
 from closedform import frameworks
 from closedform.ir.types import DType
 from closedform.language import GRAD, UpdateRule, global_sum
+from closedform.recipes import cerebras
 from closedform.transforms import (
-    cerebras_loss_scaling,
     clip_by_global_norm,
     clip_by_value,
     loss_scaling,
@@ -56,7 +56,7 @@ def rule_of(record: OptimizerRecord) -> UpdateRule:
         rule = clip_by_value(rule, kwargs["clip"]["max_gradient_value"])
     scale = scaler.pop("loss_scale")
     if scale == "dynamic":
-        return cerebras_loss_scaling(rule, scaler.pop("init_scale", None), **scaler)
+        return cerebras.dynamic_loss_scaling(rule, scaler.pop("init_scale", None), **scaler)
     return rule if scale is None else loss_scaling(rule, scale)
 
 

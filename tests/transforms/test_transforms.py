@@ -17,6 +17,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import GRAD, PARAM, RANK, UpdateRule, hyper
 from closedform.options import GraphOptions, ModelSpec
+from closedform.recipes import cerebras
 from tests.optimizers.test_others import SHAPES, TRAJECTORIES, joined, split
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.trajectories import trajectory
@@ -306,7 +307,7 @@ ADAM = optimizers.adam(schedules.linear(0.1, 0, 40), weight_decay=0.01)
 RULES: dict[str, Callable[[], UpdateRule]] = {
     "accumulate": lambda: transforms.accumulate(ADAM, 4),
     "cautious": lambda: transforms.cautious(ADAM),
-    "cerebras_loss_scaling": lambda: transforms.cerebras_loss_scaling(ADAM),
+    "cerebras_loss_scaling": lambda: cerebras.dynamic_loss_scaling(ADAM),
     "clip_by_global_norm": lambda: transforms.clip_by_global_norm(ADAM, 1),
     "clip_by_unit_norm": lambda: transforms.clip_by_unit_norm(ADAM),
     "clip_by_value": lambda: transforms.clip_by_value(ADAM, 0.5),
@@ -326,8 +327,17 @@ NO_TRANSFORMS = {"states_to_sparsify"}
 SPECIAL = [0.0, 1.0, -2.5, 1e20, -1e-20, np.inf, -np.inf, np.nan, 3e38, 1e-40]
 
 
+OF_FRAMEWORKS = {"cerebras_loss_scaling"}
+"""Transforms of one framework, tested here with the others."""
+
+
 def test_every_transform_is_here() -> None:
-    assert set(RULES) | NO_TRANSFORMS == set(transforms.__all__)
+    assert set(RULES) | NO_TRANSFORMS == {*transforms.__all__, *OF_FRAMEWORKS}
+
+
+def test_the_former_name_of_the_loss_scaling_of_cerebras() -> None:
+    with pytest.deprecated_call(match="use closedform.recipes.cerebras.dynamic_loss_scaling"):
+        assert transforms.cerebras_loss_scaling is cerebras.dynamic_loss_scaling
 
 
 def inputs_of(graph: Any, fill: Callable[[str, tuple[int, ...]], Any]) -> dict[str, Any]:

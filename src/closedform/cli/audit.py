@@ -120,7 +120,7 @@ def _schedules(
     schedules = schedules_of(source)
     if not schedules:
         raise UsageError(f"{name} has no schedule to audit")
-    return schedules, getattr(source, "max_steps", None), recipe_notes(source)
+    return schedules, getattr(source, "horizon", None), recipe_notes(source)
 
 
 def _show(found: Audit) -> None:

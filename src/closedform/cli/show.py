@@ -74,7 +74,7 @@ def run(
     shapes = parse_shapes(params or ["w=4x3"])
     source = load_source(name, words, options)
     schedules = schedules_of(source)
-    until = until or getattr(source, "max_steps", None)
+    until = until or getattr(source, "horizon", None)
     if as_json:
         data: dict[str, Any] = {
             "schedules": {k: _schedule_data(each, until) for k, each in schedules.items()}

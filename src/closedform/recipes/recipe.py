@@ -7,9 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
-
-import sympy as sp
+from typing import Any, Protocol
 
 from closedform.delegation import functions
 from closedform.deprecation import warn_renamed
@@ -138,8 +136,19 @@ def is_constant(schedule: Schedule) -> bool:
     return t not in schedule.expr.free_symbols
 
 
-Regroup = Callable[["Recipe", Sequence[str], Sequence[str]], list[dict[str, Any]]]
-"""From a recipe and the names of parameters and norms to the param groups of a framework."""
+class Grouping(Protocol):
+    """The way in which a framework divides the parameters of a model into param groups."""
+
+    def param_groups(
+        self, recipe: Recipe, params: Sequence[str], norms: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        """Returns the param groups of a model.
+
+        Args:
+            recipe: The recipe.
+            params: The names of its parameters.
+            norms: The names of its normalization modules.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +168,8 @@ class Recipe:
         accumulation: Micro-batches in an update, None if unknown.
         notes: Name -> description of each known defect of the framework that concerns this config.
         derived: What the config determines of the facts of ``clock.CHECKED``.
-        adjust_learning_rate: Layer type -> factor of its learning rate; empty for none.
-        regroup: How the framework makes the param groups of a model.
+        grouping: The framework's grouping of a model's parameters, with the options of the config;
+            None where it is not modelled.
     """
 
     name: str
@@ -175,8 +184,7 @@ class Recipe:
     accumulation: int | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
     derived: Mapping[str, Any] = field(default_factory=dict)
-    adjust_learning_rate: Mapping[str, sp.Expr] = field(default_factory=dict)
-    regroup: Regroup | None = None
+    grouping: Grouping | None = None
 
     def __repr__(self) -> str:
         count = len(self.param_groups)
@@ -225,7 +233,8 @@ class Recipe:
 
     @property
     def max_steps(self) -> int | None:
-        """The horizon, as most configs name it."""
+        """The horizon; a deprecated name of it."""
+        warn_renamed("Recipe.max_steps", "Recipe.horizon")
         return self.horizon
 
     def group(self, group: int | str = 0) -> ParamGroup:
@@ -324,10 +333,10 @@ class Recipe:
             >>> [(g.params, g.changes) for g in recipe.groups(["w", "bias"])]
             [(('w',), {'weight_decay': 1/10}), (('bias',), {'weight_decay': 0.0})]
         """
-        if self.regroup is None:
+        if self.grouping is None:
             raise UnknownNameError(
                 f"how {self.framework} groups the parameters of a model is not known here",
                 where=self.source,
                 hint="write the groups from recipe.param_groups",
             )
-        return from_param_groups(self.regroup(self, params, norms), self.optimizer())
+        return from_param_groups(self.grouping.param_groups(self, params, norms), self.optimizer())

@@ -4,6 +4,9 @@ The outermost transform sees the gradient that the step is given; each hands its
 inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as it comes.
 """
 
+from typing import Any
+
+from closedform.deprecation import deprecated_names
 from closedform.transforms.averaging import lookahead, weight_average
 from closedform.transforms.eight_bit import eight_bit_states
 from closedform.transforms.gradients import (
@@ -15,7 +18,6 @@ from closedform.transforms.gradients import (
 )
 from closedform.transforms.masks import cautious, mask_weight_decay, sparsify, states_to_sparsify
 from closedform.transforms.precision import (
-    cerebras_loss_scaling,
     dynamic_loss_scaling,
     loss_scaling,
     master_weights,
@@ -26,7 +28,6 @@ from closedform.transforms.sharpness import sam
 __all__ = [
     "accumulate",
     "cautious",
-    "cerebras_loss_scaling",
     "clip_by_global_norm",
     "clip_by_unit_norm",
     "clip_by_value",
@@ -43,6 +44,15 @@ __all__ = [
     "states_to_sparsify",
     "weight_average",
 ]
+
+
+_resolve = deprecated_names(
+    __name__, {"cerebras_loss_scaling": "closedform.recipes.cerebras:dynamic_loss_scaling"}
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _resolve(name, __all__)
 
 
 def __dir__() -> list[str]:

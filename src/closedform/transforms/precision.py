@@ -103,7 +103,7 @@ def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
     optax 0.2.8 (without its limit of errors in a row).
     """
     check_rule(rule, "skip_nonfinite")
-    is_finite = _finite(test, "skip_nonfinite")
+    is_finite = finite_gradients(test, "skip_nonfinite")
     skipped = counter("skipped_steps")
     count = Shared(skipped + sp.Piecewise((0, is_finite), (1, True)), 0, True)
     return unless(rule, is_finite, "skip_nonfinite", skipped_steps=count)
@@ -168,7 +168,7 @@ def dynamic_loss_scaling(
     steps = counted(interval, "interval", where)
     scale, tracker = shared("loss_scale"), counter("growth_tracker")
     skipping = skip_nonfinite(rule)
-    is_finite = _finite("elements", where)
+    is_finite = finite_gradients("elements", where)
     is_due = sp.Eq(tracker, steps - 1)
     grown = sp.Piecewise((scale * up, is_due), (scale, True))
     following = sp.Piecewise((0, is_due), (tracker + 1, True))
@@ -181,75 +181,16 @@ def dynamic_loss_scaling(
     return with_gradient(scaled, GRAD / scale)
 
 
-def cerebras_loss_scaling(
-    rule: UpdateRule,
-    initial: Number | None = None,
-    *,
-    steps_per_increase: int = 2000,
-    min_loss_scale: Number = 2.0**-14,
-    max_loss_scale: Number = 2.0**15,
-    overflow_tolerance: Number = 0,
-) -> UpdateRule:
-    r"""Returns a rule with the dynamic loss scale of cerebras.
-
-    .. math::
-        n &\leftarrow n + 1, \quad o \leftarrow o + 1 \text{ where a step is left out} \\
-        L &\leftarrow L / 2,\ n, o \leftarrow 0 \quad \text{where } o / n > \tau \\
-        L &\leftarrow 2 L,\ n, o \leftarrow 0 \quad \text{where } n > S \\
-        L &\leftarrow \max(L_{min}, \min(L_{max}, L))
-
-    one after the other. A step is left out, as by :func:`skip_nonfinite`, where the norm of the
-    gradients, divided by L, is not finite in float32.
-
-    States of the model: ``loss_scale`` L, the counters ``steps_since_rescale`` n,
-    ``overflows_since_rescale`` o, and that of :func:`skip_nonfinite`.
+def finite_gradients(test: str, where: str) -> sp.Basic:
+    """Returns the condition that all gradients of the model are finite.
 
     Args:
-        rule: The rule.
-        initial: The first scale; None for the largest. A larger one is cut.
-        steps_per_increase: The number S >= 1 of steps without rescaling after which L grows, with
-            the next one.
-        min_loss_scale: The least scale, > 0.
-        max_loss_scale: The largest scale; 2**31 for cbfloat16.
-        overflow_tolerance: The part τ of the steps since the last change that may overflow.
+        test: ``elements`` for each element, ``norm`` for the norm of all gradients.
+        where: The transform, for errors.
 
     Raises:
-        DefinitionError: A number out of its range, or the rule has the states already.
-
-    Source: ``GradScaler(loss_scale="dynamic")`` of cerebras.pytorch 2.10.
+        DefinitionError: The test is unknown.
     """
-    where = "cerebras_loss_scaling"
-    check_rule(rule, where)
-    low = bounded(min_loss_scale, "min_loss_scale", where, 0)
-    high = bounded(max_loss_scale, "max_loss_scale", where, 0)
-    first = high if initial is None else bounded(initial, "initial", where, 0)
-    tolerated = bounded(overflow_tolerance, "overflow_tolerance", where, 0)
-    limit = counted(steps_per_increase, "steps_per_increase", where)
-    is_finite = _finite("norm", where)
-    scale = shared("loss_scale")
-    steps = counter("steps_since_rescale") + 1
-    overflows = counter("overflows_since_rescale") + sp.Piecewise((0, is_finite), (1, True))
-    is_less = tolerated * steps < overflows
-    # The steps are counted anew after a decrease, and then do not suffice for an increase.
-    is_more = sp.And(sp.Not(is_less), steps > limit)
-    changed = sp.Piecewise((scale / 2, is_less), (scale * 2, is_more), (scale, True))
-    is_changed = sp.Or(is_less, is_more)
-
-    def counted_on(count: sp.Expr) -> Shared:
-        return Shared(sp.Piecewise((0, is_changed), (count, True)), 0, True)
-
-    scaled = with_shared(
-        skip_nonfinite(rule, test="norm"),
-        where,
-        loss_scale=Shared(sp.Max(low, sp.Min(high, changed)), sp.Min(high, first)),
-        steps_since_rescale=counted_on(steps),
-        overflows_since_rescale=counted_on(overflows),
-    )
-    return with_gradient(scaled, GRAD / scale)
-
-
-def _finite(test: str, where: str) -> sp.Basic:
-    """The condition that all gradients of the model are finite."""
     choice(test, "test", where, TESTS)
     # An equation: SymPy negates it to a true opposite. That of x <= y is x > y for it, which does
     # not hold where x is not a number, either.

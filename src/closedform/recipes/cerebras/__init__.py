@@ -12,6 +12,7 @@ from closedform.recipes.cerebras.configure import (
     configure_scheduler,
     configure_scheduler_params,
 )
+from closedform.recipes.cerebras.loss_scaling import dynamic_loss_scaling
 from closedform.recipes.cerebras.optimizers import AS_IMPLEMENTED, OPTIMIZERS
 from closedform.recipes.cerebras.param_groups import (
     configure_param_groups,
@@ -31,6 +32,7 @@ __all__ = [
     "configure_param_groups_2_2",
     "configure_scheduler",
     "configure_scheduler_params",
+    "dynamic_loss_scaling",
     "layer_decay_groups",
 ]
 

@@ -73,31 +73,41 @@ def read(reading: Reading) -> Recipe:
         param_groups=(group(None), *(group(tag) for tag in sorted(tags))),
         horizon=_max_steps(document, init),
         source=document.source,
-        adjust_learning_rate=factors,
-        regroup=lambda recipe, params, norms: _param_groups(recipe, params, norms, tagged),
+        grouping=LayerGrouping(factors, tagged),
     )
 
 
-def _param_groups(
-    recipe: Recipe, params: Sequence[str], norms: Sequence[str], tagged: Any
-) -> list[dict[str, Any]]:
-    """The groups of a model; those with a tag have the schedules of their tag."""
-    rule = recipe.optimizer()
-    decay = rule.hyperparameters.get("weight_decay", 0)
-    config = {"weight_decay": decay, "adjust_learning_rate": recipe.adjust_learning_rate}
-    if tagged is not None:
-        config["params"] = tagged
-    made = configure_param_groups(params, norms, config)
-    default = recipe.param_groups[0].schedules
-    for group in made:
-        for own in recipe.param_groups[1:]:
-            if own.name not in group.get("tags", ()):
-                continue
-            for key, schedule in own.schedules.items():
-                # Biases and norms stay without weight decay.
-                if schedule is not default.get(key) and group.get(key) != 0:
-                    group[key] = schedule
-    return made
+@dataclass(frozen=True, slots=True)
+class LayerGrouping:
+    """The grouping of ModelZoo: no weight decay of biases and norms, factors by layer type.
+
+    Attributes:
+        adjust_learning_rate: Layer type -> factor of its learning rate; empty for none.
+        params: The groups with tags, None for none.
+    """
+
+    adjust_learning_rate: Mapping[str, sp.Expr]
+    params: Any = None
+
+    def param_groups(
+        self, recipe: Recipe, params: Sequence[str], norms: Sequence[str]
+    ) -> list[dict[str, Any]]:
+        """Returns the groups of a model; those with a tag have the schedules of their tag."""
+        decay = recipe.optimizer().hyperparameters.get("weight_decay", 0)
+        config = {"weight_decay": decay, "adjust_learning_rate": self.adjust_learning_rate}
+        if self.params is not None:
+            config["params"] = self.params
+        groups = configure_param_groups(params, norms, config)
+        default = recipe.param_groups[0].schedules
+        for group in groups:
+            for own in recipe.param_groups[1:]:
+                if own.name not in group.get("tags", ()):
+                    continue
+                for key, schedule in own.schedules.items():
+                    # Biases and norms stay without weight decay.
+                    if schedule is not default.get(key) and group.get(key) != 0:
+                        group[key] = schedule
+        return groups
 
 
 READER = Reader(read, matches)

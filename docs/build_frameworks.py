@@ -187,7 +187,9 @@ def page() -> str:
 def read(defect: Defect) -> Recipe:
     """Returns the recipe of a counterexample."""
     document = document_of(defect.config, defect.suffix, f"config{defect.suffix}")
-    return load_recipe(document, framework=defect.framework, facts=defect.facts)
+    return load_recipe(
+        document, framework=defect.framework, version=defect.version, facts=defect.facts
+    )
 
 
 def difference(defect: Defect) -> CurveDifference:

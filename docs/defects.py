@@ -16,7 +16,7 @@ import sympy as sp
 
 from closedform.language import Schedule, t
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.schedules import constant, cosine, linear, polynomial
+from closedform.schedules import constant, cosine, inverse_square_root, linear, polynomial
 from docs.one_recipe import CONFIGS
 
 
@@ -35,6 +35,7 @@ class Defect:
         suffix: The ending of the config's file.
         name: The name of the defect in the framework's table, where it is one of those. For a
             departure with a documented formula, ``expected`` is the documented schedule.
+        version: The version of the framework; the newest if not given.
     """
 
     framework: str
@@ -46,6 +47,7 @@ class Defect:
     until: int | None = None
     suffix: str = ".yaml"
     name: str = ""
+    version: str | None = None
 
     @property
     def heading(self) -> str:
@@ -295,7 +297,7 @@ train_cfg: {type: IterBasedTrainLoop, max_iters: 10}
     ),
     Defect(
         "ms-swift",
-        "After the run the cosine rises again.",
+        "",
         """\
 tuner_type: full
 learning_rate: 1.0
@@ -307,6 +309,7 @@ max_steps: 10
         "a line from 0 to 1 in 4 updates, a cosine to 0 at update 10, then 0",
         {},
         16,
+        name="cosine-1",
     ),
     Defect(
         "nanotron",
@@ -443,7 +446,7 @@ training: {steps: 10, batch_size: 8}
     ),
     Defect(
         "transformers",
-        "cosine_warmup_with_min_lr is one step ahead: the peak is not reached after the warmup.",
+        "",
         """\
 learning_rate: 1.0
 lr_scheduler_type: cosine_warmup_with_min_lr
@@ -455,15 +458,34 @@ max_steps: 10
         ONE_RECIPE,
         {},
         10,
+        name="cosine_warmup_with_min_lr-1",
     ),
     Defect(
         "transformers",
-        "cosine_with_min_lr rises again after the run.",
+        "",
+        """\
+learning_rate: 1.0
+lr_scheduler_type: inverse_sqrt
+lr_scheduler_kwargs: {timescale: 8}
+warmup_steps: 4
+max_steps: 10
+""",
+        lambda: linear(0, 1, 4).then(inverse_square_root(1, sp.sqrt(8), 8).shift(8), at=4),
+        "a line from 0 to 1 in 4 updates, then 1 / sqrt(1 + (t - 4) / 8)",
+        {},
+        16,
+        name="inverse_sqrt-1",
+        version="4.57.1",
+    ),
+    Defect(
+        "transformers",
+        "",
         CONFIGS["transformers"],
         recipe,
         ONE_RECIPE,
         {},
         16,
+        name="cosine_with_min_lr-1",
     ),
     Defect(
         "ultralytics",
@@ -548,25 +570,27 @@ def get_config(arg=None):
     ),
     Defect(
         "alignment-handbook",
-        "cosine_with_min_lr rises again after the run.",
+        "",
         f"chat_template: chatml\n{_COSINE_WITH_MIN}",
         recipe,
         ONE_RECIPE,
         {},
         16,
+        name="cosine_with_min_lr-1",
     ),
     Defect(
         "llama-factory",
-        "cosine_with_min_lr rises again after the run.",
+        "",
         f"stage: sft\nfinetuning_type: full\n{_COSINE_WITH_MIN}",
         recipe,
         ONE_RECIPE,
         {},
         16,
+        name="cosine_with_min_lr-1",
     ),
     Defect(
         "trl",
-        "The cosine rises again after the run.",
+        "",
         """\
 SFTConfig(learning_rate=1.0, lr_scheduler_type="cosine", warmup_steps=4, max_steps=10)
 """,
@@ -575,6 +599,7 @@ SFTConfig(learning_rate=1.0, lr_scheduler_type="cosine", warmup_steps=4, max_ste
         {},
         16,
         ".py",
+        name="cosine-1",
     ),
     Defect(
         "llm-foundry",

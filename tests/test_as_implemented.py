@@ -14,14 +14,17 @@ from closedform.recipes.frameworks import FRAMEWORKS
 from docs import defects as counterexamples
 
 Key = tuple[str, str]
+EXAMPLES = {(example.framework, example.name): example for example in counterexamples.DEFECTS}
+SHOWN = {id(FRAMEWORKS[framework].defects[name]) for framework, name in EXAMPLES if name}
 DEPARTURES: dict[Key, Defect] = {
     (framework, name): defect
     for framework, declaration in FRAMEWORKS.items()
     for name, defect in declaration.defects.items()
     if defect.kind is Kind.DEPARTURE and defect.applies is not None
+    # A framework that takes over the table of another one needs no counterexample of its own.
+    if (framework, name) in EXAMPLES or id(defect) not in SHOWN
 }
 """The departures that concern configs, by framework and name."""
-EXAMPLES = {(example.framework, example.name): example for example in counterexamples.DEFECTS}
 STEPS = 24
 """The updates that are compared where a counterexample has no length: past the end of each run."""
 
@@ -31,6 +34,7 @@ def read(example: counterexamples.Defect, as_implemented: bool) -> Recipe:
     return load_recipe(
         document,
         framework=example.framework,
+        version=example.version,
         facts=example.facts,
         as_implemented=as_implemented,
     )

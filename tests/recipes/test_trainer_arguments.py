@@ -32,7 +32,7 @@ def test_defaults_of_the_trainer() -> None:
         0,
     ]
     assert recipe.clipping is not None
-    assert (recipe.clipping.threshold, recipe.horizon, recipe.accumulation) == (1.0, 4, 1)
+    assert (recipe.clipping.threshold, recipe.horizon, recipe.accumulation) == (1, 4, 1)
     values = recipe.optimizer().hyperparameters
     assert (recipe.optimizer().name, values["beta2"]) == ("adamw", sp.Rational(999, 1000))
     assert recipe.schedule("weight_decay", "no_decay").exact(0) == 0
@@ -234,13 +234,12 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown scheduler": (
         {"lr_scheduler_type": "cosin"},
-        "transformers has no scheduler 'cosin' (<mapping>: lr_scheduler_type): "
+        "there is no lr_scheduler_type 'cosin' (<mapping>: lr_scheduler_type): "
         "did you mean 'cosine'?",
     ),
     "unknown argument": (
         {"lr_scheduler_kwargs": {"min_lr": 1}},
-        "unknown argument 'min_lr' (<mapping>: lr_scheduler_type; transformers > linear): "
-        "known are ",
+        "unknown key 'min_lr' (<mapping>: lr_scheduler_kwargs): known are ",
     ),
     "no facts": (
         {"max_steps": -1},

@@ -128,6 +128,14 @@ def mapping() -> Key:
     return Key(lambda outer, key, default: outer.section(key), None)
 
 
+def where_needed(key: Key) -> Key:
+    """Returns a key that is read where it is needed: its value is a function without arguments.
+
+    A value that the file does not determine is refused only there.
+    """
+    return Key(lambda section, name, default: lambda: key.read(section, name, key.default), None)
+
+
 def section(keys: Keys, *, is_optional: bool = False) -> Key:
     """Returns a key that holds a mapping with keys.
 

@@ -81,7 +81,7 @@ def _rate(context: Context, scheduler: Values) -> Schedule:
     rate = exact_number(context.base, "lr")
     warmup, total = sp.Integer(scheduler.num_warmup_steps), sp.Integer(scheduler.num_training_steps)
     run = Run(rate, rate, warmup, total, context.where)
-    return cosine(run, {"num_cycles": scheduler.num_cycles})
+    return cosine(run, scheduler)
 
 
 def _matches(document: Document) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 from closedform.recipes.axolotl.schedules import NOTES, SCHEDULES
 from closedform.recipes.build import built
 from closedform.recipes.document import Document
+from closedform.recipes.keys import ClassKeys, number, text
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.section import Section, whole
 from closedform.recipes.transformers.arguments import NO_DECAY, base_rate, horizon
-from closedform.recipes.transformers.optimizers import optimizer_plan
+from closedform.recipes.transformers.optimizers import OPTIMIZER, optimizer_plan
 from closedform.recipes.transformers.schedules import CURVES
 from closedform.schedules import constant
 
@@ -57,6 +58,7 @@ KNOWN = (
 )
 """The keys whose names concern the optimizer."""
 
+_OPTIMIZER = ClassKeys(**OPTIMIZER, learning_rate=number(None), optimizer=text("adamw_torch"))
 _OF_LOSS = ("reduce_lr_on_plateau", "greedy")
 
 
@@ -75,7 +77,8 @@ def _matches(document: Document) -> bool:
 def _read(reading: Reading) -> Recipe:
     section = whole(reading.document)
     section.check_related(KNOWN)
-    rate = base_rate(section, reading.facts, None)
+    values = _OPTIMIZER.read(section)
+    rate = base_rate(values, reading.facts, None)
     micro_batch = section.integer("micro_batch_size", 1)
     if micro_batch < 1:
         raise section.error(
@@ -85,7 +88,14 @@ def _read(reading: Reading) -> Recipe:
     if accumulation is None:
         batch = section.integer("batch_size", micro_batch)
         accumulation = max(1, batch // micro_batch)
-    total = horizon(section, reading.facts, "num_epochs", 1.0, "micro_batch_size", accumulation)
+    total = horizon(
+        section,
+        reading.facts,
+        section.integer("max_steps", None),
+        lambda: section.number("num_epochs", 1.0),
+        lambda: micro_batch,
+        accumulation,
+    )
     warmup = _warmup(section, total)
     name = section.text("lr_scheduler", "cosine")
     if name in _OF_LOSS:
@@ -96,7 +106,7 @@ def _read(reading: Reading) -> Recipe:
     kind = _kind(section, name)
     facts = {"num_training_steps": total}
     decay = section.number("weight_decay", 0.0)
-    plan = optimizer_plan(section, key="optimizer")
+    plan = optimizer_plan(values, key="optimizer")
     groups = []
     for own, peak, patterns in [("", rate, ()), *_rates(section)]:
         with section.located("lr_scheduler"):

@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.language import Schedule, t
 from closedform.recipes import torch
+from closedform.recipes.document import Document
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -18,6 +19,7 @@ from closedform.recipes.entries import (
 )
 from closedform.recipes.intervals import by_intervals, ending, first_after
 from closedform.recipes.native import exact, fact, number, refuse_unless
+from closedform.recipes.section import whole
 from closedform.recipes.transformers.schedules import CURVES, Run, cosine_wave, scheduled
 from closedform.schedules.blends import along_geometric, along_line
 from closedform.schedules.restarts import jagged_factor
@@ -125,7 +127,8 @@ def _one_cycle(given: Arguments, run: Run) -> Schedule:
 def _plain(given: Arguments, run: Run) -> Schedule:
     name = given["lr_scheduler"]
     refuse_unless(name in CURVES, f"there is no lr_scheduler {name!r}", run.where)
-    return scheduled(name, given["lr_scheduler_kwargs"], run)
+    kwargs = given["lr_scheduler_kwargs"] or {}
+    return scheduled(name, whole(Document(dict(kwargs), run.where)), run)
 
 
 def _jagged(given: Arguments, run: Run) -> Schedule:

@@ -8,5 +8,12 @@ from closedform.recipes.ms_swift.writer import WRITER
 from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
 
 FRAMEWORK = Framework(
-    "ms-swift", {}, {}, versions=TRANSFORMERS.versions, reader=READER, writer=WRITER
+    "ms-swift",
+    {},
+    versions=TRANSFORMERS.versions,
+    upstream=TRANSFORMERS.upstream,
+    clock=TRANSFORMERS.clock,
+    defects=TRANSFORMERS.defects,
+    reader=READER,
+    writer=WRITER,
 )

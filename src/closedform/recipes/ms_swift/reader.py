@@ -6,15 +6,17 @@ from dataclasses import replace
 
 from closedform.language import exact_number
 from closedform.recipes.document import Document, Form
-from closedform.recipes.keys import OpenKeys, Values, choice, ignored, integer, number, text
+from closedform.recipes.keys import OpenKeys, Values, choice, flag, ignored, integer, number, text
 from closedform.recipes.megatron.curves import STYLES
 from closedform.recipes.megatron.schedules import CLOCK, FLAGS, rate
+from closedform.recipes.megatron.schedules import DEFECTS as MEGATRON_DEFECTS
 from closedform.recipes.megatron.schedules import decay as weight_decay
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
-from closedform.recipes.transformers.arguments import Variant, read_arguments
+from closedform.recipes.transformers.arguments import Program, keys_with, read_arguments
+from closedform.recipes.transformers.schedules import CURVES, OF_LOSS
 
 _KNOWN = (
     "adalora_beta1",
@@ -74,16 +76,22 @@ def _own_keys(section: Section) -> bool:
     return any(key in section for key in ("tuner_type", "train_type", "vit_lr", "aligner_lr"))
 
 
-_VARIANT = Variant(
+_GROUP_RATES = ("vit_lr", "aligner_lr")
+_PROGRAM = Program(
     "ms-swift",
     _own_keys,
-    known=_KNOWN,
-    rate=_rate,
-    scheduler="cosine",
-    weight_decay=0.1,
-    beta2=0.95,
-    group_rates=("vit_lr", "aligner_lr"),
-    switches=("use_galore",),
+    keys_with(
+        learning_rate=number(None),
+        lr_scheduler_type=choice(*CURVES, *OF_LOSS, default="cosine"),
+        weight_decay=number(0.1),
+        adam_beta2=number(0.95),
+        use_galore=flag(False),
+        **dict.fromkeys(_GROUP_RATES, number(None)),
+        **dict.fromkeys(_KNOWN, ignored()),
+    ),
+    _rate,
+    _GROUP_RATES,
+    ("use_galore",),
 )
 
 
@@ -97,7 +105,7 @@ def _matches(document: Document) -> bool:
 
 def _read(reading: Reading) -> Recipe:
     section = whole(reading.document)
-    return _read_megatron(reading) if _is_megatron(section) else read_arguments(reading, _VARIANT)
+    return _read_megatron(reading) if _is_megatron(section) else read_arguments(reading, _PROGRAM)
 
 
 def _read_megatron(reading: Reading) -> Recipe:
@@ -113,7 +121,7 @@ def _read_megatron(reading: Reading) -> Recipe:
         decay = weight_decay(reading.context, flags)
     plan = _plan(flags)
     groups = []
-    for name in ("", *_VARIANT.group_rates):
+    for name in ("", *_GROUP_RATES):
         peak = getattr(flags, name) if name else flags.lr
         if peak is None:
             continue
@@ -121,7 +129,7 @@ def _read_megatron(reading: Reading) -> Recipe:
         with section.located("lr_decay_style"):
             schedules = {"lr": rate(context, flags), "weight_decay": decay}
         groups.append(ParamGroup(schedules, plan, Role.of(name), name))
-    return reading.recipe(
+    return replace(reading, defects=MEGATRON_DEFECTS).recipe(
         groups,
         clock=CLOCK,
         horizon=total,

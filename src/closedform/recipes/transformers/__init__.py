@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from closedform.recipes.framework import Framework
-from closedform.recipes.transformers.arguments import Variant, is_plain, reader_of
-from closedform.recipes.transformers.schedules import SCHEDULES
+from closedform.recipes.transformers.arguments import (
+    ARGUMENTS,
+    UPSTREAM,
+    VERSIONS,
+    Program,
+    is_plain,
+    reader_of,
+)
+from closedform.recipes.transformers.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.recipes.transformers.writer import WRITER
 
 FRAMEWORK = Framework(
     "transformers",
     SCHEDULES,
-    {},
-    versions=(
-        "5.23.0",
-        "4.57.1",
-    ),
-    reader=reader_of(Variant("transformers", is_plain), is_general=True),
+    versions=VERSIONS,
+    upstream=UPSTREAM,
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=reader_of(Program("transformers", is_plain, ARGUMENTS), is_general=True),
     writer=WRITER,
 )

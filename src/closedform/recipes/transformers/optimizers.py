@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from closedform.recipes.keys import Keys, Values, flag, number, text
 from closedform.recipes.recipe import OptimizerPlan
 from closedform.recipes.rules import planned
-from closedform.recipes.section import Section
 
 _ADAM = ("betas", "eps", "weight_decay")
 
@@ -35,38 +35,33 @@ RULES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """``optim`` -> the rule of the library, and the arguments that it takes."""
 
 
-def optimizer_plan(
-    section: Section,
-    beta2: float = 0.999,
-    weight_decay: float = 0.0,
-    key: str = "optim",
-    default: str = "adamw_torch",
-) -> OptimizerPlan:
-    """Returns the optimizer of a section with the keys of TrainingArguments.
+OPTIMIZER = Keys(
+    adafactor=flag(False),
+    adam_beta1=number(0.9),
+    adam_beta2=number(0.999),
+    adam_epsilon=number(1e-8),
+    optim=text("adamw_torch"),
+    weight_decay=number(0),
+)
+"""The keys of TrainingArguments that decide the optimizer."""
+
+
+def optimizer_plan(arguments: Values, key: str = "optim") -> OptimizerPlan:
+    """Returns the optimizer of values with the keys of ``OPTIMIZER``.
 
     Of one whose states have few bits, or that the library does not have, the plan has the name
     alone; its rule is refused when it is asked for.
 
     Args:
-        section: The section.
-        beta2: The default of ``adam_beta2``.
-        weight_decay: The default of ``weight_decay``.
+        arguments: The values.
         key: The key of the optimizer's name.
-        default: The default of that name.
-
-    Raises:
-        ConfigError: A value is not valid.
     """
-    name = section.text(key, default)
-    if section.flag("adafactor", False):
-        name = "adafactor"
-    rule, taken = RULES.get(name, (name, ()))
+    name = "adafactor" if arguments.adafactor else getattr(arguments, key)
+    rule, names = RULES.get(name, (None, ()))
     values: dict[str, Any] = {
-        "betas": (section.number("adam_beta1", 0.9), section.number("adam_beta2", beta2)),
-        "eps": section.number("adam_epsilon", 1e-8),
-        "weight_decay": section.number("weight_decay", weight_decay),
+        "betas": (arguments.adam_beta1, arguments.adam_beta2),
+        "eps": arguments.adam_epsilon,
+        "weight_decay": arguments.weight_decay,
     }
-    where = section.document.place(section.at(key))
-    made = rule if name in RULES else None
-    arguments = {one: values[one] for one in taken}
-    return planned(name, arguments, made, where, by_name=False)
+    where = arguments.origin.document.place(arguments.origin.at(key))
+    return planned(name, {entry: values[entry] for entry in names}, rule, where, by_name=False)

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import sympy as sp
 
-from closedform.language import Schedule, floor_mod, t
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
-from closedform.recipes.intervals import by_intervals, first_from, power_quotient
-from closedform.recipes.native import (
-    check_name,
-    exact,
-    group_rate,
+from closedform.language import Schedule, exact_number, floor_mod
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Count, Facts, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.entries import Context
+from closedform.recipes.intervals import by_intervals, power_quotient
+from closedform.recipes.keys import (
+    ClassKeys,
+    Keys,
+    Values,
+    choice,
+    integer,
     number,
-    options,
-    refuse_unless,
+    section,
+    section_entries,
 )
+from closedform.recipes.section import Section
 from closedform.schedules.blends import along_inverse_root, along_line
 
+CLOCK = Clock(Unit.UPDATE)
 V4 = "4.57.1"
-Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Run:
         warmup: The updates of the warmup.
         total: The updates of the run.
         where: The place, for errors.
+        count: The count of the clock.
+        as_implemented: False for the documented formula, where it is another one.
     """
 
     base: sp.Expr
@@ -46,6 +53,8 @@ class Run:
     warmup: sp.Expr
     total: sp.Expr
     where: str
+    count: Count = field(default_factory=lambda: CLOCK.count(Facts()))
+    as_implemented: bool = True
 
     @property
     def rest(self) -> sp.Expr:
@@ -55,15 +64,15 @@ class Run:
     @property
     def progress(self) -> sp.Expr:
         """The part of them that is done."""
-        return (t - self.warmup) / self.rest
+        return (self.count.n - self.warmup) / self.rest
 
     def rise(self) -> tuple[Callable[[], sp.Expr], int]:
         """The warmup from 0."""
-        line = self.base * t / max(sp.S.One, self.warmup)
-        return (lambda: line), first_from(self.warmup)
+        line = self.base * self.count.n / max(sp.S.One, self.warmup)
+        return (lambda: line), self.count.first_from(self.warmup)
 
 
-Curve = Callable[[Run, Arguments], Schedule]
+Curve = Callable[[Run, Values], Schedule]
 
 
 def cosine_wave(cycles: sp.Expr, progress: sp.Expr) -> sp.Expr:
@@ -75,100 +84,94 @@ def _warmed(name: str, run: Run, factor: sp.Expr) -> Schedule:
     return by_intervals(name, run.rise(), (lambda: run.base * factor, None))
 
 
-def linear(run: Run, given: Arguments) -> Schedule:
+def linear(run: Run, given: Values) -> Schedule:
     """The line to 0."""
     del given
-    return _warmed("linear", run, sp.Max(0, (run.total - t) / run.rest))
+    return _warmed("linear", run, sp.Max(0, (run.total - run.count.n) / run.rest))
 
 
-def cosine(run: Run, given: Arguments) -> Schedule:
+def cosine(run: Run, given: Values) -> Schedule:
     """The cosine, which rises again after the run."""
-    cycles = number(given["num_cycles"], "num_cycles", run.where)
-    return _warmed("cosine", run, cosine_wave(cycles, run.progress))
+    return _warmed("cosine", run, cosine_wave(given.num_cycles, run.progress))
 
 
-def _restarts(run: Run, given: Arguments) -> Schedule:
-    cycles = number(given["num_cycles"], "num_cycles", run.where)
-    part = floor_mod(cycles * (t - run.warmup), run.rest) / run.rest
+def _restarts(run: Run, given: Values) -> Schedule:
+    part = floor_mod(given.num_cycles * (run.count.n - run.warmup), run.rest) / run.rest
     return by_intervals(
         "cosine_with_restarts",
         run.rise(),
-        (lambda: run.base * (1 + sp.cos(sp.pi * part)) / 2, first_from(run.warmup + run.rest)),
+        (
+            lambda: run.base * (1 + sp.cos(sp.pi * part)) / 2,
+            run.count.first_from(run.warmup + run.rest),
+        ),
         (lambda: sp.S.Zero, None),
     )
 
 
-def _polynomial(run: Run, given: Arguments) -> Schedule:
-    end = number(given["lr_end"], "lr_end", run.where)
-    power = number(given["power"], "power", run.where)
+def _polynomial(run: Run, given: Values) -> Schedule:
+    end = given.lr_end
     refuse_unless(
         end < run.default, f"lr_end must be below the rate {run.default}, got {end}", run.where
     )
     length = run.total - run.warmup
 
     def fall() -> sp.Expr:
-        rest = power_quotient(run.total - t, length, power)
+        rest = power_quotient(run.total - run.count.n, length, given.power)
         return run.base * along_line(end, run.default, rest) / run.default
 
     return by_intervals(
         "polynomial",
         run.rise(),
-        (fall, int(run.total) + 1),
+        (fall, run.count.first_after(run.total)),
         (lambda: run.base * end / run.default, None),
     )
 
 
-def _constant(run: Run, given: Arguments) -> Schedule:
+def _constant(run: Run, given: Values) -> Schedule:
     del given
     return by_intervals("constant", (lambda: run.base, None))
 
 
-def _constant_with_warmup(run: Run, given: Arguments) -> Schedule:
+def _constant_with_warmup(run: Run, given: Values) -> Schedule:
     del given
     return _warmed("constant_with_warmup", run, sp.S.One)
 
 
-def _inverse_root(run: Run, given: Arguments) -> Schedule:
-    scale = given["timescale"]
-    scale = (run.warmup or sp.Integer(10_000)) if scale is None else exact(scale)
-    fall = along_inverse_root(sp.S.One, sp.S.Zero, t - run.warmup, scale)
+def _inverse_root(run: Run, given: Values) -> Schedule:
+    scale = (run.warmup or 10_000) if given.timescale is None else given.timescale
+    fall = along_inverse_root(sp.S.One, sp.S.Zero, run.count.n - run.warmup, sp.Integer(scale))
     return _warmed("inverse_sqrt", run, fall)
 
 
-def _minimum(run: Run, given: Arguments) -> sp.Expr:
+def _minimum(run: Run, given: Values) -> sp.Expr:
     """The minimum as a part of the rate."""
-    rate, value = given["min_lr_rate"], given["min_lr"]
+    rate, value = given.min_lr_rate, given.min_lr
     refuse_unless(
         (rate is None) != (value is None),
         "exactly one of min_lr and min_lr_rate must be given",
         run.where,
     )
-    if rate is None:
-        return number(value, "min_lr", run.where) / run.default
-    return number(rate, "min_lr_rate", run.where)
+    return value / run.default if rate is None else rate
 
 
-def _cosine_to_minimum(run: Run, given: Arguments) -> Schedule:
-    cycles = number(given["num_cycles"], "num_cycles", run.where)
-    wave = along_line(_minimum(run, given), sp.S.One, cosine_wave(cycles, run.progress))
+def _cosine_to_minimum(run: Run, given: Values) -> Schedule:
+    wave = along_line(_minimum(run, given), sp.S.One, cosine_wave(given.num_cycles, run.progress))
     return _warmed("cosine_with_min_lr", run, sp.Max(0, wave))
 
 
-def _cosine_one_ahead(run: Run, given: Arguments) -> Schedule:
+def _cosine_one_ahead(run: Run, given: Values) -> Schedule:
     """The warmup from its first step on, and the cosine one step ahead."""
-    cycles = number(given["num_cycles"], "num_cycles", run.where)
-    first = given["warmup_lr_rate"]
+    ahead = 1 if run.as_implemented else 0
+    n, first = run.count.n, given.warmup_lr_rate
     if first is None:
-        rise = (t + 1) / max(sp.S.One, run.warmup)
+        rise = (n + ahead) / max(sp.S.One, run.warmup)
     else:
-        start = number(first, "warmup_lr_rate", run.where)
-        rise = along_line(start, sp.S.One, t / max(sp.S.One, run.warmup - 1))
-    done = (t - run.warmup + 1) / run.rest
-    wave = along_line(_minimum(run, given), sp.S.One, cosine_wave(cycles, done))
+        rise = along_line(first, sp.S.One, n / max(sp.S.One, run.warmup - ahead))
+    wave = cosine_wave(given.num_cycles, (n + ahead - run.warmup) / run.rest)
     return by_intervals(
         "cosine_warmup_with_min_lr",
-        (lambda: run.base * rise, first_from(run.warmup)),
-        (lambda: run.base * sp.Max(0, wave), None),
+        (lambda: run.base * rise, run.count.first_from(run.warmup)),
+        (lambda: run.base * sp.Max(0, along_line(_minimum(run, given), sp.S.One, wave)), None),
     )
 
 
@@ -188,134 +191,240 @@ def _falling(kind: str, done: sp.Expr, length: sp.Expr, cycles: sp.Expr) -> sp.E
     return 1 - power_quotient(done, length, sp.S.Half)
 
 
-def _wsd(run: Run, given: Arguments) -> Schedule:
-    where = run.where
-    cycles = number(given["num_cycles"], "num_cycles", where)
-    low = number(given["min_lr_ratio"], "min_lr_ratio", where)
-    decay = number(given["num_decay_steps"], "num_decay_steps", where)
-    for name in ("warmup_type", "decay_type"):
-        refuse_unless(
-            given[name] in ("linear", "cosine", "1-sqrt"),
-            f"{name} must be linear, cosine or 1-sqrt, got {given[name]!r}",
-            where,
-        )
-    flat = given["num_stable_steps"]
-    stable = run.total - run.warmup - decay if flat is None else exact(flat)
+def _wsd(run: Run, given: Values) -> Schedule:
+    n, low, decay, flat = (
+        run.count.n,
+        given.min_lr_ratio,
+        given.num_decay_steps,
+        given.num_stable_steps,
+    )
+    stable = run.total - run.warmup - decay if flat is None else flat
     begin = run.warmup + stable
-    rise = _rising(given["warmup_type"], t, max(sp.S.One, run.warmup))
-    fall = _falling(given["decay_type"], t - begin, max(sp.S.One, decay), cycles)
+    rise = _rising(given.warmup_type, n, max(sp.S.One, run.warmup))
+    fall = _falling(given.decay_type, n - begin, max(sp.S.One, decay), given.num_cycles)
 
     def mixed(factor: sp.Expr) -> sp.Expr:
         return run.base * sp.Max(0, along_line(low, sp.S.One, factor))
 
     return by_intervals(
         "warmup_stable_decay",
-        (lambda: mixed(rise), first_from(run.warmup)),
-        (lambda: run.base, first_from(begin)),
-        (lambda: mixed(fall), first_from(begin + decay)),
+        (lambda: mixed(rise), run.count.first_from(run.warmup)),
+        (lambda: run.base, run.count.first_from(begin)),
+        (lambda: mixed(fall), run.count.first_from(begin + decay)),
         (lambda: run.base * low, None),
     )
 
 
-_CYCLES = {"num_cycles": 0.5}
-_MINIMUM = {"min_lr": None, "min_lr_rate": None}
-CURVES: Mapping[str, tuple[Curve, Arguments]] = {
-    "linear": (linear, {}),
-    "cosine": (cosine, _CYCLES),
-    "cosine_with_restarts": (_restarts, {"num_cycles": 1}),
-    "polynomial": (_polynomial, {"lr_end": 1e-7, "power": 1.0}),
-    "constant": (_constant, {}),
-    "constant_with_warmup": (_constant_with_warmup, {}),
-    "inverse_sqrt": (_inverse_root, {"timescale": None}),
-    "cosine_with_min_lr": (_cosine_to_minimum, {**_CYCLES, **_MINIMUM}),
+_CYCLES = {"num_cycles": number(0.5)}
+_MINIMUM = {**_CYCLES, "min_lr": number(None), "min_lr_rate": number(None)}
+_SHAPE = ("linear", "cosine", "1-sqrt")
+CURVES: Mapping[str, tuple[Curve, Keys]] = {
+    "linear": (linear, Keys()),
+    "cosine": (cosine, Keys(**_CYCLES)),
+    "cosine_with_restarts": (_restarts, Keys(num_cycles=number(1))),
+    "polynomial": (_polynomial, Keys(lr_end=number(1e-7), power=number(1))),
+    "constant": (_constant, ClassKeys()),
+    "constant_with_warmup": (_constant_with_warmup, ClassKeys()),
+    "inverse_sqrt": (_inverse_root, Keys(timescale=integer(None))),
+    "cosine_with_min_lr": (_cosine_to_minimum, Keys(**_MINIMUM)),
     "cosine_warmup_with_min_lr": (
         _cosine_one_ahead,
-        {**_CYCLES, **_MINIMUM, "warmup_lr_rate": None},
+        Keys(**_MINIMUM, warmup_lr_rate=number(None)),
     ),
     "warmup_stable_decay": (
         _wsd,
-        {
+        Keys(
             **_CYCLES,
-            "num_decay_steps": REQUIRED,
-            "num_stable_steps": None,
-            "warmup_type": "linear",
-            "decay_type": "cosine",
-            "min_lr_ratio": 0,
-        },
+            num_decay_steps=number(),
+            num_stable_steps=number(None),
+            warmup_type=choice(*_SHAPE, default="linear"),
+            decay_type=choice(*_SHAPE, default="cosine"),
+            min_lr_ratio=number(0),
+        ),
     ),
 }
-"""The schedulers by name, with the defaults of their keyword arguments."""
+"""The schedulers by name, with the keys of ``lr_scheduler_kwargs``; constants ignore them."""
 
-_IGNORE = ("constant", "constant_with_warmup")
-"""The schedulers that ignore ``lr_scheduler_kwargs``."""
+OF_LOSS = ("reduce_lr_on_plateau", "greedy")
+"""Schedulers that are functions of the loss."""
+
+SCHEDULER = Keys(
+    learning_rate=number(5e-5),
+    max_steps=integer(-1),
+    warmup_steps=number(0),
+    warmup_ratio=number(None),
+    lr_scheduler_type=choice(*CURVES, *OF_LOSS, default="linear"),
+    lr_scheduler_kwargs=section(ClassKeys()),
+)
+"""The keys of TrainingArguments that decide the schedule."""
+
+_OPTIMIZATION = "src/transformers/optimization.py"
+_AHEAD = "cosine_warmup_with_min_lr"
 
 
-def scheduled(name: str, kwargs: object, run: Run, version: str = "") -> Schedule:
+def _rises_again(name: str, line: int) -> Defect:
+    return Defect(
+        f"{name} rises again after the run",
+        f"{_OPTIMIZATION}:{line}",
+        lambda arguments: arguments.lr_scheduler_type == name,
+        kind=Kind.CONVENTION,
+        classes=(name,),
+    )
+
+
+DEFECTS = {
+    "cosine-1": _rises_again("cosine", 140),
+    "cosine_with_min_lr-1": _rises_again("cosine_with_min_lr", 332),
+    f"{_AHEAD}-1": Defect(
+        f"{_AHEAD} is one step ahead: the peak is not used after the warmup",
+        f"{_OPTIMIZATION}:408",
+        lambda arguments: arguments.lr_scheduler_type == _AHEAD,
+        documented="a warmup from 0, or from warmup_lr_rate, and a cosine from the peak",
+        classes=(_AHEAD,),
+    ),
+    f"{_AHEAD}-2": _rises_again(_AHEAD, 409),
+    "inverse_sqrt-1": Defect(
+        "4.57.1 ignores the timescale of inverse_sqrt",
+        f"{_OPTIMIZATION} (get_scheduler)",
+        lambda arguments: (
+            arguments.lr_scheduler_type == "inverse_sqrt"
+            and "timescale" in arguments.lr_scheduler_kwargs
+        ),
+        documented="the inverse root with the timescale",
+        classes=("inverse_sqrt",),
+        versions=(V4,),
+    ),
+    "constant-1": Defect(
+        "lr_scheduler_kwargs and the warmup have no effect on constant",
+        f"{_OPTIMIZATION}:1014",
+        lambda arguments: (
+            arguments.lr_scheduler_type == "constant"
+            and bool(arguments.warmup_steps or arguments.lr_scheduler_kwargs.origin.content)
+        ),
+        kind=Kind.CONVENTION,
+        classes=("constant",),
+    ),
+    "polynomial-1": Defect(
+        "a polynomial whose warmup is as long as the run divides by zero after the last update",
+        f"{_OPTIMIZATION}:237",
+        lambda arguments: (
+            arguments.lr_scheduler_type == "polynomial"
+            and arguments.warmup_steps == arguments.max_steps
+        ),
+        kind=Kind.CONVENTION,
+        classes=("polynomial",),
+    ),
+    "warmup-ratio": Defect(
+        "transformers 5 replaces warmup_ratio by a warmup_steps below 1; read as before",
+        "src/transformers/training_args.py:2154",
+        lambda arguments: "warmup_ratio" in arguments,
+        kind=Kind.CONVENTION,
+        classes=(),
+        versions=("5.23.0",),
+    ),
+    "deepspeed-scheduler": Defect(
+        "a scheduler or optimizer in the DeepSpeed config takes the place of this one",
+        "src/transformers/trainer.py:1730",
+        lambda arguments: "deepspeed" in arguments,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+}
+
+
+def scheduled(name: str, kwargs: Section, run: Run, version: str = "") -> Schedule:
     """Returns the schedule of ``get_scheduler``.
 
     Raises:
-        ArgumentError: A keyword argument is missing or unknown.
+        ConfigError: A keyword argument is missing or unknown.
         DefinitionError: An argument is not valid.
     """
-    curve, defaults = CURVES[name]
-    ignored = name in _IGNORE or (version == V4 and name == "inverse_sqrt")
-    return curve(run, options({} if ignored else kwargs or {}, run.where, defaults))
+    curve, keys = CURVES[name]
+    if run.as_implemented and version == V4 and name == "inverse_sqrt":
+        kwargs = Section(kwargs.document, {}, kwargs.path)
+    return curve(run, keys.read(kwargs))
 
 
-def _warmup(given: Arguments, total: int, context: Context) -> sp.Expr:
-    where, steps, ratio = context.where, given["warmup_steps"], given["warmup_ratio"]
-    if context.version == V4:
-        number(steps, "warmup_steps", where)
-        number(ratio or 0.0, "warmup_ratio", where)
-        refuse_unless(
-            0 <= (ratio or 0.0) <= 1, f"warmup_ratio must be in [0, 1], got {ratio}", where
+def warmup_updates(steps: sp.Expr, ratio: sp.Expr | None, total: int) -> sp.Integer:
+    """Returns the updates of the warmup: ``steps`` from 1 on, else a fraction of the run.
+
+    Example:
+        >>> part = sp.Rational(1, 10)
+        >>> [warmup_updates(sp.Integer(steps), part, 50) for steps in (0, 7)]
+        [5, 7]
+    """
+    if steps >= 1:
+        return sp.Integer(int(steps))
+    return sp.Integer(math.ceil(total * float(steps if steps > 0 else ratio or 0)))
+
+
+def warmup(arguments: Values, total: int, version: str) -> sp.Expr:
+    """Returns the updates of the warmup of arguments.
+
+    Raises:
+        ConfigError: It is negative, or more than the run.
+    """
+    steps, ratio = arguments.warmup_steps, arguments.warmup_ratio
+    if steps < 0:
+        raise arguments.error(
+            f"warmup_steps must not be negative, got {float(steps):g}", "warmup_steps"
         )
-        return exact(steps if steps > 0 else math.ceil(total * (ratio or 0.0)))
-    refuse_unless(ratio is None, "warmup_ratio is not an argument of transformers 5", where)
-    number(steps, "warmup_steps", where)
-    refuse_unless(steps >= 0, f"warmup_steps must not be negative, got {steps}", where)
-    return exact(int(steps) if steps >= 1 else math.ceil(total * steps))
+    if ratio is not None and not 0 <= ratio <= 1:
+        raise arguments.error(
+            f"warmup_ratio must be in [0, 1], got {float(ratio):g}", "warmup_ratio"
+        )
+    return steps if version == V4 and steps > 0 else warmup_updates(steps, ratio, total)
 
 
-def _build(given: Arguments, context: Context) -> Schedule:
-    where, name = context.where, context.path[-1]
-    check_name(name, given["lr_scheduler_type"], "lr_scheduler_type", where)
-    total = context.facts.get("num_training_steps", given["max_steps"])
+def _group_rate(context: Context, default: sp.Expr) -> sp.Expr:
+    """The rate of the param group: its ``lr``, or else that of the optimizer."""
+    groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
+    if groups is None:
+        return default
+    refuse_unless(
+        0 <= index < len(groups),
+        f"group_index must be in 0..{len(groups) - 1}, got {index}",
+        context.where,
+    )
+    return exact_number(groups[index].get("lr", default))
+
+
+def rate(context: Context, arguments: Values) -> Schedule:
+    """Returns the rate of a param group.
+
+    Raises:
+        ConfigError: An argument is not valid.
+        DefinitionError: The number of updates is not determined, or not above 0.
+    """
+    total = context.facts.get("num_training_steps", arguments.max_steps)
     refuse_unless(
         isinstance(total, int) and total > 0,
         f"the run must have a number of updates above 0, got {total!r}: give max_steps or the "
         "fact num_training_steps",
-        where,
+        context.where,
     )
     run = Run(
-        group_rate(context, given["learning_rate"]),
-        number(given["learning_rate"], "learning_rate", where),
-        _warmup(given, total, context),
-        exact(total),
-        where,
+        _group_rate(context, arguments.learning_rate),
+        arguments.learning_rate,
+        warmup(arguments, total, context.version),
+        sp.Integer(total),
+        context.where,
+        CLOCK.count(context.numbers),
+        context.as_implemented,
     )
-    return scheduled(name, given["lr_scheduler_kwargs"], run, context.version)
+    kwargs = arguments.lr_scheduler_kwargs.origin
+    return scheduled(arguments.lr_scheduler_type, kwargs, run, context.version)
 
 
-_PARAMETERS = parameters(
-    learning_rate=5e-5,
-    max_steps=-1,
-    warmup_steps=0,
-    warmup_ratio=None,
-    lr_scheduler_type="linear",
-    lr_scheduler_kwargs=None,
+def _class_rate(context: Context, arguments: Values) -> Schedule:
+    if context.version != V4 and "warmup_ratio" in arguments:
+        raise arguments.error("warmup_ratio is not an argument of transformers 5", "warmup_ratio")
+    return rate(context, arguments)
+
+
+SCHEDULES = section_entries(
+    dict.fromkeys(CURVES, _class_rate),
+    {"": SCHEDULER},
+    style=lambda arguments: str(arguments.lr_scheduler_type),
+    defects=DEFECTS,
 )
-NOTES: Mapping[str, tuple[str, ...]] = {
-    "cosine": ("rises again after the run",),
-    "cosine_with_min_lr": ("rises again after the run",),
-    "cosine_warmup_with_min_lr": (
-        "one step ahead: the peak is not used after the warmup",
-        "rises again after the run",
-    ),
-    "inverse_sqrt": ("4.57.1 ignores timescale",),
-    "constant": ("lr_scheduler_kwargs and the warmup have no effect",),
-    "polynomial": ("a warmup as long as the run divides by zero after the last update",),
-}
-SCHEDULES = {
-    name: ScheduleEntry(name, (), _PARAMETERS, _build, notes=NOTES.get(name, ())) for name in CURVES
-}

@@ -1,12 +1,13 @@
-"""The reader of trl's configs: Python literals, YAML, and command lines of its scripts."""
+"""trl: the configs of its trainers: Python literals, YAML, and command lines of its scripts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from closedform.recipes.document import Form
+from closedform.recipes.keys import ignored, number
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.arguments import Variant, reader_of
+from closedform.recipes.transformers.arguments import Program, framework_of, keys_with
 
 RATES: Mapping[str, float] = {
     "AsyncGRPOConfig": 1e-6,
@@ -47,4 +48,5 @@ def _matches(section: Section) -> bool:
     return document.form is Form.ARGUMENTS and any(key in section for key in _OWN)
 
 
-READER = reader_of(Variant("trl", _matches, known=("beta1", "beta2"), rate=_rate))
+_KEYS = keys_with(learning_rate=number(None), beta1=ignored(), beta2=ignored())
+FRAMEWORK = framework_of(Program("trl", _matches, _KEYS, _rate))

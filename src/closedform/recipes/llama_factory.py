@@ -1,13 +1,14 @@
-"""The reader of LLaMA-Factory's configs."""
+"""LLaMA-Factory: TrainingArguments with finetuning arguments."""
 
 from __future__ import annotations
 
 from closedform.recipes.document import Form
+from closedform.recipes.keys import flag, ignored
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.arguments import Variant, reader_of
+from closedform.recipes.transformers.arguments import Program, framework_of, keys_with
 
 _OWN = ("stage", "finetuning_type", "cutoff_len", "template", "max_samples", "overwrite_cache")
-_KNOWN = (
+_FURTHER = (
     "apollo_layerwise",
     "galore_layerwise",
     "loraplus_lr_embedding",
@@ -25,4 +26,5 @@ def _matches(section: Section) -> bool:
     return any(key in section for key in (*_OWN, *(_SWITCHES if is_file else ())))
 
 
-READER = reader_of(Variant("llama-factory", _matches, known=_KNOWN, switches=_SWITCHES))
+_KEYS = keys_with(**dict.fromkeys(_FURTHER, ignored()), **dict.fromkeys(_SWITCHES, flag(False)))
+FRAMEWORK = framework_of(Program("llama-factory", _matches, _KEYS, switches=_SWITCHES))

@@ -69,7 +69,8 @@ def test_notes_clipping_and_accumulation_are_stated() -> None:
     text = str(recipe)
     assert recipe.notes
     assert all(note in text for note in recipe.notes)
-    assert "clipping      norm 1.0" in text
+    assert "clipping      norm 1\n" in text
+    assert "betas=(0.9, 0.999), eps=1e-08" in text
     assert "accumulation  4 micro-batches" in text
     assert "updates       100" in text
 

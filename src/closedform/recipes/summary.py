@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import sympy as sp
+
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule
 from closedform.language.boundaries import boundaries
@@ -136,7 +138,9 @@ def summarize(recipe: Recipe) -> Summary:
     first = recipe.param_groups[0]
     plan = first.optimizer
     arguments = ", ".join(
-        f"{key}={value}" for key, value in plan.arguments.items() if key not in first.schedules
+        f"{key}={_amount(value)}"
+        for key, value in plan.arguments.items()
+        if key not in first.schedules
     )
     options = {
         "optimizer": f"{plan.name}({arguments})" if arguments else plan.name,
@@ -203,8 +207,15 @@ def _clipping(clipping: Clipping | None) -> str:
     if clipping is None:
         return "none"
     threshold = clipping.threshold
-    amount = describe(threshold, None) if isinstance(threshold, Schedule) else str(threshold)
+    amount = describe(threshold, None) if isinstance(threshold, Schedule) else _amount(threshold)
     return f"{clipping.kind.replace('_', ' ')} {amount}"
+
+
+def _amount(value: object) -> str:
+    """A value of a config, exact numbers as decimals."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_amount, value))})"
+    return f"{float(value):g}" if isinstance(value, sp.Number) else str(value)
 
 
 def _shortened(text: str) -> str:

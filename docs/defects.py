@@ -211,12 +211,26 @@ optimizer: {learning_rate: 1.0, lr_schedule: linear, warmup: 1, min_lr_ratio: 0.
     ),
     Defect(
         "litgpt",
-        "Finetuning ignores min_lr.",
+        "",
         CONFIGS["litgpt"],
         recipe,
         ONE_RECIPE,
         {},
         10,
+        name="minimum-ignored",
+    ),
+    Defect(
+        "litgpt",
+        "",
+        """\
+train: {max_steps: 10, lr_warmup_steps: 4, min_lr: 0.0}
+optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1.0}}
+""",
+        lambda: recipe(10, 0.0),
+        "a line from 0 to 1 in 4 updates, a cosine to 0 at update 10, then 0",
+        {},
+        16,
+        name="cosine-climbs",
     ),
     Defect(
         "maxtext",

@@ -1,0 +1,319 @@
+"""litgpt: the learning rates of pretraining and finetuning, and their YAML configs.
+
+Pretraining has ``max_tokens`` and counts micro-batches, finetuning has epochs and counts updates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, exact_number
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, quotient
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    ignored,
+    integer,
+    mapping,
+    number,
+    section_entries,
+    text,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.section import Section
+from closedform.schedules.blends import along_cosine
+
+CLOCKS = {"pretrain": Clock(Unit.MICRO_BATCH, offset=1), "finetune": Clock(Unit.UPDATE)}
+
+
+def _warmup_steps(train: Section, key: str, default: Any) -> Any:
+    """The updates of the warmup: a null is 0, not the default."""
+    is_null = key in train.content and train.content[key] is None
+    return 0 if is_null else train.integer(key, default)
+
+
+def _train_args(
+    micro_batch_size: int | None = None,
+    global_batch_size: int | None = None,
+    lr_warmup_steps: int = 100,
+    min_lr: float = 6e-5,
+    max_norm: float | None = None,
+) -> Keys:
+    """The keys of ``TrainArgs``, with its defaults or those of a script."""
+    return Keys(
+        save_interval=ignored(),
+        log_interval=ignored(),
+        global_batch_size=integer(global_batch_size),
+        micro_batch_size=integer(micro_batch_size),
+        lr_warmup_steps=Key(_warmup_steps, lr_warmup_steps),
+        lr_warmup_fraction=number(None),
+        epochs=integer(None),
+        max_tokens=integer(None),
+        max_steps=integer(None),
+        max_time=ignored(),
+        max_seq_length=integer(None),
+        tie_embeddings=ignored(),
+        max_norm=number(max_norm),
+        min_lr=number(min_lr),
+    )
+
+
+TRAIN = {"pretrain": _train_args(4, 512, 2000, 4e-5, 1.0), "finetune": _train_args()}
+"""The section of each script in a config."""
+CONFIG = OpenKeys(
+    optimizer=anything("AdamW"), train=mapping(), devices=anything(), num_nodes=integer(1)
+)
+OPTIMIZER = Keys(class_path=text(), init_args=mapping())
+ARGUMENTS = {
+    "optimizer": OpenKeys(
+        lr=number(), betas=ignored(), momentum=ignored(), weight_decay=ignored(), eps=ignored()
+    ),
+    "train": _train_args(),
+}
+
+DEFECTS = {
+    "minimum-ignored": Defect(
+        "finetuning ignores min_lr: the cosine goes to 0",
+        "litgpt/finetune/full.py:418",
+        lambda train: "max_tokens" not in train and train.min_lr != 0,
+        documented="a cosine to min_lr",
+        classes=("finetune",),
+    ),
+    "cosine-climbs": Defect(
+        "the rate of finetuning rises again after the run",
+        "litgpt/finetune/full.py:418",
+        lambda train: "max_tokens" not in train,
+        documented="the last rate, after the run",
+        classes=("finetune",),
+    ),
+    "clipping-ignored": Defect(
+        "finetuning ignores max_norm",
+        "litgpt/finetune/full.py:445",
+        lambda train: "max_tokens" not in train and "max_norm" in train,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "last-micro-batch": Defect(
+        "an update has the rate of its last micro-batch",
+        "litgpt/pretrain.py:341",
+        lambda train: "max_tokens" in train,
+        kind=Kind.CONVENTION,
+        classes=("pretrain",),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The length of a pretraining.
+
+    Attributes:
+        facts: The facts, with the accumulation.
+        accumulation: Micro-batches of a process in an update.
+        warmup: The micro-batches of the warmup.
+        total: The micro-batches of the run.
+    """
+
+    facts: Facts
+    accumulation: int
+    warmup: int
+    total: int
+
+
+def _accumulation(train: Values, world: int) -> int | None:
+    """The micro-batches of an update, None where the section does not determine them."""
+    batch, micro = train.global_batch_size, train.micro_batch_size
+    if batch is None or micro is None:
+        return None
+    count = int(batch // world // micro)
+    if count < 1:
+        raise train.error(
+            f"the batch of {batch} is too small for {world} processes of {micro} samples",
+            "global_batch_size",
+        )
+    return count
+
+
+def _run(context: Context, train: Values) -> Run:
+    facts, loader = context.numbers, context.facts.get("dataloader_len")
+    facts = replace(facts, sequence_length=train.max_seq_length or facts.sequence_length)
+    part, steps = train.lr_warmup_fraction, train.lr_warmup_steps
+    if part and steps:
+        raise train.error(
+            "only one of lr_warmup_steps and lr_warmup_fraction may be given",
+            hint="write lr_warmup_steps: null for the fraction",
+        )
+    names = ["world_size", "sequence_length"]
+    names += ["updates_per_epoch"] if part and loader is None else []
+    facts.require(*names, where=train.origin.document.source)
+    world = (facts.world_size or 1) * context.facts.get("num_nodes", 1)
+    count = _accumulation(train, world)
+    if count is None:
+        count = int(facts.require("gradient_accumulation", where=train.origin.document.source)[0])
+    facts = replace(facts, gradient_accumulation=count)
+    tokens, micro = train.required("max_tokens"), train.required("micro_batch_size")
+    total = tokens // world // (micro * facts.sequence_length)
+    if part:
+        loader = count * (facts.updates_per_epoch or 0) if loader is None else loader
+        return Run(facts, count, min(total, math.ceil(float(part) * loader)), total)
+    return Run(facts, count, min(total, steps * count), total)
+
+
+def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Values) -> Schedule:
+    run, rate, low = _run(context, train), exact_number(optimizer.lr, "lr"), train.min_lr
+    warmup, total = sp.Integer(run.warmup), sp.Integer(run.total)
+    count = CLOCKS["pretrain"].count(run.facts)
+    # The rate of an update is that of its last micro-batch.
+    last = count.n - 1
+    return by_intervals(
+        "pretrain",
+        (lambda: rate * last / warmup, count.first_from(warmup + 1)),
+        (
+            lambda: along_cosine(rate, low, quotient(last - warmup, total - warmup)),
+            count.first_after(total + 1),
+        ),
+        (lambda: low, None),
+    )
+
+
+def _finetune(context: Context, optimizer: Values | ClassOptimizer, train: Values) -> Schedule:
+    (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
+    rate, warmup = exact_number(optimizer.lr, "lr"), sp.Integer(train.lr_warmup_steps)
+    if warmup <= 0:
+        raise train.error(
+            f"lr_warmup_steps must be above 0 (division by zero), got {warmup}", "lr_warmup_steps"
+        )
+    is_documented = not context.as_implemented
+    low = train.min_lr if is_documented else sp.S.Zero
+    count = CLOCKS["finetune"].count(context.numbers)
+    end = count.first_from(total) if is_documented else None
+    return by_intervals(
+        "finetune",
+        (lambda: rate * count.n / warmup, count.first_from(warmup)),
+        (lambda: along_cosine(rate, low, quotient(count.n - warmup, total - warmup)), end),
+        (lambda: low, None),
+    )
+
+
+def _matches(document: Document) -> bool:
+    train = document.content.get("train")
+    return isinstance(train, dict) and bool({"lr_warmup_steps", "max_tokens"} & set(train))
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(reading.document)
+    script = "pretrain" if "max_tokens" in config.train else "finetune"
+    train = TRAIN[script].read(config.train)
+    facts, optimizer = reading.facts, _optimizer(config)
+    if facts.world_size is None and isinstance(config.devices, int):
+        facts = replace(facts, world_size=config.devices * config.num_nodes)
+    if script == "finetune":
+        facts = replace(facts, total_updates=_updates(train, facts, reading.document.source))
+        accumulation = _accumulation(train, facts.world_size or 1) or facts.gradient_accumulation
+        total, norm, curve = facts.total_updates, None, _finetune
+    else:
+        run = _run(replace(reading, facts=facts).context, train)
+        accumulation, total = run.accumulation, run.total // run.accumulation
+        norm, curve = Clipping(train.max_norm), _pretrain
+    with train.origin.located():
+        rate = curve(replace(reading, facts=facts).context, optimizer, train)
+    return reading.recipe(
+        [optimizer.group(rate)],
+        clock=CLOCKS[script],
+        horizon=total,
+        clipping=norm,
+        accumulation=accumulation,
+        values=(train,),
+    )
+
+
+def _optimizer(config: Values) -> ClassOptimizer:
+    name = config.optimizer
+    if isinstance(name, str):
+        return class_optimizer(Section(config.origin.document, {}, "optimizer"), name)
+    optimizer = OPTIMIZER.read(config.origin.section("optimizer"))
+    return class_optimizer(optimizer.init_args, optimizer.class_path)
+
+
+def _updates(train: Values, facts: Facts, source: str) -> int:
+    """The updates of a finetuning: those of the facts, or of the epochs, at most ``max_steps``."""
+    if facts.total_updates is not None:
+        return facts.total_updates
+    if train.epochs is None:
+        return int(train.required("max_steps"))
+    (length,) = facts.require("updates_per_epoch", where=source)
+    total = int(train.epochs * length)
+    return total if train.max_steps is None else min(total, int(train.max_steps))
+
+
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    if form.curve not in (Curve.COSINE, Curve.CONSTANT) or form.has_plateau:
+        return
+    section = {
+        "class_path": f"torch.optim.{optimizer.class_name}",
+        "init_args": optimizer.keywords(form.peak),
+    }
+    has_end = form.curve is Curve.COSINE
+    if has_end and form.low == 0 and form.rise is not None and form.rise.start == 0:
+        # A warmup that is longer than the run: the cosine falls backwards.
+        ends = (whole(form.end), whole(2 * form.begin - form.end))
+        if form.total in ends and optimizer.clipping is None:
+            finetune = {"max_steps": form.total, "lr_warmup_steps": whole(form.warmup())}
+            yield {"optimizer": section, "train": finetune}
+    yield {"optimizer": section, "train": _pretraining(form, optimizer, facts)}
+
+
+def _pretraining(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> dict[str, Any]:
+    # The rate of an update is that of its last micro-batch: the line is 0 one part before update 0.
+    each = 1
+    if form.rise is not None and form.rise.slope != 0:
+        before = form.rise.start / form.rise.slope
+        each = max(1, whole(1 / (1 - before))) if before < 1 else 1
+    elif form.curve is Curve.COSINE and form.begin < 0:
+        each = max(1, whole(1 / (1 + form.begin)))
+    length = int(facts.get("sequence_length", 1))
+    world = int(facts.get("world_size", 1))
+    end = sp.Integer(form.total) if form.curve is Curve.CONSTANT else form.end + 1 - sp.S.One / each
+    train: dict[str, Any] = {
+        "global_batch_size": each * world,
+        "micro_batch_size": 1,
+        "max_seq_length": length,
+        "max_tokens": whole(end * each) * length * world,
+        "lr_warmup_steps": 0,
+        "min_lr": native(form.low),
+    }
+    if form.rise is not None and form.rise.slope != 0:
+        train["lr_warmup_steps"] = whole(form.peak / form.rise.slope)
+    # It always clips: a norm that is never reached is none.
+    train["max_norm"] = native(optimizer.clipping) if optimizer.clipping is not None else 1e9
+    return train
+
+
+FRAMEWORK = Framework(
+    "litgpt",
+    section_entries({"pretrain": _pretrain, "finetune": _finetune}, ARGUMENTS),
+    versions=("26857050fe3f",),
+    upstream="litgpt/pretrain.py, litgpt/finetune/full.py, litgpt/args.py",
+    clock=CLOCKS["pretrain"],
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(
+        ".yaml", _configs, {"world_size": 1, "sequence_length": 1}, ("adam", "adamw", "sgd")
+    ),
+)

@@ -401,7 +401,7 @@ max_duration: 10
     ),
     Defect(
         "paddle",
-        "Without by_epoch, PaddleClas takes the epochs of the warmup for updates.",
+        "",
         """\
 Global: {epochs: 4}
 Optimizer:
@@ -412,6 +412,8 @@ Optimizer:
         lambda: linear(0, 1, 10).then(cosine(1, 0, 10), at=10),
         "with 5 updates in an epoch, a warmup of 10 updates",
         {"updates_per_epoch": 5},
+        20,
+        name="warmup-in-updates",
     ),
     Defect(
         "torchtitan",

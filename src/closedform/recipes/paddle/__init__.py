@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from closedform.recipes.framework import Framework
-from closedform.recipes.paddle.reader import BEFORE_BASE, READER
+from closedform.recipes.paddle.reader import BEFORE_BASE, CLOCK, DEFECTS, NEWEST, matches, read
 from closedform.recipes.paddle.schedules import SCHEDULES
+from closedform.recipes.reader import Reader
 
-FRAMEWORK = Framework("paddle", SCHEDULES, {}, versions=("3.3.1", BEFORE_BASE), reader=READER)
+FRAMEWORK = Framework(
+    "paddle",
+    SCHEDULES,
+    versions=(NEWEST, BEFORE_BASE),
+    upstream="paddle/optimizer/lr.py, ppcls/optimizer/learning_rate.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(read, matches),
+)
 """``paddle.optimizer.lr``, and the configs of PaddleClas."""

@@ -13,10 +13,25 @@ from closedform.errors import nearest
 from closedform.language import Schedule, floor_div, t
 from closedform.recipes.build import built
 from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document
-from closedform.recipes.entries import REQUIRED
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    choice,
+    flag,
+    ignored,
+    integer,
+    number,
+    numbers,
+    section,
+    text,
+)
 from closedform.recipes.paddle.schedules import SCHEDULES
-from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.reader import Reading
 from closedform.recipes.recipe import (
     Clipping,
     ClippingKind,
@@ -26,41 +41,97 @@ from closedform.recipes.recipe import (
     Role,
 )
 from closedform.recipes.rules import planned
-from closedform.recipes.section import Section, whole
+from closedform.recipes.section import Section
 from closedform.schedules import constant
 
+NEWEST = "3.3.1"
 BEFORE_BASE = "37f9b41baa5a"
 """A commit of PaddleClas before its rates had a base class; the newest read is 0776f1c70030."""
+CLOCK, EPOCHS = Clock(Unit.UPDATE), Clock(Unit.EPOCH)
 
-_SHARED = ("name", "warmup_epoch", "warmup_start_lr", "last_epoch", "by_epoch", "verbose")
-_RATES: Mapping[str, tuple[str, ...]] = {
-    "Constant": ("learning_rate",),
-    "Linear": ("learning_rate", "end_lr", "power", "cycle"),
-    "Cosine": ("learning_rate", "eta_min"),
-    "Step": ("learning_rate", "step_size", "gamma"),
-    "Piecewise": ("learning_rate", "decay_epochs", "values"),
-    "MultiStepDecay": ("learning_rate", "milestones", "gamma"),
+
+def _rate_keys(**keys: Key) -> Keys:
+    return Keys(
+        name=text(None),
+        warmup_epoch=number(0),
+        warmup_start_lr=number(0.0),
+        by_epoch=flag(False),
+        last_epoch=ignored(),
+        verbose=ignored(),
+        **keys,
+    )
+
+
+FIXED = Keys(learning_rate=number())
+RATES: Mapping[str, Keys] = {
+    "Constant": _rate_keys(learning_rate=number()),
+    "Linear": _rate_keys(
+        learning_rate=number(), end_lr=number(0.0), power=number(1.0), cycle=flag(False)
+    ),
+    "Cosine": _rate_keys(learning_rate=number(), eta_min=number(0.0)),
+    "Step": _rate_keys(learning_rate=number(), step_size=integer(), gamma=number()),
+    "Piecewise": _rate_keys(learning_rate=ignored(), decay_epochs=numbers(), values=numbers()),
+    "MultiStepDecay": _rate_keys(learning_rate=number(), milestones=numbers(), gamma=number(0.1)),
 }
-"""The rates, with their own options; those of PiecewiseDecay come from its values."""
-_OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
-    "Momentum": ("momentum", "use_nesterov", "no_weight_decay_name"),
-    "SGD": (),
-    "Adam": ("beta1", "beta2", "epsilon"),
-    "AdamW": ("beta1", "beta2", "epsilon", "no_weight_decay_name", "one_dim_param_no_weight_decay"),
-    "RMSProp": ("momentum", "rho", "epsilon"),
+"""The rates; that of ``Piecewise`` comes from its values."""
+REGULARIZER = Keys(name=choice("L2", default="L2"), coeff=number(0.0))
+
+
+_COMMON = {
+    "name": text(),
+    "lr": anything(),
+    "regularizer": section(REGULARIZER),
+    "weight_decay": number(0.0),
+    "clip_norm": number(None),
+    "multi_precision": ignored(),
 }
-_NAMES = {"Momentum": "sgd", "SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSProp": "rmsprop"}
-_COMMON = ("name", "lr", "regularizer", "weight_decay", "clip_norm", "multi_precision")
-_NOTES = {
-    "warmup-in-updates": "without by_epoch the warmup of warmup_epoch epochs is as many updates",
-    "decay-starts-anew": "after the warmup, the decay begins at its own start",
+_SPARED = {"no_weight_decay_name": anything("")}
+_ADAM = {"beta1": number(0.9), "beta2": number(0.999), "epsilon": number(1e-8)}
+OPTIMIZERS: Mapping[str, Keys] = {
+    "Momentum": Keys(momentum=number(), use_nesterov=flag(False), **_SPARED, **_COMMON),
+    "SGD": Keys(**_COMMON),
+    "Adam": Keys(**_ADAM, **_COMMON),
+    "AdamW": Keys(one_dim_param_no_weight_decay=ignored(), **_ADAM, **_SPARED, **_COMMON),
+    "RMSProp": Keys(momentum=number(0.0), rho=number(0.95), epsilon=number(1e-6), **_COMMON),
+}
+CONFIG = OpenKeys(
+    Global=section(OpenKeys(epochs=integer(), update_freq=integer(1))), Optimizer=anything()
+)
+
+DEFECTS = {
+    "warmup-in-updates": Defect(
+        "without by_epoch the warmup of warmup_epoch epochs is as many updates",
+        "ppcls/optimizer/learning_rate.py:59",
+        lambda rate: rate.warmup_epoch > 0 and not rate.by_epoch and rate.name != "Linear",
+        documented="a warmup of warmup_epoch epochs",
+        versions=(NEWEST,),
+    ),
+    "decay-starts-anew": Defect(
+        "after the warmup, the decay begins at its own start",
+        "ppcls/optimizer/learning_rate.py:87",
+        lambda rate: rate.warmup_epoch > 0,
+        kind=Kind.CONVENTION,
+        classes=("LinearWarmup",),
+    ),
+    "zero-at-update-0": Defect(
+        "update 0 has the rate 0",
+        "paddle/optimizer/lr.py: NoamDecay.get_lr",
+        kind=Kind.CONVENTION,
+        classes=("NoamDecay",),
+    ),
+    "no-value-after-total-steps": Defect(
+        "OneCycleLR raises ValueError after total_steps",
+        "paddle/optimizer/lr.py: OneCycleLR.get_lr",
+        kind=Kind.CONVENTION,
+        classes=("OneCycleLR",),
+    ),
 }
 
 
 def matches(document: Document) -> bool:
     """Returns whether a config has the sections of PaddleClas."""
-    found = document.content.get("Optimizer")
-    return isinstance(found, Mapping) and isinstance(found.get("lr"), Mapping)
+    optimizer = document.content.get("Optimizer")
+    return isinstance(optimizer, Mapping) and isinstance(optimizer.get("lr"), Mapping)
 
 
 def read(reading: Reading) -> Recipe:
@@ -70,146 +141,113 @@ def read(reading: Reading) -> Recipe:
         ConfigError: A key or class is unknown, or a value is not valid.
         ArgumentError: The fact ``updates_per_epoch`` is missing.
     """
-    top = whole(reading.document)
-    optimizer = top.section("Optimizer")
-    name = optimizer.text("name", REQUIRED)
-    if name not in _OPTIMIZERS:
-        raise optimizer.error(
-            f"PaddleClas has no optimizer {name!r}", "name", nearest(name, _OPTIMIZERS)
+    config = CONFIG.read_whole(reading.document)
+    place = config.origin.section("Optimizer")
+    name = place.text("name")
+    if name not in OPTIMIZERS:
+        raise place.error(
+            f"PaddleClas has no optimizer {name!r}", "name", nearest(name, OPTIMIZERS)
         )
-    optimizer.check((*_COMMON, *_OPTIMIZERS[name]))
+    optimizer, rate = OPTIMIZERS[name].read(place), _rate_of(place.section("lr"))
     (length,) = reading.facts.require("updates_per_epoch", where=reading.document.source)
-    epochs = top.section("Global").integer("epochs")
-    section = optimizer.section("lr")
-    rate, by_epoch = _rate(section, int(epochs), int(length), reading.version)
-    decay = _decay(optimizer)
-    plan = _plan(name, optimizer)
-    groups = [ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)]
-    spared = optimizer.value("no_weight_decay_name", None)
-    if spared:
-        groups.append(groups[0].without_decay(str(spared).split()))
-    threshold = optimizer.number("clip_norm", None)
-    has_warmup = section.number("warmup_epoch", 0) > 0
-    notes = ["decay-starts-anew"] if has_warmup else []
-    if has_warmup and not by_epoch and reading.version != BEFORE_BASE:
-        notes += [] if section.text("name", "") == "Linear" else ["warmup-in-updates"]
-    return Recipe(
-        name=reading.document.name,
-        framework="paddle",
-        param_groups=tuple(groups),
-        horizon=int(epochs) * int(length),
-        version=reading.version,
-        source=reading.document.source,
-        clock=Clock(Unit.EPOCH if by_epoch else Unit.UPDATE),
+    epochs, length = config.Global.epochs, int(length)
+    if reading.version == BEFORE_BASE:
+        rate = rate.changed(by_epoch=False, warmup_start_lr=0, eta_min=0)
+    with rate.origin.located():
+        schedule = _schedule(reading, rate, epochs, length)
+    schedules = {"lr": schedule, "weight_decay": constant(_decay(optimizer))}
+    groups = [ParamGroup(schedules, _plan(name, optimizer), Role.DEFAULT)]
+    if "no_weight_decay_name" in optimizer:
+        groups.append(groups[0].without_decay(str(optimizer.no_weight_decay_name).split()))
+    threshold = optimizer.clip_norm
+    return reading.recipe(
+        groups,
+        clock=EPOCHS if rate.by_epoch else CLOCK,
+        horizon=epochs * length,
         clipping=None if threshold is None else Clipping(threshold, ClippingKind.PARAM_NORM),
-        notes={one: _NOTES[one] for one in notes},
+        accumulation=config.Global.update_freq,
+        values=(rate,),
     )
 
 
-def _rate(section: Section, epochs: int, length: int, version: str) -> tuple[Schedule, bool]:
-    """The rate in updates, and whether its scheduler is stepped after each epoch."""
-    if "name" not in section:
-        section.check(("learning_rate",))
-        return constant(section.number("learning_rate")), False
-    name = section.text("name")
-    if name not in _RATES:
-        raise section.error(f"PaddleClas has no rate {name!r}", "name", nearest(name, _RATES))
-    section.check((*_SHARED, *_RATES[name]))
-    by_epoch = section.flag("by_epoch", False) if version != BEFORE_BASE else False
-    warmup = section.number("warmup_epoch", 0)
-    if version != BEFORE_BASE:
-        warmup = min(warmup, epochs)
-    each = 1 if by_epoch else length
-    class_name, arguments, rate = _curve(section, name, epochs, warmup, each, version)
-    is_scaled = version == BEFORE_BASE or by_epoch or name == "Linear"
+def _rate_of(place: Section) -> Values:
+    """The values of a rate; a section without a name has a constant one."""
+    if "name" not in place:
+        FIXED.check(place)
+    name = place.text("name", "Constant")
+    if name not in RATES:
+        raise place.error(f"PaddleClas has no rate {name!r}", "name", nearest(name, RATES))
+    return RATES[name].read(place).changed(name=name)
+
+
+def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Schedule:
+    """The rate in updates."""
+    is_new = reading.version != BEFORE_BASE
+    # Lengths are computed in floats.
+    warmup = min(float(rate.warmup_epoch), epochs) if is_new else float(rate.warmup_epoch)
+    rest = epochs - warmup if is_new else epochs
+    name, arguments, peak = _curve(rate, rest, 1 if rate.by_epoch else length)
+    schedule = constant(peak) if name is None else built("paddle", SCHEDULES, name, arguments)
+    is_in_epochs = not is_new or rate.by_epoch or rate.name == "Linear"
+    is_scaled = is_in_epochs or not reading.as_implemented
     steps = round(warmup * length) if is_scaled else int(warmup)
-    with section.located():
-        if class_name is None:
-            made: Schedule = constant(rate)
-        else:
-            made = built("paddle", SCHEDULES, class_name, arguments)
-        if steps > 0:
-            first = section.number("warmup_start_lr", 0.0) if version != BEFORE_BASE else 0.0
-            inner = rate if class_name is None else {"type": class_name, **arguments}
-            made = built(
-                "paddle",
-                SCHEDULES,
-                "LinearWarmup",
-                {
-                    "learning_rate": inner,
-                    "warmup_steps": steps,
-                    "start_lr": first,
-                    "end_lr": rate,
-                },
-            )
-    if by_epoch:
-        made = Schedule(made.bound.xreplace({t: floor_div(t, length)}), name=made.name)
-    return made, by_epoch
+    if steps > 0:
+        arguments = {
+            "learning_rate": peak if name is None else {"type": name, **arguments},
+            "warmup_steps": steps,
+            "start_lr": rate.warmup_start_lr,
+            "end_lr": peak,
+        }
+        schedule = built("paddle", SCHEDULES, "LinearWarmup", arguments)
+    if rate.by_epoch:
+        return Schedule(schedule.bound.xreplace({t: floor_div(t, length)}), name=schedule.name)
+    return schedule
 
 
-def _curve(
-    section: Section, name: str, epochs: int, warmup: Any, each: int, version: str
-) -> tuple[str | None, dict[str, Any], Any]:
+def _curve(rate: Values, rest: float, each: int) -> tuple[str | None, dict[str, Any], Any]:
     """The class of paddle with its arguments, None for a constant rate, and the peak."""
-    if name == "Piecewise":
-        values = list(section.numbers("values"))
-        marks = [int(mark * each) for mark in section.numbers("decay_epochs")]
-        return "PiecewiseDecay", {"boundaries": marks, "values": values}, values[0]
-    rate = section.number("learning_rate")
-    shared = {"learning_rate": rate}
-    rest = epochs - warmup if version != BEFORE_BASE else epochs
-    duration = int(rest * each)
-    match name:
+    if rate.name == "Piecewise":
+        marks = [int(float(mark) * each) for mark in rate.decay_epochs]
+        return "PiecewiseDecay", {"boundaries": marks, "values": rate.values}, rate.values[0]
+    peak, duration = rate.learning_rate, int(rest * each)
+    shared = {"learning_rate": peak}
+    match rate.name:
         case "Linear" if duration > 0:
-            line = {
-                "decay_steps": duration,
-                "end_lr": section.number("end_lr", 0.0),
-                "power": section.number("power", 1.0),
-                "cycle": section.flag("cycle", False),
-            }
-            return "PolynomialDecay", {**shared, **line}, rate
+            line = {"end_lr": rate.end_lr, "power": rate.power, "cycle": rate.cycle}
+            return "PolynomialDecay", {**shared, "decay_steps": duration, **line}, peak
         case "Cosine" if duration > 0:
-            low = section.number("eta_min", 0.0) if version != BEFORE_BASE else 0.0
-            return "CosineAnnealingDecay", {**shared, "T_max": duration, "eta_min": low}, rate
+            wave = {"T_max": duration, "eta_min": rate.eta_min}
+            return "CosineAnnealingDecay", {**shared, **wave}, peak
         case "Step":
-            steps = {"step_size": section.integer("step_size") * each}
-            return "StepDecay", {**shared, **steps, "gamma": section.number("gamma")}, rate
+            steps = {"step_size": rate.step_size * each, "gamma": rate.gamma}
+            return "StepDecay", {**shared, **steps}, peak
         case "MultiStepDecay":
-            marks = [int(mark * each) for mark in section.numbers("milestones")]
-            gamma = section.number("gamma", 0.1)
-            return "MultiStepDecay", {**shared, "milestones": marks, "gamma": gamma}, rate
+            marks = [int(float(mark) * each) for mark in rate.milestones]
+            return "MultiStepDecay", {**shared, "milestones": marks, "gamma": rate.gamma}, peak
         case _:
-            return None, {}, rate
+            return None, {}, peak
 
 
-def _decay(optimizer: Section) -> Any:
+def _decay(optimizer: Values) -> Any:
     """The weight decay: that of the regularizer goes before ``weight_decay``."""
-    section = optimizer.section("regularizer")
-    if not section.content:
-        return optimizer.number("weight_decay", 0.0)
-    section.check(("name", "coeff"))
-    kind = section.text("name")
-    if kind != "L2":
-        raise section.error(f"the regularizer must be L2, got {kind!r}", "name")
-    return section.number("coeff", 0.0)
+    regularizer = optimizer.regularizer
+    if not regularizer.origin.content:
+        return optimizer.weight_decay
+    regularizer.required("name")
+    return regularizer.coeff
 
 
-def _plan(name: str, optimizer: Section) -> OptimizerPlan:
-    place = optimizer.document.place(optimizer.path)
+def _plan(name: str, optimizer: Values) -> OptimizerPlan:
     arguments: dict[str, Any] = {}
     if name == "Momentum":
-        arguments["momentum"] = optimizer.number("momentum", REQUIRED)
-        arguments["nesterov"] = optimizer.flag("use_nesterov", False)
+        arguments = {"momentum": optimizer.momentum, "nesterov": optimizer.use_nesterov}
     elif name in ("Adam", "AdamW"):
-        betas = (optimizer.number("beta1", 0.9), optimizer.number("beta2", 0.999))
-        arguments = {"betas": betas, "eps": optimizer.number("epsilon", 1e-8)}
+        arguments = {"betas": (optimizer.beta1, optimizer.beta2), "eps": optimizer.epsilon}
     elif name == "RMSProp":
         arguments = {
-            "momentum": optimizer.number("momentum", 0.0),
-            "alpha": optimizer.number("rho", 0.95),
-            "eps": optimizer.number("epsilon", 1e-6),
+            "momentum": optimizer.momentum,
+            "alpha": optimizer.rho,
+            "eps": optimizer.epsilon,
         }
-    return planned(_NAMES[name], arguments, where=place)
-
-
-READER = Reader(read, matches)
+    place = optimizer.origin.document.place(optimizer.origin.path)
+    return planned("sgd" if name == "Momentum" else name.lower(), arguments, where=place)

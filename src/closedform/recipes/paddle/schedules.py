@@ -12,6 +12,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, floor_div, floor_mod, t
+from closedform.recipes.checks import count, counted_milestones, number, refuse_unless
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -23,13 +24,13 @@ from closedform.recipes.entries import (
 )
 from closedform.recipes.expressions import parse_function
 from closedform.recipes.intervals import UndefinedError, by_intervals
-from closedform.recipes.native import count, number, refuse_unless
 from closedform.recipes.torch.products import running_product
 from closedform.schedules import table, warm_restarts
 from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_cosine, along_line
 
 Arguments = Mapping[str, Any]
+_updates = count(1)
 
 
 def _numbers(given: Arguments, context: Context, *names: str) -> tuple[sp.Expr, ...]:
@@ -85,8 +86,7 @@ def _polynomial(given: Arguments, context: Context) -> Schedule:
 
 
 def _warmup(given: Arguments, context: Context) -> Schedule:
-    steps = count(given["warmup_steps"], "warmup_steps", context.where)
-    refuse_unless(steps > 0, f"warmup_steps must be above 0, got {steps}", context.where)
+    steps = _updates(given["warmup_steps"], "warmup_steps", context.where)
     first, last = _numbers(given, context, "start_lr", "end_lr")
     refuse_unless(last > first, f"end_lr must be above start_lr {first}, got {last}", context.where)
     inner = given["learning_rate"]
@@ -109,17 +109,16 @@ def _exponential(given: Arguments, context: Context) -> Schedule:
 
 def _milestones(given: Arguments, context: Context) -> Schedule:
     rate, gamma = _numbers(given, context, "learning_rate", "gamma")
-    marks = [count(mark, "milestones", context.where) for mark in given["milestones"]]
+    marks = list(counted_milestones(given["milestones"], "milestones", context.where))
     refuse_unless(marks == sorted(set(marks)), "milestones must increase", context.where)
     refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
     values = [rate * gamma**index for index in range(len(marks) + 1)]
-    return _whole(stepwise(values, [sp.Integer(mark) for mark in marks]), "MultiStepDecay")
+    return _whole(stepwise(values, marks), "MultiStepDecay")
 
 
 def _steps(given: Arguments, context: Context) -> Schedule:
     rate, gamma = _numbers(given, context, "learning_rate", "gamma")
-    size = count(given["step_size"], "step_size", context.where)
-    refuse_unless(size > 0, f"step_size must be above 0, got {size}", context.where)
+    size = _updates(given["step_size"], "step_size", context.where)
     refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
     return _whole(rate * gamma ** floor_div(t, size), "StepDecay")
 
@@ -169,8 +168,7 @@ UNDERFLOW = sp.Rational(1, 2**1076)
 
 def _cosine(given: Arguments, context: Context) -> Schedule:
     rate, low = _numbers(given, context, "learning_rate", "eta_min")
-    length = count(given["T_max"], "T_max", context.where)
-    refuse_unless(length > 0, f"T_max must be above 0, got {length}", context.where)
+    length = _updates(given["T_max"], "T_max", context.where)
     return _whole(along_cosine(rate, low, t / sp.Integer(length)), "CosineAnnealingDecay")
 
 
@@ -179,8 +177,7 @@ def _one_cycle(given: Arguments, context: Context) -> Schedule:
     peak, divisor, end, part = _numbers(
         given, context, "max_learning_rate", "divide_factor", "end_learning_rate", "phase_pct"
     )
-    total = count(given["total_steps"], "total_steps", where)
-    refuse_unless(total > 0, f"total_steps must be above 0, got {total}", where)
+    total = _updates(given["total_steps"], "total_steps", where)
     refuse_unless(0 <= part <= 1, f"phase_pct must be in [0, 1], got {part}", where)
     first = peak / divisor
     rates, marks = [first, peak, end], [sp.S.Zero, part * total - 1, sp.Integer(total - 1)]
@@ -220,10 +217,9 @@ def _cyclic(given: Arguments, context: Context) -> Schedule:
     low, high, gamma = _numbers(
         given, context, "base_learning_rate", "max_learning_rate", "exp_gamma"
     )
-    up = count(given["step_size_up"], "step_size_up", where)
+    up = _updates(given["step_size_up"], "step_size_up", where)
     down = given["step_size_down"]
-    down = up if down is None else count(down, "step_size_down", where)
-    refuse_unless(up > 0 < down, f"the step sizes must be above 0, got {up} and {down}", where)
+    down = up if down is None else _updates(down, "step_size_down", where)
     mode, whole = given["mode"], up + down
     scales = {
         "triangular": sp.S.One,
@@ -238,8 +234,7 @@ def _cyclic(given: Arguments, context: Context) -> Schedule:
 
 def _linear(given: Arguments, context: Context) -> Schedule:
     rate, first, last = _numbers(given, context, "learning_rate", "start_factor", "end_factor")
-    total = count(given["total_steps"], "total_steps", context.where)
-    refuse_unless(total > 0, f"total_steps must be above 0, got {total}", context.where)
+    total = _updates(given["total_steps"], "total_steps", context.where)
     refuse_unless(0 < first <= 1, f"start_factor must be in (0, 1], got {first}", context.where)
     refuse_unless(0 <= last <= 1, f"end_factor must be in [0, 1], got {last}", context.where)
     part = along_line(first, last, sp.Min(1, t / sp.Integer(total)))
@@ -248,9 +243,8 @@ def _linear(given: Arguments, context: Context) -> Schedule:
 
 def _restarts(given: Arguments, context: Context) -> Schedule:
     rate, low = _numbers(given, context, "learning_rate", "eta_min")
-    first = count(given["T_0"], "T_0", context.where)
-    growth = count(given["T_mult"], "T_mult", context.where)
-    refuse_unless(first > 0 < growth, "T_0 and T_mult must be above 0", context.where)
+    first = _updates(given["T_0"], "T_0", context.where)
+    growth = _updates(given["T_mult"], "T_mult", context.where)
     return warm_restarts(rate, low, first, growth)
 
 
@@ -312,12 +306,7 @@ _TABLE: Mapping[str, tuple[ScheduleBuilder, Mapping[str, Any]]] = {
         {**_RATE, "T_0": REQUIRED, "T_mult": 1, "eta_min": 0},
     ),
 }
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "NoamDecay": ("update 0 has the rate 0",),
-    "LinearWarmup": ("the inner schedule begins at its own start after the warmup",),
-    "OneCycleLR": ("raises ValueError after total_steps",),
-}
 SCHEDULES = {
-    name: ScheduleEntry(name, (), parameters(**defaults), build, notes=_NOTES.get(name, ()))
+    name: ScheduleEntry(name, (), parameters(**defaults), build)
     for name, (build, defaults) in _TABLE.items()
 }

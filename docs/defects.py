@@ -536,7 +536,7 @@ warmup_epochs: 0.0
     ),
     Defect(
         "t5x",
-        "The rate is at least min_learning_rate, 1e-8 by default, in the warmup as well.",
+        "",
         """\
 TRAIN_STEPS = 10
 utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'
@@ -547,6 +547,7 @@ utils.create_learning_rate_scheduler.min_learning_rate = 0.1
         lambda: linear(0, 1, 4).then(constant(1), at=4),
         "a line from 0 to 1 in 4 updates",
         suffix=".gin",
+        name="least-rate",
     ),
     Defect(
         "lightning-cli",

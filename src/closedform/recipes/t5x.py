@@ -1,0 +1,265 @@
+"""T5X: ``create_learning_rate_scheduler``, a product of named factors, and its gin files.
+
+Files that a gin file includes are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import nearest
+from closedform.language import Schedule, floor_div, floor_mod
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document, Form
+from closedform.recipes.documents.gin_text import INCLUDES
+from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Optimizer, Writer, native
+from closedform.recipes.forms import Form as RateForm
+from closedform.recipes.forms import whole as whole_number
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals
+from closedform.recipes.keys import Keys, Values, number, section_entries, text
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.recipes.section import Section, whole
+
+CLOCK = Clock(Unit.UPDATE)
+NAME = "create_learning_rate_scheduler"
+SCHEDULER = Keys(
+    factors=text("constant * linear_warmup * rsqrt_decay"),
+    base_learning_rate=number(0.5),
+    warmup_steps=number(1000),
+    decay_factor=number(0.5),
+    steps_per_decay=number(20_000),
+    steps_per_cycle=number(100_000),
+    step_offset=number(0),
+    min_learning_rate=number(1e-8),
+)
+_TOTALS = ("TRAIN_STEPS", "train.total_steps", "train_script.train.total_steps")
+
+
+def _warmup(scheduler: Values, n: sp.Expr) -> sp.Expr:
+    return sp.Min(1, n / scheduler.warmup_steps)
+
+
+def _linear_decay(scheduler: Values, n: sp.Expr) -> sp.Expr:
+    warmup = scheduler.warmup_steps
+    fall = 1 + scheduler.decay_factor * (warmup - n)
+    return scheduler.base_learning_rate * sp.Min(n / warmup, fall)
+
+
+def _root(scheduler: Values, n: sp.Expr) -> sp.Expr:
+    return 1 / sp.sqrt(sp.Max(n, scheduler.warmup_steps))
+
+
+def _cosine(scheduler: Values, n: sp.Expr) -> sp.Expr:
+    done = sp.Max(0, n - scheduler.warmup_steps)
+    part = floor_mod(done, scheduler.steps_per_cycle) / scheduler.steps_per_cycle
+    return (1 + sp.cos(sp.pi * part)) / 2
+
+
+_FACTORS: Mapping[str, Callable[[Values, sp.Expr], sp.Expr]] = {
+    "constant": lambda scheduler, n: scheduler.base_learning_rate,
+    "linear_warmup": _warmup,
+    "linear_decay": _linear_decay,
+    "rsqrt_decay": _root,
+    "rsqrt_normalized_decay": lambda scheduler, n: (
+        sp.sqrt(scheduler.warmup_steps) * _root(scheduler, n)
+    ),
+    "decay_every": lambda scheduler, n: (
+        scheduler.decay_factor ** floor_div(n, scheduler.steps_per_decay)
+    ),
+    "cosine_decay": _cosine,
+}
+
+DEFECTS = {
+    "least-rate": Defect(
+        "the rate is at least min_learning_rate, 1e-8 by default, in the warmup as well",
+        "t5x/utils.py:920",
+        lambda scheduler: True,
+        kind=Kind.CONVENTION,
+    ),
+    "ignored-warmup": Defect(
+        "the factor constant has no warmup: warmup_steps has no effect",
+        "t5x/utils.py:896",
+        lambda scheduler: _names(scheduler) == ["constant"] and "warmup_steps" in scheduler,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "no-number": Defect(
+        "a warmup of 0 updates gives a value that is not a number",
+        "t5x/utils.py:899",
+        kind=Kind.CONVENTION,
+    ),
+}
+
+
+def _names(scheduler: Values) -> list[str]:
+    return [name.strip() for name in scheduler.factors.split("*")]
+
+
+def _rate(context: Context, scheduler: Values) -> Schedule:
+    names = _names(scheduler)
+    for name in names:
+        if name not in _FACTORS:
+            hint = nearest(name, _FACTORS)
+            raise scheduler.error(f"there is no factor {name!r}", "factors", hint)
+    if scheduler.warmup_steps <= 0 and names != ["constant"]:
+        raise scheduler.error(
+            "warmup_steps must be above 0 (the rate of update 0 is not a number), got "
+            f"{scheduler.warmup_steps}",
+            "warmup_steps",
+        )
+    offset = scheduler.step_offset
+    n = CLOCK.count(context.numbers).n - offset
+    n = sp.Max(0, n) if offset > 0 else n
+    rate = sp.Mul(*(_FACTORS[name](scheduler, n) for name in names))
+    return by_intervals(NAME, (lambda: sp.Max(rate, scheduler.min_learning_rate), None))
+
+
+def _matches(document: Document) -> bool:
+    if document.form is not Form.GIN:
+        return False
+    content = document.content
+    included = [str(file) for file in content.get(INCLUDES, [])]
+    is_bound = any(f"{NAME}." in key or key.startswith("trainer.Trainer.") for key in content)
+    return is_bound or any(file.startswith("t5x/") for file in included)
+
+
+def _read(reading: Reading) -> Recipe:
+    config = whole(reading.document)
+    _check_function(config)
+    bindings = _bindings(config)
+    scheduler = SCHEDULER.read(bindings)
+    if INCLUDES in config and not {"factors", "base_learning_rate"} <= set(bindings.content):
+        raise config.error(
+            f"the rate is bound in an included file: {NAME} needs factors and base_learning_rate",
+            hint=f"merge {', '.join(str(file) for file in config.value(INCLUDES))} into the file",
+        )
+    if not bindings.content:
+        raise config.error(f"{NAME} has no bindings", hint="give the file that binds them")
+    with bindings.located():
+        rate = _rate(reading.context, scheduler)
+    return reading.recipe(
+        [ParamGroup({"lr": rate}, _plan(config), Role.DEFAULT)],
+        clock=CLOCK,
+        horizon=_updates(reading, config),
+        clipping=None,
+        accumulation=config.integer("trainer.Trainer.num_microbatches", None),
+        values=(scheduler,),
+    )
+
+
+def _check_function(config: Section) -> None:
+    """Refuses another function of the rate than T5X's own."""
+    for key, value in config.content.items():
+        if key.endswith("learning_rate_fn"):
+            name = value.name if isinstance(value, Call | Reference) else str(value)
+            if name.rpartition(".")[2] != NAME:
+                raise config.error(f"the function of the rate must be {NAME}, got {name}", key)
+        if key.startswith("optax.") and key.endswith(".learning_rate"):
+            raise config.error(
+                "the optimizer has a schedule of optax of its own, which is not read",
+                key,
+                hint="read that schedule: closedform.frameworks.schedule('optax', …)",
+            )
+
+
+def _bindings(config: Section) -> Section:
+    """The parameters of the scheduler, from whichever module it is imported."""
+    content: dict[str, Any] = {}
+    for key, value in config.content.items():
+        module, _, parameter = key.rpartition(".")
+        if module.rpartition("/")[2].rpartition(".")[2] == NAME:
+            content[parameter] = value
+    return Section(config.document, content, NAME)
+
+
+def _updates(reading: Reading, config: Section) -> int | None:
+    """The updates of the run, from the file or the facts; None if neither has them."""
+    for key in _TOTALS:
+        if key in config and not isinstance(config.content[key], Unresolved):
+            return int(config.integer(key))
+    return reading.facts.total_updates
+
+
+def _plan(config: Section) -> OptimizerPlan:
+    """The optimizer, which most files leave to the model that they include."""
+    value = config.content.get("OPTIMIZER", config.content.get("train_script.optimizer_def"))
+    name = value.name if isinstance(value, Call | Reference) else ""
+    classes = sorted({key.rpartition(".")[0] for key in config.content if ".Adafactor." in key})
+    name = name or (classes[0] if classes else "of an included file")
+    return planned(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
+
+
+def _configs(form: RateForm, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del optimizer, facts
+    for values in _products(form):
+        yield {
+            "TRAIN_STEPS": form.total,
+            **{
+                f"utils.{NAME}.{key}": native(value)
+                for key, value in values.items()
+                if key != "factors"
+            },
+            f"utils.{NAME}.factors": values["factors"],
+        }
+
+
+def _products(form: RateForm) -> Iterator[dict[str, Any]]:
+    warmup = max(1, whole_number(form.warmup()))
+    least = {"min_learning_rate": form.after or sp.Rational(1, 10**8)}
+    match form.curve:
+        case Curve.CONSTANT if form.rise is None:
+            yield {"factors": "constant", "base_learning_rate": form.peak, **least}
+        case Curve.CONSTANT:
+            yield {
+                "factors": "constant * linear_warmup",
+                "base_learning_rate": form.peak,
+                "warmup_steps": warmup,
+                "min_learning_rate": form.at() or sp.Rational(1, 10**8),
+            }
+        case Curve.INVERSE_ROOT if form.begin == 0:
+            base = form.peak * sp.sqrt(form.end)
+            length = form.end
+            if form.rise is None:
+                factors = {"factors": "constant * rsqrt_decay", "base_learning_rate": base}
+                yield {**factors, "warmup_steps": length, **least}
+            else:
+                names = "constant * linear_warmup * rsqrt_decay"
+                for steps in (warmup, form.first):
+                    yield {
+                        "factors": names,
+                        "base_learning_rate": base,
+                        "warmup_steps": steps,
+                        **least,
+                    }
+        case Curve.LINEAR if form.rise is not None and form.peak != 0:
+            share = (form.peak - form.low) / (form.end - form.begin) / form.peak
+            yield {
+                "factors": "linear_decay",
+                "base_learning_rate": form.peak,
+                "warmup_steps": warmup,
+                "decay_factor": share,
+                **least,
+            }
+        case _:
+            return
+
+
+FRAMEWORK = Framework(
+    "t5x",
+    section_entries({NAME: _rate}, {"": SCHEDULER}),
+    versions=("cc342d419ec3",),
+    upstream="t5x/utils.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".gin", _configs, {}, ()),
+)

@@ -1,8 +1,14 @@
 """The scheduler classes of Keras."""
 
+from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.framework import Framework
 from closedform.recipes.keras.schedules import SCHEDULES
 
 __all__ = ["FRAMEWORK"]
 
-FRAMEWORK = Framework("keras", SCHEDULES, {})
+FRAMEWORK = Framework(
+    "keras",
+    SCHEDULES,
+    upstream="keras/src/optimizers/schedules/learning_rate_schedule.py",
+    clock=Clock(Unit.UPDATE),
+)

@@ -1,8 +1,14 @@
 """The scheduler classes of pytorch-accelerated 0.1.61."""
 
+from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.framework import Framework
 from closedform.recipes.pytorch_accelerated.schedules import SCHEDULES, wsd_plan
 
 __all__ = ["FRAMEWORK", "wsd_plan"]
 
-FRAMEWORK = Framework("pytorch_accelerated", SCHEDULES)
+FRAMEWORK = Framework(
+    "pytorch_accelerated",
+    SCHEDULES,
+    upstream="pytorch_accelerated/schedulers",
+    clock=Clock(Unit.UPDATE),
+)

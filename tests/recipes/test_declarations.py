@@ -1,0 +1,137 @@
+"""The declarations of the frameworks: one call of Recipe, one table of keys, defects with sources.
+
+``NOT_PORTED`` are the frameworks whose reader still has its former form. The set is exact: a
+framework that is ported must leave it.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from closedform.recipes import frameworks
+from closedform.recipes.registry import _MODULES
+from tests.support.pages import ROOT
+
+RECIPES = ROOT / "src" / "closedform" / "recipes"
+NOT_PORTED = {
+    "axolotl",
+    "cerebras",
+    "composer",
+    "deepspeed",
+    "fairseq",
+    "gpt-neox",
+    "huggingface",
+    "lightning-cli",
+    "llm-foundry",
+    "llm.c",
+    "mmengine",
+    "nemo",
+    "olmo_core",
+    "timm",
+    "ultralytics",
+}
+KEYS = {"Keys", "OpenKeys", "ClassKeys", "FlagKeys"}
+LITERALS_PER_KEY = 1.6
+"""The bar is 1.5: writers state a key once, and megatron has three front ends with 1.9."""
+
+
+def files(name: str) -> list[Path]:
+    """The files of a framework."""
+    stem = _MODULES[name]
+    module = RECIPES / f"{stem}.py"
+    return [module] if module.exists() else sorted((RECIPES / stem).glob("*.py"))
+
+
+def trees(name: str) -> list[ast.Module]:
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in files(name)]
+
+
+def is_ported(name: str) -> bool:
+    text = "".join(path.read_text(encoding="utf-8") for path in files(name))
+    declaration = frameworks.FRAMEWORKS[name]
+    return (
+        bool(declaration.upstream)
+        and "recipes.native" not in text
+        and " Recipe(" not in text
+        and not any(entry.notes for entry in declaration.schedules.values())
+    )
+
+
+def test_the_frameworks_that_are_not_ported_are_listed() -> None:
+    assert {name for name in _MODULES if not is_ported(name)} == NOT_PORTED
+
+
+def test_recipes_are_made_in_one_place() -> None:
+    """``Reading.recipe`` fills in the notes, the facts and the version."""
+    ported = [path for name in _MODULES if name not in NOT_PORTED for path in files(name)]
+    assert not [path.name for path in ported if " Recipe(" in path.read_text(encoding="utf-8")]
+    (call,) = [
+        node
+        for node in ast.walk(ast.parse((RECIPES / "reader.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Recipe"
+    ]
+    assert call.keywords
+
+
+@pytest.mark.parametrize("name", [name for name in _MODULES if name not in NOT_PORTED])
+def test_each_defect_has_a_text_and_a_source(name: str) -> None:
+    declaration = frameworks.FRAMEWORKS[name]
+    assert declaration.upstream
+    for label, defect in declaration.defects.items():
+        assert label == label.lower()
+        assert defect.text[0].islower() or defect.text[0].isupper()
+        assert defect.upstream
+        # A framework that shares the reader of another one has its defects without its classes.
+        unknown = set(defect.classes or ()) - set(declaration.schedules)
+        assert not declaration.schedules or not unknown, label
+
+
+def declared_keys(tree: ast.Module) -> Iterator[str]:
+    """The names of the keys that a module declares: keywords of Keys, and dicts of keys."""
+    tuples = {
+        target.id: [item.value for item in node.value.elts if isinstance(item, ast.Constant)]
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in KEYS:
+            yield from (keyword.arg for keyword in node.keywords if keyword.arg)
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "fromkeys":
+            first, *rest = node.args
+            if (
+                rest
+                and isinstance(rest[0], ast.Call)
+                and getattr(rest[0].func, "id", "") == "ignored"
+            ):
+                names = tuples.get(getattr(first, "id", ""), [])
+                items = first.elts if isinstance(first, ast.Tuple) else []
+                yield from (str(name) for name in names)
+                yield from (str(item.value) for item in items if isinstance(item, ast.Constant))
+
+
+def test_keys_are_written_about_once() -> None:
+    """String literals that are the name of a declared key, in the framework's own modules."""
+    literals, keys = Counter[str](), Counter[str]()
+    for name in _MODULES:
+        modules = trees(name)
+        names = {key for tree in modules for key in declared_keys(tree)}
+        keys[name] = len(names)
+        literals[name] = sum(
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.replace("-", "_") in names
+            for tree in modules
+            for node in ast.walk(tree)
+        )
+    assert keys.total() > 100
+    by_framework = {name: round(literals[name] / keys[name], 2) for name in keys if keys[name]}
+    assert literals.total() <= LITERALS_PER_KEY * keys.total(), by_framework

@@ -505,7 +505,7 @@ max_steps: 10
     ),
     Defect(
         "ultralytics",
-        "The warmup rises to the rate of the current epoch: it is not a line.",
+        "",
         """\
 epochs: 4
 batch: 64
@@ -518,10 +518,11 @@ warmup_epochs: 2.0
         "with 5 updates in an epoch, a line from 0 to lr0 in 10 updates",
         {"updates_per_epoch": 5},
         11,
+        name="warmup-to-current-epoch",
     ),
     Defect(
         "ultralytics",
-        "optimizer=auto ignores lr0.",
+        "",
         """\
 epochs: 4
 batch: 64
@@ -533,6 +534,7 @@ warmup_epochs: 0.0
         lambda: constant(1),
         "the rate lr0",
         {"updates_per_epoch": 5, "dataset_size": 320},
+        name="auto-ignores-lr0",
     ),
     Defect(
         "t5x",

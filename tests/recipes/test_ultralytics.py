@@ -30,7 +30,7 @@ def test_auto_takes_its_own_rate() -> None:
     [
         ("lr", {"optimizer": "Lyon"}, "there is no optimizer 'Lyon'"),
         ("lr", {"batch": -1}, "batch must be above 0, got -1"),
-        ("lr", {"cos_lr": True}, "the scheduler must be 'linear', got 'cos_lr'"),
+        ("lr", {"cos_lr": True}, "must ask for 'linear', got 'cos_lr'"),
         ("lr", {"param_group": "head"}, "param_group must be one of weight, bn, bias, muon"),
         ("lr", {"epochs": 0}, "epochs must be above 0, got 0"),
         ("momentum", {"optimizer": "adamw"}, "AdamW has betas, not a momentum"),

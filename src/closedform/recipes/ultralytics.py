@@ -1,0 +1,386 @@
+"""Ultralytics: the schedules of its trainer, and its training arguments.
+
+The arguments are YAML, or ``key=value`` words of a command line. Warmup, accumulation and epochs
+count micro-batches; an update is made when enough of them have been accumulated, which are fewer
+during the warmup. The facts are ``updates_per_epoch``, the micro-batches of an epoch here as the
+trainer counts them, and ``dataset_size``, the images, where the optimizer is ``auto``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import sympy as sp
+
+from closedform.errors import DefinitionError, nearest
+from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    flag,
+    integer,
+    number,
+    section_entries,
+    text,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.MICRO_BATCH)
+ARGUMENTS = OpenKeys(
+    epochs=integer(100),
+    batch=integer(16),
+    nbs=integer(64),
+    optimizer=text("auto"),
+    cos_lr=flag(False),
+    lr0=number(0.01),
+    lrf=number(0.01),
+    momentum=number(0.937),
+    weight_decay=number(0.0005),
+    warmup_epochs=number(3.0),
+    warmup_momentum=number(0.8),
+    warmup_bias_lr=number(0.1),
+    nc=integer(None),
+)
+"""The keys that decide on schedules, with the defaults of ``default.yaml``."""
+
+_WITH_BETAS = ("Adam", "Adamax", "AdamW", "NAdam", "RAdam")
+_WITH_MOMENTUM = ("RMSprop", "SGD", "MuSGD")
+_OPTIMIZERS = (*_WITH_BETAS, *_WITH_MOMENTUM, "auto")
+_GROUPS = ("weight", "bn", "bias", "muon")
+_MAX_WARMUP = 100_000
+"""The most updates of a warmup that are written out one by one."""
+_AUTO_MANY = 10_000
+"""The number of updates above which ``optimizer=auto`` takes MuSGD."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The numbers of a run.
+
+    Attributes:
+        values: The arguments.
+        optimizer: The name of the optimizer, after ``auto``.
+        rate: The rate before the schedule.
+        momentum: The momentum that the optimizer is built with.
+        bias_rate: The rate of biases at the start of the warmup.
+        batches: The micro-batches of an epoch.
+        warmup: The micro-batches of the warmup.
+        accumulate: The micro-batches of an update, after the warmup.
+        group: The param group.
+    """
+
+    values: Values
+    optimizer: str
+    rate: sp.Expr
+    momentum: sp.Expr
+    bias_rate: sp.Expr
+    batches: int
+    warmup: int
+    accumulate: int
+    group: str
+
+
+def _run(context: Context, values: Values) -> Run:
+    for key in ("epochs", "batch", "nbs"):
+        length = getattr(values, key)
+        if length <= 0:
+            more = ": AutoBatch is not read" if key == "batch" else ""
+            raise values.error(f"{key} must be above 0, got {length}{more}", key)
+    batches = int(context.fact("batches_per_epoch"))
+    if batches <= 0:
+        raise values.error(f"batches_per_epoch must be above 0, got {batches}")
+    group = context.facts.get("param_group", _GROUPS[0])
+    if group not in _GROUPS:
+        raise values.error(f"param_group must be one of {', '.join(_GROUPS)}, got {group!r}")
+    name = _optimizer(values)
+    rate, momentum, bias = values.lr0, values.momentum, values.warmup_bias_lr
+    if name == "auto":
+        name, rate = _auto(context, values)
+        momentum, bias = sp.Rational(9, 10), sp.S.Zero
+    warm = min(values.warmup_epochs, values.epochs - 1)
+    return Run(
+        values,
+        name,
+        rate,
+        momentum,
+        bias,
+        batches,
+        round(float(warm) * batches) if warm > 0 else 0,
+        min(_nominal_accumulation(values), batches * values.epochs),
+        group,
+    )
+
+
+def _nominal_accumulation(values: Values) -> int:
+    """The micro-batches of an update that have the nominal batch size together."""
+    steps: int = round(values.nbs / values.batch)
+    return max(steps, 1)
+
+
+def _optimizer(values: Values) -> str:
+    """The optimizer under its own name; case does not matter."""
+    names = {name.lower(): name for name in _OPTIMIZERS}
+    name = values.optimizer
+    if name.lower() not in names:
+        hint = nearest(name, _OPTIMIZERS)
+        raise values.error(f"there is no optimizer {name!r}", "optimizer", hint)
+    return names[name.lower()]
+
+
+def _auto(context: Context, values: Values) -> tuple[str, sp.Expr]:
+    """The choice of ``optimizer=auto``: by the number of updates and of classes."""
+    images = context.facts.get("images")
+    images = context.fact("dataset_size") if images is None else images
+    updates = math.ceil(int(images) / max(values.batch, values.nbs)) * values.epochs
+    if updates > _AUTO_MANY:
+        return "MuSGD", sp.Rational(1, 100)
+    classes = context.facts.get("nc", context.facts.get("num_classes", 10))
+    classes = classes if values.nc is None else values.nc
+    return "AdamW", exact_number(round(0.002 * 5 / (4 + int(classes)), 6))
+
+
+@dataclass(frozen=True, slots=True)
+class _Warmup:
+    """The updates of the warmup: their micro-batches, and the micro-batch of the first after it."""
+
+    batches: tuple[int, ...]
+    next_batch: int
+
+
+def _accumulated(run: Run, batch: int) -> int:
+    """The micro-batches that an update needs at one of them."""
+    if not run.warmup or batch > run.warmup:
+        return run.accumulate
+    if batch == run.warmup:
+        return run.accumulate
+    # In the order of np.interp, which decides on ties.
+    return max(1, round((run.accumulate - 1) / run.warmup * batch + 1))
+
+
+def _warmup(run: Run) -> _Warmup:
+    last, batch, batches = -1, 0, []
+    while run.warmup and batch <= run.warmup:
+        if batch - last >= _accumulated(run, batch):
+            batches.append(batch)
+            last = batch
+            if len(batches) > _MAX_WARMUP:
+                raise run.values.error(f"a warmup must have at most {_MAX_WARMUP} updates")
+        batch += 1
+    return _Warmup(tuple(batches), max(batch, last + run.accumulate))
+
+
+Curve = Callable[[sp.Expr], sp.Expr]
+"""A function of the number of the micro-batch."""
+
+
+def _by_updates(run: Run, rise: Curve, rest: Curve) -> Schedule:
+    """The schedule of the updates: one curve during the warmup, another one after it."""
+    name, warmup = _name(run.values), _warmup(run)
+    length = len(warmup.batches)
+    if run.accumulate == 1:
+        return by_intervals(name, (lambda: rise(t), length), (lambda: rest(t), None))
+    stages = [
+        (_constant(rise(sp.Integer(batch))), index + 1)
+        for index, batch in enumerate(warmup.batches)
+    ]
+    after = warmup.next_batch + run.accumulate * (t - length)
+    return by_intervals(name, *stages, (lambda: rest(after), None))
+
+
+def _constant(value: sp.Expr) -> Callable[[], sp.Expr]:
+    return lambda: value
+
+
+def _name(values: Values) -> str:
+    return "cos_lr" if values.cos_lr else "linear"
+
+
+def _rate(run: Run) -> Schedule:
+    start = run.bias_rate if run.group == "bias" else sp.S.Zero
+    last, total = run.values.lrf, sp.Integer(run.values.epochs)
+
+    def decayed(batch: sp.Expr) -> sp.Expr:
+        progress = floor_div(batch, run.batches) / total
+        if run.values.cos_lr:
+            return run.rate * along_cosine(sp.S.One, last, progress)
+        return run.rate * along_line(sp.S.One, last, sp.Min(1, progress))
+
+    def rise(batch: sp.Expr) -> sp.Expr:
+        return along_line(start, decayed(batch), batch / sp.Integer(run.warmup))
+
+    return _by_updates(run, rise, decayed)
+
+
+def _momentum(run: Run) -> Schedule:
+    if run.optimizer not in _WITH_MOMENTUM:
+        raise run.values.error(f"{run.optimizer} has betas, not a momentum")
+    first, last = run.values.warmup_momentum, run.values.momentum
+    # The warmup ends at the momentum of the config, even if the optimizer was built with another.
+    after = last if run.warmup else run.momentum
+    return _by_updates(
+        run,
+        lambda batch: along_line(first, last, batch / sp.Integer(run.warmup)),
+        lambda batch: after,
+    )
+
+
+def _first_beta(run: Run) -> Schedule:
+    if run.optimizer not in _WITH_BETAS:
+        raise run.values.error(f"{run.optimizer} has a momentum, no betas")
+    return by_intervals(_name(run.values), (lambda: run.momentum, None))
+
+
+def _accumulation(run: Run) -> Schedule:
+    def needed(batch: sp.Expr) -> sp.Expr:
+        return sp.Integer(_accumulated(run, int(batch))) if run.accumulate > 1 else sp.S.One
+
+    return _by_updates(run, needed, lambda batch: sp.Integer(run.accumulate))
+
+
+def _weight_decay(run: Run) -> Schedule:
+    values = run.values
+    # Before the accumulation is cut to the length of the run.
+    scaled = values.weight_decay * values.batch * _nominal_accumulation(values) / values.nbs
+    decay = scaled if run.group in ("weight", "muon") else sp.S.Zero
+    return by_intervals(_name(values), (lambda: decay, None))
+
+
+_KEYS: Mapping[str, Callable[[Run], Schedule]] = {
+    "lr": _rate,
+    "momentum": _momentum,
+    "beta1": _first_beta,
+    "accumulate": _accumulation,
+    "weight_decay": _weight_decay,
+}
+
+
+def _schedule(context: Context, values: Values) -> Schedule:
+    """The schedule of the key and the param group of a context."""
+    if context.key not in _KEYS:
+        raise DefinitionError(
+            f"the trainer has no {context.key!r}",
+            where=context.where,
+            hint=f"it has {', '.join(_KEYS)}",
+        )
+    return _KEYS[context.key](_run(context, values))
+
+
+DEFECTS = {
+    "warmup-to-current-epoch": Defect(
+        "the warmup rises to the rate of the current epoch, so it is not monotone",
+        "ultralytics/engine/trainer.py:528",
+        lambda run: run.warmup > 0,
+        kind=Kind.CONVENTION,
+    ),
+    "betas-without-warmup": Defect(
+        "the warmup does not change the betas of an optimizer that has them",
+        "ultralytics/engine/trainer.py:537",
+        lambda run: run.warmup > 0 and run.optimizer in _WITH_BETAS,
+        kind=Kind.CONVENTION,
+    ),
+    "auto-ignores-lr0": Defect(
+        "optimizer=auto ignores lr0, momentum and warmup_bias_lr",
+        "ultralytics/engine/trainer.py:1180",
+        lambda run: run.values.optimizer.lower() == "auto",
+        kind=Kind.CONVENTION,
+    ),
+    "decay-scaled": Defect(
+        "the weight decay is scaled by batch * accumulate / nbs",
+        "ultralytics/engine/trainer.py:322",
+        lambda run: True,
+        kind=Kind.CONVENTION,
+    ),
+}
+_ROLES = (("weight", Role.DEFAULT, ""), ("bn", Role.NORM, "bn"), ("bias", Role.BIAS, "bias"))
+"""The groups of the trainer, their roles, and their names here."""
+
+
+def _matches(document: Document) -> bool:
+    keys = ("lr0", "lrf", "warmup_epochs", "warmup_bias_lr", "nbs")
+    return sum(key in document.content for key in keys) >= 2
+
+
+def _read(reading: Reading) -> Recipe:
+    values = ARGUMENTS.read_whole(reading.document)
+    context = reading.context.with_facts(**_facts(reading.facts, values, reading.document.source))
+    with values.origin.located():
+        run = _run(context, values)
+        keys = ["lr", "weight_decay", *(["momentum"] if run.optimizer in _WITH_MOMENTUM else [])]
+        plan = _plan(run)
+        groups = []
+        for group, role, name in _ROLES:
+            place = context.with_facts(param_group=group)
+            schedules = {key: _schedule(replace(place, key=key), values) for key in keys}
+            groups.append(ParamGroup(schedules, plan, role, name))
+        needed = _accumulation(run)
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=_updates(needed, run.batches * values.epochs),
+        clipping=Clipping(10.0),
+        accumulation=run.accumulate,
+        values=(run,),
+    )
+
+
+def _facts(facts: Facts, values: Values, where: str) -> dict[str, int]:
+    """The numbers of the run: the micro-batches of an epoch, and the images."""
+    batches, images = facts.updates_per_epoch, facts.dataset_size
+    if images is None and (batches is None or _optimizer(values) == "auto"):
+        facts.require("dataset_size", where=where)
+    if values.batch <= 0:
+        raise values.error(
+            f"batch must be above 0, got {values.batch}: AutoBatch is not read", "batch"
+        )
+    if batches is None:
+        batches = math.ceil((images or 0) / values.batch)
+    return {"batches_per_epoch": batches, **({} if images is None else {"images": images})}
+
+
+def _updates(needed: Schedule, batches: int) -> int:
+    """The updates of the run: each takes as many micro-batches as are accumulated at that time.
+
+    After the warmup the number does not change, so that only updates of the warmup are counted.
+    """
+    last = int(needed.exact(10**9))
+    seen, updates = 0, 0
+    while seen < batches:
+        size = int(needed.exact(updates))
+        if size == last:
+            return updates + (batches - seen) // size
+        seen += size
+        updates += 1
+    return updates
+
+
+def _plan(run: Run) -> OptimizerPlan:
+    name, momentum, origin = run.optimizer, run.momentum, run.values.origin
+    place = origin.document.place(origin.at("optimizer"))
+    if name in ("SGD", "MuSGD"):
+        rule = "sgd" if name == "SGD" else name
+        return planned(rule, {"momentum": momentum, "nesterov": True}, where=place)
+    if name == "RMSprop":
+        return planned("rmsprop", {"momentum": momentum}, where=place)
+    return planned(name, {"betas": (momentum, 0.999)}, where=place)
+
+
+FRAMEWORK = Framework(
+    "ultralytics",
+    section_entries(dict.fromkeys(("linear", "cos_lr"), _schedule), {"": ARGUMENTS}, style=_name),
+    versions=("8.4.190",),
+    upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+)

@@ -194,10 +194,28 @@ lr_scheduler: {_name: cosine, warmup_updates: 4, warmup_init_lr: 0.0, min_lr: 0.
     ),
     Defect(
         "gpt-neox",
-        "Updates 0 and 1 have the same rate.",
+        "",
         CONFIGS["gpt-neox"],
         recipe,
         ONE_RECIPE,
+        name="first-updates-equal",
+    ),
+    Defect(
+        "gpt-neox",
+        "",
+        """\
+optimizer: {type: Adam, params: {lr: 1.0}}
+lr_decay_style: linear
+lr_decay_iters: 10
+lr_decay_fraction: 0.5
+train_iters: 10
+warmup: 0.0
+""",
+        lambda: linear(1, 0, 5),
+        "a line to 0 in half of the 10 updates, as the documentation of lr_decay_fraction says",
+        {},
+        10,
+        name="fraction-ignored",
     ),
     Defect(
         "levanter",

@@ -1,0 +1,270 @@
+"""gpt-neox: warmup and annealing of ``AnnealingLR``, and its YAML configs.
+
+The keys of a config may have dashes or underscores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import nearest
+from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, quotient
+from closedform.recipes.keys import (
+    Keys,
+    OpenKeys,
+    Values,
+    choice,
+    flag,
+    ignored,
+    integer,
+    mapping,
+    number,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.schedules.blends import along_cosine
+
+CLOCK = Clock(Unit.UPDATE)
+STYLES = ("linear", "cosine", "exponential", "constant")
+_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "adam": "Adam",
+        "cpu_adam": "CPUAdam",
+        "cpu_torch_adam": "CPUAdam",
+        "lion": "Lion",
+        "madgrad_wd": "MADGRAD",
+        "onebitadam": "OneBitAdam",
+        "sgd": "SGD",
+        "sm3": "SM3",
+    }
+)
+"""The optimizers of gpt-neox; its Adam is apex' FusedAdam, which is AdamW."""
+_RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType(
+    {"Adam": fused_adam, "CPUAdam": fused_adam}
+)
+_RATE = 1e-3
+_NOT_READ = (
+    "lr",
+    "mmap_warmup",
+    "no_load_optim",
+    "no_save_optim",
+    "optimizer_type",
+    "override_lr_scheduler",
+    "scheduler",
+    "use_bnb_optimizer",
+    "use_checkpoint_lr_scheduler",
+    "zero_allow_untested_optimizer",
+)
+
+CONFIG = OpenKeys(
+    optimizer=section(Keys(type=text("adam"), params=mapping())),
+    train_iters=integer(None),
+    lr_decay_style=choice(*STYLES, default="linear"),
+    lr_decay_iters=integer(None),
+    lr_decay_fraction=number(None),
+    warmup=number(0.01),
+    min_lr=number(0),
+    use_mup=flag(False),
+    weight_decay=number(0.1),
+    gradient_clipping=number(None),
+    clip_grad=number(1.0),
+    gradient_accumulation_steps=integer(None),
+    **{name: ignored() for name in _NOT_READ},
+)
+
+DEFECTS = {
+    "first-updates-equal": Defect(
+        "updates 0 and 1 have the same rate",
+        "megatron/learning_rates.py:70",
+        lambda config: config.warmup > 0,
+        kind=Kind.CONVENTION,
+    ),
+    "warmup-not-rounded": Defect(
+        "the warmup is not rounded to whole updates: below one update, update 0 is above the peak",
+        "megatron/training.py:1126",
+        lambda config: config.warmup > 0,
+        kind=Kind.CONVENTION,
+    ),
+    "minimum-above-peak": Defect(
+        "a minimum above the peak raises the rate after the warmup",
+        "megatron/learning_rates.py:89",
+        lambda config: config.min_lr > _peak(config),
+        kind=Kind.CONVENTION,
+    ),
+    "cosine-climbs": Defect(
+        "the cosine rises again after the decay",
+        "megatron/learning_rates.py:78",
+        lambda config: config.lr_decay_style == "cosine",
+        kind=Kind.CONVENTION,
+        classes=("cosine",),
+    ),
+    "fraction-ignored": Defect(
+        "lr_decay_iters overrides lr_decay_fraction",
+        "megatron/training.py:1118",
+        lambda config: "lr_decay_iters" in config and "lr_decay_fraction" in config,
+        documented="lr_decay_fraction overrides lr_decay_iters",
+    ),
+    "l2-is-decoupled": Defect(
+        "Adam is apex' FusedAdam: its weight decay is decoupled",
+        "megatron/training.py:1071",
+        lambda config: config.optimizer.type.lower() == "adam",
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+}
+
+
+def _peak(config: Values) -> sp.Expr:
+    return exact_number(config.optimizer.params.number("lr", _RATE))
+
+
+def _updates(context: Context, config: Values) -> int:
+    """The updates of the run; epochs become iterations by the size of the data set."""
+    if config.train_iters is not None:
+        return int(config.train_iters)
+    source = config.origin.document.source
+    return int(context.numbers.require("total_updates", where=source)[0])
+
+
+def _length(context: Context, config: Values) -> sp.Integer:
+    """The updates of the warmup and the decay."""
+    length, part = config.lr_decay_iters, config.lr_decay_fraction
+    if part is not None and (length is None or not context.as_implemented):
+        length = int(_updates(context, config) * float(part))
+    return sp.Integer(max(1, _updates(context, config) if length is None else length))
+
+
+def _rate(context: Context, config: Values) -> Schedule:
+    style, peak, low = config.lr_decay_style, _peak(config), config.min_lr
+    end, n = _length(context, config), CLOCK.count(context.numbers).n
+    # The warmup is not rounded to whole updates. Its product in floats may end just before an
+    # update where this one ends at it: the rate is that of the peak in both.
+    warmup = config.warmup * end
+    length = end - warmup
+
+    def anneal() -> sp.Expr:
+        if style == "linear":
+            return peak * quotient(end - n, length)
+        if style == "cosine":
+            return along_cosine(peak, low, quotient(n - warmup, length))
+        if style == "exponential":
+            return peak * sp.exp(sp.Rational(-693, 1000) * quotient(n - warmup, length))
+        return peak
+
+    begin = CLOCK.count(context.numbers).first_after(warmup) if warmup > 0 else 0
+    rate = by_intervals(
+        style,
+        (lambda: peak * sp.Max(1, n) / warmup, begin),
+        (lambda: sp.Max(anneal(), low), None),
+    )
+    if not config.use_mup:
+        return rate
+    width = context.facts.get("param_group", {}).get("width_mult", 1)
+    return rate.scale(1 / exact_number(width, "width_mult"))
+
+
+def _normal(document: Document) -> dict[str, Any]:
+    return {str(key).replace("-", "_"): value for key, value in document.content.items()}
+
+
+def _matches(document: Document) -> bool:
+    content = _normal(document)
+    optimizer = content.get("optimizer")
+    return (
+        isinstance(optimizer, dict)
+        and "params" in optimizer
+        and ("train_iters" in content or "lr_decay_style" in content)
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    document = reading.document
+    config = CONFIG.read_whole(replace(document, content=_normal(document)))
+    optimizer, total = _optimizer(config), _updates(reading.context, config)
+    with config.origin.located():
+        rate = None if optimizer.plan.name == "OneBitAdam" else _rate(reading.context, config)
+    group = optimizer.group(rate)
+    threshold = config.clip_grad if config.gradient_clipping is None else config.gradient_clipping
+    return reading.recipe(
+        [group, group.without_decay(("norm", "bias"))],
+        clock=CLOCK,
+        horizon=total,
+        clipping=Clipping(threshold) if threshold > 0 else None,
+        accumulation=config.gradient_accumulation_steps,
+        values=(config,),
+        derived={"total_updates": total},
+    )
+
+
+def _optimizer(config: Values) -> ClassOptimizer:
+    name, params = config.optimizer.type.lower(), config.optimizer.params
+    if name not in _CLASSES:
+        hint = nearest(name, _CLASSES)
+        raise config.optimizer.error(f"there is no optimizer {name!r}", "type", hint)
+    if "weight_decay" in params:
+        raise params.error(
+            "gpt-neox passes weight_decay itself, and raises TypeError for a second one",
+            "weight_decay",
+            "give the weight_decay of the whole config",
+        )
+    defaults = {"lr": _RATE}
+    if name != "sm3":
+        defaults["weight_decay"] = config.weight_decay
+    return class_optimizer(params, _CLASSES[name], (), defaults, _RULES)
+
+
+_STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
+_TYPES = {"adamw": "Adam", "lion": "Lion", "sgd": "SGD"}
+
+
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    if form.curve not in _STYLES:
+        return
+    params = {"lr": native(form.peak), **optimizer.hyperparameters()}
+    end = form.total if form.curve is Curve.CONSTANT else whole(form.end)
+    warmup = form.warmup() if form.rise is not None else 0
+    low, is_line = form.low, form.curve is Curve.LINEAR
+    if is_line and form.low != 0:
+        # The line goes to 0, and is cut off at the minimum.
+        end = whole(form.begin + (form.end - form.begin) * form.peak / (form.peak - form.low))
+    yield {
+        "optimizer": {"type": _TYPES.get(optimizer.name, "Adam"), "params": params},
+        "train_iters": form.total,
+        "lr_decay_iters": end,
+        "lr_decay_style": _STYLES[form.curve],
+        "warmup": native(warmup / end) if warmup else 0.0,
+        "min_lr": 0.0 if form.curve is Curve.CONSTANT else native(low),
+        "weight_decay": native(optimizer.weight_decay or 0),
+        "gradient_clipping": native(optimizer.clipping or 0),
+    }
+
+
+FRAMEWORK = Framework(
+    "gpt-neox",
+    section_entries(
+        dict.fromkeys(STYLES, _rate), {"": CONFIG}, style=lambda config: str(config.lr_decay_style)
+    ),
+    versions=("ea7aefd8f8e1",),
+    upstream="megatron/learning_rates.py, megatron/training.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    writer=Writer(".yaml", _configs, {}, ("adamw", "lion", "sgd")),
+)

@@ -205,6 +205,8 @@ def _defect(defect: Defect) -> list[str]:
     # Python in a page would be run: these configs belong to other packages.
     lines = [f"## {defect.heading}", "", f"```{'text' if form == 'py' else form}"]
     lines += [defect.config.rstrip("\n"), "```", ""]
+    if defect.version:
+        lines += [f"Version: {defect.version}.", ""]
     if defect.facts:
         facts = ", ".join(f"`{key}={value}`" for key, value in defect.facts.items())
         lines += [f"Facts: {facts}.", ""]

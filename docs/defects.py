@@ -131,7 +131,7 @@ micro_batch_size: 1
     ),
     Defect(
         "composer",
-        "Schedulers do not multiply, as documented: the last one decides.",
+        "",
         """\
 optimizers: {adamw: {lr: 1.0}}
 schedulers:
@@ -139,12 +139,31 @@ schedulers:
 - linear_decay: {alpha_f: 0.0}
 max_duration: 10ba
 """,
-        lambda: Schedule(sp.Piecewise((1, t < 5), (sp.Rational(1, 10), True)) * (1 - t / 10)),
+        lambda: Schedule(
+            sp.Piecewise((1, t < 5), (sp.Rational(1, 10), True)) * (1 - sp.Min(10, t) / 10)
+        ),
         "the product of the steps and the line",
+        name="last-scheduler-wins",
+    ),
+    Defect(
+        "composer",
+        "",
+        """\
+optimizers: {adamw: {lr: 1.0}}
+schedulers:
+- linear_decay_with_warmup: {t_warmup: 4ba, alpha_f: 0.0, scale_warmup: true}
+scale_schedule_ratio: 2.0
+max_duration: 10ba
+""",
+        lambda: linear(0, 1, 8).then(linear(1, 0, 12), at=8),
+        "twice the run: a warmup of 8 updates, and a line to 0 at update 20",
+        {},
+        20,
+        name="scaled-warmup",
     ),
     Defect(
         "deepspeed",
-        "The scheduler is one update late: updates 0 and 1 have the same rate.",
+        "",
         """\
 train_batch_size: 1
 optimizer: {type: Adam, params: {lr: 1.0}}
@@ -155,10 +174,11 @@ scheduler:
         lambda: linear(0, 1, 4).then(constant(1), at=4),
         "a line from 0 to 1 in 4 updates, and then 1",
         {"total_updates": 10},
+        name="one-update-late",
     ),
     Defect(
         "deepspeed",
-        "The default warmup is logarithmic.",
+        "",
         """\
 train_batch_size: 1
 optimizer: {type: Adam, params: {lr: 1.0}}
@@ -169,6 +189,80 @@ scheduler:
         lambda: linear(0, 1, 100).then(constant(1), at=100),
         "a line from 0 to 1 in 100 updates, and then 1",
         {"total_updates": 200},
+        name="logarithmic-warmup",
+    ),
+    Defect(
+        "deepspeed",
+        "",
+        CONFIGS["deepspeed"],
+        lambda: constant(0, steps=1).then(recipe(), at=1),
+        f"one update late, {ONE_RECIPE}",
+        name="peak-left-out",
+    ),
+    Defect(
+        "deepspeed",
+        "",
+        """\
+train_batch_size: 1
+optimizer: {type: Adam, params: {lr: 1.0}}
+scheduler:
+  type: WarmupCosineLR
+  params: {warmup_min_ratio: 0.1, warmup_num_steps: 4, total_num_steps: 10, cos_min_ratio: 0.1,
+    warmup_type: linear}
+""",
+        lambda: constant(0.1, steps=1).then(
+            linear(0.1, 1, 4).then(cosine(1, 0.1, 6).then(constant(0.1), at=6), at=4), at=1
+        ),
+        "one update late, a line from 0.1 to 1 in 4 updates, a cosine to 0.1 in 6, then 0.1",
+        name="starts-at-zero",
+    ),
+    Defect(
+        "deepspeed",
+        "",
+        """\
+train_batch_size: 1
+optimizer: {type: Adam, params: {lr: 1.0}}
+scheduler: {type: WarmupLR, params: {warmup_num_steps: 4, warmup_type: linear}}
+""",
+        lambda: constant(0, steps=1).then(linear(0, 0.001, 4).then(constant(0.001), at=4), at=1),
+        "one update late, a line from 0 to the default of warmup_max_lr in 4 updates",
+        {"total_updates": 10},
+        name="default-peak-is-the-rate",
+    ),
+    Defect(
+        "deepspeed",
+        "",
+        """\
+train_batch_size: 1
+optimizer: {type: Adam, params: {lr: 1.0}}
+scheduler:
+  type: WarmupLR
+  params: {warmup_max_lr: 1.0, warmup_num_steps: 4, warmup_type: linear}
+""",
+        lambda: constant(0, steps=1).then(linear(0, 1, 4).then(constant(1), at=4), at=1),
+        "one update late, a line from 0 to 1 in 4 updates, and then 1",
+        {"total_updates": 10},
+        name="starts-at-the-full-rate",
+        version="v0.14.0",
+    ),
+    Defect(
+        "deepspeed",
+        "",
+        """\
+train_batch_size: 1
+optimizer: {type: Adam, params: {lr: 1.0}}
+scheduler:
+  type: OneCycle
+  params: {cycle_min_lr: 0.0, cycle_max_lr: 1.0, cycle_first_step_size: 4,
+    cycle_first_stair_count: 2}
+""",
+        lambda: Schedule(
+            sp.Piecewise((0, t < 2), (sp.S.Half, t < 4), (1, t < 5), (sp.S.Half, t < 7), (0, True))
+        ),
+        "two stairs up in 4 updates, and two down",
+        {"total_updates": 10},
+        name="stairs-ignored",
+        version="v0.19.0",
     ),
     Defect(
         "detectron2",
@@ -640,7 +734,7 @@ SFTConfig(learning_rate=1.0, lr_scheduler_type="cosine", warmup_steps=4, max_ste
     ),
     Defect(
         "llm-foundry",
-        "With scale_warmup a run of twice the length jumps at the end of the warmup.",
+        "",
         """\
 optimizer: {name: decoupled_adamw, lr: 1.0}
 scheduler: {name: linear_decay_with_warmup, t_warmup: 4ba, alpha_f: 0.0, scale_warmup: true}
@@ -651,6 +745,7 @@ max_duration: 10ba
         "twice the run: a warmup of 8 updates, and a line to 0 at update 20",
         {},
         20,
+        name="scaled-warmup",
     ),
     Defect(
         "olmo_core",

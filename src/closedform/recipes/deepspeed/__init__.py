@@ -1,10 +1,33 @@
-"""DeepSpeed: the schedulers of its JSON config."""
+"""DeepSpeed: the sections ``optimizer`` and ``scheduler`` of its JSON config."""
 
 from __future__ import annotations
 
 from closedform.recipes.deepspeed.reader import READER
-from closedform.recipes.deepspeed.schedules import SCHEDULES, VERSIONS
+from closedform.recipes.deepspeed.schedules import (
+    CLOCK,
+    DEFECTS,
+    OPTIMIZER,
+    PARAMETERS,
+    SCHEDULER,
+    VERSIONS,
+    schedule,
+)
 from closedform.recipes.deepspeed.writer import WRITER
 from closedform.recipes.framework import Framework
+from closedform.recipes.keys import section_entries
 
-FRAMEWORK = Framework("deepspeed", SCHEDULES, {}, versions=VERSIONS, reader=READER, writer=WRITER)
+FRAMEWORK = Framework(
+    "deepspeed",
+    section_entries(
+        dict.fromkeys(PARAMETERS, schedule),
+        {"optimizer": OPTIMIZER, "scheduler": SCHEDULER},
+        style=lambda optimizer, scheduler: str(scheduler.type),
+        defects=DEFECTS,
+    ),
+    versions=VERSIONS,
+    upstream="deepspeed/runtime/lr_schedules.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=READER,
+    writer=WRITER,
+)

@@ -7,19 +7,48 @@ of the run and of the warmup are then facts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from closedform.errors import ArgumentError, nearest
-from closedform.language import Schedule
-from closedform.recipes.build import built
-from closedform.recipes.clock import Clock, Facts
-from closedform.recipes.deepspeed.schedules import PARAMETERS, SCHEDULES
+import sympy as sp
+
+from closedform.errors import MissingFactsError
+from closedform.language import exact_number
+from closedform.recipes.clock import Facts
+from closedform.recipes.deepspeed.schedules import CLOCK, OPTIMIZER, SCHEDULER, schedule
 from closedform.recipes.document import Document
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    ignored,
+    integer,
+    number,
+    section,
+)
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
-from closedform.recipes.section import Section, whole
+from closedform.recipes.section import Section
+from closedform.recipes.section import whole as whole_config
 from closedform.schedules import constant
+
+CONFIG = OpenKeys(
+    optimizer=section(OPTIMIZER),
+    scheduler=section(SCHEDULER, is_optional=True),
+    gradient_clipping=number(0),
+    gradient_accumulation_steps=integer(None),
+    **dict.fromkeys(
+        (
+            "train_batch_size",
+            "train_micro_batch_size_per_gpu",
+            "zero_force_ds_cpu_optimizer",
+            "zero_allow_untested_optimizer",
+            "data_efficiency",
+            "curriculum_learning",
+        ),
+        ignored(),
+    ),
+)
 
 AUTO = "auto"
 _FACT_OF: Mapping[str, str] = {
@@ -28,27 +57,19 @@ _FACT_OF: Mapping[str, str] = {
     "warmup_num_steps": "warmup_updates",
     "total_num_steps": "total_updates",
     "weight_decay": "weight_decay",
+    "gradient_accumulation_steps": "gradient_accumulation",
 }
 """Parameter -> the fact that the Trainer inserts for "auto"."""
 
-_DEFAULTS: Mapping[str, Any] = {"warmup_min_lr": 0, "betas": (0.9, 0.999), "eps": 1e-8}
+_DEFAULTS: Mapping[str, Any] = {
+    "warmup_min_lr": 0,
+    "betas": (0.9, 0.999),
+    "eps": 1e-8,
+    "gradient_clipping": None,
+}
 """Parameter -> what the Trainer inserts for "auto" if nothing else is configured."""
 
-_KNOWN = (
-    "optimizer",
-    "scheduler",
-    "gradient_clipping",
-    "gradient_accumulation_steps",
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "zero_force_ds_cpu_optimizer",
-    "zero_allow_untested_optimizer",
-    "data_efficiency",
-    "curriculum_learning",
-)
 _RULES: Mapping[str, str] = {"adam": "adamw", "adamw": "adamw", "lion": "lion", "sgd": "sgd"}
-
-
 _OF_OTHERS = ("train_iters", "train-iters", "lr_decay_style", "lr-decay-style", "trainer")
 """Keys of frameworks whose configs hold that of DeepSpeed among their own keys."""
 
@@ -56,117 +77,103 @@ _OF_OTHERS = ("train_iters", "train-iters", "lr_decay_style", "lr-decay-style", 
 def _matches(document: Document) -> bool:
     content = document.content
     sections = [content[key] for key in ("optimizer", "scheduler") if key in content]
-    typed = all(isinstance(one, Mapping) and {"type", "params"} <= one.keys() for one in sections)
+    typed = all(
+        isinstance(part, Mapping) and {"type", "params"} <= part.keys() for part in sections
+    )
     if not sections or not typed or any(key in content for key in _OF_OTHERS):
         return False
-    own = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
-    return any(key in content for key in own) or not content.keys() - set(_KNOWN)
+    known = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
+    return any(key in content for key in known) or not content.keys() - set(CONFIG)
 
 
 def _read(reading: Reading) -> Recipe:
-    document, facts = reading.document, reading.facts
-    section = whole(document)
-    section.check_related(_KNOWN)
-    optimizer, scheduler = section.section("optimizer"), section.section("scheduler")
-    for one in (optimizer, scheduler):
-        one.check(("type", "params", "legacy_fusion"))
-    params = _filled(optimizer.section("params"), scheduler.section("params"), facts)
-    rate = params[0].get("lr", facts.lr)
-    if rate is None and not _sets_rate(scheduler):
-        raise ArgumentError(
-            "missing facts: lr",
-            where=document.place("optimizer.params.lr"),
-            hint="the config has no learning rate: give that of the optimizer",
-        )
-    lr = constant(rate) if not scheduler.content else _schedule(reading, scheduler, params, rate)
-    schedules: dict[str, Schedule] = {"lr": lr}
-    name = optimizer.text("type", "")
-    decay = params[0].get("weight_decay", 0.01 if name.lower() == "adamw" else 0)
-    schedules["weight_decay"] = constant(decay)
-    if scheduler.content and scheduler.text("type") == "OneCycle" and "type" in optimizer:
-        for key in ("beta1", "beta2"):
-            if "betas" in params[0] or name.lower() != "sgd":
-                schedules[key] = _schedule(reading, scheduler, params, rate, key)
-    clip = section.content.get("gradient_clipping")
-    clip = None if clip in (None, AUTO) else section.number("gradient_clipping")
-    return Recipe(
-        name=document.name,
-        framework="deepspeed",
-        version=reading.version,
-        source=document.source,
-        param_groups=(ParamGroup(schedules, _plan(optimizer, params[0]), Role.DEFAULT),),
-        horizon=params[1].get("total_num_steps", facts.total_updates),
-        clock=Clock(offset=-1),
+    config = CONFIG.read_whole(_filled(reading.document, reading.facts))
+    optimizer, scheduler, facts = config.optimizer, config.scheduler, reading.facts
+    params = optimizer.params
+    if params.lr is None:
+        if facts.lr is None and (scheduler is None or not _has_rates(scheduler.params)):
+            raise MissingFactsError(
+                "missing facts: lr",
+                where=reading.document.place("optimizer.params.lr"),
+                hint="the config has no learning rate: give that of the optimizer",
+            )
+        # A scheduler with its rates leaves that of the optimizer out.
+        rate = None if facts.lr is None else exact_number(facts.lr)
+        optimizer = optimizer.changed(params=params.changed(lr=0 if rate is None else rate))
+    else:
+        rate = params.lr
+    name, context = optimizer.type, reading.context
+    decay = (sp.Rational(1, 100) if name.lower() == "adamw" else 0, params.weight_decay)
+    schedules = {"weight_decay": constant(decay[params.weight_decay is not None])}
+    if scheduler is None:
+        schedules["lr"] = constant(rate)
+    else:
+        with scheduler.origin.located("params"):
+            schedules["lr"] = schedule(context, optimizer, scheduler)
+            if scheduler.type == "OneCycle" and name:
+                for key in ("beta1", "beta2"):
+                    if "betas" in params or name.lower() != "sgd":
+                        keyed = replace(context, key=key)
+                        schedules[key] = schedule(keyed, optimizer, scheduler)
+    length = None if scheduler is None else getattr(scheduler.params, "total_num_steps", None)
+    clip = config.gradient_clipping
+    return reading.recipe(
+        [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)],
+        clock=CLOCK,
+        horizon=facts.total_updates if length is None else int(length),
         clipping=Clipping(clip) if clip else None,
-        accumulation=_count(section),
-        notes=_notes(scheduler),
-        derived={key: value for key, value in (("lr", rate),) if value is not None},
+        accumulation=config.gradient_accumulation_steps,
+        values=(optimizer, scheduler),
+        derived={} if rate is None else {"lr": rate},
     )
 
 
-def _filled(
-    optimizer: Section, scheduler: Section, facts: Facts
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters of both sections, "auto" replaced by facts; all missing ones in one error."""
+def _filled(document: Document, facts: Facts) -> Document:
+    """The config with facts for "auto"; all missing ones in one error."""
     missing: list[str] = []
 
-    def value(section: Section, key: str) -> Any:
-        given = section.value(key)
-        if given != AUTO:
-            return given
-        if key in _DEFAULTS:
-            return _DEFAULTS[key]
+    def value(place: Section, key: str) -> Any:
+        written = place.content[key]
+        if written != AUTO or key in _DEFAULTS:
+            return _DEFAULTS[key] if written == AUTO else written
         if key not in _FACT_OF:
-            raise section.error(f"{key} cannot be {AUTO!r}", key)
-        found = getattr(facts, _FACT_OF[key])
-        if found is None and _FACT_OF[key] not in missing:
+            raise place.error(f"{key} cannot be {AUTO!r}", key)
+        fact = getattr(facts, _FACT_OF[key])
+        if fact is None and key in place.content and key != "gradient_accumulation_steps":
             missing.append(_FACT_OF[key])
-        return found
+        return fact
 
-    made = [
-        {key: value(section, key) for key in section.content if key in section}
-        for section in (optimizer, scheduler)
-    ]
+    top = whole_config(document)
+    content = dict(document.content)
+    for name in ("optimizer", "scheduler"):
+        outer = top.section(name)
+        inner = outer.section("params")
+        if inner.content:
+            params = {key: value(inner, key) for key in inner.content}
+            content[name] = {**outer.content, "params": params}
+    for name in ("gradient_clipping", "gradient_accumulation_steps"):
+        if name in content:
+            content[name] = value(top, name)
     if missing:
-        raise ArgumentError(
-            f"missing facts: {', '.join(missing)}",
-            where=optimizer.document.source,
+        raise MissingFactsError(
+            f"missing facts: {', '.join(dict.fromkeys(missing))}",
+            where=document.source,
             hint='"auto" is what the Trainer inserts; give facts={…}',
         )
-    return made[0], made[1]
+    return replace(document, content=content)
 
 
-def _sets_rate(scheduler: Section) -> bool:
-    """Whether the scheduler has rates of its own and does not need that of the optimizer."""
-    own = ("warmup_max_lr", "cycle_max_lr", "lr_range_test_min_lr")
-    return any(key in scheduler.section("params") for key in own)
+def _has_rates(params: Values) -> bool:
+    """Whether the scheduler has rates and does not need that of the optimizer."""
+    return any(key in params for key in ("warmup_max_lr", "cycle_max_lr", "lr_range_test_min_lr"))
 
 
-def _schedule(
-    reading: Reading,
-    scheduler: Section,
-    params: tuple[dict[str, Any], dict[str, Any]],
-    rate: Any,
-    key: str = "lr",
-) -> Schedule:
-    name = scheduler.text("type")
-    if name not in SCHEDULES:
-        raise scheduler.error(f"there is no scheduler {name!r}", "type", nearest(name, SCHEDULES))
-    scheduler.section("params").check((*PARAMETERS[name], "last_batch_iteration", "verbose"))
-    given = {one: value for one, value in params[1].items() if one in PARAMETERS[name]}
-    config = {
-        "optimizer": {"type": "Adam", "params": {**params[0], "lr": 0 if rate is None else rate}},
-        "scheduler": {"type": name, "params": given},
-    }
-    with scheduler.located("params"):
-        return built("deepspeed", SCHEDULES, name, config, key=key, version=reading.version)
-
-
-def _plan(optimizer: Section, params: Mapping[str, Any]) -> OptimizerPlan:
-    name = optimizer.text("type", "")
-    where = optimizer.document.place(optimizer.at("type"))
+def _plan(optimizer: Values) -> OptimizerPlan:
+    name, origin = optimizer.type, optimizer.origin
+    where = origin.document.place(origin.at("type"))
     kind = name.lower()
-    arguments = {key: value for key, value in params.items() if key != "lr"}
+    params = optimizer.params.origin
+    arguments = {key: params.value(key) for key in params.content if key in params and key != "lr"}
     for key in ("torch_adam", "fused", "amsgrad"):
         if arguments.get(key) is False or key != "amsgrad":
             arguments.pop(key, None)
@@ -180,18 +187,6 @@ def _plan(optimizer: Section, params: Mapping[str, Any]) -> OptimizerPlan:
         arguments["betas"] = tuple(arguments["betas"])
     plan = planned(rule, arguments, where=where)
     return OptimizerPlan(name, plan.arguments, plan.build)
-
-
-def _notes(scheduler: Section) -> dict[str, str]:
-    if not scheduler.content:
-        return {"no-scheduler": "DeepSpeed leaves the rate alone; the script may have a scheduler"}
-    name = scheduler.text("type")
-    return {f"{name}-{index}": text for index, text in enumerate(SCHEDULES[name].notes, 1)}
-
-
-def _count(section: Section) -> int | None:
-    found = section.content.get("gradient_accumulation_steps")
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 READER = Reader(_read, _matches)

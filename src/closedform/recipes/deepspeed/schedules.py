@@ -1,7 +1,7 @@
-"""The schedulers of DeepSpeed, from the sections ``optimizer`` and ``scheduler`` of its config.
+"""The schedulers of DeepSpeed, and their sections in its config.
 
-The scheduler steps after the update: update t uses the value of its step k = t - 1, and update 0
-the value that the constructor leaves in the optimizer.
+The scheduler steps after the update: update t uses the value of its step t - 1, and update 0 the
+value that the constructor leaves in the optimizer.
 """
 
 from __future__ import annotations
@@ -12,172 +12,221 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import ArgumentError
-from closedform.language import Schedule, floor_div, floor_mod, t
-from closedform.recipes.clock import Clock, Facts
-from closedform.recipes.entries import (
-    REQUIRED,
-    Context,
-    ScheduleBuilder,
-    ScheduleEntry,
-    parameters,
-)
-from closedform.recipes.intervals import UndefinedError, by_intervals, first_from
-from closedform.recipes.native import (
-    check_name,
-    entry,
-    group_rate,
+from closedform.errors import ArgumentError, DefinitionError
+from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.entries import REQUIRED, Context
+from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes.keys import (
+    ClassKeys,
+    Key,
+    Keys,
+    Values,
+    choice,
+    flag,
+    ignored,
+    integer,
     number,
-    options,
-    refuse_unless,
+    numbers,
+    section,
+    text,
 )
+from closedform.recipes.section import Section
+from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line, logarithmic
 from closedform.schedules.sweeps import range_test
 
 VERSIONS = ("edaa72212672", "v0.19.0", "v0.16.0", "v0.14.0")
 HEAD, V0_19, V0_16, V0_14 = VERSIONS
-STEP = Clock(offset=-1).position(Facts())
-"""The last step of the scheduler when update t runs."""
-
-Arguments = Mapping[str, Any]
-Curve = Callable[[Arguments, sp.Expr, Context], Schedule]
-
-_TORCH = {"beta1": 0.9, "beta2": 0.999, "momentum": 0.0}
-"""The defaults of torch's optimizers."""
+CLOCK = Clock(Unit.UPDATE, offset=-1)
+COUNT = CLOCK.count(Facts())
+"""The last step of the scheduler when update t runs; -1 before the first one."""
 
 
-def _of(curve: Curve, defaults: Arguments) -> ScheduleBuilder:
-    """The builder that reads the two sections."""
+def _for_groups(default: Any) -> Key:
+    """A key that holds a number, or a list with one for each param group."""
 
-    def build(given: Arguments, context: Context) -> Schedule:
-        where = context.where
-        scheduler = options(given["scheduler"], where, {"type": REQUIRED, "params": {}})
-        check_name(context.path[-1], scheduler["type"], "scheduler.type", where)
-        arguments = options(scheduler["params"], where, defaults)
-        if context.key != "lr":
-            return _momentum(given["optimizer"], arguments, context)
-        rate = entry(given["optimizer"], "params.lr", where)
-        return curve(arguments, group_rate(context, rate), context)
+    def read(place: Section, key: str, value: Any) -> Any:
+        is_list = isinstance(place.value(key), list | tuple)
+        return (numbers() if is_list else number(value)).read(place, key, value)
 
-    return build
+    return Key(read, default)
 
 
-def _group_value(value: object, name: str, context: Context) -> sp.Expr:
-    """A number, or that of the group where the argument is a list with one for each group."""
-    if isinstance(value, list | tuple):
-        groups = len(context.facts.get("param_groups", (None,)))
-        refuse_unless(
-            len(value) == groups,
-            f"{name} must hold one value for each of {groups} param groups, got {len(value)}",
-            context.where,
+_STEPPED = {"last_batch_iteration": ignored(), "verbose": ignored()}
+_RISE = {"warmup_num_steps": number(1000), "warmup_type": text("log"), **_STEPPED}
+_WARMUP = {"warmup_min_lr": _for_groups(0), **_RISE}
+PARAMETERS = {
+    "WarmupLR": Keys(warmup_max_lr=_for_groups(None), **_WARMUP),
+    "WarmupDecayLR": Keys(
+        total_num_steps=number(), warmup_max_lr=_for_groups(sp.Rational(1, 1000)), **_WARMUP
+    ),
+    "WarmupCosineLR": Keys(
+        total_num_steps=number(),
+        warmup_min_ratio=number(0),
+        cos_min_ratio=number(0.0001),
+        **_RISE,
+    ),
+    "LRRangeTest": Keys(
+        lr_range_test_min_lr=_for_groups(0.001),
+        lr_range_test_step_size=integer(2000),
+        lr_range_test_step_rate=number(1),
+        lr_range_test_staircase=flag(False),
+        **_STEPPED,
+    ),
+    "OneCycle": Keys(
+        cycle_min_lr=_for_groups(REQUIRED),
+        cycle_max_lr=_for_groups(REQUIRED),
+        decay_lr_rate=number(0),
+        cycle_first_step_size=number(2000),
+        cycle_second_step_size=number(None),
+        cycle_first_stair_count=integer(0),
+        cycle_second_stair_count=integer(None),
+        decay_step_size=number(0),
+        cycle_momentum=flag(True),
+        cycle_min_mom=number(0.8),
+        cycle_max_mom=number(0.9),
+        decay_mom_rate=number(0),
+        **_STEPPED,
+    ),
+}
+"""The parameters of each scheduler."""
+
+OPTIMIZER = Keys(
+    type=text(""),
+    params=section(
+        ClassKeys(
+            lr=number(None),
+            weight_decay=number(None),
+            betas=numbers((0.9, 0.999)),
+            momentum=number(0),
         )
-        value = value[context.facts.get("group_index", 0)]
-    return number(value, name, context.where)
+    ),
+    legacy_fusion=ignored(),
+)
+SCHEDULER = Keys(
+    type=choice(*PARAMETERS),
+    params=Key(
+        lambda place, key, default: PARAMETERS[place.text("type")].read(place.section(key)), None
+    ),
+    legacy_fusion=ignored(),
+)
 
 
-def _warmup_steps(given: Arguments, context: Context) -> sp.Expr:
+def _group_value(context: Context, params: Values, name: str) -> sp.Expr:
+    """A parameter, or that of the group where it is a list with one for each group."""
+    value = getattr(params, name)
+    if not isinstance(value, tuple):
+        return value
+    groups = len(context.facts.get("param_groups", (None,)))
+    if len(value) != groups:
+        what = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
+        raise params.error(what, name)
+    return value[context.facts.get("group_index", 0)]
+
+
+def _rate(context: Context, optimizer: Values) -> sp.Expr:
+    """The rate of the group: that of the optimizer unless the group has one."""
+    groups, index = context.facts.get("param_groups"), context.facts.get("group_index", 0)
+    if groups is not None:
+        if not 0 <= index < len(groups):
+            what = f"group_index must be in 0..{len(groups) - 1}, got {index}"
+            raise DefinitionError(what, where=context.where)
+        if "lr" in groups[index]:
+            return exact_number(groups[index]["lr"])
+    if optimizer.params.lr is None:
+        raise optimizer.params.error("lr is missing", "lr", "give optimizer.params.lr")
+    return optimizer.params.lr
+
+
+def _warmup_steps(context: Context, params: Values) -> sp.Expr:
     """The length of the warmup: at least 2."""
-    steps = given["warmup_num_steps"]
-    is_count = isinstance(steps, int) and not isinstance(steps, bool) and steps > 0
-    refuse_unless(
-        context.version != HEAD or is_count,
-        f"warmup_num_steps must be an integer above 0, got {steps!r}",
-        context.where,
-    )
-    return max(sp.Integer(2), number(steps, "warmup_num_steps", context.where))
+    steps, written = params.warmup_num_steps, params.origin.content.get("warmup_num_steps")
+    is_count = steps.is_Integer and steps > 0 and not isinstance(written, float)
+    if context.version == HEAD and not is_count:
+        what = f"warmup_num_steps must be an integer above 0, got {written!r}"
+        raise params.error(what, "warmup_num_steps")
+    return max(sp.Integer(2), steps)
 
 
-def _rise(given: Arguments, warmup: sp.Expr) -> sp.Expr:
+def _risen(params: Values, warmup: sp.Expr) -> sp.Expr:
     """The part of the warmup that is done; an unknown type is taken as log."""
-    if given["warmup_type"] == "linear":
-        return STEP / warmup
-    return logarithmic(STEP, warmup)
+    return COUNT.n / warmup if params.warmup_type == "linear" else logarithmic(COUNT.n, warmup)
 
 
-def _warmup(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:
-    where = context.where
-    warmup = _warmup_steps(given, context)
-    low = _group_value(given["warmup_min_lr"], "warmup_min_lr", context)
-    top = given["warmup_max_lr"]
-    if top is not None:
-        peak = _group_value(top, "warmup_max_lr", context)
-    elif "total_num_steps" in given or context.version in (V0_16, V0_14):
+def _warmup(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+    params, is_old = scheduler.params, context.version in (V0_16, V0_14)
+    warmup = _warmup_steps(context, params)
+    low = _group_value(context, params, "warmup_min_lr")
+    if params.warmup_max_lr is not None:
+        peak = _group_value(context, params, "warmup_max_lr")
+    elif is_old or not context.as_implemented:
         peak = sp.Rational(1, 1000)
     else:
-        peak = rate
-    start = rate if context.version == V0_14 else low
-    arrival = first_from(warmup) + 1
-    begin = (lambda: start, 1)
-    rise = (lambda: along_line(low, peak, _rise(given, warmup)), arrival)
-    if "total_num_steps" not in given:
+        peak = _rate(context, optimizer)
+    has_own_start = context.version == V0_14 and context.as_implemented
+    start = _rate(context, optimizer) if has_own_start else low
+    begin = (lambda: start, COUNT.first_from(sp.S.Zero))
+    rise = (lambda: along_line(low, peak, _risen(params, warmup)), COUNT.first_from(warmup))
+    if scheduler.type == "WarmupLR":
         return by_intervals("WarmupLR", begin, rise, (lambda: peak, None))
-    total = number(given["total_num_steps"], "total_num_steps", where)
-    rest = sp.Max(0, (total - STEP) / max(sp.S.One, total - warmup))
+    total = params.total_num_steps
+    rest = sp.Max(0, (total - COUNT.n) / max(sp.S.One, total - warmup))
     return by_intervals("WarmupDecayLR", begin, rise, (lambda: along_line(low, peak, rest), None))
 
 
-def _cosine(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:
-    where, version = context.where, context.version
-    warmup = _warmup_steps(given, context)
-    total = number(given["total_num_steps"], "total_num_steps", where)
-    low = number(given["warmup_min_ratio"], "warmup_min_ratio", where)
-    end = number(given["cos_min_ratio"], "cos_min_ratio", where)
-    own = version == V0_14 or (version == V0_16 and context.facts.get("group_index", 0) > 0)
-    is_known = given["warmup_type"] in ("log", "linear")
+def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+    version, params = context.version, scheduler.params
+    warmup, total = _warmup_steps(context, params), params.total_num_steps
+    low, end = params.warmup_min_ratio, params.cos_min_ratio
+    rate = _rate(context, optimizer)
+    is_later_group = context.facts.get("group_index", 0) > 0
+    if not context.as_implemented:
+        start = low * rate
+    elif version == V0_14 or (version == V0_16 and is_later_group):
+        start = rate
+    else:
+        start = sp.S.Zero
+    is_known = params.warmup_type in ("log", "linear")
+    # After a linear warmup the implementation leaves the peak out.
+    ahead = 1 if context.as_implemented or params.warmup_type != "linear" else 0
+    is_bounded = version == HEAD or not context.as_implemented
 
     def rise() -> sp.Expr:
         if version in (V0_14, V0_16) and not is_known:
             raise UndefinedError(
-                f"UnboundLocalError: warmup_type {given['warmup_type']!r} is unknown"
+                f"UnboundLocalError: warmup_type {params.warmup_type!r} is unknown"
             )
-        return along_line(low, sp.S.One, _rise(given, warmup)) * rate
+        return along_line(low, sp.S.One, _risen(params, warmup)) * rate
 
     def fall() -> sp.Expr:
-        length = total - warmup
-        if version == HEAD:
-            length = max(sp.S.One, length)
+        length = max(sp.S.One, total - warmup) if is_bounded else total - warmup
         if length == 0:
             raise UndefinedError("division by zero: total_num_steps is warmup_num_steps")
-        progress = (STEP - warmup + 1) / length
-        if version == HEAD:
-            progress = sp.Min(1, progress)
+        progress = (COUNT.n - warmup + ahead) / length
+        progress = sp.Min(1, progress) if is_bounded else progress
         return sp.Max(0, along_cosine(sp.S.One, end, progress)) * rate
 
     return by_intervals(
         "WarmupCosineLR",
-        (lambda: rate if own else sp.S.Zero, 1),
-        (rise, first_from(warmup) + 1),
+        (lambda: start, COUNT.first_from(sp.S.Zero)),
+        (rise, COUNT.first_from(warmup)),
         (fall, None),
     )
 
 
-def _range_test(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:
-    del rate
-    where = context.where
-    low = _group_value(given["lr_range_test_min_lr"], "lr_range_test_min_lr", context)
-    size = number(given["lr_range_test_step_size"], "lr_range_test_step_size", where)
-    growth = number(given["lr_range_test_step_rate"], "lr_range_test_step_rate", where)
-    refuse_unless(
-        size > 0 and size.is_Integer,
-        f"lr_range_test_step_size must be an integer above 0, got {size}",
-        where,
+def _range_test(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+    params = scheduler.params
+    low, size = (
+        _group_value(context, params, "lr_range_test_min_lr"),
+        params.lr_range_test_step_size,
     )
-    staircase = bool(given["lr_range_test_staircase"])
+    if size <= 0:
+        what = f"lr_range_test_step_size must be an integer above 0, got {size}"
+        raise params.error(what, "lr_range_test_step_size")
+    growth, staircase = params.lr_range_test_step_rate, params.lr_range_test_staircase
     return range_test(low, growth, size, staircase=staircase).rename("LRRangeTest")
-
-
-def _one_cycle(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:
-    del rate
-    where, cycle = context.where, _cycle(given, context)
-    decay = number(given["decay_step_size"], "decay_step_size", where)
-    low = _group_value(given["cycle_min_lr"], "cycle_min_lr", context)
-    top = _group_value(given["cycle_max_lr"], "cycle_max_lr", context)
-    fall = number(given["decay_lr_rate"], "decay_lr_rate", where)
-    last = low / (1 + fall * cycle.after / decay) if decay and fall else low
-    curve = along_line(low, top, cycle.scale)
-    return by_intervals(
-        "OneCycle", (lambda: low, 1), (lambda: curve, cycle.end), (lambda: last, None)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,20 +238,23 @@ class _Cycle:
     end: int
 
 
-def _cycle(given: Arguments, context: Context) -> _Cycle:
-    where = context.where
-    first = number(given["cycle_first_step_size"], "cycle_first_step_size", where)
-    second = given["cycle_second_step_size"]
-    second = first if second is None else number(second, "cycle_second_step_size", where)
-    refuse_unless(first > 0, f"cycle_first_step_size must be above 0, got {first}", where)
-    refuse_unless(second >= 0, f"cycle_second_step_size must not be negative, got {second}", where)
-    up, down = given["cycle_first_stair_count"], given["cycle_second_stair_count"]
+def _cycle(context: Context, params: Values) -> _Cycle:
+    first, second = params.cycle_first_step_size, params.cycle_second_step_size
+    second = first if second is None else second
+    if first <= 0:
+        what = f"cycle_first_step_size must be above 0, got {first}"
+        raise params.error(what, "cycle_first_step_size")
+    if second < 0:
+        what = f"cycle_second_step_size must not be negative, got {second}"
+        raise params.error(what, "cycle_second_step_size")
+    up, down = params.cycle_first_stair_count, params.cycle_second_stair_count
     down = up if down is None else down
-    if context.version != HEAD:
+    if context.version != HEAD and context.as_implemented:
         up = down = 0
     total = first + second
-    scale = _triangle(first, second, (up, down))
-    return _Cycle(scale, STEP - total + 1, first_from(total) + 1)
+    return _Cycle(
+        _triangle(first, second, (up, down)), COUNT.n - total + 1, COUNT.first_from(total)
+    )
 
 
 def _triangle(first: sp.Expr, second: sp.Expr, stairs: tuple[int, int]) -> sp.Expr:
@@ -219,105 +271,147 @@ def _triangle(first: sp.Expr, second: sp.Expr, stairs: tuple[int, int]) -> sp.Ex
     return sp.Piecewise((up, position <= first), (down, True))
 
 
-def _momentum(optimizer: object, given: Arguments, context: Context) -> Schedule:
-    """The momentum: OneCycle drives the betas of an optimizer that has them."""
-    where, key = context.where, context.key
-    if key not in _TORCH:
-        raise ArgumentError(
-            f"{context.path[-1]} does not schedule {key}",
-            where=where,
-            hint=f"it schedules lr, {', '.join(_TORCH)}",
-        )
-    has_betas = entry(optimizer, "type", where) != "SGD"
-    if key == "momentum" or not has_betas or not given.get("cycle_momentum"):
-        own = entry(optimizer, "params", where)
-        betas = own.get("betas", (_TORCH["beta1"], _TORCH["beta2"]))
-        value = own.get("momentum", _TORCH[key]) if key == "momentum" else betas[key == "beta2"]
-        return by_intervals("constant", (lambda: number(value, key, where), None))
-    if key == "beta2":
-        return by_intervals("OneCycle", (lambda: sp.Rational(99, 100), None))
-    cycle = _cycle(given, context)
-    low = number(given["cycle_min_mom"], "cycle_min_mom", where)
-    top = number(given["cycle_max_mom"], "cycle_max_mom", where)
-    growth = number(given["decay_mom_rate"], "decay_mom_rate", where)
-    decay = number(given["decay_step_size"], "decay_step_size", where)
-    last = top * (1 + growth * cycle.after / decay) if decay and growth else top
-    curve = along_line(top, low, cycle.scale)
+def _one_cycle(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+    params, cycle = scheduler.params, _cycle(context, scheduler.params)
+    low = _group_value(context, params, "cycle_min_lr")
+    top = _group_value(context, params, "cycle_max_lr")
+    decay, fall = params.decay_step_size, params.decay_lr_rate
+    last = low / (1 + fall * cycle.after / decay) if decay and fall else low
+    return _cycled(cycle, low, along_line(low, top, cycle.scale), last)
+
+
+def _cycled(cycle: _Cycle, first: sp.Expr, curve: sp.Expr, last: sp.Expr) -> Schedule:
+    begin = COUNT.first_from(sp.S.Zero)
     return by_intervals(
-        "OneCycle", (lambda: low, 1), (lambda: curve, cycle.end), (lambda: last, None)
+        "OneCycle", (lambda: first, begin), (lambda: curve, cycle.end), (lambda: last, None)
     )
 
 
-_WARMUP = {
-    "warmup_min_lr": 0.0,
-    "warmup_max_lr": None,
-    "warmup_num_steps": 1000,
-    "warmup_type": "log",
-}
-_COSINE = {
-    "total_num_steps": REQUIRED,
-    "warmup_min_ratio": 0.0,
-    "warmup_num_steps": 1000,
-    "cos_min_ratio": 0.0001,
-    "warmup_type": "log",
-}
-_RANGE = {
-    "lr_range_test_min_lr": 0.001,
-    "lr_range_test_step_size": 2000,
-    "lr_range_test_step_rate": 1.0,
-    "lr_range_test_staircase": False,
-}
-_CYCLE = {
-    "cycle_min_lr": REQUIRED,
-    "cycle_max_lr": REQUIRED,
-    "decay_lr_rate": 0.0,
-    "cycle_first_step_size": 2000,
-    "cycle_second_step_size": None,
-    "cycle_first_stair_count": 0,
-    "cycle_second_stair_count": None,
-    "decay_step_size": 0,
-    "cycle_momentum": True,
-    "cycle_min_mom": 0.8,
-    "cycle_max_mom": 0.9,
-    "decay_mom_rate": 0.0,
-}
-_SECTIONS = parameters(optimizer=REQUIRED, scheduler=REQUIRED)
-_LATE = "the scheduler is one step late: updates 0 and 1 both use the start of the warmup"
-PARAMETERS: Mapping[str, Arguments] = {
-    "WarmupLR": _WARMUP,
-    "WarmupDecayLR": {"total_num_steps": REQUIRED, **_WARMUP},
-    "WarmupCosineLR": _COSINE,
-    "LRRangeTest": _RANGE,
-    "OneCycle": _CYCLE,
-}
-"""The parameters of each scheduler, with their defaults."""
+def _momentum(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+    """The momentum: OneCycle drives the betas of an optimizer that has them."""
+    key, params = context.key, scheduler.params
+    if key not in ("beta1", "beta2", "momentum"):
+        raise ArgumentError(
+            f"{scheduler.type} does not schedule {key}",
+            where=context.where,
+            hint="it schedules lr, beta1, beta2, momentum",
+        )
+    has_betas = optimizer.type != "SGD"
+    is_driven = scheduler.type == "OneCycle" and params.cycle_momentum
+    if key == "momentum" or not has_betas or not is_driven:
+        entries = optimizer.params
+        return constant(entries.momentum if key == "momentum" else entries.betas[key == "beta2"])
+    if key == "beta2":
+        return constant(sp.Rational(99, 100)).rename("OneCycle")
+    cycle, low, top = _cycle(context, params), params.cycle_min_mom, params.cycle_max_mom
+    decay, growth = params.decay_step_size, params.decay_mom_rate
+    last = top * (1 + growth * cycle.after / decay) if decay and growth else top
+    return _cycled(cycle, low, along_line(top, low, cycle.scale), last)
 
-SCHEDULES = {
-    name: ScheduleEntry(name, (), _SECTIONS, _of(curve, defaults), notes=notes)
-    for name, curve, defaults, notes in (
-        ("WarmupLR", _warmup, _WARMUP, (_LATE, "v0.14.0: update 0 uses the optimizer's own rate")),
-        (
-            "WarmupDecayLR",
-            _warmup,
-            PARAMETERS["WarmupDecayLR"],
-            (_LATE, "the default peak is 0.001, whatever the rate of the optimizer is"),
-        ),
-        (
-            "WarmupCosineLR",
-            _cosine,
-            _COSINE,
-            (
-                "update 0 is 0 (v0.14.0, and groups but the first in v0.16.0: the full rate)",
-                "with a linear warmup, the peak is never reached",
-                "before the commit edaa72212672, the rate rises again after the last step",
-            ),
-        ),
-        ("LRRangeTest", _range_test, _RANGE, ()),
-        (
-            "OneCycle",
-            _one_cycle,
-            _CYCLE,
-            ("before the commit edaa72212672, stair counts have no effect",),
-        ),
-    )
+
+_CURVES: Mapping[str, Callable[[Context, Values, Values], Schedule]] = {
+    "WarmupLR": _warmup,
+    "WarmupDecayLR": _warmup,
+    "WarmupCosineLR": _cosine,
+    "LRRangeTest": _range_test,
+    "OneCycle": _one_cycle,
+}
+
+
+def schedule(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
+    """Returns the schedule of the key of a context."""
+    curve = _CURVES[scheduler.type] if context.key == "lr" else _momentum
+    return curve(context, optimizer, scheduler)
+
+
+_FILE = "deepspeed/runtime/lr_schedules.py"
+_LINES, _CYCLES = ("WarmupLR", "WarmupDecayLR"), ("OneCycle",)
+_COSINES = ("WarmupCosineLR",)
+
+
+def _defect(
+    text: str,
+    line: str,
+    classes: tuple[str, ...],
+    concerns: Callable[[Values], bool] = lambda params: True,
+    documented: str | None = None,
+    versions: tuple[str, ...] = (),
+) -> Defect:
+    """A defect of scheduler classes with some parameters; undocumented ones are conventions."""
+
+    def applies(optimizer: Values, scheduler: Values | None) -> bool:
+        return scheduler is not None and scheduler.type in classes and concerns(scheduler.params)
+
+    kind = Kind.CONVENTION if documented is None else Kind.DEPARTURE
+    return Defect(text, f"{_FILE}{line}", applies, documented, kind, classes, versions)
+
+
+DEFECTS = {
+    "one-update-late": _defect(
+        "the scheduler is one step late: updates 0 and 1 both use the start of the warmup",
+        ":735",
+        _LINES,
+    ),
+    "starts-at-the-full-rate": _defect(
+        "update 0 uses the optimizer's rate",
+        "@v0.14.0:682",
+        (*_LINES, *_COSINES),
+        documented="the start of the warmup in update 0",
+        versions=(V0_14,),
+    ),
+    "logarithmic-warmup": _defect(
+        "without warmup_type the warmup is logarithmic",
+        ":705",
+        (*_LINES, *_COSINES),
+        lambda params: "warmup_type" not in params,
+    ),
+    "default-peak-is-the-rate": _defect(
+        "without warmup_max_lr the peak is the rate of the optimizer",
+        ":714",
+        ("WarmupLR",),
+        lambda params: "warmup_max_lr" not in params,
+        documented="a peak of 0.001",
+        versions=(HEAD, V0_19),
+    ),
+    "default-peak": _defect(
+        "the default peak is 0.001, whatever the rate of the optimizer is",
+        ":793",
+        ("WarmupDecayLR",),
+        lambda params: "warmup_max_lr" not in params,
+    ),
+    "starts-at-zero": _defect(
+        "update 0 is 0, whatever warmup_min_ratio is",
+        ":914",
+        _COSINES,
+        lambda params: params.warmup_min_ratio != 0,
+        documented="warmup_min_ratio of the rate in update 0",
+        versions=(HEAD, V0_19, V0_16),
+    ),
+    "peak-left-out": _defect(
+        "with a linear warmup, the peak is never reached",
+        ":893",
+        _COSINES,
+        lambda params: params.warmup_type == "linear",
+        documented="a cosine that begins at the peak",
+    ),
+    "rises-again": _defect(
+        "before the commit edaa72212672, the rate rises again after the last step",
+        "@v0.19.0:850",
+        _COSINES,
+        versions=(V0_19, V0_16, V0_14),
+    ),
+    "stairs-ignored": _defect(
+        "before the commit edaa72212672, stair counts have no effect",
+        "@v0.19.0:487",
+        _CYCLES,
+        lambda params: bool(params.cycle_first_stair_count or params.cycle_second_stair_count),
+        documented="the stairs of the newest version",
+        versions=(V0_19, V0_16, V0_14),
+    ),
+    "no-scheduler": Defect(
+        "DeepSpeed leaves the rate alone; the script may have a scheduler",
+        "deepspeed/runtime/engine.py:1558",
+        lambda optimizer, scheduler: scheduler is None,
+        kind=Kind.CONVENTION,
+    ),
 }

@@ -72,3 +72,16 @@ def test_a_departure_without_a_documented_formula_is_refused(key: Key) -> None:
 def test_a_named_counterexample_has_its_note(key: Key) -> None:
     framework, name = key
     assert read(EXAMPLES[key], True).notes[name] == FRAMEWORKS[framework].defects[name].text
+
+
+def test_a_product_of_schedulers_ends_where_one_of_them_raises_an_exception() -> None:
+    # The periods have 4, 2 and 1 updates; the next one would have none.
+    restarts = {"cosine_warmrestart": {"t_0": "4ba", "t_mult": 0.5}}
+    config = {
+        "optimizers": {"sgd": {"lr": 1.0}},
+        "schedulers": [restarts, {"linear_decay": {}}],
+        "max_duration": "10ba",
+    }
+    product = load_recipe(config, framework="composer", as_implemented=False).schedule()
+    assert product.last_step == 6
+    assert load_recipe(config, framework="composer").schedule().last_step is None

@@ -11,7 +11,7 @@ from closedform.errors import nearest
 from closedform.language import UpdateRule, exact_number
 from closedform.recipes.build import built
 from closedform.recipes.composer.optimizers import rules_from
-from closedform.recipes.composer.schedules import CLASSES, SCHEDULES
+from closedform.recipes.composer.schedules import CLASSES, CLOCK, SCHEDULES
 from closedform.recipes.composer.times import Trainer, trainer
 from closedform.recipes.document import Document, interpolated
 from closedform.recipes.entries import Context
@@ -75,8 +75,6 @@ _Named = tuple[ClassOptimizer, dict[str, Any]]
 
 _TIMES = ("max_duration", "scale_schedule_ratio", "ssr")
 _CLIPPING = ("clipping_type", "clipping_threshold")
-_LAST_WINS = "of several schedulers, the last one decides: they do not multiply, as documented"
-_LEAST_RATE = "a scaled warmup ends where the warmup that is not scaled would end"
 
 
 def _decoupled(section: Section) -> Mapping[str, Callable[..., UpdateRule]]:
@@ -210,22 +208,22 @@ def _recipe(
             "scale_schedule_ratio": ratio,
         }
         with config.located("schedulers" if "schedulers" in config else "scheduler"):
-            rate = built("composer", SCHEDULES, name, arguments, facts=facts)
+            rate = built(
+                "composer",
+                SCHEDULES,
+                name,
+                arguments,
+                facts=facts,
+                as_implemented=reading.as_implemented,
+            )
         groups.append(made.group(rate, **named))
-    notes = {"last-scheduler-wins": _LAST_WINS} if len(schedulers) > 1 else {}
-    if any(one.get("scale_warmup") for one in schedulers) and ratio != 1:
-        notes["scaled-warmup"] = _LEAST_RATE
-    return Recipe(
-        reading.document.name,
-        reading.framework or "composer",
-        tuple(groups),
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
         horizon=_horizon(config, duration, ratio, facts),
-        version=reading.version,
-        source=reading.document.source,
-        facts=reading.facts,
         clipping=_clipping(config),
         accumulation=_accumulation(config),
-        notes=notes,
+        values=(schedulers, ratio),
     )
 
 

@@ -8,18 +8,24 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError, UnknownNameError, nearest
-from closedform.language import Schedule, floor_div
+from closedform.language import Schedule, floor_div, product
+from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.composer.times import Time, Trainer, trainer
+from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
 from closedform.recipes.intervals import (
     UndefinedError,
     by_intervals,
+    ending,
     first_from,
     power_quotient,
     quotient,
 )
 from closedform.recipes.native import check_name, entry, exact, number, options, refuse_unless
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+"""The schedulers are stepped every batch; their times may have other units."""
 
 Arguments = Mapping[str, Any]
 Stage = tuple[Callable[[], sp.Expr], int | None]
@@ -115,14 +121,19 @@ def _shaped(shape: Shape) -> Factor:
 
 
 def _rise(given: Arguments, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
-    """The warmup; where it is scaled, the test for its end is not."""
-    warmup = run.convert(given["t_warmup"], "t_warmup", 1)
+    """The warmup; where it is scaled, the test for its end is not, as it is implemented."""
+    warmup = _warmup_end(given, run)
     length = warmup
     if given["scale_warmup"]:
         length = run.convert(given["t_warmup"], "t_warmup")
     now = run.now(length.unit)
     part = sp.Min(1, now / length.value) if length.value else sp.S.One
     return (_fixed(top * part), first_from(run.update(warmup))), warmup
+
+
+def _warmup_end(given: Arguments, run: Trainer) -> Time:
+    is_scaled = given["scale_warmup"] and not run.as_implemented
+    return run.convert(given["t_warmup"], "t_warmup", None if is_scaled else 1)
 
 
 def _warmed_milestones(given: Arguments, run: Trainer) -> tuple[Stage, ...]:
@@ -201,9 +212,8 @@ def _inverse_root(given: Arguments, run: Trainer) -> tuple[Stage, ...]:
     where, last = run.where, _number(given, "alpha_f_cooldown", run)
     floor = _number(given, "alpha_f_decay", run)
     names = ("t_warmup", "t_scale", "t_cooldown")
-    times = {
-        name: run.convert(given[name], name, 1 if name == "t_warmup" else None) for name in names
-    }
+    times = {name: run.convert(given[name], name) for name in names}
+    times["t_warmup"] = _warmup_end(given, run)
     for name, time in times.items():
         refuse_unless(
             time.unit == run.given and "dur" not in str(given[name]),
@@ -287,11 +297,15 @@ def _build(given: Arguments, context: Context) -> Schedule:
         refuse_unless(len(specs) == 1, f"{name} must be the only scheduler", where)
         check_name(name, entry(specs[0], "name", where), "name", where)
     run = trainer(given["max_duration"], given["scale_schedule_ratio"], context)
-    made = [_factors(spec, run) for spec in specs]
-    if not context.as_implemented and len(made) > 1:
-        raise DefinitionError("the product of several schedulers is not written here", where=where)
-    # Each scheduler writes base times factor, so that the last one of a list decides.
-    return by_intervals(name, *made[-1]).scale(rate)
+    factors = [by_intervals(name, *_factors(spec, run)) for spec in specs]
+    if context.as_implemented or len(factors) == 1:
+        # Each scheduler writes base times factor, so that the last one of a list decides.
+        return factors[-1].scale(rate)
+    together = product(factors, name=name).scale(rate)
+    last_steps = [factor.last_step for factor in factors if factor.last_step is not None]
+    if not last_steps:
+        return together
+    return ending(together.expr, min(last_steps) + 1, "a scheduler of the list has ended", name)
 
 
 def _factors(spec: Arguments, run: Trainer) -> tuple[Stage, ...]:
@@ -307,13 +321,31 @@ def _factors(spec: Arguments, run: Trainer) -> tuple[Stage, ...]:
 _PARAMETERS = parameters(
     optimizer=REQUIRED, schedulers=REQUIRED, max_duration=REQUIRED, scale_schedule_ratio=1.0
 )
-_WARMED = ("a scaled warmup ends where the warmup that is not scaled would end",)
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "list": ("the schedulers do not multiply, as documented: the last one decides",),
-    "ConstantScheduler": ("after t_max the factor is 1, not alpha",),
-    **{name: _WARMED for name in CLASSES if "WithWarmup" in name},
+DEFECTS = {
+    "last-scheduler-wins": Defect(
+        "the schedulers do not multiply, as documented: the last one decides",
+        "composer/optim/scheduler.py:202",
+        lambda schedulers, ratio: len(schedulers) > 1,
+        documented="the product of the schedulers",
+        classes=("list",),
+    ),
+    "scaled-warmup": Defect(
+        "a scaled warmup ends where the warmup that is not scaled would end",
+        "composer/optim/scheduler.py:773",
+        lambda schedulers, ratio: (
+            ratio != 1 and any(entry.get("scale_warmup") for entry in schedulers)
+        ),
+        documented="a warmup that is scaled as the rest of the schedule is",
+        classes=tuple(name for name in CLASSES if "WithWarmup" in name),
+    ),
+    "constant-ends-at-one": Defect(
+        "after t_max the factor is 1, not alpha",
+        "composer/optim/scheduler.py:307",
+        lambda schedulers, ratio: any(
+            entry["name"] == "ConstantScheduler" and "alpha" in entry for entry in schedulers
+        ),
+        kind=Kind.CONVENTION,
+        classes=("ConstantScheduler",),
+    ),
 }
-SCHEDULES = {
-    name: ScheduleEntry(name, (), _PARAMETERS, _build, notes=_NOTES.get(name, ()))
-    for name in (*CLASSES, "list")
-}
+SCHEDULES = {name: ScheduleEntry(name, (), _PARAMETERS, _build) for name in (*CLASSES, "list")}

@@ -56,6 +56,7 @@ class Trainer:
         given: The unit that ``max_duration`` was given in.
         ratio: ``scale_schedule_ratio``.
         where: The place, for errors.
+        as_implemented: Whether a scaled warmup ends where one that is not scaled would end.
     """
 
     batches: int | None
@@ -64,6 +65,7 @@ class Trainer:
     given: str
     ratio: float
     where: str
+    as_implemented: bool = True
 
     def epochs(self, value: float) -> float:
         """Returns a number of epochs in batches.
@@ -126,4 +128,4 @@ def trainer(duration: object, ratio: object, context: Context) -> Trainer:
     length = Time(scaled, time.unit)
     if time.unit == "ep":
         length = Time(int(unscaled.epochs(scaled)), "ba")
-    return Trainer(batches, facts, length, time.unit, factor, where)
+    return Trainer(batches, facts, length, time.unit, factor, where, context.as_implemented)

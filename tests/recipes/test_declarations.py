@@ -22,16 +22,13 @@ NOT_PORTED = {
     "composer",
     "deepspeed",
     "fairseq",
-    "gpt-neox",
     "huggingface",
     "lightning-cli",
     "llm-foundry",
-    "llm.c",
     "mmengine",
     "nemo",
     "olmo_core",
     "timm",
-    "ultralytics",
 }
 KEYS = {"Keys", "OpenKeys", "ClassKeys", "FlagKeys"}
 LITERALS_PER_KEY = 1.6

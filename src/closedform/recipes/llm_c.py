@@ -1,0 +1,92 @@
+"""llm.c: its learning rate, from the arguments of ``train_gpt2cu``."""
+
+from __future__ import annotations
+
+import struct
+
+import sympy as sp
+
+from closedform.language import Schedule, exact_number
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
+from closedform.recipes.keys import Keys, Values, choice, integer, number, section_entries
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+STYLES = ("cosine", "linear", "constant", "wsd")
+
+
+class _Flags(Keys):
+    """Flags of one letter, with a dash before each."""
+
+    @staticmethod
+    def spell(name: str) -> str:
+        return f"-{name}"
+
+
+ARGUMENTS = _Flags(
+    k=choice(*STYLES, default="cosine"), l=number(3e-4), u=integer(0), q=number(1), x=integer(-1)
+)
+
+DEFECTS = {
+    "binary32": Defect("computed in binary32", "llmc/schedulers.h:28", kind=Kind.CONVENTION),
+    "past-the-end": Defect(
+        "an update after the run fails an assertion",
+        "llmc/schedulers.h:34",
+        kind=Kind.CONVENTION,
+        classes=("cosine", "linear", "wsd"),
+    ),
+}
+
+
+def _binary32(value: float) -> float:
+    """Rounds to binary32."""
+    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
+    return rounded
+
+
+def _rate(context: Context, arguments: Values) -> Schedule:
+    style, peak, warmup = arguments.k, arguments.l, sp.Integer(arguments.u)
+    total = sp.Integer(arguments.x)
+    if total == -1:
+        total = exact_number(context.fact("train_num_batches"), "train_num_batches")
+    if style == "constant":
+        return by_intervals(style, (lambda: peak, None))
+    count = CLOCK.count(context.numbers)
+    low, n = peak * arguments.q, count.n
+    # The update (int)(0.8f * total), in binary32.
+    begin = sp.Integer(int(_binary32(_binary32(0.8) * _binary32(float(total)))))
+
+    def fall() -> sp.Expr:
+        if style == "linear":
+            return along_line(peak, low, quotient(n - warmup, total - warmup))
+        if style == "cosine":
+            return along_cosine(peak, low, quotient(n - warmup, total - warmup))
+        return along_line(peak, low, power_quotient(n - begin, total - begin, sp.S.Half))
+
+    return by_intervals(
+        style,
+        (lambda: peak * (n + 1) / warmup, count.first_from(warmup)),
+        (lambda: peak, count.first_from(begin) if style == "wsd" else 0),
+        (fall, count.first_after(total)),
+        (_past_the_end, None),
+    )
+
+
+def _past_the_end() -> sp.Expr:
+    raise UndefinedError("the assertion that the update is in the run fails")
+
+
+FRAMEWORK = Framework(
+    "llm.c",
+    section_entries(
+        dict.fromkeys(STYLES, _rate), {"": ARGUMENTS}, style=lambda arguments: str(arguments.k)
+    ),
+    versions=("f1e2ace65149",),
+    upstream="llmc/schedulers.h",
+    clock=CLOCK,
+    defects=DEFECTS,
+)

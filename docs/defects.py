@@ -100,7 +100,7 @@ lr_scheduler: {lr_decay_style: linear, lr_warmup_steps: 0}
     ),
     Defect(
         "axolotl",
-        "A warmup of one update becomes one of two.",
+        "",
         """\
 learning_rate: 1.0
 lr_scheduler: constant_with_warmup
@@ -111,10 +111,11 @@ micro_batch_size: 1
 """,
         lambda: linear(0, 1, 1).then(constant(1), at=1),
         "0 in update 0, and 1 from update 1 on",
+        name="warmup-of-one",
     ),
     Defect(
         "axolotl",
-        "After the run, a cosine with a minimum rises again.",
+        "",
         """\
 learning_rate: 1.0
 lr_scheduler: cosine
@@ -128,6 +129,26 @@ micro_batch_size: 1
         ONE_RECIPE,
         {},
         16,
+        name="cosine_min_lr-1",
+    ),
+    Defect(
+        "axolotl",
+        "",
+        """\
+learning_rate: 1.0
+lr_scheduler: cosine
+lr_quadratic_warmup: true
+cosine_min_lr_ratio: 0.1
+optimizer: adamw_torch
+warmup_steps: 4
+max_steps: 10
+micro_batch_size: 1
+""",
+        lambda: Schedule(t**2 / 16).then(cosine(1, 0.1, 6), at=4),
+        "t**2 / 16 in 4 updates, a cosine to 0.1 at update 10",
+        {},
+        10,
+        name="cosine_quadratic_warmup-1",
     ),
     Defect(
         "composer",

@@ -1,15 +1,20 @@
-"""The reader of ms-swift's command lines: ``swift sft`` and ``megatron sft``."""
+"""ms-swift: TrainingArguments with other defaults, and Megatron's arguments with underscores."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from closedform.language import exact_number
-from closedform.recipes.document import Document, Form
+from closedform.recipes import megatron, transformers
+from closedform.recipes.document import Document
+from closedform.recipes.document import Form as FileForm
+from closedform.recipes.forms import Config, Form, Optimizer, Writer, native
+from closedform.recipes.framework import Framework
 from closedform.recipes.keys import OpenKeys, Values, choice, flag, ignored, integer, number, text
 from closedform.recipes.megatron.curves import STYLES
 from closedform.recipes.megatron.schedules import CLOCK, FLAGS, rate
-from closedform.recipes.megatron.schedules import DEFECTS as MEGATRON_DEFECTS
 from closedform.recipes.megatron.schedules import decay as weight_decay
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
@@ -18,7 +23,7 @@ from closedform.recipes.section import Section, whole
 from closedform.recipes.transformers.arguments import Program, keys_with, read_arguments
 from closedform.recipes.transformers.schedules import CURVES, OF_LOSS
 
-_KNOWN = (
+_FURTHER = (
     "adalora_beta1",
     "adalora_beta2",
     "chord_mu_decay_steps",
@@ -87,7 +92,7 @@ _PROGRAM = Program(
         adam_beta2=number(0.95),
         use_galore=flag(False),
         **dict.fromkeys(_GROUP_RATES, number(None)),
-        **dict.fromkeys(_KNOWN, ignored()),
+        **dict.fromkeys(_FURTHER, ignored()),
     ),
     _rate,
     _GROUP_RATES,
@@ -97,7 +102,7 @@ _PROGRAM = Program(
 
 def _matches(document: Document) -> bool:
     section = whole(document)
-    if document.form not in (Form.ARGUMENTS, Form.MAPPING):
+    if document.form not in (FileForm.ARGUMENTS, FileForm.MAPPING):
         return False
     of_megatron = "lr" in section and any(key in section for key in _SEVERAL[2:])
     return _own_keys(section) or of_megatron
@@ -105,7 +110,9 @@ def _matches(document: Document) -> bool:
 
 def _read(reading: Reading) -> Recipe:
     section = whole(reading.document)
-    return _read_megatron(reading) if _is_megatron(section) else read_arguments(reading, _PROGRAM)
+    if _is_megatron(section):
+        return _read_megatron(reading)
+    return read_arguments(replace(reading, defects=transformers.FRAMEWORK.defects), _PROGRAM)
 
 
 def _read_megatron(reading: Reading) -> Recipe:
@@ -129,7 +136,7 @@ def _read_megatron(reading: Reading) -> Recipe:
         with section.located("lr_decay_style"):
             schedules = {"lr": rate(context, flags), "weight_decay": decay}
         groups.append(ParamGroup(schedules, plan, Role.of(name), name))
-    return replace(reading, defects=MEGATRON_DEFECTS).recipe(
+    return replace(reading, defects=megatron.FRAMEWORK.defects).recipe(
         groups,
         clock=CLOCK,
         horizon=total,
@@ -154,4 +161,28 @@ def _plan(flags: Values) -> OptimizerPlan:
     return planned("adamw", arguments, where=where)
 
 
-READER = Reader(_read, _matches)
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    if transformers.FRAMEWORK.writer is None or megatron.FRAMEWORK.writer is None:
+        return
+    yield from transformers.FRAMEWORK.writer.configs(form, made, facts)
+    rates = {
+        group.name: native(peak)
+        for group in made.groups
+        if group.name in _GROUP_RATES and (peak := group.peak(form.peak)) is not None
+    }
+    for config in megatron.FRAMEWORK.writer.configs(form, made, facts):
+        flags = {key.replace("-", "_"): value for key, value in config.items()}
+        if "train_iters" in flags:
+            yield {**flags, **rates}
+
+
+FRAMEWORK = Framework(
+    "ms-swift",
+    {},
+    versions=transformers.FRAMEWORK.versions,
+    upstream=f"{transformers.FRAMEWORK.upstream}; {megatron.FRAMEWORK.upstream}",
+    clock=transformers.FRAMEWORK.clock,
+    defects={**transformers.FRAMEWORK.defects, **megatron.FRAMEWORK.defects},
+    reader=Reader(_read, _matches),
+    writer=Writer(".args", _configs, {"global_batch_size": 1}, ("adamw", "sgd")),
+)

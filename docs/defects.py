@@ -686,7 +686,7 @@ utils.create_learning_rate_scheduler.min_learning_rate = 0.1
     ),
     Defect(
         "lightning-cli",
-        "The scheduler beside the model is stepped after each epoch.",
+        "",
         """\
 trainer: {max_steps: 20}
 optimizer: {class_path: torch.optim.SGD, init_args: {lr: 1.0}}
@@ -697,6 +697,7 @@ lr_scheduler:
         lambda: cosine(1, 0, 20),
         "with 5 updates in an epoch and 20 of the run, a cosine to 0 at update 20",
         {"updates_per_epoch": 5},
+        name="by-epoch",
     ),
     Defect(
         "big_vision",

@@ -23,7 +23,6 @@ NOT_PORTED = {
     "deepspeed",
     "fairseq",
     "huggingface",
-    "lightning-cli",
     "llm-foundry",
     "mmengine",
     "nemo",

@@ -17,7 +17,9 @@ from closedform.language import Schedule, floor_div, t
 from closedform.recipes import torch
 from closedform.recipes.build import built
 from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document, interpolated
+from closedform.recipes.keys import OpenKeys, Values, choice, integer, number
 from closedform.recipes.lightning_cli.schedules import SCHEDULES, warmup_updates
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import (
@@ -38,10 +40,31 @@ _BLOCK = ("class_path", "init_args", "dict_kwargs")
 _MODULES = "modelgenerator."
 """The package whose modules step their schedulers after every update."""
 _METRIC = "ReduceLROnPlateau"
-_TRAINER = ("accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm")
-_NOTES = {
-    "by-epoch": "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
-    "rises-again": "the cosine rises again after T_max epochs",
+TRAINER = OpenKeys(
+    accumulate_grad_batches=integer(1),
+    gradient_clip_val=number(0),
+    gradient_clip_algorithm=choice("norm", "value", default="norm"),
+    max_steps=integer(-1),
+    max_epochs=integer(-1),
+)
+CLOCKS = {"update": Clock(Unit.UPDATE), "epoch": Clock(Unit.EPOCH)}
+"""The clocks of a scheduler within the model, and of one next to it."""
+
+DEFECTS = {
+    "by-epoch": Defect(
+        "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
+        "src/lightning/pytorch/cli.py: LightningCLI.configure_optimizers",
+        lambda name, clock, rate: clock.unit is Unit.EPOCH and not is_constant(rate),
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "rises-again": Defect(
+        "the cosine rises again after T_max epochs",
+        "torch/optim/lr_scheduler.py: CosineAnnealingLR",
+        lambda name, clock, rate: name == "CosineAnnealingLR",
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
 }
 
 
@@ -73,14 +96,13 @@ class _Run:
     """The length of the run, in updates and epochs, where they are known."""
 
     reading: Reading
-    trainer: Section
+    trainer: Values
 
     def updates(self) -> int | None:
         """Returns the updates of the run."""
-        given = self.trainer.integer("max_steps", -1)
-        epochs = self.trainer.integer("max_epochs", -1)
+        steps, epochs = self.trainer.max_steps, self.trainer.max_epochs
         length = self.reading.facts.updates_per_epoch
-        ends = [given] if given > 0 else []
+        ends = [steps] if steps > 0 else []
         ends += [math.ceil(epochs * length)] if epochs > 0 and length else []
         return min(ends) if ends else self.reading.facts.total_updates
 
@@ -102,8 +124,7 @@ def read(reading: Reading) -> Recipe:
         ArgumentError: A fact is missing.
     """
     top = whole(interpolated(reading.document))
-    trainer, outer = top.section("trainer"), top
-    trainer.check_related(_TRAINER)
+    trainer, outer = TRAINER.read(top.section("trainer")), top
     is_within = "optimizer" not in top
     if is_within:
         outer = _inner(top)
@@ -115,9 +136,7 @@ def read(reading: Reading) -> Recipe:
     run = _Run(reading, trainer)
     plan, rate, decay = _optimizer(optimizer)
     derived: dict[str, Any] = {"lr": rate}
-    notes: dict[str, str] = {}
-    schedule = constant(rate)
-    clock = Clock()
+    schedule, clock, name = constant(rate), CLOCKS["update"], ""
     if "lr_scheduler" in outer:
         block = outer.section("lr_scheduler")
         block.check(_BLOCK)
@@ -128,19 +147,18 @@ def read(reading: Reading) -> Recipe:
                 hint="put optimizer and lr_scheduler beside the model, or write it in updates",
             )
         schedule = _scheduled(run, block, rate, by_epoch, derived)
-        notes = _notes(block, schedule, by_epoch)
-        clock = Clock(Unit.EPOCH) if by_epoch else clock
+        clock, name = CLOCKS["epoch" if by_epoch else "update"], _class(block)
     group = ParamGroup({"lr": schedule, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
-    return Recipe(
-        name=reading.document.name,
-        framework=_FRAMEWORK,
-        param_groups=(group,),
-        horizon=run.updates(),
-        source=reading.document.source,
+    threshold = trainer.gradient_clip_val
+    return reading.recipe(
+        [group],
         clock=clock,
-        clipping=_clipping(trainer),
-        accumulation=_accumulation(trainer),
-        notes=notes,
+        horizon=run.updates(),
+        clipping=Clipping(threshold, ClippingKind(trainer.gradient_clip_algorithm))
+        if threshold
+        else None,
+        accumulation=trainer.accumulate_grad_batches,
+        values=(name, clock, schedule),
         derived=derived,
     )
 
@@ -219,31 +237,6 @@ def _scheduled(
         (given_length,) = facts.require("updates_per_epoch", where=place)
         length = int(given_length)
     return Schedule(made.bound.xreplace({t: floor_div(t, length)}), name=made.name)
-
-
-def _clipping(trainer: Section) -> Clipping | None:
-    threshold = trainer.number("gradient_clip_val", 0)
-    if not threshold:
-        return None
-    kind = trainer.text("gradient_clip_algorithm", "norm")
-    if kind not in ("norm", "value"):
-        raise trainer.error(
-            f"gradient_clip_algorithm must be norm or value, got {kind!r}",
-            "gradient_clip_algorithm",
-        )
-    return Clipping(threshold, ClippingKind(kind))
-
-
-def _accumulation(trainer: Section) -> int:
-    found: int = trainer.integer("accumulate_grad_batches", 1)
-    return found
-
-
-def _notes(block: Section, schedule: Schedule, by_epoch: bool) -> dict[str, str]:
-    names = ["by-epoch"] if by_epoch and not is_constant(schedule) else []
-    if _class(block) == "CosineAnnealingLR":
-        names.append("rises-again")
-    return {name: _NOTES[name] for name in names}
 
 
 READER = Reader(read, matches)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from closedform.errors import DefinitionError
 from closedform.language import Schedule
 from closedform.recipes import transformers
 from closedform.recipes.build import built
+from closedform.recipes.checks import count, number
 from closedform.recipes.entries import Context, ScheduleEntry, parameters
-from closedform.recipes.native import count, fact, number, refuse_unless
 
 _CURVES = {
     "CosineWithWarmup": "cosine",
@@ -30,15 +31,16 @@ def warmup_updates(given: Mapping[str, Any], total: int, where: str) -> int:
     """
     steps, ratio = given["num_warmup_steps"], given["warmup_ratio"]
     if steps is not None:
-        return count(steps, "num_warmup_steps", where)
-    refuse_unless(ratio is not None, "warmup_ratio or num_warmup_steps must be given", where)
+        return int(count(0)(steps, "num_warmup_steps", where))
+    if ratio is None:
+        raise DefinitionError("warmup_ratio or num_warmup_steps must be given", where=where)
     number(ratio, "warmup_ratio", where)
     return int(ratio * total)
 
 
 def _builder(curve: str) -> Callable[[Mapping[str, Any], Context], Schedule]:
     def build(given: Mapping[str, Any], context: Context) -> Schedule:
-        total = count(fact(context, "num_training_steps"), "num_training_steps", context.where)
+        total = count(0)(context.fact("num_training_steps"), "num_training_steps", context.where)
         config = {
             "learning_rate": context.base,
             "max_steps": total,

@@ -497,7 +497,7 @@ tokens: {train_steps: 10}
     ),
     Defect(
         "nemo",
-        "SquareRootAnnealing counts from update 0: the rate jumps after the warmup.",
+        "",
         """\
 model:
   optim: {name: adamw, lr: 1.0, sched: {name: SquareRootAnnealing, warmup_steps: 4, min_lr: 0.0}}
@@ -512,6 +512,22 @@ trainer: {max_steps: 10}
         "after NeMo's warmup, the square root of what is left of the other 6 updates",
         {},
         10,
+        name="jumps-after-the-warmup",
+    ),
+    Defect(
+        "nemo",
+        "",
+        """\
+model:
+  optim:
+    {name: adamw, lr: 1.0, sched: {name: WarmupHoldAnnealLinear, warmup_steps: 4, min_lr: 0.0}}
+trainer: {max_steps: 10}
+""",
+        lambda: Schedule(
+            sp.Piecewise(((t + 1) / 5, t < 5), ((10 - sp.Min(10, t)) / sp.Integer(6), True))
+        ),
+        "after NeMo's warmup, a line to 0 in the other 6 updates",
+        name="no-hold",
     ),
     Defect(
         "olmo",

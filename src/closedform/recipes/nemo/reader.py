@@ -11,10 +11,10 @@ from closedform.language import Schedule, UpdateRule, floor_div, t
 from closedform.recipes.build import built
 from closedform.recipes.document import Document, interpolated
 from closedform.recipes.documents.values import Unresolved
-from closedform.recipes.nemo.schedules import ARGUMENTS, SCHEDULES
+from closedform.recipes.nemo.schedules import ARGUMENTS, CLOCK, SCHEDULES, Chosen
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
 from closedform.recipes.section import Section, whole
 from closedform.schedules import step_decay
 
@@ -137,43 +137,39 @@ def _read(reading: Reading) -> Recipe:
             bases = [each.lr for each in rates.values()]
             rate = _rate(sched, trainer, bases, index, total, reading)
         groups.append(one.group(rate, name=name, patterns=(f"{name}.*",) if name else ()))
-    return _recipe(reading, document, tuple(groups), total, trainer, _notes(sched, trainer))
-
-
-def _notes(sched: Section, trainer: Section) -> dict[str, str]:
-    if not sched.content:
-        return {}
-    if _is_left_out(sched, trainer):
-        return {"no-scheduler": "with max_steps -1 in sched, NeMo makes no scheduler"}
-    name = sched.content.get("name")
-    entry = SCHEDULES.get(name) if isinstance(name, str) else None
-    if entry is None:
-        return {}
-    return {f"{name}-{index}": note for index, note in enumerate(entry.notes, 1)}
+    chosen = _chosen(sched, trainer, [own.lr for own in rates.values()])
+    return _recipe(reading, groups, total, trainer, chosen)
 
 
 def _recipe(
     reading: Reading,
-    document: Document,
-    groups: tuple[Any, ...],
+    groups: list[ParamGroup],
     total: int | None,
     trainer: Section,
-    notes: Mapping[str, str],
+    chosen: Chosen,
 ) -> Recipe:
     threshold = trainer.number("gradient_clip_val", 0.0)
     accumulation = trainer.content.get("accumulate_grad_batches")
-    return Recipe(
-        document.name,
-        "nemo",
+    return reading.recipe(
         groups,
+        clock=CLOCK,
         horizon=total,
-        version=reading.version,
-        source=document.source,
-        facts=reading.facts,
         clipping=Clipping(threshold) if threshold else None,
         accumulation=accumulation if isinstance(accumulation, int) else None,
-        notes=notes,
+        values=(chosen,),
     )
+
+
+def _chosen(sched: Section, trainer: Section, rates: list[Any]) -> Chosen:
+    if not sched.content:
+        return Chosen(None)
+    name, inner = sched.content.get("name"), sched
+    if "args" in sched:
+        inner = sched.section("args")
+        inner = inner.section("params") if "params" in inner else inner
+    keys = [key for key in inner.content if key in inner]
+    is_made = not _is_left_out(sched, trainer)
+    return Chosen(name if isinstance(name, str) else None, keys, rates, is_made)
 
 
 def _optimizer(optim: Section) -> ClassOptimizer:
@@ -249,10 +245,12 @@ def _rate(
     if total is None:
         (needed,) = reading.facts.require("total_updates", where=sched.document.source)
         total = int(needed)
-    return _built(section, name, rates, index, total)
+    return _built(section, name, rates, index, total, reading)
 
 
-def _built(section: Section, name: str, rates: list[Any], index: int, total: int) -> Schedule:
+def _built(
+    section: Section, name: str, rates: list[Any], index: int, total: int, reading: Reading
+) -> Schedule:
     given = {key: _option(section, key) for key in ARGUMENTS[name] if key in section}
     arguments = {
         "lr": rates[0],
@@ -260,7 +258,14 @@ def _built(section: Section, name: str, rates: list[Any], index: int, total: int
     }
     facts = {"param_groups": [{"lr": rate} for rate in rates], "group_index": index}
     with section.located():
-        return built("nemo", SCHEDULES, name, arguments, facts=facts)
+        return built(
+            "nemo",
+            SCHEDULES,
+            name,
+            arguments,
+            facts=facts,
+            as_implemented=reading.as_implemented,
+        )
 
 
 def _option(section: Section, key: str) -> Any:
@@ -294,6 +299,7 @@ def _lightning(reading: Reading, optim: Section, trainer: Section) -> Recipe:
         Section(optim.document, arguments, given.path), "FusedAdam", (), rules=_RULES
     )
     sched, rate, total = optim.section("lr_scheduler"), None, None
+    chosen = Chosen(None)
     steps = trainer.content.get("max_steps")
     if sched.content:
         target = sched.text("_target_").rpartition(".")[2]
@@ -307,10 +313,12 @@ def _lightning(reading: Reading, optim: Section, trainer: Section) -> Recipe:
         sched.check((*ARGUMENTS[kind], "_target_", "max_steps", "interval", "frequency", "monitor"))
         total = int(sched.integer("max_steps", _LIGHTNING_STEPS))
         content = {**_LIGHTNING[kind], **sched.content}
-        rate = _built(Section(optim.document, content, sched.path), kind, [made.lr], 0, total)
+        section = Section(optim.document, content, sched.path)
+        rate = _built(section, kind, [made.lr], 0, total, reading)
+        chosen = Chosen(kind, [key for key in content if key in section], [made.lr])
     horizon = steps if isinstance(steps, int) and steps > 0 else total
     group = made.group(rate)
-    return _recipe(reading, optim.document, (group,), horizon, trainer, {})
+    return _recipe(reading, [group], horizon, trainer, chosen)
 
 
 READER = Reader(_read, _matches)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
 
 from closedform.language import Schedule, t
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -34,6 +36,8 @@ from closedform.recipes.native import (
 )
 from closedform.schedules.blends import along_cosine, along_line
 
+CLOCK = Clock(Unit.UPDATE)
+
 Arguments = Mapping[str, Any]
 
 
@@ -51,6 +55,7 @@ class Policy:
         constant: The length of the constant phase at the end.
         total: ``max_steps``, None if not given.
         where: The place, for errors.
+        as_implemented: Whether a decay that has no hold counts from update 0.
     """
 
     given: Arguments
@@ -62,6 +67,7 @@ class Policy:
     constant: sp.Expr
     total: Any
     where: str
+    as_implemented: bool
 
     @property
     def rest(self) -> sp.Expr:
@@ -106,10 +112,11 @@ def _read(given: Arguments, context: Context, defaults: Arguments) -> Policy:
         base,
         number(section["min_lr"], "min_lr", where),
         warmup,
-        hold + warmup if has_hold else sp.S.Zero,
+        hold + warmup if has_hold or not context.as_implemented else sp.S.Zero,
         _length(section, "constant", where),
         None if total is None else number(total, "max_steps", where),
         where,
+        context.as_implemented,
     )
 
 
@@ -151,8 +158,9 @@ def _square(policy: Policy) -> sp.Expr:
 
 
 def _square_root(policy: Policy) -> sp.Expr:
-    # The clock counts from update 0, not from the end of the warmup.
-    root = power_quotient(policy.total - t, policy.total, sp.S.Half)
+    # It is implemented to count from update 0, not from the end of the warmup.
+    length = policy.total if policy.as_implemented else policy.rest
+    root = power_quotient(policy.total - t, length, sp.S.Half)
     return sp.Max(policy.base * root, policy.low)
 
 
@@ -290,63 +298,137 @@ _CONSTANT = {
 }
 _POWER = {"power": 1.0, "cycle": False}
 _NOAM = {**_OPEN, "d_model": REQUIRED}
-_NO_HOLD = "without a hold, the decay counts from update 0: the rate jumps after the warmup"
 _SECTIONS = parameters(lr=REQUIRED, sched=REQUIRED)
-_CURVES: Mapping[str, tuple[Curve, Arguments, tuple[str, ...]]] = {
-    "WarmupPolicy": (_flat, _OPEN, ("falls to min_lr after the run",)),
-    "WarmupHoldPolicy": (_flat, {**_WITH_HOLD, "max_steps": None}, ()),
-    "SquareAnnealing": (_square, {**_LENGTHS, "min_lr": 1e-5}, ()),
-    "SquareRootAnnealing": (
-        _square_root,
-        _LENGTHS,
-        ("the decay counts from update 0: the rate jumps after the warmup",),
-    ),
-    "NoamHoldAnnealing": (_hold_noam, {**_WITH_HOLD, "decay_rate": 0.5}, ()),
-    "WarmupAnnealing": (
-        _annealing,
-        _LENGTHS,
-        ("the rate of the first group serves every group",),
-    ),
-    "InverseSquareRootAnnealing": (
-        _inverse_root,
-        _LENGTHS,
-        ("falls to min_lr after the run, which is not a minimum before",),
-    ),
-    "PolynomialDecayAnnealing": (_polynomial_decay, {**_LENGTHS, **_POWER}, ()),
-    "PolynomialHoldDecayAnnealing": (
-        _polynomial_hold,
-        {**_WITH_HOLD, **_POWER},
-        (_NO_HOLD,),
-    ),
-    "WarmupHoldAnnealLinear": (_hold_linear, _WITH_HOLD, (_NO_HOLD,)),
-    "WarmupHoldAnnealOneMinusSquareRoot": (_hold_root, _WITH_HOLD, (_NO_HOLD,)),
+_CURVES: Mapping[str, tuple[Curve, Arguments]] = {
+    "WarmupPolicy": (_flat, _OPEN),
+    "WarmupHoldPolicy": (_flat, {**_WITH_HOLD, "max_steps": None}),
+    "SquareAnnealing": (_square, {**_LENGTHS, "min_lr": 1e-5}),
+    "SquareRootAnnealing": (_square_root, _LENGTHS),
+    "NoamHoldAnnealing": (_hold_noam, {**_WITH_HOLD, "decay_rate": 0.5}),
+    "WarmupAnnealing": (_annealing, _LENGTHS),
+    "InverseSquareRootAnnealing": (_inverse_root, _LENGTHS),
+    "PolynomialDecayAnnealing": (_polynomial_decay, {**_LENGTHS, **_POWER}),
+    "PolynomialHoldDecayAnnealing": (_polynomial_hold, {**_WITH_HOLD, **_POWER}),
+    "WarmupHoldAnnealLinear": (_hold_linear, _WITH_HOLD),
+    "WarmupHoldAnnealOneMinusSquareRoot": (_hold_root, _WITH_HOLD),
 }
-_OTHERS: Mapping[str, tuple[ScheduleBuilder, Arguments, tuple[str, ...]]] = {
-    "CosineAnnealing": (
-        _cosine,
-        _STEPPED_CONSTANT,
-        ("with constant_steps, the rate of the first group serves every group",),
-    ),
-    "NoamAnnealing": (
-        _noam,
-        _NOAM,
-        ("the minimum can raise the rate at the first update after the warmup",),
-    ),
-    "T5InverseSquareRootAnnealing": (
-        _t5,
-        _CONSTANT,
-        ("the base rate has no effect", "constant_ratio always raises TypeError"),
-    ),
+_OTHERS: Mapping[str, tuple[ScheduleBuilder, Arguments]] = {
+    "CosineAnnealing": (_cosine, _STEPPED_CONSTANT),
+    "NoamAnnealing": (_noam, _NOAM),
+    "T5InverseSquareRootAnnealing": (_t5, _CONSTANT),
 }
 ARGUMENTS: Mapping[str, Arguments] = {
-    name: defaults for name, (_, defaults, _) in (*_CURVES.items(), *_OTHERS.items())
+    name: defaults for name, (_, defaults) in (*_CURVES.items(), *_OTHERS.items())
 }
 """The keys of ``sched`` by the policy's name, with their defaults."""
 
 SCHEDULES = {
-    name: ScheduleEntry(name, (), _SECTIONS, build, notes=notes)
-    for name, build, notes in (
-        *((name, _policy(curve, given), notes) for name, (curve, given, notes) in _CURVES.items()),
-        *((name, build, notes) for name, (build, _, notes) in _OTHERS.items()),
+    name: ScheduleEntry(name, (), _SECTIONS, build)
+    for name, build in (
+        *((name, _policy(curve, defaults)) for name, (curve, defaults) in _CURVES.items()),
+        *((name, build) for name, (build, _) in _OTHERS.items()),
     )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The policy of a config, as the conditions of the defects have it.
+
+    Attributes:
+        name: Its name, None without one.
+        keys: The keys that are given to it.
+        rates: The rates of the param groups.
+        is_made: Whether NeMo makes it.
+    """
+
+    name: str | None
+    keys: Collection[str] = ()
+    rates: Collection[Any] = ()
+    is_made: bool = True
+
+
+def _defect(
+    text: str,
+    line: int,
+    *classes: str,
+    concerns: Callable[[Chosen], bool] = lambda chosen: True,
+    documented: str | None = None,
+    kind: Kind = Kind.CONVENTION,
+) -> Defect:
+    """A defect of policies, in some of their configs."""
+
+    def applies(chosen: Chosen) -> bool:
+        return chosen.is_made and chosen.name in classes and concerns(chosen)
+
+    place = f"nemo/core/optim/lr_scheduler.py:{line}"
+    return Defect(text, place, applies, documented, kind, classes)
+
+
+def _has_rates(chosen: Chosen) -> bool:
+    return len(set(chosen.rates)) > 1
+
+
+DEFECTS = {
+    "falls-after-the-run": _defect(
+        "falls to min_lr after the run", 79, "WarmupPolicy", "InverseSquareRootAnnealing"
+    ),
+    "jumps-after-the-warmup": _defect(
+        "the decay counts from update 0: the rate jumps after the warmup",
+        374,
+        "SquareRootAnnealing",
+        concerns=lambda chosen: not {"warmup_steps", "warmup_ratio"}.isdisjoint(chosen.keys),
+        documented="the square root of the part of the run that is left after the warmup",
+        kind=Kind.DEPARTURE,
+    ),
+    "no-hold": _defect(
+        "without a hold, the decay counts from update 0: the rate jumps after the warmup",
+        197,
+        "PolynomialHoldDecayAnnealing",
+        "WarmupHoldAnnealLinear",
+        "WarmupHoldAnnealOneMinusSquareRoot",
+        concerns=lambda chosen: (
+            {"hold_steps", "hold_ratio"}.isdisjoint(chosen.keys)
+            and not {"warmup_steps", "warmup_ratio"}.isdisjoint(chosen.keys)
+        ),
+        documented="a decay from the end of the warmup",
+        kind=Kind.DEPARTURE,
+    ),
+    "first-group-serves-all": _defect(
+        "the rate of the first group serves every group",
+        367,
+        "WarmupAnnealing",
+        concerns=_has_rates,
+        kind=Kind.DEPARTURE,
+    ),
+    "first-group-serves-all-with-a-constant": _defect(
+        "with constant_steps, the rate of the first group serves every group",
+        500,
+        "CosineAnnealing",
+        concerns=lambda chosen: (
+            _has_rates(chosen) and not {"constant_steps", "constant_ratio"}.isdisjoint(chosen.keys)
+        ),
+        kind=Kind.DEPARTURE,
+    ),
+    "minimum-raises": _defect(
+        "the minimum can raise the rate at the first update after the warmup",
+        566,
+        "NoamAnnealing",
+        concerns=lambda chosen: "min_lr" in chosen.keys,
+    ),
+    "rate-ignored": _defect(
+        "the base rate has no effect", 128, "T5InverseSquareRootAnnealing", kind=Kind.DEPARTURE
+    ),
+    "constant-ratio-fails": _defect(
+        "constant_ratio always raises TypeError",
+        128,
+        "T5InverseSquareRootAnnealing",
+        concerns=lambda chosen: False,
+    ),
+    "no-scheduler": Defect(
+        "with max_steps -1 in sched, NeMo makes no scheduler",
+        "nemo/core/optim/lr_scheduler.py:759",
+        lambda chosen: not chosen.is_made,
+        kind=Kind.CONVENTION,
+    ),
 }

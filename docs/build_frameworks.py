@@ -20,7 +20,10 @@ from closedform.difference import CurveDifference, diff
 from closedform.language import Schedule
 from closedform.recipes import Recipe, frameworks, load_recipe
 from closedform.recipes import registry as registry_module
+from closedform.recipes.defects import Defect as Declared
+from closedform.recipes.defects import Kind
 from closedform.recipes.document import document_of
+from closedform.recipes.framework import Framework
 from closedform.writing import writable
 from docs.defects import DEFECTS, Defect
 from docs.one_recipe import CONFIGS
@@ -142,14 +145,40 @@ def _section(name: str) -> list[str]:
         lines += ["Optimizers: " + ", ".join(f"`{one}`" for one in framework.optimizers) + ".", ""]
     if name in writable():
         lines += [f'Written by `closedform.write_recipe(recipe, "{name}")`.', ""]
-    if any(one.framework == name for one in DEFECTS):
-        lines += [f"[Defects, with counterexamples](frameworks/{name}.md).", ""]
+    if framework.upstream:
+        unit = framework.clock.unit.value.replace("_", "-")
+        offset = f", {framework.clock.offset:+} at each update" if framework.clock.offset else ""
+        lines += [f"Formulas: `{framework.upstream}`. Clock: {unit}{offset}.", ""]
+    if name in paged():
+        lines += [f"[Defects](frameworks/{name}.md).", ""]
     if name in CONFIGS:
         lines += ["```yaml", CONFIGS[name].rstrip("\n"), "```", ""]
-    notes = dict.fromkeys(note for one in framework.schedules for note in framework.notes(one))
-    if notes:
-        lines += ["Where its values are not those that its documentation suggests:", ""]
-        lines += [*(f"- {note}" for note in notes), ""]
+    return lines
+
+
+def paged() -> list[str]:
+    """Returns the frameworks that have a page: those with defects."""
+    names = {example.framework for example in DEFECTS}
+    for name, framework in frameworks.FRAMEWORKS.items():
+        if framework.defects or any(framework.notes(label) for label in framework.schedules):
+            names.add(name)
+    return sorted(names)
+
+
+def _documented(defect: Declared) -> str:
+    if defect.kind is Kind.CONVENTION:
+        return "not contradicted"
+    return defect.documented or "no formula: `as_implemented=False` is refused"
+
+
+def _declared(framework: Framework) -> list[str]:
+    """The table of the declared defects."""
+    lines = ["| defect | documentation | classes | code |", "| --- | --- | --- | --- |"]
+    for defect in framework.defects.values():
+        classes = "all" if defect.classes is None else ", ".join(f"`{c}`" for c in defect.classes)
+        where = f"{classes or 'configs'}{''.join(f', {v}' for v in defect.versions)}"
+        cells = (defect.text, _documented(defect), where, f"`{defect.upstream}`")
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return lines
 
 
@@ -234,17 +263,23 @@ def framework_page(name: str) -> str:
     lines = [
         f"# {name}: defects",
         "",
-        "`make frameworks` writes this page from the table in docs/defects.py. The computed values "
-        "are those of the framework's code, which `closedform.load_recipe` reads from the config.",
+        "`make frameworks` writes this page from the declaration and the counterexamples "
+        "in docs/defects.py. The computed values are those of the framework's code, which "
+        "`closedform.load_recipe` reads from the config; `as_implemented=False` computes the "
+        "documented formula where there is one.",
         "",
     ]
     for defect in DEFECTS:
         if defect.framework == name:
             lines += _defect(defect)
     framework = frameworks.FRAMEWORKS[name]
-    known = dict.fromkeys(note for one in framework.schedules for note in framework.notes(one))
-    if known:
-        lines += ["## All known defects", "", *(f"- {note}" for note in known), ""]
+    if framework.defects:
+        lines += ["## All known defects", "", *_declared(framework), ""]
+    notes = dict.fromkeys(
+        note for label in framework.schedules for note in framework.schedules[label].notes
+    )
+    if notes:
+        lines += ["## Notes on its classes", "", *(f"- {note}" for note in notes), ""]
     return "\n".join(lines)
 
 
@@ -266,8 +301,7 @@ def registry_text() -> str:
 
 def pages() -> dict[Path, str]:
     """Returns the pages that this file writes, with their texts."""
-    names = sorted({one.framework for one in DEFECTS})
-    own = {DOCS / "frameworks" / f"{name}.md": framework_page(name) for name in names}
+    own = {DOCS / "frameworks" / f"{name}.md": framework_page(name) for name in paged()}
     return {REGISTRY: registry_text(), PAGE: page(), **own}
 
 

@@ -90,7 +90,7 @@ def notes(framework: str, name: str) -> tuple[str, ...]:
         UnknownNameError: There is no such framework or class.
 
     Example:
-        >>> notes("megatron", "constant")[2]
+        >>> notes("megatron", "constant")[0]
         'constant ignores the horizon and the minimum'
     """
     declaration = _framework(framework)

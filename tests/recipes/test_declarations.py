@@ -19,14 +19,11 @@ RECIPES = ROOT / "src" / "closedform" / "recipes"
 NOT_PORTED = {
     "cerebras",
     "composer",
-    "deepspeed",
     "fairseq",
     "huggingface",
-    "llm-foundry",
     "mmengine",
     "nemo",
     "olmo_core",
-    "timm",
 }
 KEYS = {"Keys", "OpenKeys", "ClassKeys", "FlagKeys"}
 LITERALS_PER_KEY = 1.6

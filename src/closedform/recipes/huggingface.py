@@ -1,7 +1,7 @@
-"""The schedulers of transformers' ``get_scheduler`` by name: each a factor of the group's base.
+"""huggingface: transformers' ``get_scheduler`` by name, and its optimizers.
 
-Arguments are ``num_warmup_steps``, ``num_training_steps`` and those of
-``scheduler_specific_kwargs``.
+Each schedule is a factor of the group's base. Arguments are ``num_warmup_steps``,
+``num_training_steps`` and those of ``scheduler_specific_kwargs``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import Schedule, t
+from closedform.language import Schedule, UpdateRule
+from closedform.optimizers import adafactor
 from closedform.recipes import checks
+from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
+    OptimizerEntry,
     Parameter,
     ScheduleBuilder,
     ScheduleEntry,
+    parameters,
+    parameters_of,
 )
+from closedform.recipes.framework import Framework
 from closedform.recipes.group_values import base_value, of_base
 from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, torch_plateau
+from closedform.recipes.transformers.schedules import DEFECTS as TRAINER_DEFECTS
 from closedform.schedules import (
     constant,
     cosine_annealing,
@@ -32,6 +39,19 @@ from closedform.schedules import (
     polynomial,
 )
 
+CLOCK = Clock(Unit.UPDATE)
+N = CLOCK.count(Facts()).n
+"""The count of the clock."""
+
+DEFECTS = {
+    name: TRAINER_DEFECTS[name]
+    for name in (
+        "cosine-1",
+        "cosine_with_min_lr-1",
+        "cosine_warmup_with_min_lr-1",
+        "cosine_warmup_with_min_lr-2",
+    )
+}
 Arguments = Mapping[str, Any]
 Curve = Callable[[Arguments, Context, sp.Expr], Schedule]
 
@@ -101,12 +121,13 @@ def _cosine_to_minimum(given: Arguments, context: Context, base: sp.Expr) -> Sch
 def _cosine_one_ahead(given: Arguments, context: Context) -> Schedule:
     """Warmup from its first step on, and the cosine one step ahead."""
     base, warmup, first = base_value(context), given["num_warmup_steps"], given["warmup_lr_rate"]
-    later = _cosine_to_minimum(given, context, base).shift(1)
+    ahead = 1 if context.as_implemented else 0
+    later = _cosine_to_minimum(given, context, base).shift(ahead)
     if not warmup:
         return later
-    rise = (t + 1) / sp.Integer(warmup)
+    rise = (N + ahead) / sp.Integer(warmup)
     if first is not None:
-        rise = first + (1 - first) * t / max(1, warmup - 1)
+        rise = first + (1 - first) * N / max(1, warmup - ahead)
     return Schedule(base * rise, name="warmup", length=warmup).then(later)
 
 
@@ -126,16 +147,16 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
             f"warmup and decay must fit into num_training_steps, they are {-stable} steps too long"
         )
     up = _SHAPES[given["warmup_type"]]
-    branches = [(low + (1 - low) * up(t / sp.Integer(max(1, warmup))), t < warmup)]
-    branches.append((sp.Integer(1), t < warmup + stable))
-    progress = (t - warmup - stable) / sp.Integer(decay)
+    branches = [(low + (1 - low) * up(N / sp.Integer(max(1, warmup))), N < warmup)]
+    branches.append((sp.Integer(1), N < warmup + stable))
+    progress = (N - warmup - stable) / sp.Integer(decay)
     if given["decay_type"] == "cosine":
         fall = (1 + sp.cos(2 * sp.pi * given["num_cycles"] * progress)) / 2
     elif given["decay_type"] == "linear":
         fall = 1 - progress
     else:
         fall = 1 - sp.sqrt(progress)
-    branches.append((low + (1 - low) * fall, t < warmup + stable + decay))
+    branches.append((low + (1 - low) * fall, N < warmup + stable + decay))
     expr = base * sp.Piecewise(*branches, (low, True))
     return Schedule(expr, name="warmup_stable_decay", length=warmup + stable + decay)
 
@@ -216,4 +237,47 @@ _ENTRIES = (
         _wsd,
     ),
 )
-SCHEDULES = {entry.name: entry for entry in _ENTRIES}
+
+
+_WHERE = "huggingface > Adafactor"
+
+
+def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
+    arguments = dict(given)
+    is_relative = checks.flag(arguments["relative_step"], "relative_step", _WHERE)
+    is_warmed = checks.flag(arguments.pop("warmup_init"), "warmup_init", _WHERE)
+    if is_relative and arguments["lr"] is not None:
+        raise DefinitionError(
+            f"with relative_step the step sets lr itself, got lr {arguments['lr']!r}",
+            where=_WHERE,
+            hint="leave lr out, or give relative_step=False",
+        )
+    if is_warmed and not is_relative:
+        raise DefinitionError(
+            "warmup_init needs relative_step, got False", where=_WHERE, hint="leave one of them out"
+        )
+    if is_relative:
+        arguments["lr"] = _warmup() if is_warmed else sp.Rational(1, 100)
+    arguments["decay_rate"] = -checks.number(arguments["decay_rate"], "decay_rate", _WHERE)
+    arguments["beta1"] = 0 if arguments["beta1"] is None else arguments["beta1"]
+    return adafactor(**arguments)
+
+
+def _warmup() -> Schedule:
+    """The ceiling of a relative step that begins at 1e-6 and grows by that at each step."""
+    return Schedule((N + 1) / sp.Integer(10) ** 6)
+
+
+_ADAFACTOR = (
+    *parameters_of(adafactor, lr=None, decay_rate=-0.8, beta1=None),
+    *parameters(scale_parameter=True, relative_step=True, warmup_init=False),
+)
+FRAMEWORK = Framework(
+    "huggingface",
+    {entry.name: entry for entry in _ENTRIES},
+    {"Adafactor": OptimizerEntry("Adafactor", _ADAFACTOR, _adafactor)},
+    versions=("5.23.0",),
+    upstream="src/transformers/optimization.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+)

@@ -20,7 +20,6 @@ NOT_PORTED = {
     "cerebras",
     "composer",
     "fairseq",
-    "huggingface",
     "mmengine",
     "nemo",
     "olmo_core",

@@ -73,7 +73,7 @@ def classes_of_all_systems() -> set[str]:
     return {
         f"{system}:{name}"
         for system, found in frameworks.FRAMEWORKS.items()
-        if not found.versions
+        if any(entry.builds for entry in found.schedules.values())
         for name in found.schedules
     }
 

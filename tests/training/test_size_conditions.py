@@ -88,3 +88,52 @@ def test_a_branch_that_has_no_text_fixes_the_size(tmp_path: Path) -> None:
             tmp_path,
             dynamic_axes=FREE,
         )
+
+
+class _Pyramid(nn.Module):
+    """A map and an enlarged one of four times fewer rows and columns, which are joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(3, 4, 3, 2, 1)
+        self.low = nn.Sequential(nn.Conv2d(4, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1))
+        self.above, self.joined = nn.Conv2d(4, 4, 3, 1, 1), nn.Conv2d(8, 4, 3, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = self.wide(x)
+        high = functional.interpolate(self.low(wide), scale_factor=4)
+        joined: torch.Tensor = self.joined(torch.cat([wide, self.above(high)], 1))
+        return joined + high
+
+
+def _mean_square(output: torch.Tensor) -> torch.Tensor:
+    return output.square().mean()
+
+
+def test_sizes_stay_free_where_maps_have_to_have_one_size(tmp_path: Path) -> None:
+    """The gradient has sizes that are numbers by that condition."""
+    torch.manual_seed(0)
+    model = _Pyramid()
+    axes = {"x": {0: "rows", 2: "height", 3: "width"}}
+    example = (torch.randn(2, 3, 32, 48),)
+    export(model, _mean_square, example, optimizers.sgd(1.0), tmp_path, dynamic_axes=axes)
+    for rows, height, width in [(2, 32, 48), (3, 48, 31), (1, 15, 16), (2, 64, 80)]:
+        x = torch.randn(rows, 3, height, width)
+        session = TrainSession(tmp_path)
+        before = {name: value.copy() for name, value in session.params.items()}
+        model.zero_grad()
+        loss = _mean_square(model(x))
+        loss.backward()
+        # Float32 sums over at most 5120 places, in another order.
+        assert abs(session.step((x.numpy(),)).loss - loss.item()) <= 1e-5 * loss.item()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            step = before[name] - session.params[name]
+            np.testing.assert_allclose(step, parameter.grad, rtol=0, atol=2e-5)
+    session = TrainSession(tmp_path)
+    for height, width in [(36, 48), (32, 34)]:
+        x = torch.randn(2, 3, height, width)
+        with pytest.raises(RuntimeError):
+            model(x)
+        with pytest.raises(SessionError, match="this step is for sizes with"):
+            session.step((x.numpy(),))

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,7 @@ from torch.func import functionalize
 from torch.fx import traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.utils._sympy.functions import Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -191,8 +191,10 @@ class Symbols:
             bound = self._environment.bound_sympy(value)
             if value.is_number or bound.lower == bound.upper:
                 raise self._fixed({name}, f"the model fixes it to {value}", where)
-        for guard in self._environment.guards:
-            self._check_guard(guard.expr, where)
+        conditions = [guard.expr for guard in self._environment.guards]
+        equal = _equal_parts(conditions)
+        for condition in conditions:
+            self._check_guard(condition, equal, where)
 
     def conditions(self, inputs: Iterable[str], where: str) -> tuple[SizeCondition, ...]:
         """Returns what the traces so far restrict sizes of these inputs to.
@@ -219,7 +221,7 @@ class Symbols:
                     raise self._fixed(names, why, where) from None
         return tuple(found)
 
-    def _check_guard(self, condition: Any, where: str) -> None:
+    def _check_guard(self, condition: Any, equal: Mapping[Any, Any], where: str) -> None:
         """Raises ExportError where a trace is only for sizes that make an expression one number.
 
         A loop over a size runs as often as in the example, so that the trace is of that length.
@@ -232,6 +234,8 @@ class Symbols:
         if not numbers or static is not None:
             return
         (side,) = (side for side in condition.args if not side.is_number)
+        if side.xreplace(equal) == numbers[0]:
+            return  # by another condition, such as of maps that are joined
         text = re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), str(side))
         fixed = {self.names[str(symbol)] for symbol in condition.free_symbols}
         raise self._fixed(fixed, f"the model fixes {text} to {numbers[0]}", where)
@@ -459,3 +463,23 @@ def _origin(node: torch.fx.Node) -> torch.fx.Node:
     while node.op == "call_function" and node.target in _COPIES:
         node = node.all_input_nodes[0]
     return node
+
+
+def _equal_parts(conditions: Sequence[Any]) -> dict[Any, Any]:
+    """Quotients of sizes by what they are equal to, where two sizes have to be one."""
+    parts: dict[Any, Any] = {}
+    for condition in conditions:
+        if not _is_equation(condition):
+            continue
+        first, second = condition.args
+        excess = (first - second).xreplace(parts).expand()
+        for quotient in sorted(excess.atoms(FloorDiv), key=str):
+            factor = excess.coeff(quotient)
+            rest = (excess - factor * quotient).expand()
+            if abs(factor) == 1 and not rest.has(quotient):
+                parts = {
+                    part: of.xreplace({quotient: -rest / factor}) for part, of in parts.items()
+                }
+                parts[quotient] = -rest / factor
+                break
+    return parts

@@ -129,7 +129,7 @@ _SHORT = (torch.float32, *NARROW)
 def _widened(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.double() if value.dtype in _SHORT else value
-    return torch.float64 if value in _SHORT else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in _SHORT else value
 
 
 @contextmanager

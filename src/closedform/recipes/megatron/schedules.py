@@ -122,6 +122,7 @@ DEFECTS = {
             "weight_decay" in flags and flags.start_weight_decay not in (None, flags.weight_decay)
         ),
         kind=Kind.CONVENTION,
+        classes=(),
     ),
     "inverse-square-root-falls": Defect(
         "inverse-square-root falls to the minimum at once after the horizon",

@@ -48,14 +48,17 @@ def load_recipe(
         facts: Numbers of the run that the config does not contain, by the names of
             :class:`~closedform.recipes.clock.Facts` or of the framework.
         as_implemented: True for what the framework computes, defects included and named in
-            ``recipe.notes``; False for its documented formula.
+            ``recipe.notes``; False for its documented formula. A config that departs from a
+            documentation without a formula is refused then.
         files: The files that the config inherits from or includes: a directory, or texts by their
             paths. See :func:`~closedform.recipes.inheritance.merged`.
 
     Raises:
         ConfigError: The file cannot be read, its framework is not clear, a class, key or argument
             near the optimizer is unknown, a value is not valid, or a fact contradicts the config.
-        ArgumentError: Facts are missing, or unknown; the message lists all of them.
+        DefinitionError: ``as_implemented=False``, and there is no documented formula.
+        MissingFactsError: Facts are missing; the message lists all of them.
+        ArgumentError: A fact is unknown.
         UnknownNameError: There is no such framework or version.
 
     Example:

@@ -1,33 +1,28 @@
 """Readers of native configs: their input and their result.
 
-**How to write a reader.** A reader is the file ``reader.py`` of a framework's folder, with a
-constant ``READER = Reader(read, matches)``, which the folder's ``__init__.py`` gives to
-``Framework(…, reader=READER)``.
+**How to write a reader.** A reader is ``Reader(read, matches)`` in the declaration of a framework;
+``recipes/nanotron.py`` is the model.
 
-1. ``matches(document)`` says whether a config of unknown origin can be of this framework, by keys
+1. ``matches(document)`` is whether a config of unknown origin can be of this framework, by keys
    that others do not have (``"trainer" in document.content``). It must not raise an exception.
-2. ``read(reading)`` returns a :class:`~closedform.recipes.recipe.Recipe`. It goes through the
-   sections of ``section.whole(reading.document)``: ``section.number("lr")``, ``integer``,
-   ``text``, ``flag``, ``numbers``, ``section``, ``sections`` check types, fill in defaults and
-   raise errors with the place. Each section that concerns the optimizer is checked by
-   ``section.check(KNOWN)``, a flat file by ``section.check_related(KNOWN)``: unknown keys are
-   errors with a hint.
-3. What the config does not determine is a fact: ``reading.facts.total_updates``, or
+2. ``read(reading)`` reads the keys of the whole config, ``CONFIG.read_whole(reading.document)``:
+   types, defaults and unknown keys are the matter of :mod:`closedform.recipes.keys`.
+3. What the config does not determine is a fact: ``reading.determined(value, "total_updates")``, or
    ``reading.facts.require("total_updates", "global_batch_size", where=…)``, which lists all that
    are missing in one error. Ask for all facts at once. Never guess.
-4. Schedules come from the entries of the framework that exist already:
-   ``build.built(FRAMEWORK_SCHEDULES…)``, see :func:`closedform.recipes.build.built`, within
-   ``with section.located("scheduler"):`` so that errors have the place. A value that does not
-   change is ``constant(value)``. Every recipe has "lr"; "weight_decay" as well where the optimizer
-   has one.
+4. Schedules come from the curves of the framework, which ``frameworks.schedule`` calls as well:
+   ``curve(reading.context, values)``, within ``with values.origin.located():`` so that errors have
+   the place. A value that does not change is ``constant(value)``. Every recipe has "lr";
+   "weight_decay" as well where the optimizer has one.
 5. The optimizer is an :class:`~closedform.recipes.recipe.OptimizerPlan`: usually
-   ``rules.planned(name, arguments)``, which knows the common names.
-6. ``derived`` repeats what the config determines of ``clock.CHECKED`` (lr, total_updates,
-   warmup_updates, weight_decay): ``load_recipe`` compares them with the facts of the user.
-7. ``notes`` are the framework's defects that concern this config, by a short name each:
-   ``{"cosine-climbs": "the cosine rises again after the run"}``.
-8. Tests: the folder's name in ``READ`` of ``tests/recipes/test_corpus.py``, with the tolerance
-   that the framework's own precision asks for.
+   ``rules.planned(name, arguments)``, which knows the common names, or
+   ``optimizer_classes.class_optimizer(section, path)``.
+6. ``reading.recipe(groups, clock=…, …)`` makes the recipe. ``values`` are the arguments of the
+   conditions of the framework's defects, which become the notes. ``derived`` repeats what the
+   config determines of ``clock.CHECKED`` (lr, total_updates, warmup_updates, weight_decay):
+   ``load_recipe`` compares them with the facts of the user.
+7. Tests: the name in ``READ`` of ``tests/recipes/test_corpus.py``, with the tolerance that the
+   framework's own precision asks for.
 """
 
 from __future__ import annotations

@@ -52,11 +52,12 @@ def number(default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
-def integer(default: Any = REQUIRED, *, may_be_open: bool = False) -> Key:
+def integer(default: Any = REQUIRED, *, least: int | None = None, may_be_open: bool = False) -> Key:
     """Returns a key that holds an integer.
 
     Args:
         default: Its value where the key is absent.
+        least: Its smallest value.
         may_be_open: Whether a value that the file does not determine counts as absent, because the
             reader has a fact for it.
     """
@@ -64,7 +65,10 @@ def integer(default: Any = REQUIRED, *, may_be_open: bool = False) -> Key:
     def read(section: Section, key: str, value: Any) -> Any:
         if may_be_open and isinstance(section.content.get(key), Unresolved):
             return value
-        return section.integer(key, value)
+        count = section.integer(key, value)
+        if least is not None and count is not None and count < least:
+            raise section.error(f"{key} must be at least {least}, got {count}", key)
+        return count
 
     return Key(read, default)
 

@@ -59,15 +59,15 @@ def _train_args(
     return Keys(
         save_interval=ignored(),
         log_interval=ignored(),
-        global_batch_size=integer(global_batch_size),
-        micro_batch_size=integer(micro_batch_size),
+        global_batch_size=integer(global_batch_size, least=1),
+        micro_batch_size=integer(micro_batch_size, least=1),
         lr_warmup_steps=Key(_warmup_steps, lr_warmup_steps),
         lr_warmup_fraction=number(None),
         epochs=integer(None),
         max_tokens=integer(None),
         max_steps=integer(None),
         max_time=ignored(),
-        max_seq_length=integer(None),
+        max_seq_length=integer(None, least=1),
         tie_embeddings=ignored(),
         max_norm=number(max_norm),
         min_lr=number(min_lr),
@@ -77,7 +77,7 @@ def _train_args(
 TRAIN = {"pretrain": _train_args(4, 512, 2000, 4e-5, 1.0), "finetune": _train_args()}
 """The section of each script in a config."""
 CONFIG = OpenKeys(
-    optimizer=anything("AdamW"), train=mapping(), devices=anything(), num_nodes=integer(1)
+    optimizer=anything("AdamW"), train=mapping(), devices=anything(), num_nodes=integer(1, least=1)
 )
 OPTIMIZER = Keys(class_path=text(), init_args=mapping())
 ARGUMENTS = {
@@ -221,7 +221,9 @@ def _read(reading: Reading) -> Recipe:
     script = "pretrain" if "max_tokens" in config.train else "finetune"
     train = TRAIN[script].read(config.train)
     facts, optimizer = reading.facts, _optimizer(config)
-    if facts.world_size is None and isinstance(config.devices, int):
+    if config.devices == 0:
+        raise config.error("devices must be at least 1, or -1 for all of them, got 0", "devices")
+    if facts.world_size is None and isinstance(config.devices, int) and config.devices > 0:
         facts = replace(facts, world_size=config.devices * config.num_nodes)
     if script == "finetune":
         facts = replace(facts, total_updates=_updates(train, facts, reading.document.source))

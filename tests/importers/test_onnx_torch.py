@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,47 @@ def test_recurrences_are_those_of_onnxruntime(kind: str, gates: int, direction: 
             kind, "x", *weights, hidden_size=4, direction=direction, results=results, **more
         )
         same_as_onnxruntime(model_of([made], inputs, weights, tuple(made.output)), inputs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gates", "activations"),
+    [
+        *[("RNN", 1, [name]) for name in ("Relu", "Sigmoid", "Tanh")],
+        *[("GRU", 3, [f, g]) for f in ("Sigmoid", "Relu") for g in ("Tanh", "Sigmoid", "Relu")],
+        *[
+            ("LSTM", 4, ["Sigmoid", *rest])
+            for rest in itertools.product(("Tanh", "Sigmoid", "Relu"), repeat=2)
+        ],
+    ],
+)
+def test_activations_of_recurrences_are_those_of_onnxruntime(
+    kind: str, gates: int, activations: list[str]
+) -> None:
+    """Both directions, the second one with the activations in the reverse order."""
+    inputs = {"x": normal(5, 2, 3)}
+    weights = {
+        "w": normal(2, gates * 4, 3),
+        "w_r": normal(2, gates * 4, 4),
+        "w_b": normal(2, 2 * gates * 4),
+    }
+    made = node(
+        kind,
+        "x",
+        *weights,
+        hidden_size=4,
+        direction="bidirectional",
+        activations=[*activations, *reversed(activations)],
+        results=3 if kind == "LSTM" else 2,
+    )
+    same_as_onnxruntime(model_of([made], inputs, weights, tuple(made.output)), inputs)
+
+
+def test_activations_with_parameters_are_refused_by_name() -> None:
+    weights = {"w": normal(1, 4, 3), "w_r": normal(1, 4, 4)}
+    made = node("RNN", "x", *weights, hidden_size=4, activations=["Elu"], results=2)
+    model = model_of([made], {"x": normal(5, 2, 3)}, weights, tuple(made.output))
+    with pytest.raises(ExportError, match="must hold 1 of relu, sigmoid, tanh, got elu"):
+        read_module(model, [])(torch.zeros(5, 2, 3))
 
 
 def test_sizes_are_computed_without_tensors() -> None:

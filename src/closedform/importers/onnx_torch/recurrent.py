@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,40 +13,88 @@ from closedform.importers.onnx_torch.values import Call, FixedSizeError
 
 Tensor = torch.Tensor
 States = tuple[Tensor, ...]
-Cell = Callable[[Call, Tensor, States, Tensor, Tensor], States]
-"""The next states from those of an input, given its product, R and the bias of R."""
+Activation = Callable[[Tensor], Tensor]
+Cell = Callable[[Call, Tensor, States, Tensor, Tensor, Sequence[Activation]], States]
+"""The next states from those of an input, given its product, R, the bias of R and activations."""
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+"""The activations without parameters; their names are in any letter case."""
 
 
-def _rnn(_: Call, given: Tensor, states: States, weight: Tensor, bias: Tensor) -> States:
-    return (torch.tanh(given + functional.linear(states[0], weight, bias)),)
+def _rnn(
+    _: Call,
+    given: Tensor,
+    states: States,
+    weight: Tensor,
+    bias: Tensor,
+    activations: Sequence[Activation],
+) -> States:
+    (f,) = activations
+    return (f(given + functional.linear(states[0], weight, bias)),)
 
 
-def _gru(call: Call, given: Tensor, states: States, weight: Tensor, bias: Tensor) -> States:
+def _gru(
+    call: Call,
+    given: Tensor,
+    states: States,
+    weight: Tensor,
+    bias: Tensor,
+    activations: Sequence[Activation],
+) -> States:
     (hidden,) = states
+    f, g = activations
     update, reset, new = given.chunk(3, -1)
     weights, biases = weight.chunk(3), bias.chunk(3)
-    z = torch.sigmoid(update + functional.linear(hidden, weights[0], biases[0]))
-    r = torch.sigmoid(reset + functional.linear(hidden, weights[1], biases[1]))
+    z = f(update + functional.linear(hidden, weights[0], biases[0]))
+    r = f(reset + functional.linear(hidden, weights[1], biases[1]))
     if call.attributes["linear_before_reset"]:
         inner = r * functional.linear(hidden, weights[2], biases[2])
     else:
         inner = functional.linear(r * hidden, weights[2], biases[2])
-    n = torch.tanh(new + inner)
+    n = g(new + inner)
     return (n + z * (hidden - n),)
 
 
-def _lstm(_: Call, given: Tensor, states: States, weight: Tensor, bias: Tensor) -> States:
+def _lstm(
+    _: Call,
+    given: Tensor,
+    states: States,
+    weight: Tensor,
+    bias: Tensor,
+    activations: Sequence[Activation],
+) -> States:
     hidden, cell = states
-    i, o, f, c = (given + functional.linear(hidden, weight, bias)).chunk(4, -1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(c)
-    return torch.sigmoid(o) * torch.tanh(cell), cell
+    f, g, h = activations
+    inputs, outputs, forget, new = (given + functional.linear(hidden, weight, bias)).chunk(4, -1)
+    cell = f(forget) * cell + f(inputs) * g(new)
+    return f(outputs) * h(cell), cell
 
 
-def _recurrent(cell: Cell, count: int) -> Callable[[Call], tuple[Tensor, ...]]:
-    """The operator of a cell with a number of states."""
+def _activations(call: Call, defaults: Sequence[str], directions: int) -> list[list[Activation]]:
+    """The activations of each direction, those of the operator by default."""
+    attribute = call.attributes["activations"]
+    names = [name.decode().lower() for name in attribute or ()] or [*defaults] * directions
+    unknown = [name for name in names if name not in ACTIVATIONS]
+    if unknown or len(names) != len(defaults) * directions:
+        raise ExportError(
+            f"its attribute 'activations' must hold {len(defaults) * directions} of "
+            f"{', '.join(ACTIVATIONS)}, got {', '.join(names)}"
+        )
+    functions = [ACTIVATIONS[name] for name in names]
+    return [functions[i : i + len(defaults)] for i in range(0, len(functions), len(defaults))]
+
+
+def _recurrent(
+    cell: Cell, count: int, defaults: Sequence[str]
+) -> Callable[[Call], tuple[Tensor, ...]]:
+    """The operator of a cell with a number of states, and its default activations."""
 
     def row(call: Call) -> tuple[Tensor, ...]:
-        call.refuse(activations=None, activation_alpha=None, activation_beta=None, clip=None)
+        call.refuse(activation_alpha=None, activation_beta=None, clip=None)
         call.refuse(layout=0)
         if call.has(4) or call.has(7):
             raise ExportError("lengths of sequences, or peepholes, are not supported")
@@ -57,6 +105,7 @@ def _recurrent(cell: Cell, count: int) -> Callable[[Call], tuple[Tensor, ...]]:
             call.optional(3),
         )
         width, directions = outer.shape[-1], inner.shape[0]
+        activations = _activations(call, defaults, int(directions))
         if bias is None:
             bias = torch.zeros(directions, 2 * inner.shape[1], dtype=value.dtype)
         none = torch.zeros((), dtype=value.dtype).expand(directions, value.shape[1], width)
@@ -70,7 +119,9 @@ def _recurrent(cell: Cell, count: int) -> Callable[[Call], tuple[Tensor, ...]]:
             outputs = []
             places = range(_length(value))
             for place in reversed(places) if is_reverse else places:
-                states = cell(call, given[place], states, outer[which], of_state)
+                states = cell(
+                    call, given[place], states, outer[which], of_state, activations[which]
+                )
                 outputs.append(states[0])
             made.append(torch.stack(outputs[::-1] if is_reverse else outputs))
             last.append(states)
@@ -99,8 +150,8 @@ _ATTRIBUTES: Mapping[str, Any] = {
 }
 
 RECURRENT: Mapping[str, tuple[Callable[[Call], Any], Mapping[str, Any]]] = {
-    "GRU": (_recurrent(_gru, 1), {**_ATTRIBUTES, "linear_before_reset": 0}),
-    "LSTM": (_recurrent(_lstm, 2), {**_ATTRIBUTES, "input_forget": 0}),
-    "RNN": (_recurrent(_rnn, 1), _ATTRIBUTES),
+    "GRU": (_recurrent(_gru, 1, ("sigmoid", "tanh")), {**_ATTRIBUTES, "linear_before_reset": 0}),
+    "LSTM": (_recurrent(_lstm, 2, ("sigmoid", "tanh", "tanh")), {**_ATTRIBUTES, "input_forget": 0}),
+    "RNN": (_recurrent(_rnn, 1, ("tanh",)), _ATTRIBUTES),
 }
 """Rows of operators, with their attributes and defaults."""

@@ -6,7 +6,7 @@ import pytest
 import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError
-from closedform.language import t
+from closedform.language import Schedule, t
 from closedform.recipes.clock import (
     Amount,
     Clock,
@@ -14,6 +14,7 @@ from closedform.recipes.clock import (
     Unit,
     epochs,
     fraction,
+    hold,
     samples,
     tokens,
 )
@@ -26,6 +27,7 @@ FACTS = Facts(
     sequence_length=7,
     total_updates=50,
     warmup_updates=5,
+    updates_per_training_step=4,
 )
 # Unit -> its units in an update, with the facts above: 12 samples of 7 tokens, 100/12 updates an
 # epoch.
@@ -36,6 +38,7 @@ PER_UPDATE = {
     Unit.SAMPLE: sp.Integer(12),
     Unit.TOKEN: sp.Integer(84),
     Unit.EPOCH: sp.Rational(12, 100),
+    Unit.TRAINING_STEP: sp.Rational(1, 4),
     Unit.RUN: sp.Rational(1, 50),
     Unit.WARMUP: sp.Rational(1, 5),
 }
@@ -98,3 +101,27 @@ def test_a_fact_must_be_above_zero() -> None:
     with pytest.raises(DefinitionError) as caught:
         Facts(world_size=-2)
     assert str(caught.value) == "the fact world_size must be above 0, got -2"
+
+
+def test_a_value_of_a_stepped_clock_serves_all_updates_of_its_unit() -> None:
+    clock = Clock(Unit.EPOCH, is_stepped=True)
+    assert clock.updates_per_value(Facts()) == 1
+    assert clock.updates_per_value(Facts(updates_per_epoch=3)) == 3
+    assert clock.updates_per_value(Facts(dataset_size=24, global_batch_size=8)) == 3
+    assert Clock(Unit.EPOCH).updates_per_value(Facts(updates_per_epoch=3)) == 1
+    with pytest.raises(DefinitionError, match="whole number, got 5/2"):
+        clock.updates_per_value(Facts(dataset_size=20, global_batch_size=8))
+
+
+def test_a_schedule_that_is_held_ends_with_its_last_value() -> None:
+    short = Schedule(t, domain=(t <= 2,))
+    slow = hold(short, 4)
+    assert [slow.exact(step) for step in (0, 3, 4, 11)] == [0, 0, 1, 2]
+    assert slow.last_step == 11
+
+
+def test_facts_of_one_framework_are_named() -> None:
+    facts = Facts.of({"part": "actor", "max_steps": 5}, ("part",))
+    assert (facts.named, facts.total_updates) == ({"part": "actor"}, 5)
+    with pytest.raises(ArgumentError, match="unknown fact 'part'"):
+        Facts.of({"part": "actor"})

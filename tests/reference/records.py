@@ -104,11 +104,52 @@ def reference_error(system: str, name: str, path: str, steps: int) -> float:
     return float(max(found))
 
 
+def _compressed_lines(path: Path) -> list[Row]:
+    text = lzma.decompress(path.read_bytes()).decode("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+NOT_READ = frozenset(
+    [
+        "deepspeed",
+        "diffusers",
+        "dinov2",
+        "dinov3",
+        "espnet",
+        "fairseq2",
+        "icefall",
+        "kohya",
+        "lightning-hydra",
+        "lingua",
+        "mae",
+        "mlx-lm",
+        "nanovlm",
+        "nemo-rl",
+        "onetrainer",
+        "open-instruct",
+        "open_clip",
+        "openrlhf",
+        "optax",
+        "prime-rl",
+        "sentence-transformers",
+        "simpletuner",
+        "slime",
+        "speechbrain",
+        "verl",
+        "yolox",
+    ]
+)
+"""The systems of the second part of the records and of the corpus that are not compared yet."""
+
+
 @functools.cache
 def framework_records() -> list[Row]:
     """Values of the schedules of training frameworks, computed by the frameworks' own code."""
-    text = lzma.decompress((ROOT / "frameworks.jsonl.xz").read_bytes()).decode("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    second_part = _compressed_lines(ROOT / "frameworks_new.jsonl.xz")
+    return [
+        *_compressed_lines(ROOT / "frameworks.jsonl.xz"),
+        *(row for row in second_part if row["system"] not in NOT_READ),
+    ]
 
 
 @functools.cache
@@ -118,5 +159,8 @@ def corpus() -> list[Row]:
     ``expected`` holds ``facts``, ``steps``, the ``lr`` and ``weight_decay`` of each, and ``how``:
     the function of the framework that computed them.
     """
-    text = lzma.decompress((ROOT / "corpus.jsonl.xz").read_bytes()).decode("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    second_part = _compressed_lines(ROOT / "corpus_new.jsonl.xz")
+    return [
+        *_compressed_lines(ROOT / "corpus.jsonl.xz"),
+        *(row for row in second_part if row["file"].partition("/")[0] not in NOT_READ),
+    ]

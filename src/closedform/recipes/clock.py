@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError, MissingFactsError, nearest
-from closedform.language import Schedule, exact_number, t
+from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.language.aliases import Number
 from closedform.language.in_units import ScheduleInUnits
 from closedform.language.lengths import Length
@@ -27,6 +27,7 @@ class Unit(StrEnum):
     SAMPLE = "sample"
     TOKEN = "token"
     EPOCH = "epoch"
+    TRAINING_STEP = "training_step"
     RUN = "run"
     WARMUP = "warmup"
 
@@ -72,7 +73,7 @@ ALIASES: Mapping[str, str] = {
 CHECKED = ("lr", "total_updates", "warmup_updates", "weight_decay")
 """Facts that a config may determine as well: both must agree."""
 
-_NOT_NUMBERS = ("group", "defaults")
+_NOT_NUMBERS = ("group", "defaults", "named")
 _MAY_BE_ZERO = ("warmup_updates", "lr", "weight_decay")
 
 
@@ -90,6 +91,8 @@ class Facts:
         total_updates: Optimizer updates of the run.
         updates_per_epoch: Optimizer updates in an epoch, where it is not
             ``dataset_size / global_batch_size``.
+        updates_per_training_step: Optimizer updates in a training step of reinforcement learning,
+            which share one value of a schedule.
         tokens_per_update: Tokens in an update, where it is not
             ``global_batch_size * sequence_length``.
         warmup_updates: Optimizer updates of the warmup, 0 for none.
@@ -100,6 +103,8 @@ class Facts:
         group: The param group that is asked for, by its name in the config.
         defaults: Options of the framework's default config, which count where the config is
             silent.
+        named: Facts that only the framework of the config has (``Framework.facts``), by its own
+            names.
     """
 
     global_batch_size: int | None = None
@@ -110,6 +115,7 @@ class Facts:
     sequence_length: int | None = None
     total_updates: int | None = None
     updates_per_epoch: int | None = None
+    updates_per_training_step: int | None = None
     tokens_per_update: int | None = None
     warmup_updates: int | None = None
     epochs: Number | None = None
@@ -118,6 +124,7 @@ class Facts:
     weight_decay: Number | None = None
     group: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    named: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -140,10 +147,14 @@ class Facts:
         return cls.of({key: given[key] for key in given if ALIASES.get(key, key) in names})
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Facts:
+    def of(cls, given: Mapping[str, Any], names: Collection[str] = ()) -> Facts:
         """Returns the facts of a mapping, under their own names or those of a framework.
 
         An entry ``assumed``, the list of those that are not measured, is left out.
+
+        Args:
+            given: The facts.
+            names: Facts that only the framework has, which go to ``named``.
 
         Raises:
             ArgumentError: A name is unknown.
@@ -153,22 +164,26 @@ class Facts:
             >>> Facts.of({"training_steps": 100}).total_updates
             100
         """
-        known = {entry.name for entry in fields(cls)}
+        known = {entry.name for entry in fields(cls)} - {"named"}
         values: dict[str, Any] = {}
+        named: dict[str, Any] = {}
         for key, value in given.items():
+            if key in names:
+                named[key] = value
+                continue
             name = ALIASES.get(key, key)
             if name == "assumed":
                 continue
             if name not in known:
                 raise ArgumentError(
-                    f"unknown fact {key!r}", hint=nearest(str(key), {*known, *ALIASES})
+                    f"unknown fact {key!r}", hint=nearest(str(key), {*known, *ALIASES, *names})
                 )
             if values.get(name, value) != value:
                 raise DefinitionError(
                     f"the fact {name} has two values, {values[name]!r} and {value!r} as {key!r}"
                 )
             values[name] = value
-        return cls(**values)
+        return cls(**values, named=named)
 
     def require(self, *names: str, where: str | None = None) -> tuple[sp.Expr, ...]:
         """Returns facts as exact numbers.
@@ -197,6 +212,7 @@ _FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Unit.SAMPLE: (("global_batch_size",), ()),
     Unit.TOKEN: (("global_batch_size", "sequence_length"), ()),
     Unit.EPOCH: (("global_batch_size",), ("dataset_size",)),
+    Unit.TRAINING_STEP: ((), ("updates_per_training_step",)),
     Unit.RUN: ((), ("total_updates",)),
     Unit.WARMUP: ((), ("warmup_updates",)),
 }
@@ -256,6 +272,9 @@ class Clock:
             for each process.
         offset: 0 if the value is taken before the update is counted, 1 if after it, -1 if it is one
             update late.
+        is_stepped: Whether all updates of a unit share one value: the schedules are functions of
+            the whole units that are done. A training step of reinforcement learning and an epoch
+            are such units.
 
     Example:
         >>> Clock(Unit.SAMPLE, offset=1).position(Facts(global_batch_size=8))
@@ -264,6 +283,35 @@ class Clock:
 
     unit: Unit = Unit.UPDATE
     offset: int = 0
+    is_stepped: bool = False
+
+    def updates_per_value(self, facts: Facts) -> int:
+        """Returns the number of updates that share a value: 1 unless the clock is stepped.
+
+        The units of a stepped clock count as one update each where no fact says otherwise.
+
+        Raises:
+            DefinitionError: A unit is not a whole number of updates.
+
+        Example:
+            >>> clock = Clock(Unit.TRAINING_STEP, is_stepped=True)
+            >>> (
+            ...     clock.updates_per_value(Facts()),
+            ...     clock.updates_per_value(Facts(updates_per_training_step=4)),
+            ... )
+            (1, 4)
+        """
+        if not self.is_stepped or any(
+            getattr(facts, name) is None for name in _needed(self.unit, facts)
+        ):
+            return 1
+        updates = 1 / self.per_update(facts)
+        if not updates.is_integer:
+            raise DefinitionError(
+                f"the updates of a {self.unit.replace('_', ' ')} must be a whole number, "
+                f"got {updates}"
+            )
+        return int(updates)
 
     def per_update(self, facts: Facts) -> sp.Expr:
         """Returns by how much the clock advances in one update, exactly.
@@ -307,6 +355,27 @@ class Clock:
             75000
         """
         return exact_number(amount, f"a number of {self.unit}s") / self.per_update(facts)
+
+
+def hold(schedule: Schedule, updates: int) -> Schedule:
+    """Returns a schedule whose every value serves a number of updates: s(floor(t / updates)).
+
+    Example:
+        >>> from closedform.schedules import linear
+        >>> slow = hold(linear(0, 8, steps=8), 4)
+        >>> slow.exact(3), slow.exact(4)
+        (0, 1)
+    """
+    if updates == 1:
+        return schedule
+    last = schedule.last_step
+    return Schedule.of(
+        schedule.bound.xreplace({t: floor_div(t, updates)}),
+        {},
+        name=schedule.name,
+        domain=() if last is None else (t <= (last + 1) * updates - 1,),
+        ending=schedule.ending,
+    )
 
 
 class Rounding(StrEnum):

@@ -37,6 +37,7 @@ class Framework:
         upstream: The files of the framework that the formulas come from, at a version.
         clock: The clock that its schedules count; a config may have another one.
         defects: Its defects, by short names.
+        facts: The names of the facts that only this framework has.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Framework:
     upstream: str = ""
     clock: Clock = field(default_factory=Clock)
     defects: Mapping[str, Defect] = field(default_factory=dict)
+    facts: tuple[str, ...] = ()
 
     def notes(self, name: str) -> tuple[str, ...]:
         """Returns the defects of a scheduler class."""

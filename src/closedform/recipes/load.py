@@ -88,7 +88,7 @@ def load_recipe(
     if files is not None:
         document = merged(document, files)
     found, reader = _reader(document, framework)
-    known = facts if isinstance(facts, Facts) else Facts.of(facts or {})
+    known = facts if isinstance(facts, Facts) else Facts.of(facts or {}, found.facts)
     reading = Reading(
         document,
         known,

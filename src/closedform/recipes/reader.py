@@ -28,10 +28,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from closedform.recipes.clock import Clock, Facts
+from closedform.recipes.clock import Clock, Facts, hold
 from closedform.recipes.defects import Defect, check_documented, concerned
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
@@ -64,6 +64,7 @@ class Reading:
     def context(self) -> Context:
         """The context of the curves of the config."""
         facts = {entry.name: getattr(self.facts, entry.name) for entry in fields(Facts)}
+        facts |= facts.pop("named")
         return Context(
             self.framework,
             {},
@@ -97,9 +98,10 @@ class Reading:
         """Returns the recipe of the config, with the notes on the defects that concern it.
 
         Args:
-            param_groups: As in :class:`~closedform.recipes.recipe.Recipe`.
+            param_groups: The param groups, with schedules in updates; in the unit of the clock,
+                if the clock is stepped.
             clock: The clock that the schedules of this config count.
-            horizon: As in ``Recipe``.
+            horizon: As in ``Recipe``, in the same unit.
             clipping: As in ``Recipe``.
             accumulation: As in ``Recipe``.
             values: The arguments of the conditions of the framework's defects.
@@ -111,6 +113,18 @@ class Reading:
         if not self.as_implemented:
             check_documented(self.defects, self.version, self.document.source, *values)
         defects = concerned(self.defects, self.version, *values)
+        updates = clock.updates_per_value(self.facts)
+        if updates != 1:
+            param_groups = [
+                replace(
+                    group,
+                    schedules={
+                        key: hold(schedule, updates) for key, schedule in group.schedules.items()
+                    },
+                )
+                for group in param_groups
+            ]
+            horizon = None if horizon is None else horizon * updates
         return Recipe(
             self.document.name,
             self.framework,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from closedform.errors import nearest
-from closedform.language import Schedule, floor_div, t
+from closedform.language import Schedule
 from closedform.recipes import torch
 from closedform.recipes.build import built
-from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document, interpolated
 from closedform.recipes.keys import OpenKeys, Values, choice, integer, number
@@ -236,7 +236,7 @@ def _scheduled(
         place = block.document.place(block.path)
         (given_length,) = facts.require("updates_per_epoch", where=place)
         length = int(given_length)
-    return Schedule(made.bound.xreplace({t: floor_div(t, length)}), name=made.name)
+    return hold(made, length)
 
 
 READER = Reader(read, matches)

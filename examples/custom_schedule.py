@@ -12,7 +12,7 @@ from closedform import t
 def main() -> None:
     # Warmup, a plateau, and a square-root cooldown to zero.
     peak, warmup, total, cooldown = (
-        cf.hyper(name, positive=True) for name in ("peak", "warmup", "total", "cooldown")
+        cf.expr.hyper(name, positive=True) for name in ("peak", "warmup", "total", "cooldown")
     )
     left = (total - t) / cooldown
     lr = cf.Schedule(

@@ -52,23 +52,27 @@ def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
 LAYERS = in_order(
     {
         "errors": frozenset(),
-        "deprecation": frozenset(),
         "version": frozenset(),
         "files": frozenset(),
         "effort": frozenset(),
     },
-    {"delegation": frozenset()},
+    {"delegation": frozenset(), "deprecation": frozenset()},
     {"ir": ARRAYS, "language": EXACT},
     {"options": frozenset()},
     {"lowering": EXACT | ARRAYS},
     {"compiler": EXACT | ARRAYS},
     {"exporters": ARRAYS | {"sympy", "onnx", "torch", "jax", "keras", "mlx", "optax"}},
-    {name: frozenset({"sympy"}) for name in ("schedules", "optimizers")},
+    {
+        "expr": frozenset(),
+        "optimizers": frozenset({"sympy"}),
+        "schedules": frozenset({"sympy"}),
+    },
     {"transforms": frozenset({"sympy"})},
     {
         "importers": ARRAYS | {"jax", "onnx", "sympy", "torch"},
         "recipes": frozenset({"sympy", "yaml"}),
     },
+    {"units": frozenset()},
     {"config": frozenset(), "dialects": frozenset()},  # deprecated names of recipes
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {

@@ -35,11 +35,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "make one with closedform.schedules or closedform.Schedule",
     ),
     "sequential of a number": (
-        lambda: cf.sequential([LR, untyped(1)]),
+        lambda: cf.schedules.sequential([LR, untyped(1)]),
         "sequential takes Schedules, got int 1 (member 1): closedform.schedules.constant(1) is one",
     ),
     "sequential of one": (
-        lambda: cf.sequential(untyped(3)),
+        lambda: cf.schedules.sequential(untyped(3)),
         "sequential takes a list of Schedules, got int 3: give a list: sequential([first, second])",
     ),
     "shape as text": (
@@ -118,7 +118,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: cf.plot(LR, "a.png", steps=untyped("3")),
         "steps must be an integer above 0, got str '3' (plot)",
     ),
-    "name of a hyperparameter": (lambda: cf.hyper(untyped(3)), "must be an identifier"),
+    "name of a hyperparameter": (lambda: cf.expr.hyper(untyped(3)), "must be an identifier"),
     "decay out of range": (
         lambda: transforms.weight_average(SGD, 2),
         "decay must be in [0, 1], got 2 (weight_average)",

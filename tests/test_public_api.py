@@ -17,6 +17,7 @@ MOST_ANY = 0.05
 NAMESPACES = [
     "closedform",
     "closedform.errors",
+    "closedform.expr",
     "closedform.ir",
     "closedform.language",
     "closedform.optimizers",
@@ -27,6 +28,7 @@ NAMESPACES = [
     "closedform.torch",
     "closedform.training",
     "closedform.transforms",
+    "closedform.units",
     "closedform.verify.claims",
 ]
 
@@ -44,6 +46,48 @@ def test_dir_shows_the_public_names_alone(name: str) -> None:
 def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=r"has no attribute 'unknown_name'"):
         importlib.import_module(name).unknown_name  # noqa: B018 - the name is looked up
+
+
+MOST_NAMES = 42
+"""The largest number of public names at the top."""
+
+
+def test_the_top_has_few_names() -> None:
+    assert len(cf.__all__) <= MOST_NAMES
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "nearest"),
+    [
+        ("closedform", "to_onx", "to_onnx"),
+        ("closedform.errors", "ExportErrors", "ExportError"),
+        ("closedform.expr", "gradd", "GRAD"),
+        ("closedform.optimizers", "AdamW", "adamw"),
+        ("closedform.schedules", "cosin", "cosine"),
+        ("closedform.training", "exports", "export"),
+        ("closedform.units", "token", "tokens"),
+        ("closedform.verify.claims", "equals", "equal"),
+    ],
+)
+def test_the_nearest_name_is_suggested(module: str, name: str, nearest: str) -> None:
+    with pytest.raises(AttributeError, match=f"'{name}': did you mean '{nearest}'\\?$"):
+        getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize(
+    ("former", "home"),
+    [
+        ("GRAD", "closedform.expr"),
+        ("State", "closedform.expr"),
+        ("sequential", "closedform.schedules"),
+        ("tokens", "closedform.units"),
+        ("load_schedules", "closedform.recipes"),
+    ],
+)
+def test_names_that_moved_warn(former: str, home: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"use {home}.{former}$"):
+        value = getattr(cf, former)
+    assert value is getattr(importlib.import_module(home), former)
 
 
 def test_namespaces_of_the_package() -> None:

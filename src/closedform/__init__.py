@@ -15,7 +15,7 @@ from closedform.deprecation import deprecated_names
 from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from closedform import errors, optimizers, schedules, training, transforms
+    from closedform import errors, expr, optimizers, schedules, torch, training, transforms, units
     from closedform.api import (
         certify,
         from_onnx,
@@ -30,39 +30,18 @@ if TYPE_CHECKING:
     from closedform.errors import ClosedFormError, UnprovedWarning
     from closedform.inverse import solve
     from closedform.language import (
-        GRAD,
-        PARAM,
-        RANK,
         Group,
         Schedule,
-        Shared,
-        State,
         UpdateRule,
-        chained,
-        counter,
-        floor_div,
-        floor_mod,
-        global_sum,
-        hyper,
-        matmul,
-        non_finite,
-        reduce_sum,
-        sequential,
-        shared,
-        state,
         t,
-        tensor_input,
-        transpose,
     )
     from closedform.plotting import plot
-    from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
-    from closedform.recipes.clock import epochs, fraction, micro_batches, samples, tokens
+    from closedform.recipes import Recipe, frameworks, load_recipe
     from closedform.recovery import recover
     from closedform.resuming import resume
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.targets import to_c, to_jax, to_keras, to_mlx, to_torch
     from closedform.verify import claims
-    from closedform.verify.certificates.certificate import Certificate
     from closedform.verify.equivalent_states import equivalent_states
     from closedform.writing import write_recipe
 
@@ -83,51 +62,27 @@ _HOME = {
         "closedform.api",
     ),
     "diff": "closedform.difference",
+    "equivalent_states": "closedform.verify.equivalent_states",
     "plot": "closedform.plotting",
     "recover": "closedform.recovery",
     "resume": "closedform.resuming",
     "solve": "closedform.inverse",
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
-    "load_schedules": "closedform.recipes",
-    **dict.fromkeys(
-        ("epochs", "fraction", "micro_batches", "samples", "tokens"), "closedform.recipes.clock"
-    ),
-    "Certificate": "closedform.verify.certificates.certificate",
     "to_c": "closedform.targets",
     "to_jax": "closedform.targets",
     "to_keras": "closedform.targets",
     "to_mlx": "closedform.targets",
     "to_torch": "closedform.targets",
     "write_recipe": "closedform.writing",
-    "equivalent_states": "closedform.verify.equivalent_states",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(
         (
-            "GRAD",
-            "PARAM",
-            "RANK",
             "Group",
             "Schedule",
-            "Shared",
-            "State",
             "UpdateRule",
-            "chained",
-            "counter",
-            "floor_div",
-            "floor_mod",
-            "global_sum",
-            "hyper",
-            "matmul",
-            "non_finite",
-            "reduce_sum",
-            "sequential",
-            "shared",
-            "state",
             "t",
-            "tensor_input",
-            "transpose",
         ),
         "closedform.language",
     ),
@@ -135,79 +90,79 @@ _HOME = {
 _MODULES = {
     "claims": "closedform.verify.claims",
     "errors": "closedform.errors",
+    "expr": "closedform.expr",
     "frameworks": "closedform.recipes.frameworks",
     "optimizers": "closedform.optimizers",
     "schedules": "closedform.schedules",
+    "torch": "closedform.torch",
     "training": "closedform.training",
     "transforms": "closedform.transforms",
+    "units": "closedform.units",
 }
 
 __all__ = [
-    "GRAD",
-    "PARAM",
-    "RANK",
-    "Certificate",
     "ClosedFormError",
     "Group",
     "OptimizerSession",
     "Recipe",
     "Schedule",
     "ScheduleSession",
-    "Shared",
-    "State",
     "UnprovedWarning",
     "UpdateRule",
     "certify",
-    "chained",
     "claims",
     "compile",
-    "counter",
     "diff",
-    "epochs",
     "equivalent_states",
     "errors",
-    "floor_div",
-    "floor_mod",
-    "fraction",
+    "expr",
     "frameworks",
     "from_onnx",
     "from_optax",
     "from_python",
     "from_torch",
-    "global_sum",
-    "hyper",
     "load_recipe",
-    "load_schedules",
-    "matmul",
-    "micro_batches",
-    "non_finite",
     "optimizers",
     "plot",
     "recover",
-    "reduce_sum",
     "resume",
-    "samples",
     "schedules",
-    "sequential",
-    "shared",
     "solve",
-    "state",
     "t",
-    "tensor_input",
     "to_c",
     "to_jax",
     "to_keras",
     "to_mlx",
     "to_onnx",
     "to_torch",
-    "tokens",
+    "torch",
     "training",
     "transforms",
-    "transpose",
+    "units",
     "verify_file",
     "write_recipe",
 ]
 
+
+_MOVED_TO_EXPR = (
+    "Shared",
+    "State",
+    "GRAD",
+    "PARAM",
+    "RANK",
+    "counter",
+    "floor_div",
+    "floor_mod",
+    "global_sum",
+    "hyper",
+    "matmul",
+    "non_finite",
+    "reduce_sum",
+    "shared",
+    "state",
+    "tensor_input",
+    "transpose",
+)
 
 _deprecated = deprecated_names(
     __name__,
@@ -215,6 +170,14 @@ _deprecated = deprecated_names(
         "dialects": "closedform.recipes.frameworks",
         "lift": "closedform.api:from_onnx",
         "load_config": "closedform.recipes:load_recipe",
+        "Certificate": "closedform.verify.certificates.certificate:Certificate",
+        "load_schedules": "closedform.recipes:load_schedules",
+        **{name: f"closedform.expr:{name}" for name in _MOVED_TO_EXPR},
+        **{name: f"closedform.schedules:{name}" for name in ("chained", "sequential")},
+        **{
+            name: f"closedform.units:{name}"
+            for name in ("epochs", "fraction", "micro_batches", "samples", "tokens")
+        },
     },
 )
 

@@ -289,8 +289,8 @@ def from_python(
         name: The name of the schedule; that of the function if not given.
         hyper: Names of parameters, closure variables, globals or attributes of the function that
             become hyperparameters, with the values that they have; an int is declared an integer,
-            and one above 0 positive. Give symbols of :func:`closedform.hyper` by those names to
-            declare something else. All other variables are constants.
+            and one above 0 positive. Give symbols of :func:`closedform.expr.hyper` by those names
+            to declare something else. All other variables are constants.
 
     Raises:
         TraceError: The function cannot be traced; the message names the file, the line and the

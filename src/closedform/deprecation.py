@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+from closedform.errors import unknown_attribute
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -36,11 +38,7 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[..., Any
 
     def resolve(name: str, known: Iterable[str] = ()) -> Any:
         if name not in names:
-            import difflib  # an import of 2 ms
-
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f": did you mean {near[0]!r}?" if near else ""
-            raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
+            raise unknown_attribute(module, name, known)
         path = names[name]
         warnings.warn(
             f"{module}.{name} is deprecated and will be removed in {REMOVED_IN}; "

@@ -8,6 +8,7 @@ Every message states the problem (expected and got), its location, and a remedy,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
 
 __all__ = [
     "ArgumentError",
@@ -25,8 +26,6 @@ __all__ = [
     "UnknownNameError",
     "UnprovedWarning",
     "VerificationError",
-    "nearest",
-    "shown",
 ]
 
 
@@ -124,6 +123,30 @@ def shown(value: object, most: int = 60) -> str:
     """
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= most else text[:most] + '…'}"
+
+
+def unknown_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:
+    """Returns the error of a module that has no such attribute, with the nearest public name.
+
+    Example:
+        >>> print(unknown_attribute("closedform.optimizers", "AdamW", ["adamw", "sgd"]))
+        module 'closedform.optimizers' has no attribute 'AdamW': did you mean 'adamw'?
+    """
+    import difflib  # an import of 2 ms
+
+    message = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(message)
+    by_lower = {candidate.lower(): candidate for candidate in names}
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    hint = f": did you mean {by_lower[matches[0]]!r}?" if matches else ""
+    return AttributeError(message + hint)
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+    def __getattr__(name: str) -> NoReturn:
+        raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -305,7 +305,7 @@ def test_comment_text_is_safe(text: str) -> None:
 
 
 def test_inputs_are_parameters() -> None:
-    peak = cf.hyper("peak")
+    peak = cf.expr.hyper("peak")
     made = Schedule(peak * (cf.t + 1), name="open", peak=0.5)
     graph = compile_schedule(made, GraphOptions(inputs=("peak",)))
     header = schedule_header(made, graph, "slope")

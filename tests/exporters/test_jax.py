@@ -152,7 +152,7 @@ def test_counts_in_optax(wide: bool) -> None:
 
 
 def test_inputs_of_schedules(wide: bool) -> None:
-    peak = cf.hyper("peak")
+    peak = cf.expr.hyper("peak")
     made = Schedule(peak / (cf.t + 1), name="open", peak=0.5)
     value = cf.to_jax(made, inputs=["peak"])
     assert float(value(1)) == 0.25
@@ -350,7 +350,7 @@ def test_nested_parameters_of_16_bits_keep_their_dtype() -> None:
 
 
 def test_hyperparameters_without_a_value_are_arguments() -> None:
-    rule = UpdateRule("descent", PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
+    rule = UpdateRule("descent", PARAM - cf.expr.hyper("lr") * cf.expr.GRAD, {}, {"lr": None})
     optimizer = cf.to_jax(rule)
     params = jnp.ones(3)
     state = optimizer.init(params)

@@ -160,10 +160,10 @@ def test_what_is_refused() -> None:
         cf.to_keras(cf.optimizers.asgd())
     with pytest.raises(ExportError, match="a schedule takes no options, got clipnorm"):
         cf.to_keras(LR, clipnorm=1.0)  # type: ignore[call-overload]
-    still = UpdateRule("still", PARAM - cf.GRAD, {}, {})
+    still = UpdateRule("still", PARAM - cf.expr.GRAD, {}, {})
     with pytest.raises(ExportError, match="and the rule has no hyperparameter lr"):
         cf.to_keras(still)
-    unbound = UpdateRule("unbound", PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
+    unbound = UpdateRule("unbound", PARAM - cf.expr.hyper("lr") * cf.expr.GRAD, {}, {"lr": None})
     with pytest.raises(ExportError, match="the rule has no value of lr"):
         cf.to_keras(unbound)
     assert float(cf.to_keras(unbound, learning_rate=0.5).learning_rate) == 0.5

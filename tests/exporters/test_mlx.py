@@ -244,7 +244,7 @@ def test_what_is_refused() -> None:
     )
     with pytest.raises(ExportError, match="a schedule has no learning rate"):
         cf.to_mlx(LR, learning_rate=0.5)  # type: ignore[call-overload]
-    unbound = UpdateRule("unbound", PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
+    unbound = UpdateRule("unbound", PARAM - cf.expr.hyper("lr") * cf.expr.GRAD, {}, {"lr": None})
     with pytest.raises(ExportError, match="the rule has no value of lr"):
         cf.to_mlx(unbound)
     assert cf.to_mlx(unbound, learning_rate=0.5).learning_rate.item() == 0.5

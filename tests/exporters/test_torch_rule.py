@@ -111,7 +111,7 @@ def test_executorch(name: str) -> None:
 
 
 def test_hyperparameters_are_arguments() -> None:
-    rule = UpdateRule("descent", PARAM - cf.hyper("lr") * GRAD, {}, {"lr": None})
+    rule = UpdateRule("descent", PARAM - cf.expr.hyper("lr") * GRAD, {}, {"lr": None})
     module = cf.to_torch(rule, params={"w": (2,)}, dtype="float64")
     ones = {"w": torch.ones(2, dtype=torch.float64)}
     after, states = module(ones, ones, {}, torch.tensor(0), lr=0.25)

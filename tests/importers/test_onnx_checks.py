@@ -313,10 +313,10 @@ def test_the_default_of_an_input_is_compared(tmp_path: object) -> None:
     from pathlib import Path
 
     path = Path(str(tmp_path)) / "lr.onnx"
-    schedule = cf.Schedule(cf.t * cf.hyper("half")).bind(half=0.5)
+    schedule = cf.Schedule(cf.t * cf.expr.hyper("half")).bind(half=0.5)
     source = model(inputs=(value_info("half", DOUBLE, []),))
     onnx.save(source, path)
-    text = 'closedform.Schedule(closedform.t * closedform.hyper("half")).bind(half={})'
+    text = 'closedform.Schedule(closedform.t * closedform.expr.hyper("half")).bind(half={})'
     for default, verdict in ((0.5, "PROVED"), (0.25, "REFUTED")):
         file = path.with_name("source.py")
         file.write_text(f"import closedform\nlr = {text.format(default)}\n")

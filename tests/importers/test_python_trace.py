@@ -133,7 +133,7 @@ def test_declarations_follow_the_values() -> None:
     symbols = {symbol.name: symbol for symbol in schedule.expr.free_symbols}
     assert (symbols["warmup"].is_integer, symbols["warmup"].is_positive) == (True, True)
     assert symbols["low"].is_integer is None
-    own = cf.hyper("warmup", integer=True)
+    own = cf.expr.hyper("warmup", integer=True)
     assert own in cf.from_python(get_lr, hyper=[own]).expr.free_symbols
 
 

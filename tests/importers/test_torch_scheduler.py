@@ -252,7 +252,7 @@ def test_a_wrong_closed_form_is_not_proved() -> None:
 def test_no_candidate_for_a_product_of_values() -> None:
     from closedform.importers.python.join import Cell
 
-    previous = cf.hyper("previous")
+    previous = cf.expr.hyper("previous")
     assert closed_form([Cell(1, None, previous**2)], previous * 0 + 1, previous) is None
 
 

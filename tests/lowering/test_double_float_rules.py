@@ -40,7 +40,8 @@ def inputs_of(graph: Graph, values: dict[str, Array]) -> dict[str, Array]:
 def corrected(options: GraphOptions) -> list[float]:
     """The rate of AdamW with its bias correction, as a step with a gradient of 1 takes it."""
     beta = sp.Rational(999, 1000)
-    step = cf.hyper("lr") * sp.sqrt(1 - beta ** (cf.t + 1)) / (1 - sp.Rational(9, 10) ** (cf.t + 1))
+    correction = sp.sqrt(1 - beta ** (cf.t + 1)) / (1 - sp.Rational(9, 10) ** (cf.t + 1))
+    step = cf.expr.hyper("lr") * correction
     rule = UpdateRule("corrected", PARAM + step * GRAD, {}, {"lr": LR})
     graph = compile_step(ModelSpec(rule, {"w": ()}), options)
     values = {"param.w": np.array(0), "grad.w": np.array(1)}
@@ -133,14 +134,14 @@ def test_files_for_devices_of_32_bits(tmp_path: Path) -> None:
 
 
 def test_schedules_that_have_no_pairs_are_refused() -> None:
-    rule = cf.optimizers.sgd(cf.Schedule(cf.floor_mod(sp.sqrt(cf.t), 2), name="saw"))
+    rule = cf.optimizers.sgd(cf.Schedule(cf.expr.floor_mod(sp.sqrt(cf.t), 2), name="saw"))
     with pytest.raises(LoweringError, match="has no double-float form"):
         compile_program(ModelSpec(rule, {"w": ()}), PAIRS)
 
 
 def test_non_finite_totals_are_seen() -> None:
-    total = cf.global_sum(GRAD**2)
-    skipped = sp.Piecewise((PARAM, cf.non_finite(total) > 0), (PARAM - GRAD, True))
+    total = cf.expr.global_sum(GRAD**2)
+    skipped = sp.Piecewise((PARAM, cf.expr.non_finite(total) > 0), (PARAM - GRAD, True))
     graph = compile_step(ModelSpec(UpdateRule("skips", skipped, {}, {}), {"w": (2,)}), PAIRS)
     for grad, after in (([1.0, 2.0], [0.0, -1.0]), ([np.inf, 1.0], [1.0, 1.0])):
         given = {"step": np.array(1), "param.w": np.ones(2), "grad.w": np.array(grad)}

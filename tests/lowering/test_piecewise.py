@@ -14,7 +14,7 @@ from closedform.language import Schedule, t
 
 
 def test_a_table_keeps_its_relative_accuracy_where_lines_end_near_zero() -> None:
-    saw = cf.sequential([cf.schedules.linear(1, 0, 3000)] * 6)
+    saw = cf.schedules.sequential([cf.schedules.linear(1, 0, 3000)] * 6)
     for tooth in range(6):
         for step in (0, 1, 2998, 2999):
             exact = float(1 - Fraction(step, 3000))
@@ -27,7 +27,7 @@ def test_clamps_between_steps_or_at_the_last_one_are_lines_of_a_table(
     clamp: Any, tmp_path: Any
 ) -> None:
     ramp = Schedule(sp.Min(t, clamp) / 8)
-    path = cf.sequential([ramp] * 12, [10 * k for k in range(1, 12)])
+    path = cf.schedules.sequential([ramp] * 12, [10 * k for k in range(1, 12)])
     model = cf.to_onnx(path, tmp_path / "ramps.onnx")
     assert isinstance(model, onnx.ModelProto)
     assert len(model.graph.node) <= 12

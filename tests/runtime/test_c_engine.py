@@ -7,6 +7,7 @@ import pytest
 
 import closedform as cf
 from closedform.errors import SessionError
+from closedform.expr import GRAD, PARAM, hyper
 from closedform.ir.graph import Array
 from closedform.language import Group, UpdateRule
 from closedform.runtime import OptimizerSession
@@ -108,7 +109,7 @@ def test_a_state_dict_moves_between_backends() -> None:
 
 @needs_compiler
 def test_hyperparameters_and_float64() -> None:
-    rule = UpdateRule("descent", cf.PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
+    rule = UpdateRule("descent", PARAM - hyper("lr") * GRAD, {}, {"lr": None})
     params = {"w": np.array([1.0, 2.0])}
     session = OptimizerSession(rule, params, backend="c")
     session.step({"w": np.array([1.0, -1.0])}, lr=0.25)

@@ -319,7 +319,7 @@ BAD: list[tuple[dict[str, Any], type[ClosedFormError], tuple[str, ...]]] = [
     ({"schedule": (None, None)}, DefinitionError, ("must be a Schedule", "(None, None)")),
     ({"schedule": [FALLING]}, DefinitionError, ("a list of 2 schedules", "got 1")),
     ({"schedule": [FALLING, 3]}, DefinitionError, ("param group 1", "got 3")),
-    ({"schedule": cf.Schedule(cf.hyper("peak") * t)}, DefinitionError, ("no value for peak",)),
+    ({"schedule": cf.Schedule(cf.expr.hyper("peak") * t)}, DefinitionError, ("no value for peak",)),
     ({"key": "weigth_decay"}, UnknownNameError, ("param group 0", "did you mean 'weight_decay'")),
     (
         {"key": "nesterov"},

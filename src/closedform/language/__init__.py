@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from closedform.errors import unknown_attribute
 from closedform.language.compose import chained, maximum, product, repeat, sequential, splice
 from closedform.language.integers import FloorDiv, FloorMod, floor_div, floor_mod
 from closedform.language.numbers import exact_number
@@ -130,7 +131,7 @@ def __getattr__(name: str) -> Any:
             values = vars(importlib.import_module(f"{__name__}.{module}"))
             if name in values:
                 return values[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -218,7 +218,7 @@ class UpdateRule:
             raise DefinitionError(
                 f"the condition of {label} must be on the shape alone, got {condition!r}",
                 where=f"rule {self.name!r}",
-                hint="such as sp.Ge(closedform.RANK, 2)",
+                hint="such as sp.Ge(closedform.expr.RANK, 2)",
             )
 
     def expressions(self) -> dict[str, sp.Expr]:

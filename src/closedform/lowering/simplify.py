@@ -60,7 +60,7 @@ class _Simplifier(Rewriter):
             raise LoweringError(
                 f"Mod inside Mod cannot be trusted, got {expr}",
                 where=self.place,
-                hint="SymPy rewrites it wrongly at construction; write closedform.floor_mod",
+                hint="SymPy rewrites it wrongly at construction; write closedform.expr.floor_mod",
             )
         if isinstance(expr, sp.Pow) and expr.exp.is_Rational and expr.exp.q > FINEST:
             # Its base stays a Min or Max: SymPy takes (t/24)**k apart, and 24**k takes it for ever.

@@ -1,5 +1,8 @@
 """The library of optimizers: one function per rule, with named choices where frameworks differ."""
 
+from typing import TYPE_CHECKING, NoReturn
+
+from closedform.errors import unknown_attribute
 from closedform.optimizers.adagrad import adadelta, adagrad, rmsprop, sm3
 from closedform.optimizers.adam import adam, adamax, adamw, nadam, radam
 from closedform.optimizers.adam_mini import adam_mini
@@ -89,6 +92,12 @@ __all__ = [
     "tiger",
     "yogi",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+    def __getattr__(name: str) -> NoReturn:
+        raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

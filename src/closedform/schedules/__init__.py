@@ -6,6 +6,9 @@ Each returns a ``Schedule`` whose formula keeps its hyperparameters as symbols;
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
+from closedform.errors import unknown_attribute
 from closedform.language import (
     Schedule,
     chained,
@@ -104,6 +107,12 @@ __all__ = [
     "wsd",
     "wsd_checkpoints",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+    def __getattr__(name: str) -> NoReturn:
+        raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -3,10 +3,19 @@
 ``export`` needs torch, to trace the model; ``TrainSession`` needs NumPy and onnxruntime alone.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from closedform.errors import unknown_attribute
 from closedform.training.export import export
 from closedform.training.session import StepResult, TrainSession
 
 __all__ = ["StepResult", "TrainSession", "export"]
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+    def __getattr__(name: str) -> NoReturn:
+        raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,8 @@ from typing import Any
 
 import sympy as sp
 
-from closedform import Schedule, claims, floor_div, floor_mod, t
+from closedform import Schedule, claims, t
+from closedform.expr import floor_div, floor_mod
 from closedform.verify.claims.core import Claim
 from closedform.verify.terms.verdict import Verdict
 

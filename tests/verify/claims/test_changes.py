@@ -137,7 +137,7 @@ def test_closeness_in_units_in_the_last_place() -> None:
 
 def test_open_hyperparameters() -> None:
     line = schedules.linear(1, 0, 10).unbind()
-    start, end, steps = (cf.hyper(name) for name in ("start", "end", "steps"))
+    start, end, steps = (cf.expr.hyper(name) for name in ("start", "end", "steps"))
     symbols = {symbol.name: symbol for symbol in line.open}
     start, end, steps = (symbols[name.name] for name in (start, end, steps))
     assert status(claims.argmax(line, 0, assume=[end <= start])) == "PROVED"
@@ -242,7 +242,7 @@ def test_arguments_are_text_and_back() -> None:
         "direction": "increasing",
         "where": sp.And(t >= 3, sp.Or(t < 5, sp.Eq(t, 9))),
         "other": sp.Piecewise((t**2, t < 4), (sp.Max(sp.cos(sp.pi * t / 7), sp.exp(-t)), True)),
-        "total": sp.sqrt(t + 1) + cf.floor_div(t, 3) * cf.floor_mod(t, 5),
+        "total": sp.sqrt(t + 1) + cf.expr.floor_div(t, 3) * cf.expr.floor_mod(t, 5),
     }
     texts = as_texts(**given, high=None)
     assert texts is not None

@@ -359,7 +359,7 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         lambda: claims.bounded(LINEAR, "peak"),
         VerificationError,
         "a claim is made of numbers and SymPy expressions, got the text 'peak' (schedule "
-        "'linear'): write it with closedform.t and closedform.hyper",
+        "'linear'): write it with closedform.t and closedform.expr.hyper",
     ),
     "no bound": (
         lambda: claims.bounded(COSINE),

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 import sympy as sp
 
-from closedform import Schedule, claims, hyper, t
+from closedform import Schedule, claims, t
 from closedform.errors import VerificationError
+from closedform.expr import hyper
 from closedform.verify.claims.core import Claim
 
 HALF = sp.Rational(1, 2)

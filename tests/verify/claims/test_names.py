@@ -193,8 +193,8 @@ def test_a_rule_refuses_a_hyperparameter_with_the_name_of_a_symbol(name: str) ->
     with pytest.raises(DefinitionError, match=f"may not be named {name!r}"):
         cf.UpdateRule(
             "plain",
-            cf.PARAM - SIZE * EPSILON * cf.state("mean"),
-            {"mean": cf.State(cf.state("mean") + cf.GRAD)},
+            cf.expr.PARAM - SIZE * EPSILON * cf.expr.state("mean"),
+            {"mean": cf.expr.State(cf.expr.state("mean") + cf.expr.GRAD)},
             {name: 0.5},
         )
 

@@ -9,7 +9,8 @@ import pytest
 import sympy as sp
 from flint import fmpq
 
-from closedform import Schedule, floor_mod, t
+from closedform import Schedule, t
+from closedform.expr import floor_mod
 from closedform.ir import Builder, DType, Graph, Op, Role, TensorType, Value, evaluate
 from closedform.ir.interval import Interval
 from closedform.verify.terms import build

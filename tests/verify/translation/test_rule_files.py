@@ -18,6 +18,7 @@ from closedform import optimizers, schedules, transforms
 from closedform.compiler import compile_program
 from closedform.errors import VerificationError
 from closedform.exporters import onnx_files
+from closedform.expr import GRAD, PARAM, hyper
 from closedform.language import UpdateRule, global_sum
 from closedform.options import GraphOptions, ModelSpec
 from closedform.recipes import cerebras
@@ -243,17 +244,17 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_open_hyperparameters_are_symbols(tmp_path: Path) -> None:
-    rule = UpdateRule("open", cf.PARAM - cf.hyper("rate") * cf.GRAD, {}, {"rate": None})
+    rule = UpdateRule("open", PARAM - hyper("rate") * GRAD, {}, {"rate": None})
     models = exported(rule, tmp_path)
     assert content_of(models["step"])["status"] == "PROVED"
-    other = UpdateRule("open", cf.PARAM - sp.exp(cf.hyper("rate")) * cf.GRAD, {}, {"rate": None})
+    other = UpdateRule("open", PARAM - sp.exp(hyper("rate")) * GRAD, {}, {"rate": None})
     with pytest.raises(VerificationError, match="rate = "):
         validate_rule(ModelSpec(other, PARAMS), OPTIONS, models)
 
 
 def test_a_hyperparameter_may_stand_in_a_sum_alone(tmp_path: Path) -> None:
-    total = global_sum(cf.hyper("scale") * cf.GRAD**2)
-    rule = UpdateRule("scaled", cf.PARAM - cf.GRAD / (1 + total), {}, {"scale": 2})
+    total = global_sum(hyper("scale") * GRAD**2)
+    rule = UpdateRule("scaled", PARAM - GRAD / (1 + total), {}, {"scale": 2})
     models = exported(rule, tmp_path)
     assert content_of(models["step"])["status"] == "PROVED"
     with pytest.raises(VerificationError, match=r"step\.onnx"):

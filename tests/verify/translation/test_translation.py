@@ -17,12 +17,13 @@ from onnx import helper, numpy_helper
 
 import closedform as cf
 import closedform.options
-from closedform import frameworks, hyper, optimizers, schedules, t
+from closedform import frameworks, optimizers, schedules, t
 from closedform.compiler import compile_schedule, compile_step
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.exporters import onnx_files
 from closedform.exporters.onnx_model import to_model
+from closedform.expr import hyper
 from closedform.ir import Builder, DType, Graph, Op, Output, Role, TensorType
 from closedform.language import Schedule, floor_mod
 from closedform.options import GraphOptions, ModelSpec

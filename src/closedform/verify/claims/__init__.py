@@ -9,6 +9,9 @@ floats: ``float_finite``, ``float_bounded``, ``float_monotone``, ``float_within`
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NoReturn
+
+from closedform.errors import unknown_attribute
 from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
 from closedform.verify.claims.continuity import continuous
 from closedform.verify.claims.core import Claim, Goal, Proofs
@@ -62,6 +65,12 @@ __all__ = [
     "unambiguous",
     "where_safe",
 ]
+
+
+if not TYPE_CHECKING:  # type checkers report unknown names themselves
+
+    def __getattr__(name: str) -> NoReturn:
+        raise unknown_attribute(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:

@@ -151,7 +151,7 @@ def read_about(schedule: Schedule, expr: Any) -> Term:
             raise VerificationError(
                 f"a claim is made of numbers and SymPy expressions, got the text {expr!r}",
                 where=f"schedule {schedule.name!r}",
-                hint="write it with closedform.t and closedform.hyper",
+                hint="write it with closedform.t and closedform.expr.hyper",
             )
         return term(exact_number(expr, "a value in a claim"))
     open_by_name = {symbol.name: symbol for symbol in schedule.open}

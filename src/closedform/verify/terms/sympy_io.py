@@ -138,7 +138,7 @@ def _modulo(expr: sp.Mod, read: Callable[[sp.Basic], Term]) -> Term:
     if left.has(sp.Mod) or right.has(sp.Mod):
         raise VerificationError(
             f"a nested Mod is not read, got {expr}: SymPy 1.14 rewrites such a Mod wrongly",
-            hint="write closedform.floor_mod(a, b), which SymPy leaves as written",
+            hint="write closedform.expr.floor_mod(a, b), which SymPy leaves as written",
         )
     return build.floor_modulo(read(left), read(right))
 

@@ -38,6 +38,7 @@ ALIASES: Mapping[str, str] = {
     "base_lr": "lr",
     "base_yml_defaults": "defaults",
     "batch_size": "global_batch_size",
+    "batches_all_processes": "micro_batches_per_epoch",
     "batches_per_epoch": "updates_per_epoch",
     "data_size": "dataset_size",
     "dataloader_len_batches": "updates_per_epoch",
@@ -65,6 +66,7 @@ ALIASES: Mapping[str, str] = {
     "train_iters": "total_updates",
     "train_updates": "total_updates",
     "training_steps": "total_updates",
+    "updates": "total_updates",
     "warmup_steps": "warmup_updates",
     "wd": "weight_decay",
 }
@@ -91,6 +93,8 @@ class Facts:
         total_updates: Optimizer updates of the run.
         updates_per_epoch: Optimizer updates in an epoch, where it is not
             ``dataset_size / global_batch_size``.
+        micro_batches_per_epoch: Micro-batches of an epoch, before they are divided among the
+            processes, where it is not ``dataset_size / micro_batch_size``.
         updates_per_training_step: Optimizer updates in a training step of reinforcement learning,
             which share one value of a schedule.
         tokens_per_update: Tokens in an update, where it is not
@@ -115,6 +119,7 @@ class Facts:
     sequence_length: int | None = None
     total_updates: int | None = None
     updates_per_epoch: int | None = None
+    micro_batches_per_epoch: int | None = None
     updates_per_training_step: int | None = None
     tokens_per_update: int | None = None
     warmup_updates: int | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from numbers import Number
 from os import PathLike
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from closedform.errors import ConfigError
-from closedform.recipes.documents.command_line import parsed_command_line
+from closedform.recipes.documents.command_line import parsed_command_line, program_of
 from closedform.recipes.documents.gin_text import parsed_gin
 from closedform.recipes.documents.json_text import parsed_json, parsed_toml
 from closedform.recipes.documents.limits import MAX_BYTES, Budget, checked_path
@@ -70,12 +70,14 @@ class Document:
         source: The file, or ``<mapping>``.
         form: The form of the file.
         python: The syntax tree and the expressions of a Python file.
+        program: The name of the Python script that a command line runs, without its ending.
     """
 
     content: dict[str, Any]
     source: str
     form: Form = Form.MAPPING
     python: PythonText | None = None
+    program: str = ""
 
     def place(self, path: str) -> str:
         """Returns a place in errors: the source, and the path within it."""
@@ -157,7 +159,8 @@ def document_of(text: str, suffix: str, name: str) -> Document:
         raise ConfigError(f"a config must be a mapping, got {type(parsed).__name__}", where=name)
     if form in (Form.JSON, Form.TOML):
         parsed = _copied(parsed, "", Budget(name))
-    return Document(parsed, name, form)
+    program = program_of(text) if form is Form.ARGUMENTS else ""
+    return Document(parsed, name, form, program=program)
 
 
 def text_of(path: Path) -> str:
@@ -257,4 +260,4 @@ def interpolated(document: Document) -> Document:
         text = _INTERPOLATION.sub(lambda found: next(inserted), value)
         return Unresolved(value) if "${" in text or len(text) > MAX_BYTES else text
 
-    return Document(resolved(document.content, 0), document.source, document.form, document.python)
+    return replace(document, content=resolved(document.content, 0))

@@ -312,11 +312,15 @@ class ClassKeys(Keys):
         """Accepts every key."""
 
 
-class FlagKeys(OpenKeys):
-    """The flags of a command line, which have dashes where the names of the keys have underscores.
+class ArgumentKeys(OpenKeys):
+    """The flags of a command line, which are spelled as the names of the keys.
 
     The mapping of all arguments of ``frameworks.schedule`` has them with their two first dashes.
     """
+
+
+class FlagKeys(ArgumentKeys):
+    """The flags of a command line with dashes where the names of the keys have underscores."""
 
     @staticmethod
     def spell(name: str) -> str:
@@ -366,6 +370,6 @@ def section_entries(
 
     names: dict[str, object] = dict.fromkeys(layout, REQUIRED)
     if "" in layout:
-        prefix = "--" if isinstance(layout[""], FlagKeys) else ""
+        prefix = "--" if isinstance(layout[""], ArgumentKeys) else ""
         names = {f"{prefix}{spelling}": None for spelling in layout[""].spellings}
     return {name: ScheduleEntry(name, (), parameters(**names), build) for name in curves}

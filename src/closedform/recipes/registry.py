@@ -16,6 +16,7 @@ _MODULES = {
     "composer": "composer",
     "deepspeed": "deepspeed",
     "detectron2": "detectron2",
+    "diffusers": "diffusers",
     "fairseq": "fairseq",
     "gpt-neox": "gpt_neox",
     "huggingface": "huggingface",

@@ -24,7 +24,20 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?-([^{}$`]*))?\}|
 _ARRAY = re.compile(r"(?m)^[ \t]*(?:export\s+)?([A-Za-z_]\w*)(\+?)=\(([^()]*)\)")
 _COMMENT = re.compile(r"(?m)(^|[ \t])#[^\n]*$")
 
+_PROGRAM = re.compile(r"(?m)(?:^|[\s/=])([\w\-]+)\.py(?=\s|$)")
+
 Variables = dict[str, str]
+
+
+def program_of(text: str) -> str:
+    """Returns the name of the Python script that a command line runs; empty if there is none.
+
+    Example:
+        >>> program_of("accelerate launch examples/train_controlnet.py --learning_rate 1e-5")
+        'train_controlnet'
+    """
+    script = _PROGRAM.search(_COMMENT.sub(r"\1", text))
+    return "" if script is None else script.group(1)
 
 
 def parsed_command_line(text: str, source: str) -> dict[str, Any]:

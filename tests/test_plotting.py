@@ -35,14 +35,14 @@ WARMUP = schedules.linear(0, 6e-4, 1525).then(schedules.linear(6e-4, 6e-5, 7512)
     ],
 )
 def test_boundaries(expr: sp.Expr, steps: tuple[int, ...]) -> None:
-    assert boundaries(Schedule(expr)) == steps
+    assert boundaries(expr) == steps
 
 
 def test_boundaries_see_bound_hyperparameters() -> None:
     warmup = sp.Symbol("warmup")
     schedule = Schedule(sp.Piecewise((t, t < warmup), (warmup, True)))
-    assert boundaries(schedule) == ()
-    assert boundaries(schedule.bind(warmup=20)) == (20,)
+    assert boundaries(schedule.bound) == ()
+    assert boundaries(schedule.bind(warmup=20).bound) == (20,)
 
 
 @pytest.mark.parametrize(

@@ -632,6 +632,13 @@ def resume(
     return resume_schedule(schedule, at, new, total=total, batch_sizes=batch_sizes, scaling=scaling)
 
 
+def picture(schedule: Schedule) -> str:
+    """Returns a picture of a schedule for a notebook, as an HTML element."""
+    from closedform.plotting import picture
+
+    return picture(schedule)
+
+
 def plot(
     schedule: Schedule,
     path: str | os.PathLike[str] | None = None,

@@ -77,6 +77,9 @@ class Functions(Protocol):
     ) -> Figure:
         """Draws a schedule."""
 
+    def picture(self, schedule: Schedule) -> str:
+        """Returns a picture of a schedule as an HTML element; empty if there is none."""
+
 
 _loaders: list[tuple[Callable[[], Functions], Callable[[], Compiler]]] = []
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
+from closedform import optimizers, schedules
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import (
     GRAD,
@@ -269,3 +270,45 @@ def test_long_powers_end() -> None:
         math.exp(200_000 * math.log(0.999)), rel=1e-9
     )
     assert 0 <= float(decay.exact(2**50)) < 1e-300
+
+
+def test_text_has_length_hyperparameters_and_values_where_the_formula_changes() -> None:
+    curve = schedules.linear(0, 1e-3, 1200).then(schedules.cosine(1e-3, 0, 300))
+    assert str(curve).splitlines() == [
+        "sequential, 1,500 steps",
+        "  end_1 = 0.001, end_2 = 0, start_1 = 0, start_2 = 0.001, steps_1 = 1200, steps_2 = 300",
+        "  t = 0      0",
+        "  t = 1,200  0.001",
+        "  t = 1,500  0",
+    ]
+    assert repr(schedules.cosine(1e-3, 0, 300)) == (
+        "<Schedule 'cosine': end = 0, start = 0.001, steps = 300>"
+    )
+
+
+def test_text_of_an_open_schedule_has_no_values() -> None:
+    curve = schedules.linear(0, 1, 10).unbind("end")
+    assert str(curve) == "linear, 10 steps\n  end = open, start = 0, steps = 10"
+    assert "<img" not in curve._repr_html_()
+
+
+def test_text_of_many_marks_is_short() -> None:
+    curve = schedules.multi_step(1, 0.5, list(range(10, 400, 10)))
+    lines = str(curve).splitlines()
+    assert len(lines) == 12
+    assert [line.split() for line in lines[-2:]] == [["…", "…"], ["t", "=", "390", "1.81899e-12"]]
+
+
+def test_html_has_formula_values_and_picture() -> None:
+    page = schedules.linear(0, 1, 10).rename("a<b")._repr_html_()
+    assert "<b>a&lt;b, 10 steps</b>" in page
+    assert "$\\displaystyle" in page
+    assert "<td>t = 10</td><td>1</td>" in page
+    assert '<img alt="a&lt;b by step" src="data:image/svg+xml;base64,' in page
+
+
+def test_rules_print_their_formulas() -> None:
+    rule = optimizers.sgd(schedules.linear(0.1, 0, 10), momentum=0.9)
+    assert repr(rule).startswith("<UpdateRule 'sgd': ")
+    assert "lr = linear" in repr(rule)
+    assert "next momentum_buffer = " in str(rule)

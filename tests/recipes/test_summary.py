@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import sympy as sp
 
+from closedform.language import description
 from closedform.recipes import Recipe, load_recipe
-from closedform.recipes.summary import MOST_GROUPS, describe, summarize
+from closedform.recipes.summary import MOST_GROUPS, summarize
 from closedform.schedules import constant, cosine, linear
 from tests.support.commands import CliRunner
 
@@ -83,7 +84,7 @@ def test_notes_clipping_and_accumulation_are_stated() -> None:
 def test_a_schedule_is_described_by_its_values_where_it_changes(
     schedule: Any, horizon: int | None, text: str
 ) -> None:
-    described = describe(schedule, horizon)
+    described = description.summarize(schedule, horizon)
     assert described.split(": ")[-1] == text
 
 
@@ -91,7 +92,7 @@ def test_a_schedule_with_many_changes_is_shortened() -> None:
     steps = constant(0)
     for index in range(1, 10):
         steps = steps.then(constant(index), at=index)
-    assert describe(steps, 20).endswith("0 → 1 → 2 → … → 9")
+    assert description.summarize(steps, 20).endswith("0 → 1 → 2 → … → 9")
 
 
 class _Tags(HTMLParser):

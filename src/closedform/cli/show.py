@@ -184,7 +184,7 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
     from closedform.plotting.steps import last_step
 
     end = last_step(schedule) if until is None else until
-    marks = [mark for mark in boundaries(schedule) if mark <= end]
+    marks = [mark for mark in boundaries(schedule.bound) if mark <= end]
     steps = sorted({0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))})
     remarks = {0: "start"} | dict.fromkeys(marks, "boundary")
     remarks[end] = "boundary, end" if end in marks else "end"

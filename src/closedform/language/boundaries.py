@@ -8,22 +8,21 @@ from collections.abc import Iterator
 import sympy as sp
 from sympy.core.relational import Relational
 
-from closedform.language.schedule import Schedule
 from closedform.language.symbols import t
 
 
-def boundaries(schedule: Schedule) -> tuple[int, ...]:
-    """Returns the steps > 0 at which a branch, a Min or a Max of the schedule changes, in order.
+def boundaries(expr: sp.Expr) -> tuple[int, ...]:
+    """Returns the steps > 0 at which a branch, a Min or a Max of a formula changes, in order.
 
     Only conditions that are linear in the step are considered, not periodic ones.
 
     Example:
         >>> import sympy as sp
-        >>> from closedform import Schedule, t
-        >>> boundaries(Schedule(sp.Piecewise((t / 10, t < 10), (1, t <= 20), (0, True))))
+        >>> from closedform import t
+        >>> boundaries(sp.Piecewise((t / 10, t < 10), (1, t <= 20), (0, True)))
         (10, 21)
     """
-    steps = set(_changes(schedule.bound))
+    steps = set(_changes(expr))
     return tuple(sorted(step for step in steps if step is not None and step > 0))
 
 

@@ -24,7 +24,8 @@ class ScheduleInUnits(Schedule, HasLengths):
         arguments: Its arguments, by name.
 
     Example:
-        >>> from closedform import schedules, tokens
+        >>> from closedform import schedules
+        >>> from closedform.units import tokens
         >>> lr = schedules.cosine(3e-4, 3e-5, tokens(300e9))
         >>> lr
         cosine(0.0003, 3e-05, tokens(300000000000))
@@ -89,7 +90,8 @@ class ScheduleInUnits(Schedule, HasLengths):
             facts: Facts of the run, or a mapping of them.
 
         Example:
-            >>> from closedform import epochs, schedules
+            >>> from closedform import schedules
+            >>> from closedform.units import epochs
             >>> schedules.linear(1, 0, epochs(3)).missing_facts({"dataset_size": 1000})
             ('global_batch_size',)
         """

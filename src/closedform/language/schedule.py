@@ -12,6 +12,7 @@ from sympy.logic.boolalg import Boolean
 
 from closedform import delegation
 from closedform.errors import DefinitionError, DomainError, nearest, shown
+from closedform.language import description
 from closedform.language.aliases import Number, Steps
 from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
@@ -159,8 +160,11 @@ class Schedule:
         return hash((self.expr, tuple(self.hyperparameters.items())))
 
     def __repr__(self) -> str:
-        values = "".join(f", {key}={value}" for key, value in self.hyperparameters.items())
-        return f"Schedule({self.expr}, name={self.name!r}{values})"
+        values = description.assignments(self.assignments)
+        return f"<Schedule {self.name!r}{': ' if values else ''}{values}>"
+
+    def __str__(self) -> str:
+        return description.as_text(self)
 
     @property
     def bound(self) -> sp.Expr:
@@ -197,6 +201,11 @@ class Schedule:
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
+
+    @property
+    def assignments(self) -> dict[str, sp.Expr | None]:
+        """Each hyperparameter with its value, None for one that is open."""
+        return {**dict.fromkeys(symbol.name for symbol in self.open), **self.hyperparameters}
 
     @property
     def open(self) -> tuple[sp.Symbol, ...]:
@@ -299,8 +308,8 @@ class Schedule:
             ArgumentError: A fact is missing; the message names all that are.
 
         Example:
-            >>> from closedform import epochs, schedules
-            >>> lr = schedules.linear(1, 0, epochs(2))
+            >>> from closedform import schedules, units
+            >>> lr = schedules.linear(1, 0, units.epochs(2))
             >>> lr.resolve(dataset_size=1000, global_batch_size=10).length
             200
         """
@@ -312,6 +321,9 @@ class Schedule:
 
     def _repr_latex_(self) -> str | None:
         return f"$\\displaystyle {self.latex()}$"
+
+    def _repr_html_(self) -> str:
+        return description.as_html(self, delegation.functions().picture(self))
 
     def plot(
         self,

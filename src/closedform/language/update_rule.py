@@ -11,6 +11,7 @@ from sympy.logic.boolalg import Boolean
 
 from closedform import delegation
 from closedform.errors import DefinitionError
+from closedform.language import description
 from closedform.language.aliases import Hyper
 from closedform.language.definitions import holds, resolved, taken_by
 from closedform.language.functions import STORED, WHOLE_TENSOR
@@ -52,7 +53,7 @@ class State:
     exists: sp.Basic = sp.true
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class UpdateRule:
     """One optimizer step: the next values of the parameter and of each state.
 
@@ -220,6 +221,13 @@ class UpdateRule:
                 where=f"rule {self.name!r}",
                 hint="such as sp.Ge(closedform.expr.RANK, 2)",
             )
+
+    def __repr__(self) -> str:
+        values = description.assignments(self.hyperparameters)
+        return f"<UpdateRule {self.name!r}{': ' if values else ''}{values}>"
+
+    def __str__(self) -> str:
+        return description.rule_as_text(self)
 
     def expressions(self) -> dict[str, sp.Expr]:
         """Returns the next value of the parameter ("param") and of each state by name."""

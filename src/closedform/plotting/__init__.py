@@ -13,18 +13,20 @@ if TYPE_CHECKING:
     from closedform.plotting.figure import plot, plot_difference, plot_schedule
     from closedform.plotting.steps import even_steps, last_step
     from closedform.plotting.terminal import terminal_plot
+    from closedform.plotting.thumbnail import picture
 
 __all__ = [
     "boundaries",
     "even_steps",
     "last_step",
+    "picture",
     "plot",
     "plot_difference",
     "plot_schedule",
     "terminal_plot",
 ]
 
-_MODULES = {"terminal_plot": "terminal"} | dict.fromkeys(
+_MODULES = {"picture": "thumbnail", "terminal_plot": "terminal"} | dict.fromkeys(
     ("boundaries", "even_steps", "last_step"), "steps"
 )
 

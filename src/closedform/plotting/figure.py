@@ -289,7 +289,7 @@ def _curve(label: str, source: Source, end: int, key: str, color: str) -> _Curve
         within = steps <= end
         return _Curve(label, color, steps[within], values[within], (), None)
     last = end if source.last_step is None else min(end, source.last_step)
-    marks = tuple(mark for mark in boundaries(source) if mark <= last)
+    marks = tuple(mark for mark in boundaries(source.bound) if mark <= last)
     points = _sample(last, marks)
     values = np.asarray(source(points), dtype=np.float64)
     return _Curve(label, color, points, values, marks, source)

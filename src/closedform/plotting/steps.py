@@ -25,7 +25,7 @@ def last_step(schedule: Schedule) -> int:
         return schedule.last_step
     if schedule.length is not None and schedule.length > 0:
         return int(schedule.length)
-    marks = boundaries(schedule)
+    marks = boundaries(schedule.bound)
     return math.ceil(1.5 * marks[-1]) if marks else _STEPS_WITHOUT_END
 
 

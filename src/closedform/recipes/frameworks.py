@@ -202,7 +202,7 @@ def schedules(
         >>> config = {"val": 0.1, "param_group_tags": "a"}
         >>> groups = [{"tags": "a"}, {"tags": ["b"]}]
         >>> schedules("cerebras", "ConstantWD", config, groups, key="weight_decay")
-        [Schedule(value, name='constant', value=1/10), None]
+        [<Schedule 'constant': value = 0.1>, None]
     """
     entries = _entries(framework, own)
     if not groups:

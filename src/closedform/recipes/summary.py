@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
-from closedform.errors import ClosedFormError
 from closedform.language import Schedule
-from closedform.language.boundaries import boundaries
-from closedform.language.exact import to_float
+from closedform.language.description import summarize as summarize_schedule
 
 if TYPE_CHECKING:
     from closedform.recipes.clock import Clock
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
 MOST_GROUPS = 12
 """Param groups in a summary that is not of all: a screen has some 40 lines."""
 
-_MOST_VALUES = 5
 _PATTERNS_WIDTH = 40
 _NOTE_WIDTH = 96
 _DEFAULT = "default"
@@ -159,37 +155,12 @@ def summarize(recipe: Recipe) -> Summary:
     )
 
 
-def describe(schedule: Schedule, horizon: int | None) -> str:
-    """Returns a schedule in a few words: its number, or its name and values where it changes.
-
-    Example:
-        >>> from closedform.schedules import constant, cosine, linear
-        >>> describe(linear(0, 1, 10).then(cosine(1, 0, 90)), 100), describe(constant(0.1), None)
-        ('sequential: 0 → 1 → 0', '0.1')
-    """
-    if schedule.open:
-        return f"{schedule.name}, with {', '.join(map(str, schedule.open))} open"
-    marks = [mark for mark in boundaries(schedule) if horizon is None or mark < horizon]
-    end = [] if horizon is None else [horizon]
-    steps = sorted({0, *marks, *end})
-    try:
-        values = [f"{to_float(schedule.exact(step)):.6g}" for step in steps]
-    except ClosedFormError:
-        return schedule.name
-    changes = [value for value, _ in itertools.groupby(values)]
-    if len(changes) == 1 and not marks:
-        return changes[0]
-    if len(changes) > _MOST_VALUES:
-        changes = [*changes[: _MOST_VALUES - 2], "…", changes[-1]]
-    return f"{schedule.name}: {' → '.join(changes)}"
-
-
 def _row(group: ParamGroup, first: ParamGroup, horizon: int | None) -> GroupRow:
     schedules = {}
     for key, schedule in group.schedules.items():
         default = first.schedules.get(key)
         is_default = group is not first and default is not None and default.bound == schedule.bound
-        schedules[key] = f"as {_DEFAULT}" if is_default else describe(schedule, horizon)
+        schedules[key] = f"as {_DEFAULT}" if is_default else summarize_schedule(schedule, horizon)
     name = group.name or _DEFAULT
     return GroupRow(name, str(group.role), group.patterns, group.optimizer.name, schedules)
 
@@ -207,7 +178,11 @@ def _clipping(clipping: Clipping | None) -> str:
     if clipping is None:
         return "none"
     threshold = clipping.threshold
-    amount = describe(threshold, None) if isinstance(threshold, Schedule) else _amount(threshold)
+    amount = (
+        summarize_schedule(threshold, None)
+        if isinstance(threshold, Schedule)
+        else _amount(threshold)
+    )
     return f"{clipping.kind.replace('_', ' ')} {amount}"
 
 

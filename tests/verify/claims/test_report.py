@@ -28,7 +28,7 @@ ALL = report(PROVED, REFUTED, QUESTION, UNKNOWN)
 
 
 def test_findings_by_verdict() -> None:
-    assert [f.claim for f in ALL.proved] == [PROVED]
+    assert [f.claim for f in ALL.findings_proved] == [PROVED]
     assert [f.claim for f in ALL.refuted] == [REFUTED]
     assert [f.claim for f in ALL.answered_no] == [QUESTION]
     assert [f.claim for f in ALL.unknown] == [UNKNOWN]
@@ -57,7 +57,9 @@ def test_exit_codes(asked: tuple[Claim, ...], code: int, strict: int) -> None:
 def test_a_report_has_no_truth_value() -> None:
     with pytest.raises(TypeError) as caught:
         bool(ALL)
-    assert str(caught.value) == "a report is not a truth value: use .refuted, .unknown and .proved"
+    assert (
+        str(caught.value) == "a report is not a truth value: use .all_proved, .refuted and .unknown"
+    )
 
 
 def test_findings_by_name() -> None:
@@ -104,3 +106,27 @@ def test_what_has_a_text_is_an_argument() -> None:
     assert claims.bounded(LINE.unbind(), 0, 1, assume=[sp.Symbol("end") < 1]).arguments is None
     assert claims.ends_at(LINE, 1).arguments == {"value": "1", "at": "10"}
     assert claims.periodic(LINE, 4).arguments == {"period": "4"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ((), False),
+        ((PROVED,), True),
+        ((PROVED, QUESTION), True),
+        ((PROVED, UNKNOWN), False),
+        ((PROVED, REFUTED), False),
+    ],
+)
+def test_all_proved_takes_every_claim(asked: tuple[Claim, ...], expected: bool) -> None:
+    assert report(*asked).all_proved is expected
+
+
+def test_a_fault_in_floats_is_not_proved() -> None:
+    assert Report("lr", ALL.findings_proved).all_proved
+    assert not Report("lr", ALL.findings_proved, floats=ALL.refuted).all_proved
+
+
+def test_the_former_name_of_the_proved_findings_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Report\.proved .* use Report.all_proved"):
+        assert ALL.proved == ALL.findings_proved

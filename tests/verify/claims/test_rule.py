@@ -287,7 +287,7 @@ def test_standard_claims_of_a_rule(name: str) -> None:
     rule, sentences = STANDARD[name]
     report = rule.verify()
     assert [finding.claim.sentence for finding in report] == sentences
-    assert len(report.proved) == len(report)
+    assert report.all_proved
 
 
 def test_a_rule_that_divides_by_zero_is_refuted() -> None:

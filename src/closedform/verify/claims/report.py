@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from closedform.deprecation import warn_renamed
 from closedform.effort import Watch
 from closedform.errors import VerificationError
 from closedform.verify.claims.core import Claim, Proofs, allowed
@@ -50,7 +51,8 @@ class Finding:
 class Report:
     """The verdicts of some claims about one subject.
 
-    Its truth value raises TypeError, as that of a verdict: ask ``refuted`` and ``unknown``.
+    Its truth value raises TypeError, as that of a verdict: ask ``all_proved``, or ``refuted`` and
+    ``unknown``.
 
     Attributes:
         subject: What the claims are about.
@@ -64,9 +66,26 @@ class Report:
     floats: tuple[Finding, ...] = ()
 
     @property
-    def proved(self) -> tuple[Finding, ...]:
+    def all_proved(self) -> bool:
+        """Whether every claim is proved, about the formula and in floats; False without claims.
+
+        A question that is answered, with yes or no, does not stand against it.
+        """
+        everything = (*self.findings, *self.floats)
+        return bool(everything) and all(
+            finding.verdict.proved or finding.shown == ANSWER_NO for finding in everything
+        )
+
+    @property
+    def findings_proved(self) -> tuple[Finding, ...]:
         """The findings that hold everywhere."""
         return tuple(finding for finding in self.findings if finding.verdict.proved)
+
+    @property
+    def proved(self) -> tuple[Finding, ...]:
+        """Deprecated name of ``findings_proved``: as a condition it is true if one is proved."""
+        warn_renamed("Report.proved", "Report.all_proved or Report.findings_proved")
+        return self.findings_proved
 
     @property
     def refuted(self) -> tuple[Finding, ...]:
@@ -112,7 +131,7 @@ class Report:
         return len(self.findings)
 
     def __bool__(self) -> bool:
-        raise TypeError("a report is not a truth value: use .refuted, .unknown and .proved")
+        raise TypeError("a report is not a truth value: use .all_proved, .refuted and .unknown")
 
     def __str__(self) -> str:
         everything = (*self.findings, *self.floats)

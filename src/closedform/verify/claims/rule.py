@@ -297,7 +297,8 @@ def after_steps(
         VerificationError: ``where`` is about the parameter or a state, or ``assume`` about t.
 
     Example:
-        >>> from closedform import GRAD, optimizers, t
+        >>> from closedform import optimizers, t
+        >>> from closedform.expr import GRAD
         >>> moments = {"exp_avg": GRAD * (1 - 0.9**t)}
         >>> after_steps(optimizers.adam(betas=(0.9, 0.999)), moments).verify().proved
         True

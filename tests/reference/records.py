@@ -117,7 +117,6 @@ NOT_READ = frozenset(
         "espnet",
         "fairseq2",
         "icefall",
-        "kohya",
         "lightning-hydra",
         "lingua",
         "mae",

@@ -7,7 +7,6 @@ number of processes, so that they are updates.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -16,7 +15,6 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.checks import refuse_unless
-from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document, Form
 from closedform.recipes.entries import Context
@@ -34,15 +32,15 @@ from closedform.recipes.keys import (
     section_entries,
     text,
 )
+from closedform.recipes.process_steps import CLOCK, piecewise_constant, run_of
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.schedules import Run, scheduled
+from closedform.recipes.transformers.schedules import scheduled
 from closedform.schedules import constant
 from closedform.schedules.blends import along_line
 
-CLOCK = Clock(Unit.PROCESS_STEP)
 BEFORE = "3511a9623f^"
 CURVES = (
     "constant",
@@ -306,56 +304,13 @@ def _plan(context: Context, arguments: Values) -> Plan:
     return Plan(script, kind, rate, processes, updates, *lengths)
 
 
-def piecewise_constant(run: Run, rules: str) -> Schedule:
-    """Returns the multiples of the rate of ``get_piecewise_constant_schedule``.
-
-    Args:
-        run: The numbers of the schedule.
-        rules: A multiple and the step before which it counts, for each but the last multiple, such
-            as ``1:10,0.1``. Of two multiples with one step the last counts.
-
-    Raises:
-        DefinitionError: The rules are not of this form.
-    """
-    *parts, last = rules.split(",")
-    try:
-        pairs = [part.split(":") for part in parts]
-        multiples = {int(step): exact_number(float(multiple)) for multiple, step in pairs}
-        rest = exact_number(float(last))
-    except ValueError:
-        message = f"step_rules must be of the form 'multiple:step,...,multiple', got {rules!r:.60}"
-        refuse_unless(False, message, run.where)
-        raise
-
-    def value(multiple: sp.Expr) -> Callable[[], sp.Expr]:
-        return lambda: run.base * multiple
-
-    stages = [(value(multiples[step]), run.count.first_from(step)) for step in sorted(multiples)]
-    return by_intervals("piecewise_constant", *stages, (value(rest), None))
-
-
-def in_process_steps(
-    context: Context, rate: sp.Expr, warmup: int, total: int, processes: int
-) -> Run:
-    """Returns the numbers of a schedule of accelerate, lengths in steps of the scheduler."""
-    return Run(
-        rate,
-        rate,
-        sp.Integer(warmup),
-        sp.Integer(total),
-        context.where,
-        CLOCK.count(Facts(world_size=processes)),
-        context.as_implemented,
-    )
-
-
 def _rate(context: Context, arguments: Values, plan: Plan, rate: sp.Expr) -> Schedule:
     refuse_unless(
         plan.kind in CURVES,
         "piecewise_constant needs step rules, which the scripts do not pass",
         context.where,
     )
-    run = in_process_steps(context, rate, plan.warmup, plan.total, plan.processes)
+    run = run_of(context, rate, plan.warmup, plan.total, plan.processes)
     given = {
         "cosine_with_restarts": {"num_cycles": arguments.lr_num_cycles},
         "polynomial": {"power": arguments.lr_power},
@@ -374,23 +329,24 @@ def _of_script(context: Context, arguments: Values) -> Schedule:
 
 
 def _of_rules(context: Context, arguments: Values) -> Schedule:
-    run = in_process_steps(context, arguments.learning_rate, 0, 1, 1)
+    run = run_of(context, arguments.learning_rate, 0, 1, 1)
     return piecewise_constant(run, arguments.step_rules)
 
 
 def _linear(context: Context, arguments: Values) -> Schedule:
     warmup, total = arguments.num_warmup_steps, arguments.num_training_steps
-    run = in_process_steps(context, arguments.f_max * arguments.learning_rate, warmup, total, 1)
+    run = run_of(context, arguments.f_max * arguments.learning_rate, warmup, total, 1)
     part = sp.Max(0, (run.total - run.count.n) / run.rest)
     line = along_line(arguments.f_min, arguments.f_max, part)
     return by_intervals("linear", run.rise(), (lambda: arguments.learning_rate * line, None))
 
 
 _KOHYA = ("lr_scheduler_num_cycles", "max_train_epochs", "network_module", "optimizer_type")
-_TYPICAL = ("lr_scheduler", "lr_warmup_steps", "max_train_steps", "num_train_epochs")
+_TYPICAL = ("gradient_accumulation_steps", "lr_scheduler", "lr_warmup_steps", "num_train_epochs")
 
 
-def _matches(document: Document) -> bool:
+def is_script(document: Document) -> bool:
+    """Returns whether a config is a command line of one of the scripts, or like one."""
     content = document.content
     if document.form is not Form.ARGUMENTS or any(key in content for key in _KOHYA):
         return False
@@ -457,6 +413,6 @@ FRAMEWORK = Framework(
     upstream="src/diffusers/optimization.py, examples/*/*.py",
     clock=CLOCK,
     defects=DEFECTS,
-    reader=Reader(_read, _matches),
+    reader=Reader(_read, is_script),
     facts=("script",),
 )

@@ -21,6 +21,7 @@ _MODULES = {
     "gpt-neox": "gpt_neox",
     "huggingface": "huggingface",
     "keras": "keras",
+    "kohya": "kohya",
     "levanter": "levanter",
     "lightning-cli": "lightning_cli",
     "litgpt": "litgpt",

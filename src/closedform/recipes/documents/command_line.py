@@ -21,6 +21,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _KEY_VALUE = re.compile(r"([A-Za-z_][\w.\-/]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z][\w.\-]*")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?-([^{}$`]*))?\}|([A-Za-z_]\w*))")
+_OF_WORDS = "_args"
+"""The ending of flags whose values are words such as ``T_max=100``: ``--optimizer_args``."""
 _ARRAY = re.compile(r"(?m)^[ \t]*(?:export\s+)?([A-Za-z_]\w*)(\+?)=\(([^()]*)\)")
 _COMMENT = re.compile(r"(?m)(^|[ \t])#[^\n]*$")
 
@@ -167,7 +169,12 @@ def _flags(words: list[str]) -> dict[str, Any]:
         if _FLAG.fullmatch(flag) and (one.startswith("--") or not equals):
             close()
             name, values = flag.lstrip("-"), [_word(value)] if equals else []
-        elif name is None or (_KEY_VALUE.fullmatch(one) and "{" not in flag and not values):
+        elif name is None or (
+            _KEY_VALUE.fullmatch(one)
+            and "{" not in flag
+            and not values
+            and not name.endswith(_OF_WORDS)
+        ):
             found = _KEY_VALUE.fullmatch(one)
             if found is not None:
                 close()

@@ -1,0 +1,115 @@
+"""Schedulers that accelerate steps once for each process: those of diffusers, kohya, SimpleTuner.
+
+Their lengths are steps of the scheduler, so update t has the value at ``t * num_processes``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, exact_number, t
+from closedform.recipes.build import built
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.entries import Context
+from closedform.recipes.intervals import by_intervals
+from closedform.recipes.torch import FRAMEWORK as TORCH
+from closedform.recipes.transformers.schedules import Run
+
+CLOCK = Clock(Unit.PROCESS_STEP)
+TORCH_PATH = "torch.optim.lr_scheduler"
+
+
+def piecewise_constant(run: Run, rules: str) -> Schedule:
+    """Returns the multiples of the rate of ``get_piecewise_constant_schedule``.
+
+    Args:
+        run: The numbers of the schedule.
+        rules: A multiple and the step before which it counts, for each but the last multiple, such
+            as ``1:10,0.1``. Of two multiples with one step the last counts.
+
+    Raises:
+        DefinitionError: The rules are not of this form.
+    """
+    *parts, last = rules.split(",")
+    try:
+        pairs = [part.split(":") for part in parts]
+        multiples = {int(step): exact_number(float(multiple)) for multiple, step in pairs}
+        rest = exact_number(float(last))
+    except ValueError:
+        message = f"step_rules must be of the form 'multiple:step,...,multiple', got {rules!r:.60}"
+        refuse_unless(False, message, run.where)
+        raise
+
+    def value(multiple: sp.Expr) -> Callable[[], sp.Expr]:
+        return lambda: run.base * multiple
+
+    stages = [(value(multiples[step]), run.count.first_from(step)) for step in sorted(multiples)]
+    return by_intervals("piecewise_constant", *stages, (value(rest), None))
+
+
+def run_of(context: Context, rate: sp.Expr, warmup: int, total: int, processes: int) -> Run:
+    """Returns the numbers of a schedule of accelerate, lengths in steps of the scheduler."""
+    return Run(
+        rate,
+        rate,
+        sp.Integer(warmup),
+        sp.Integer(total),
+        context.where,
+        CLOCK.count(Facts(world_size=processes)),
+        context.as_implemented,
+    )
+
+
+def literal_arguments(words: object, name: str, where: str) -> dict[str, Any]:
+    """Returns the arguments of words of the form ``name=literal``, as in ``T_max=100``.
+
+    Raises:
+        DefinitionError: They are not a list of such words.
+    """
+    words = [words] if isinstance(words, str) else words
+    arguments: dict[str, Any] = {}
+    for word in words if isinstance(words, list | tuple) else [words]:
+        key, equals, value = word.partition("=") if isinstance(word, str) else ("", "", "")
+        refuse_unless(equals, f"{name} must hold words such as T_max=100, got {word!r:.60}", where)
+        try:
+            arguments[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            refuse_unless(False, f"{key} of {name} must be a Python literal, got {value!r}", where)
+    return arguments
+
+
+def of_torch(
+    path: str, arguments: Mapping[str, Any], rate: sp.Expr, where: str, processes: int = 1
+) -> Schedule:
+    """Returns the schedule of a class of torch, which takes a number of steps in an update.
+
+    Args:
+        path: The name of the class, or its dotted path.
+        arguments: Its arguments without the optimizer.
+        rate: The rate of the param group.
+        where: The place, for errors.
+        processes: The steps in an update.
+
+    Raises:
+        DefinitionError: The class is one of another package.
+        UnknownNameError: torch has no such class.
+    """
+    package, _, name = path.rpartition(".")
+    message = f"only classes of {TORCH_PATH} are known, got {path!r:.80}"
+    refuse_unless(package in ("", TORCH_PATH), message, where)
+    schedule = built("torch", TORCH.schedules, name, arguments, base=rate)
+    if processes == 1:
+        return schedule
+    last = schedule.last_step
+    return Schedule.of(
+        schedule.bound.xreplace({t: processes * t}),
+        {},
+        name=schedule.name,
+        domain=() if last is None else (sp.Le(t, last // processes),),
+        ending=schedule.ending,
+    )

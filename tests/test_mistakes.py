@@ -67,9 +67,9 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "group of a number": (lambda: Group(untyped(3)), "must be names or globs, got int 3"),
     "no path": (
-        lambda: cf.to_onnx(LR, ANY),
-        "path must be the path of a file or folder, got NoneType None: "
-        'give one, such as "lr.onnx"; closedform.compile writes no file',
+        lambda: cf.to_onnx(LR, untyped(3)),
+        "path must be the path of a file or folder, got int 3: "
+        'give one, such as "lr.onnx", or leave it out to write no file',
     ),
     "no path of a rule": (
         lambda: cf.to_onnx(SGD, untyped(3), params={"w": (3,)}),

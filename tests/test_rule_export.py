@@ -201,3 +201,21 @@ def test_param_groups_without_params_are_refused() -> None:
         from_param_groups([{"lr": 7}], optimizers.sgd())
     expected = "a param group is a mapping with 'params', got {'lr': 7} (param group 0)"
     assert str(caught.value) == expected
+
+
+def test_without_a_path_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lr, rule, params = schedules.cosine(1, 0, 100), optimizers.sgd(0.1), {"w": (3,)}
+    model, models = cf.to_onnx(lr), cf.to_onnx(rule, params=params)
+    assert list(tmp_path.iterdir()) == []
+    assert serialize(model) == serialize(cf.to_onnx(lr, "lr.onnx"))
+    assert serialize(model) == Path("lr.onnx").read_bytes()
+    written = cf.to_onnx(rule, "sgd", params=params)
+    assert {name: serialize(m) for name, m in models.items()} == {
+        name: serialize(m) for name, m in written.items()
+    }
+
+
+def test_split_files_need_a_folder() -> None:
+    with pytest.raises(ClosedFormError, match=r"split is for files, and there is no path .*folder"):
+        cf.to_onnx(optimizers.sgd(0.1), params={"w": (3,)}, split=True)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @overload
 def to_onnx(
     source: Schedule,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = ...,
     *,
     step_shape: Shape = ...,
     dtype: DType | str | None = ...,
@@ -69,7 +69,7 @@ def to_onnx(
 @overload
 def to_onnx(
     source: UpdateRule,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = ...,
     *,
     params: Mapping[str, Shape],
     groups: Sequence[Group] = ...,
@@ -85,7 +85,7 @@ def to_onnx(
 ) -> dict[str, onnx.ModelProto]: ...
 def to_onnx(
     source: Schedule | UpdateRule,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
     *,
     params: Mapping[str, Shape] | None = None,
     groups: Sequence[Group] = (),
@@ -103,7 +103,10 @@ def to_onnx(
     claims: Report | None = None,
     parts: bool | None = None,
 ) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
-    """Writes a schedule as one ONNX file, or a rule as ``init.onnx`` and ``step.onnx``.
+    """Returns a schedule as an ONNX model, or a rule as the models ``init`` and ``step``.
+
+    With a path they are written as well: a schedule as one file, a rule as ``init.onnx`` and
+    ``step.onnx`` in a folder.
 
     A rule whose model is evaluated at a point of its own, such as an average, also gets
     ``evaluation.onnx``. onnxruntime's own optimisation finds nothing in the graphs of a rule, and
@@ -111,7 +114,8 @@ def to_onnx(
 
     Args:
         source: The schedule or rule.
-        path: The file of a schedule; the folder of a rule, made if it does not exist.
+        path: The file of a schedule, or the folder of a rule, made if it does not exist; None to
+            write nothing.
         params: For a rule: shapes by parameter name.
         groups: For a rule: parameters with a rule of their own.
         step_shape: For a schedule: the shape of the step, ``()`` for one step or ``("n",)`` for
@@ -126,7 +130,7 @@ def to_onnx(
         inline: For a rule: whether ``step.onnx`` is one flat graph; otherwise the step of each kind
             of tensor is a local function, which onnxruntime reads, and tract and OpenVINO do not.
         split: For a rule: whether the graphs of single tensors are written as files of their own,
-            for tensors that are sharded or on several devices; see
+            for tensors that are sharded or on several devices, which needs a path; see
             :func:`closedform.exporters.onnx_files.split_files`.
         opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused. The
             default is that of the target, or 21. The IR version is the lowest that it needs.
@@ -179,7 +183,8 @@ def to_onnx(
         precision=precision,
     )
     check_source(source, options, params=params, groups=groups)
-    checked_path(path)
+    if path is not None:
+        checked_path(path)
     form = onnx_format(opset=opset, inline=inline, target=target)
     if isinstance(source, UpdateRule):
         if claims is not None:
@@ -187,7 +192,7 @@ def to_onnx(
                 "claims are written for a schedule, got a rule", where=f"rule {source.name!r}"
             )
         spec = ModelSpec(source, params or {}, groups)
-        return _write_rule(spec, options, path, form, split=split, validate=validate)
+        return _rule_models(spec, options, path, form, split=split, validate=validate)
     if not inline or split:
         raise ExportError(
             "inline and split are options of rules, got a schedule",
@@ -201,25 +206,32 @@ def to_onnx(
         warn_unless_proved(verdict, f"the file of schedule {source.name!r}")
     else:
         mark_not_validated(model)
-    write_model(model, path)
+    if path is not None:
+        write_model(model, path)
     return model
 
 
-def _write_rule(
+def _rule_models(
     spec: ModelSpec,
     options: GraphOptions,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None,
     form: OnnxFormat,
     *,
     split: bool,
     validate: bool,
 ) -> dict[str, onnx.ModelProto]:
-    """Writes the files of a rule into a folder, and returns the models by name."""
+    """Returns the models of a rule by name, which are written into a folder if there is one."""
     from closedform.exporters.onnx_files import CALLS_FILE, rule_models, split_models
     from closedform.exporters.onnx_model import write_models
     from closedform.verify.translation.artefact import mark_not_validated, validate_rule
     from closedform.verify.translation.saying import warn_unless_proved
 
+    if split and path is None:
+        raise ExportError(
+            "split is for files, and there is no path",
+            where=f"rule {spec.rule.name!r}",
+            hint="give the path of a folder",
+        )
     models, program = rule_models(spec, options, form)
     if validate:
         for name, verdict in validate_rule(spec, options, models, program=program).items():
@@ -227,6 +239,8 @@ def _write_rule(
     else:
         for model in models.values():
             mark_not_validated(model)
+    if path is None:
+        return models
     folder = Path(path)
     calls = None
     if split:
@@ -261,8 +275,8 @@ def from_onnx(
 
     Example:
         >>> import closedform as cf
-        >>> model = cf.to_onnx(cf.schedules.cosine(1, 0, 100), "lr.onnx")  # doctest: +SKIP
-        >>> cf.from_onnx("lr.onnx").exact(50)  # doctest: +SKIP
+        >>> model = cf.to_onnx(cf.schedules.cosine(1, 0, 100))
+        >>> cf.from_onnx(model).exact(50)
         1/2
     """
     from closedform.verify.translation.from_onnx import from_onnx as read

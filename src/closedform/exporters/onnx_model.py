@@ -180,7 +180,7 @@ def checked_path(path: object) -> Path:
     if not isinstance(path, str | os.PathLike) or isinstance(path, bytes):
         raise ExportError(
             f"path must be the path of a file or folder, got {shown(path)}",
-            hint='give one, such as "lr.onnx"; closedform.compile writes no file',
+            hint='give one, such as "lr.onnx", or leave it out to write no file',
         )
     if "\0" in str(path):
         raise ExportError(f"a path has no null byte, got {shown(path)}")

@@ -70,7 +70,7 @@ LAYERS = in_order(
     {"transforms": frozenset({"sympy"})},
     {
         "importers": ARRAYS | {"jax", "onnx", "sympy", "torch"},
-        "recipes": frozenset({"sympy", "yaml"}),
+        "recipes": frozenset({"sympy", "tensorboard", "yaml"}),
     },
     {"units": frozenset()},
     {"config": frozenset(), "dialects": frozenset()},  # deprecated names of recipes

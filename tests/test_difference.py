@@ -327,6 +327,10 @@ def test_a_shifted_log_is_recognized(tmp_path: Path) -> None:
     text = json.dumps({"log_history": [*rows, {"step": 10, "eval_loss": 3}]})
     log = log_of(text, "state.json", tmp_path)
     found = cf.diff(WARMUP, log)
+    assert (found.verdict, found.first_step) == (Status.UNKNOWN, None)
+    assert found.curves[0].reason.endswith("at 10 logged updates, read with an offset of 1")
+    log = log_of(text, "state.json", tmp_path, offset=0)
+    found = cf.diff(WARMUP, log)
     assert (found.verdict, found.first_step) == (Status.REFUTED, 1)
     assert found.curves[0].reason == "the log agrees with an offset of 1"
     log = log_of(text, "state.json", tmp_path, offset=1)

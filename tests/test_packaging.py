@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = ("prove", "cli", "plot", "torch")
-COMPARED = ("jax", "keras", "mlx")
+COMPARED = ("jax", "keras", "mlx", "tensorboard")
 """Extras of the environment of `make compare` alone; its requirements pin their lower bounds."""
 EVERYTHING = f"closedform[{','.join(EXTRAS)}]"
 # Checkers and build tools do not affect the results of the tests: their lowest versions are

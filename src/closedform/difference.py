@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from closedform.effort import Effort
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, shown
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
-from closedform.recipes.logs import Log, Logged
+from closedform.recipes.logs import OFFSETS, Log, Logged
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
 from closedform.verify.terms.verdict import Status
 
@@ -143,7 +142,9 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
 
     Args:
         a: A recipe, a schedule, which is that of the learning rate, or a log.
-        b: Another one.
+        b: Another one. The steps of a log count the updates from 0 or from 1, or count
+            micro-batches or epochs: where its offset was not asked for, each is tried, and the
+            reason names the one with which it agrees.
         until: The number of updates to compare; the longer horizon if not given. Without one the
             first 10,000 are compared, and PROVED is for every update: what is proved of those
             alone is UNKNOWN, with the range in the reason.
@@ -168,6 +169,37 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
             )
     if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
         raise ArgumentError(f"until must be an integer of at least 1, got {until!r}")
+    stated: Difference | None = None
+    for one, other, name in _read_in_turn(a, b):
+        difference = _differences(one, other, until)
+        if difference.verdict is not Status.REFUTED:
+            return _named(difference, name) if name else difference
+        stated = stated or difference
+    return stated or Difference(())
+
+
+def _read_in_turn(a: Source, b: Source) -> Iterator[tuple[Source, Source, str]]:
+    """The two sides, with each way in which the steps of a log can be read."""
+    if isinstance(a, Log) and not isinstance(b, Log):
+        yield from ((reading.log, b, reading.name) for reading in readings(a, b))
+    elif isinstance(b, Log) and not isinstance(a, Log):
+        yield from ((a, reading.log, reading.name) for reading in readings(b, a))
+    else:
+        yield a, b, ""
+
+
+def _named(difference: Difference, reading: str) -> Difference:
+    """A difference of a log, with the way in which it was read where it agrees."""
+    curves = (
+        replace(curve, reason=f"{curve.reason}, read with {reading}")
+        if curve.first_step is None and curve.is_sampled
+        else curve
+        for curve in difference.curves
+    )
+    return replace(difference, curves=tuple(curves))
+
+
+def _differences(a: Source, b: Source, until: int | None) -> Difference:
     left, right = _curves(a, b), _curves(b, a)
     names = [name for name in left if name in right]
     if not names:
@@ -203,10 +235,11 @@ def _curves(source: Source, compared: Source) -> dict[Name, Curve]:
     A role that only the recipe has with which it is compared is that of parameters which the
     default group covers here.
     """
+    is_multiplier = isinstance(compared, Log) and compared.is_multiplier
     if isinstance(source, Schedule):
-        return {("lr", ""): source}
+        return {("lr", ""): _in_units_of_peak(source) if is_multiplier else source}
     if isinstance(source, Log):
-        return {(key, ""): (source, key) for key in source.values}
+        return dict(_log_curves(source, compared))
     groups = _groups(source)
     if isinstance(compared, Recipe):
         for name, group in _groups(compared).items():
@@ -214,10 +247,31 @@ def _curves(source: Source, compared: Source) -> dict[Name, Curve]:
             if name not in groups and covering is not None:
                 groups[name] = covering
     return {
-        (key, name): schedule
+        (key, name): _in_units_of_peak(schedule) if is_multiplier and key == "lr" else schedule
         for name, group in groups.items()
         for key, schedule in group.schedules.items()
     }
+
+
+def _log_curves(log: Log, compared: Source) -> Iterator[tuple[Name, Curve]]:
+    """The curves of a log; those of its param groups where the recipe has as many."""
+    yield from (((key, ""), (log, key)) for key in log.values)
+    if not isinstance(compared, Recipe):
+        return
+    names = list(_groups(compared))
+    for key, several in log.groups.items():
+        if len(names) == len(compared.param_groups) == 1 + len(several):
+            for name, values in zip(names[1:], several, strict=True):
+                yield (key, name), (replace(log, values={key: values}, groups={}), key)
+
+
+def _in_units_of_peak(schedule: Schedule) -> Schedule:
+    """A schedule whose largest value is 1, for a log of the multiplier of all rates."""
+    last = schedule.last_step if schedule.last_step is not None else schedule.length
+    steps = np.arange(int(WITHOUT_HORIZON if last is None else last) + 1)
+    values = np.asarray(schedule(steps), dtype=np.float64)
+    peak = schedule.exact(int(np.argmax(values)))
+    return schedule if peak in (0, 1) else schedule.scale(1 / peak)
 
 
 def _groups(recipe: Recipe) -> dict[str, ParamGroup]:
@@ -445,68 +499,149 @@ def _difference_at(
 # --- logs ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A way in which the steps of a log are read.
+
+    Attributes:
+        log: The log with the updates of this reading.
+        name: The way, for the reason; empty for that which the log states.
+    """
+
+    log: Log
+    name: str
+
+
+def readings(log: Log, other: Source) -> Iterator[_Reading]:
+    """Yields the ways in which the steps of a log can count the updates of another side.
+
+    Those that the log or its format states come first, then the other offset, micro-batches where
+    the recipe has several in an update, and epochs where it determines their updates. A log whose
+    offset was asked for is read with that alone.
+    """
+    yield _Reading(log, f"an offset of {log.offset}" if log.offset and log.is_offset_open else "")
+    if not log.is_offset_open:
+        return
+    offsets = [log.offset, *(offset for offset in OFFSETS if offset != log.offset)]
+    yield from (_Reading(log.at_offset(offset), f"an offset of {offset}") for offset in offsets[1:])
+    if not isinstance(other, Recipe):
+        return
+    if log.unit == "step" and (other.accumulation or 1) > 1:
+        count = int(other.accumulation or 1)
+        for offset in offsets:
+            yield _Reading(
+                log.at_offset(offset).in_updates(count, are_longer=False),
+                f"its steps as micro-batches, {count} in an update, and an offset of {offset}",
+            )
+    updates = _updates_per_epoch(other)
+    if log.unit == "epoch" and updates is not None:
+        for offset in offsets:
+            yield _Reading(
+                log.at_offset(offset).in_updates(updates, are_longer=True),
+                f"its epochs, {updates} updates in each, and an offset of {offset}",
+            )
+
+
+def _updates_per_epoch(recipe: Recipe) -> int | None:
+    facts = recipe.facts
+    if facts.updates_per_epoch is not None:
+        return int(facts.updates_per_epoch)
+    if facts.dataset_size is not None and facts.global_batch_size is not None:
+        return int(facts.dataset_size) // int(facts.global_batch_size) or None
+    return None
+
+
 def _with_log(one: Curve, other: Curve) -> CurveDifference:
     """A log beside a schedule or another log: within the printed digits at each logged update."""
-    pairs = list(_pairs(one, other))
+    pairs = _pairs(one, other)
     if not pairs:
         return CurveDifference("", "", Status.UNKNOWN, 0, reason="no logged update in common")
-    gaps = [(abs(a.value - b.value), a.precision + b.precision, step) for step, a, b in pairs]
-    apart = [index for index, (gap, precision, _) in enumerate(gaps) if gap > precision]
-    until = max(step for step, _, _ in pairs) + 1
+    apart = [pair for pair in pairs if pair.is_apart]
+    until = max(pair.step for pair in pairs) + 1
     if not apart:
         reason = f"equal within the printed digits at {len(pairs)} logged updates"
         return CurveDifference("", "", Status.UNKNOWN, until, reason=reason, is_sampled=True)
-    widest = max(apart, key=lambda index: gaps[index][0])
-    step, a, b = pairs[apart[0]]
+    widest = max(apart, key=lambda pair: pair.gap)
     return CurveDifference(
         "",
         "",
         Status.REFUTED,
         until,
-        first_step=step,
-        first=(float(a.value), float(b.value)),
-        max_gap=float(gaps[widest][0]),
-        at=gaps[widest][2],
-        area=float(sum(gaps[index][0] for index in apart)),
+        first_step=apart[0].step,
+        first=apart[0].values,
+        max_gap=widest.gap,
+        at=widest.step,
+        area=float(sum(pair.gap for pair in apart)),
         reason=_shift(one, other),
         is_sampled=True,
     )
 
 
-def _pairs(one: Curve, other: Curve) -> Iterator[tuple[int, Logged, Logged]]:
-    logs = [_by_step(side) if not isinstance(side, Schedule) else None for side in (one, other)]
-    steps = sorted(set.intersection(*(set(log) for log in logs if log is not None)))
-    for step in steps:
-        yield (
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The values of both sides at a logged update, and whether they differ by more than digits."""
+
+    step: int
+    values: tuple[float, float]
+    is_apart: bool
+
+    @property
+    def gap(self) -> float:
+        return abs(self.values[0] - self.values[1])
+
+
+def _pairs(one: Curve, other: Curve) -> list[_Pair]:
+    """The values of both sides at each update that is logged; all of those of one update."""
+    if isinstance(one, Schedule):
+        if isinstance(other, Schedule):
+            return []
+        pairs = _pairs(other, one)
+        return [replace(pair, values=(pair.values[1], pair.values[0])) for pair in pairs]
+    ours = sorted(_logged_steps(one), key=lambda pair: pair[0])
+    if isinstance(other, Schedule):
+        return list(_beside_schedule(ours, other))
+    theirs = dict(_logged_steps(other))
+    return [
+        _Pair(
             step,
-            *(
-                _exactly(side, step) if isinstance(side, Schedule) else (log or {})[step]
-                for side, log in zip((one, other), logs, strict=True)
-            ),
-        )  # type: ignore[misc]
+            (float(value.value), float(theirs[step].value)),
+            abs(value.value - theirs[step].value) > value.precision + theirs[step].precision,
+        )
+        for step, value in ours
+        if step in theirs
+    ]
 
 
-def _by_step(curve: Any) -> dict[int, Logged]:
+def _beside_schedule(ours: list[tuple[int, Logged]], schedule: Schedule) -> Iterator[_Pair]:
+    """Logged values beside those of a schedule, exactly where its float64 does not decide."""
+    if not ours:
+        return
+    steps = np.array([step for step, _ in ours])
+    computed = np.asarray(schedule(steps), dtype=np.float64)
+    rounding = _ROUNDING * float(np.max(np.abs(computed)))
+    for (step, value), theirs in zip(ours, computed.tolist(), strict=True):
+        gap = abs(float(value.value) - theirs)
+        within = float(value.precision)
+        if within < gap <= within + rounding:
+            theirs = to_float(schedule.exact(step))
+            gap = float(abs(value.value - Fraction(theirs)))
+        yield _Pair(step, (float(value.value), theirs), gap > within + abs(theirs) / 2**52)
+
+
+def _logged_steps(curve: tuple[Log, str]) -> Iterator[tuple[int, Logged]]:
     log, key = curve
-    return {
-        step: found
-        for step, found in zip(log.steps, log.values[key], strict=True)
-        if found is not None
-    }
-
-
-def _exactly(schedule: Schedule, step: int) -> Logged:
-    number = Fraction(to_float(schedule.exact(step)))
-    return Logged(number, abs(number) / 2**52)
+    for step, value in zip(log.steps, log.values[key], strict=True):
+        if value is not None and step >= 0:
+            yield step, value
 
 
 def _shift(one: Curve, other: Curve) -> str:
     """A hint if the log agrees when it is read one or two updates earlier or later."""
     for shift in (1, -1, 2, -2):
-        moved = [_moved(side, shift) for side in (one, other)]
-        pairs = list(_pairs(*moved))
-        if pairs and all(abs(a.value - b.value) <= a.precision + b.precision for _, a, b in pairs):
-            return f"the log agrees with an offset of {shift}"
+        pairs = _pairs(_moved(one, shift), _moved(other, shift))
+        if pairs and not any(pair.is_apart for pair in pairs):
+            log = next(side for side in (one, other) if not isinstance(side, Schedule))[0]
+            return f"the log agrees with an offset of {log.offset + shift}"
     return ""
 
 
@@ -514,10 +649,7 @@ def _moved(curve: Curve, shift: int) -> Curve:
     if isinstance(curve, Schedule):
         return curve
     log, key = curve
-    chosen = [index for index, step in enumerate(log.steps) if step >= shift]
-    steps = tuple(log.steps[index] - shift for index in chosen)
-    values = {name: tuple(one[index] for index in chosen) for name, one in log.values.items()}
-    return Log(steps, values, log.source), key
+    return log.at_offset(log.offset + shift), key
 
 
 def curve_values(a: Source, b: Source, curve: CurveDifference) -> tuple[Steps, Values, Values]:
@@ -530,9 +662,9 @@ def curve_values(a: Source, b: Source, curve: CurveDifference) -> tuple[Steps, V
     if isinstance(one, Schedule) and isinstance(other, Schedule):
         steps = np.unique(np.linspace(0, max(curve.until - 1, 1), 2000).astype(np.int64))
         return steps, np.asarray(one(steps), float), np.asarray(other(steps), float)
-    pairs = list(_pairs(one, other))
+    pairs = _pairs(one, other)
     return (
-        np.array([step for step, _, _ in pairs]),
-        np.array([float(left.value) for _, left, _ in pairs]),
-        np.array([float(right.value) for _, _, right in pairs]),
+        np.array([pair.step for pair in pairs]),
+        np.array([pair.values[0] for pair in pairs]),
+        np.array([pair.values[1] for pair in pairs]),
     )

@@ -48,7 +48,9 @@ def test_onnx_python_and_log(config: Path, tmp_path: Path) -> None:
     assert "PROVED" in run(tmp_path / "lr.onnx", LINEAR)
     assert "PROVED" in run(f"{tmp_path / 'train.py'}:get_lr", LINEAR, "--until", 10)
     assert "digits" in run(tmp_path / "log.csv", LINEAR, "--log-offset", 1)
-    assert "offset of 1" in " ".join(run(tmp_path / "log.csv", LINEAR, code=1).split())
+    assert "read with an offset of 1" in " ".join(run(tmp_path / "log.csv", LINEAR).split())
+    asked = run(tmp_path / "log.csv", LINEAR, "--log-offset", 0, code=1)
+    assert "agrees with an offset of 1" in " ".join(asked.split())
 
 
 def test_plot(config: Path, tmp_path: Path) -> None:

@@ -64,6 +64,42 @@ def add_until(parser: Parser, text: str) -> None:
     parser.add_argument("--until", type=positive, help=text)
 
 
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How a log is read.
+
+    Attributes:
+        offset: The logged step of update 0; None to try 0 and 1.
+        pattern: For text, the pattern of a line, or the name of a program.
+        column: The column of the rate.
+    """
+
+    offset: int | None = None
+    pattern: str | None = None
+    column: str | None = None
+
+
+def add_log_options(parser: Parser) -> None:
+    """Declares the options that say how a log is read; their value is ``LogOptions``."""
+    parser.add_argument(
+        "--log-offset",
+        type=int,
+        help="the step of a log's first update, 0 or 1 (default: that of the format; both are "
+        "tried)",
+    )
+    parser.add_argument(
+        "--pattern",
+        help="for a log of text, the pattern of a line, 'step {step} .* lr {lr}', or the name of "
+        "a program: nanochat, megatron, torchtitan, mmengine, fairseq",
+    )
+    parser.add_argument("--column", help="the column of the rate in the log")
+    parser.bundle("log_options", _log_options, ("log_offset", "pattern", "column"))
+
+
+def _log_options(*, log_offset: int | None, pattern: str | None, column: str | None) -> LogOptions:
+    return LogOptions(log_offset, pattern, column)
+
+
 def add_json(parser: Parser) -> None:
     """Declares that a command prints JSON."""
     parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON")

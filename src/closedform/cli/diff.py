@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import (
     FILES_HELP,
+    LogOptions,
     SourceOptions,
     add_json,
+    add_log_options,
     add_until,
     parse_facts,
     split_name,
@@ -26,8 +28,9 @@ DIFFERENT, UNDECIDED = 1, 3
 _HELP = """\
 Compare A and B: proved equal, or the first update that differs, the largest gap, the area.
 
-Each is a config file, an ONNX file, a function of a Python file (train.py:get_lr), a log (CSV or
-JSON lines with step and lr), or a name with its arguments in quotes:
+Each is a config file, an ONNX file, a function of a Python file (train.py:get_lr), a log (CSV,
+JSON lines, trainer_state.json, TensorBoard, MLflow, printed text), or a name with its arguments in
+quotes:
 closedform diff recipe.yaml "cosine --start 3e-4 --end 0 --steps 100".
 
 The exit code is 0 if no curve differs, 1 if one does, and 3 with --strict if no difference was
@@ -52,12 +55,7 @@ def parser(prog: str) -> Parser:
         found.add_argument(f"--files-{side}", type=Path, metavar="FILES", help=text)
     found.add_argument("--key", help="only this key, such as lr")
     add_until(found, "the number of updates")
-    found.add_argument(
-        "--log-offset",
-        type=int,
-        default=0,
-        help="the step of a log's first update, 0 or 1 (default: 0)",
-    )
+    add_log_options(found)
     found.add_argument(
         "--base-value", type=float, help="the optimizer's own value, for a class that scales it"
     )
@@ -84,7 +82,7 @@ def run(
     files_b: Path | None,
     key: str | None,
     until: int | None,
-    log_offset: int,
+    log_options: LogOptions,
     base_value: float | None,
     strict: bool,
     as_json: bool,
@@ -105,7 +103,7 @@ def run(
     own, others = {**shared, **parse_facts(facts_a)}, {**shared, **parse_facts(facts_b)}
     of_a = replace(each, framework=framework_a, facts=own, files=files_a or files)
     of_b = replace(each, framework=framework_b, facts=others, files=files_b or files)
-    one, other = load_curve(a, of_a, log_offset), load_curve(b, of_b, log_offset)
+    one, other = load_curve(a, of_a, log_options), load_curve(b, of_b, log_options)
     found = difference_of(one, other, until)
     curves = [curve for curve in found.curves if key is None or curve.key == key]
     sides = (("A", one), ("B", other))
@@ -131,38 +129,22 @@ def run(
     return UNDECIDED if strict and is_undecided else 0
 
 
-def load_curve(text: str, options: SourceOptions, log_offset: int) -> Source:
+def load_curve(text: str, options: SourceOptions, log_options: LogOptions) -> Source:
     """Returns the recipe, schedule or log that a text denotes, which may have arguments."""
-    from closedform.cli.sources import load_source
+    from closedform.cli.sources import load_log, load_source
     from closedform.errors import ArgumentError
     from closedform.language import UpdateRule
-    from closedform.recipes.logs import read_log
 
     name, words = split_name(text)
-    if is_log(name):
-        return read_log(name, log_offset)
+    log = load_log(name, log_options)
+    if log is not None:
+        return log
     found = load_source(name, words, options)
     if isinstance(found, UpdateRule):
         raise ArgumentError(
             f"{name} is an optimizer, not a schedule", hint="name a schedule, or a config"
         )
     return found
-
-
-def is_log(name: str) -> bool:
-    """Returns whether a name is that of a log, by its ending or its content."""
-    from closedform.recipes.logs import LOG_SUFFIXES
-
-    return name.lower().endswith(LOG_SUFFIXES) or _is_json_log(Path(name))
-
-
-def _is_json_log(path: Path) -> bool:
-    """Whether a JSON file is the state of a trainer or a list of rows, and not a config."""
-    if path.suffix.lower() != ".json" or not path.is_file():
-        return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        head = file.read(1 << 20)
-    return head.lstrip().startswith("[") or '"log_history"' in head
 
 
 def _show(curves: list[CurveDifference]) -> None:

@@ -6,7 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, add_until
+from closedform.cli.arguments import (
+    NAME_HELP,
+    LogOptions,
+    SourceOptions,
+    add_log_options,
+    add_source_options,
+    add_until,
+)
 from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
@@ -45,12 +52,7 @@ def parser(prog: str) -> Parser:
         "--compare", action="store_true", help="draw the differences from the first curve below"
     )
     found.add_argument("--title", help="the title")
-    found.add_argument(
-        "--log-offset",
-        type=int,
-        default=0,
-        help="the step of a log's first update, 0 or 1 (default: 0)",
-    )
+    add_log_options(found)
     add_source_options(found)
     return found
 
@@ -68,7 +70,7 @@ def run(
     no_milestones: bool,
     compare: bool,
     title: str | None,
-    log_offset: int,
+    log_options: LogOptions,
     options: SourceOptions,
 ) -> None:
     """Draws the plot."""
@@ -83,7 +85,7 @@ def run(
         )
     curves: dict[str, Schedule | Log] = {}
     for name in names:
-        label, curve = _curve(name, words, log_offset, options)
+        label, curve = _curve(name, words, log_options, options)
         curves[f"{label} #{len(curves) + 1}" if label in curves else label] = curve
     if output is None:
         drawings = {"clock": clock != "updates", "log": bool(log), "area": area}
@@ -113,18 +115,16 @@ def run(
 
 
 def _curve(
-    text: str, words: list[str], log_offset: int, options: SourceOptions
+    text: str, words: list[str], log_options: LogOptions, options: SourceOptions
 ) -> tuple[str, Schedule | Log]:
     """The label and the curve of a name, which may have its arguments behind it."""
     from closedform.cli.arguments import split_name
-    from closedform.cli.diff import is_log
-    from closedform.cli.sources import load_source, schedule_of
+    from closedform.cli.sources import load_log, load_source, schedule_of
 
     name, own = split_name(text)
-    if is_log(name):
-        from closedform.recipes.logs import read_log
-
-        return Path(name).name, read_log(name, log_offset)
+    read = load_log(name, log_options)
+    if read is not None:
+        return Path(name).name, read
     source = load_source(name, [*own, *words], options)
     schedule = schedule_of(source, name, options.key)
     if source is not schedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import add_json
+from closedform.cli.arguments import LogOptions, add_json, add_log_options
 from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
@@ -28,21 +28,20 @@ def parser(prog: str) -> Parser:
     found.add_argument("log", metavar="LOG", help="the log")
     found.add_argument("--digits", type=positive, help="significant digits of the values")
     found.add_argument("--key", default="lr", help="lr, weight_decay or momentum (default: lr)")
-    found.add_argument(
-        "--log-offset",
-        type=int,
-        default=0,
-        help="the step of a log's first update, 0 or 1 (default: 0)",
-    )
+    add_log_options(found)
     add_json(found)
     return found
 
 
-def run(*, log: str, digits: int | None, key: str, log_offset: int, as_json: bool) -> int:
+def run(*, log: str, digits: int | None, key: str, log_options: LogOptions, as_json: bool) -> int:
     """Prints the schedule."""
+    from closedform.recipes.logs import read_log
     from closedform.recovery import recover
 
-    found = recover(log, digits=digits, key=key, offset=log_offset)
+    source = read_log(
+        log, log_options.offset, pattern=log_options.pattern, column=log_options.column
+    )
+    found = recover(source, digits=digits, key=key)
     if as_json:
         print(json.dumps(_plain(found), indent=2))
     elif found.schedule is None:

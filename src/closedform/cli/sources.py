@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import closedform as cf
-from closedform.cli.arguments import SourceOptions, free_arguments
+from closedform.cli.arguments import LogOptions, SourceOptions, free_arguments
 from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes import Recipe
+    from closedform.recipes.logs import Log
 
 KINDS = ("schedules", "optimizers")
 """The modules of the library; ``optimizer:adamw`` selects one of them."""
@@ -76,6 +77,22 @@ def load_source(
     if not colon:
         return _in_updates(_from_library(name, arguments), options.facts)
     return _from_framework(kind, own, arguments, options)
+
+
+def load_log(name: str, options: LogOptions) -> Log | None:
+    """Returns the log that a name denotes; None for the name of something else.
+
+    Raises:
+        ClosedFormError: It is a log that cannot be read.
+    """
+    from closedform.recipes.logs import is_log, read_log
+
+    path = Path(name)
+    has_pattern = options.pattern is not None and path.is_file()
+    if not is_log(path) and not (has_pattern and path.suffix.lower() not in CONFIG_SUFFIXES):
+        return None
+    pattern = options.pattern if has_pattern else None
+    return read_log(path, options.offset, pattern=pattern, column=options.column)
 
 
 def _from_framework(

@@ -276,7 +276,7 @@ def _points(log: Log, key: str) -> tuple[NDArray[np.int64], Values]:
     found = sorted(
         (step, float(each.value))
         for step, each in zip(log.steps, log.values[key], strict=True)
-        if each is not None
+        if each is not None and step >= 0
     )
     if not found:
         raise ArgumentError(f"the log has no value of {key!r}", where=log.source)

@@ -46,7 +46,7 @@ class Recovered:
 
 
 def recover(
-    log: LogSource, *, digits: int | None = None, key: str = "lr", offset: int = 0
+    log: LogSource, *, digits: int | None = None, key: str = "lr", offset: int | None = None
 ) -> Recovered:
     """Returns the shortest schedule of the library that reproduces logged values.
 
@@ -61,7 +61,7 @@ def recover(
         digits: The significant digits to which the values were rounded; those that are printed if
             not given.
         key: The key of the param group: "lr", "weight_decay" or "momentum".
-        offset: The logged step of update 0.
+        offset: The logged step of update 0; if not given, that of the format.
 
     Raises:
         ConfigError: The file cannot be read, or has no column of steps or learning rates.
@@ -100,11 +100,11 @@ def recover(
     )
 
 
-def _values(log: LogSource, key: str, offset: int) -> tuple[list[int], list[Logged]]:
+def _values(log: LogSource, key: str, offset: int | None) -> tuple[list[int], list[Logged]]:
     """The steps in order, each once, and their values; the last one counts where a step repeats."""
     if isinstance(log, Mapping):
         cells: list[str | None] = [repr(float(value)) for value in log.values()]
-        by_step = dict(zip((int(step) - offset for step in log), logged(cells), strict=True))
+        by_step = dict(zip((int(step) - (offset or 0) for step in log), logged(cells), strict=True))
     else:
         read = log if isinstance(log, Log) else read_log(log, offset)
         if key not in read.values:

@@ -1,0 +1,295 @@
+"""The formats of logs: how rows are read from a file or a folder.
+
+``FORMATS`` has an entry for each: a new one is an entry there. The first one that recognizes the
+file by its name and its first bytes reads it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from closedform.errors import ConfigError
+from closedform.recipes.logs.event_files import event_rows
+from closedform.recipes.logs.patterns import OFFSETS, PRESETS, parse_pattern, updates_of
+
+LOG_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".log", ".out")
+"""Endings that only a log has."""
+
+MAX_LOG_BYTES = 100_000_000
+
+_HEAD = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a log: its number, and its numbers as they are printed, by the names of columns."""
+
+    line: int
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of logs.
+
+    Attributes:
+        name: Its name.
+        is_of: Whether a path and the first bytes of the file are of this format; a folder has none.
+        rows: Reads the rows, from the path and the text of the file.
+        offset: The step that it has beside the rate of update 0, for those who do not say it.
+        are_floats: Whether it writes each float in full.
+        is_text: Whether ``rows`` gets the text; it reads the path itself otherwise.
+    """
+
+    name: str
+    is_of: Callable[[Path, str], bool]
+    rows: Callable[[Path, str], Iterator[Row]]
+    offset: int = 0
+    are_floats: bool = False
+    is_text: bool = True
+
+
+def _has_suffix(*suffixes: str) -> Callable[[Path, str], bool]:
+    return lambda path, head: path.suffix.lower() in suffixes
+
+
+def _is_trainer_state(path: Path, head: str) -> bool:
+    return path.suffix.lower() == ".json" and '"log_history"' in head
+
+
+def _is_json_array(path: Path, head: str) -> bool:
+    return path.suffix.lower() == ".json" and head.lstrip().startswith("[")
+
+
+def _is_json_lines(path: Path, head: str) -> bool:
+    """Several objects, one in each line: also the ``.json`` that mmengine writes."""
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return True
+    first, _, rest = head.lstrip().partition("\n")
+    if path.suffix.lower() != ".json" or not rest.lstrip().startswith("{"):
+        return False
+    return first.startswith("{") and first.rstrip().endswith("}")
+
+
+def _is_event_file(path: Path, head: str) -> bool:
+    del head
+    if path.is_dir():
+        return any(path.glob("*tfevents*"))
+    return "tfevents" in path.name
+
+
+def _is_metric_file(path: Path, head: str) -> bool:
+    """MLflow's ``mlruns/EXPERIMENT/RUN/metrics/NAME``: lines of a time, a value and a step."""
+    del head
+    if path.is_dir():
+        return path.name == "metrics" or (path / "metrics").is_dir()
+    return "metrics" in path.parts[:-1] and path.suffix.lower() not in (".csv", ".json", ".jsonl")
+
+
+def _is_printed(path: Path, head: str) -> bool:
+    """Text in which a line is one of those that a program prints."""
+    del path
+    return next(_matching(head.splitlines()), None) is not None
+
+
+def _table_rows(path: Path, text: str) -> Iterator[Row]:
+    header = text.partition("\n")[0]
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    if delimiter not in header and ";" in header:
+        delimiter = ";"
+    reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
+    for row in reader:
+        cells = {
+            name.strip(): value
+            for name, value in row.items()
+            if name and name.strip() and isinstance(value, str)
+        }
+        yield Row(reader.line_num, _in_columns(cells))
+
+
+_NAME_COLUMNS = ("key", "metric", "tag", "name")
+_VALUE_COLUMNS = ("value", "metric_value")
+
+
+def _in_columns(cells: Mapping[str, str]) -> Mapping[str, str]:
+    """A row of a long table, with a name and a value, as one with a column of that name.
+
+    MLflow's exports have the columns key, value and step; the CSV that TensorBoard downloads has
+    one tag, of which only the value is in the file.
+    """
+    lower = {name.lower(): name for name in cells}
+    value = next((lower[name] for name in _VALUE_COLUMNS if name in lower), None)
+    if value is None:
+        return cells
+    name = next((lower[name] for name in _NAME_COLUMNS if name in lower), None)
+    rest = {key: text for key, text in cells.items() if key not in (name, value)}
+    if name is not None:
+        return {**rest, cells[name]: cells[value]}
+    if "wall time" in lower:
+        return {**rest, "lr": cells[value]}
+    return cells
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+
+
+def _object_row(line: int, content: Any) -> Iterator[Row]:
+    if isinstance(content, Mapping):
+        yield Row(line, dict(_cells("", content)))
+
+
+def _cells(prefix: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The numbers of an object, those of objects in it with ``name/`` before their own names."""
+    for name, value in content.items():
+        if isinstance(value, str):
+            yield f"{prefix}{name}", value
+        elif isinstance(value, Mapping) and not prefix:
+            yield from _cells(f"{name}/", value)
+
+
+def _array_rows(path: Path, text: str) -> Iterator[Row]:
+    del path
+    content = _parsed(text)
+    if isinstance(content, Mapping):
+        content = content.get("log_history")
+    for position, row in enumerate(content if isinstance(content, list) else [content], 1):
+        yield from _object_row(position, row)
+
+
+def _line_rows(path: Path, text: str) -> Iterator[Row]:
+    del path
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield from _object_row(number, _parsed(line))
+
+
+def _metric_rows(path: Path, text: str) -> Iterator[Row]:
+    del text
+    folder = path / "metrics" if (path / "metrics").is_dir() else path
+    files = (
+        sorted(file for file in folder.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    )
+    by_step: dict[str, dict[str, str]] = {}
+    for file in files:
+        root = next(parent for parent in file.parents if parent.name == "metrics")
+        name = file.relative_to(root).as_posix()
+        for line in read_text(file).splitlines():
+            words = line.split()
+            if len(words) != 3:
+                raise ConfigError(
+                    f"a line of a metric must have a time, a value and a step, got {line[:80]!r}",
+                    where=str(file),
+                )
+            by_step.setdefault(words[2], {})[name] = words[1]
+    for position, (step, cells) in enumerate(by_step.items(), 1):
+        yield Row(position, {"step": step, **cells})
+
+
+def _matching(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The programs of which a line is one, with the text of the pattern."""
+    for program, texts in PRESETS.items():
+        for text in texts:
+            pattern = parse_pattern(text)
+            if any(pattern.match(line) for line in lines):
+                yield program, text
+
+
+def printed_rows(text: str, patterns: Sequence[str]) -> Iterator[Row]:
+    """Yields the lines of a text that match one of several patterns."""
+    parsed = [parse_pattern(one) for one in patterns]
+    # Bars of progress end their lines with a carriage return, at which splitlines splits, too.
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern in parsed:
+            numbers = pattern.match(line)
+            if numbers is None:
+                continue
+            count = updates_of(numbers)
+            yield Row(number, numbers if count is None else {**numbers, "step": count})
+            break
+
+
+def _printed_rows(path: Path, text: str) -> Iterator[Row]:
+    del path
+    program = _program(text)
+    yield from printed_rows(text, PRESETS[program])
+
+
+def _program(text: str) -> str:
+    return next(_matching(text[:_HEAD].splitlines()))[0]
+
+
+def printed_offset(text: str) -> int:
+    """Returns the step that the program of a text prints beside the rate of update 0."""
+    return OFFSETS.get(_program(text), 0)
+
+
+def _event_rows(path: Path, text: str) -> Iterator[Row]:
+    del text
+    for position, (step, cells) in enumerate(event_rows(path), 1):
+        yield Row(position, {"step": step, **cells})
+
+
+FORMATS = (
+    Format("TensorBoard's event files", _is_event_file, _event_rows, is_text=False),
+    Format("MLflow's metrics", _is_metric_file, _metric_rows, are_floats=True, is_text=False),
+    Format(
+        "the state of transformers' Trainer",
+        _is_trainer_state,
+        _array_rows,
+        offset=1,
+        are_floats=True,
+    ),
+    Format("a JSON array", _is_json_array, _array_rows, are_floats=True),
+    Format("JSON lines", _is_json_lines, _line_rows, are_floats=True),
+    Format("a table", _has_suffix(".csv", ".tsv"), _table_rows),
+    Format("printed lines", _is_printed, _printed_rows),
+)
+"""The formats, in the order in which they are tried."""
+
+
+def format_of(path: Path) -> Format | None:
+    """Returns the format of a file or folder; None if it is not a log."""
+    head = "" if path.is_dir() else _head(path)
+    return next((form for form in FORMATS if form.is_of(path, head)), None)
+
+
+def is_log(path: Path) -> bool:
+    """Returns whether a file or folder is a log, by its name and its first bytes."""
+    if path.name.lower().endswith(LOG_SUFFIXES):
+        return True
+    if not path.exists() or path.suffix.lower() in (".onnx", ".py", ".yaml", ".yml", ".toml"):
+        return False
+    if path.suffix.lower() in (".sh", ".args", ".gin", ".ipynb"):
+        return False
+    return format_of(path) is not None
+
+
+def read_text(file: Path) -> str:
+    """Returns the text of a file.
+
+    Raises:
+        ConfigError: It does not exist, is too large, or is not UTF-8.
+    """
+    if not file.is_file():
+        raise ConfigError("there is no such file", where=str(file))
+    try:
+        if file.stat().st_size > MAX_LOG_BYTES:
+            raise ConfigError(f"a log must have at most {MAX_LOG_BYTES} bytes", where=str(file))
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the file: {error}", where=str(file)) from error
+
+
+def _head(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD).decode("utf-8-sig", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,230 @@
+"""A log: the values of a run by update, each with the interval that its digits stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+
+from closedform.errors import ArgumentError, ConfigError
+from closedform.recipes.logs.columns import (
+    KEYS,
+    STEPS,
+    Column,
+    epoch_column,
+    key_columns,
+    metric_columns,
+    step_column,
+)
+from closedform.recipes.logs.formats import (
+    FORMATS,
+    Format,
+    Row,
+    format_of,
+    printed_offset,
+    printed_rows,
+    read_text,
+)
+from closedform.recipes.logs.patterns import patterns_of
+from closedform.recipes.logs.printed import Logged, integer, logged, printed
+
+OFFSETS = (0, 1)
+"""The logged steps of update 0 that are tried."""
+
+_TRAINER_TAG = "train/learning_rate"
+"""The tag of transformers' Trainer in TensorBoard and W&B: its step counts the finished updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The values of a run by update.
+
+    Attributes:
+        steps: The updates done before each value, in the order of the log; -1 for a value that
+            counts where the log is read with the other offset.
+        values: Key of the param group -> a value for each of ``steps``, None where there is none.
+        source: The file.
+        lines: The line of each of ``steps`` in the file; empty for values that have none.
+        form: The format of the file.
+        offset: The logged step of update 0 by which ``steps`` were read.
+        is_offset_open: Whether the other offset may be the right one, since none was asked for.
+        unit: The count in the log: "step", or "epoch" where it has no steps.
+        groups: Key -> the values of the param groups after the first one, in their order.
+        metrics: Name of a loss or a score -> its value for each of ``steps``.
+        is_multiplier: Whether the rates are in units of the largest one.
+    """
+
+    steps: tuple[int, ...]
+    values: Mapping[str, tuple[Logged | None, ...]]
+    source: str
+    lines: tuple[int, ...] = ()
+    form: str = ""
+    offset: int = 0
+    is_offset_open: bool = False
+    unit: str = "step"
+    groups: Mapping[str, tuple[tuple[Logged | None, ...], ...]] = field(default_factory=dict)
+    metrics: Mapping[str, tuple[Fraction | None, ...]] = field(default_factory=dict)
+    is_multiplier: bool = False
+
+    def at_offset(self, offset: int) -> Log:
+        """Returns the log read with another logged step of update 0."""
+        moved = tuple(step + self.offset - offset for step in self.steps)
+        return replace(self, steps=moved, offset=offset, is_offset_open=False)
+
+    def in_updates(self, count: int, *, are_longer: bool) -> Log:
+        """Returns the log with a count that is not one of updates converted to it.
+
+        Args:
+            count: The updates in one of the log's steps, or the other way round.
+            are_longer: Whether a step of the log has so many updates, such as an epoch; otherwise
+                an update has so many of them, such as micro-batches.
+        """
+        steps = (step * count if are_longer else step // count for step in self.steps)
+        return replace(self, steps=tuple(steps), is_offset_open=False)
+
+    def line_of(self, position: int) -> int | None:
+        """Returns the line in the file of a value; None where it has none."""
+        return self.lines[position] if self.lines else None
+
+
+def read_log(
+    path: str | PathLike[str],
+    offset: int | None = None,
+    *,
+    pattern: str | None = None,
+    column: str | None = None,
+) -> Log:
+    """Returns the values that a log has for each update.
+
+    It reads the formats of ``closedform.recipes.logs.FORMATS``: tables with a header, JSON lines,
+    the ``trainer_state.json`` of transformers, TensorBoard's event files, MLflow's metrics, and
+    text with lines of several programs or of a pattern.
+
+    Args:
+        path: The file; a folder for TensorBoard and MLflow.
+        offset: The logged step of update 0: 1 if the log counts the update that used the value. If
+            not given, that of the format, and a comparison may read the log with the other one.
+        pattern: For text, the pattern of a line, such as ``"step {step} .* lr {lr}"``, or the name
+            of a program: "nanochat", "megatron", "torchtitan", "mmengine" or "fairseq".
+        column: The column of the rate, where its name does not show it.
+
+    Raises:
+        ConfigError: The file cannot be read, or has no column of steps or of learning rates.
+        ArgumentError: The pattern is not valid.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise ConfigError("there is no such file", where=str(file))
+    if pattern is not None:
+        return _with_pattern(file, offset, pattern)
+    form = format_of(file)
+    if form is None:
+        known = ", ".join(one.name for one in FORMATS)
+        raise ConfigError(
+            f"this is not a log: it is not one of {known}",
+            where=str(file),
+            hint="give the pattern of a line, such as 'step {step} .* lr {lr}'",
+        )
+    text = read_text(file) if form.is_text else ""
+    default = printed_offset(text) if form.rows is _PRINTED else form.offset
+    try:
+        rows = list(form.rows(file, text))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"this is not a log: {error}", where=str(file)) from error
+    return _read(rows, file, form, default, offset, column)
+
+
+_PRINTED = FORMATS[-1].rows
+
+
+def _with_pattern(file: Path, offset: int | None, pattern: str) -> Log:
+    parsed = [one.text for one in patterns_of(pattern)]
+    rows = list(printed_rows(read_text(file), parsed))
+    if not rows:
+        raise ConfigError(f"no line of the log matches {pattern!r}", where=str(file))
+    from closedform.recipes.logs.patterns import OFFSETS as OF_PROGRAMS
+
+    return _read(rows, file, FORMATS[-1], OF_PROGRAMS.get(pattern, 0), offset, None)
+
+
+def _read(
+    rows: Sequence[Row],
+    file: Path,
+    form: Format,
+    default: int,
+    asked: int | None,
+    column: str | None,
+) -> Log:
+    if not rows:
+        raise ConfigError("the log has no rows", where=str(file))
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    if column is not None and column not in names:
+        raise ArgumentError(
+            f"there is no column {column!r}, got {', '.join(names)[:200]}", where=str(file)
+        )
+    columns = [Column(column, "lr")] if column else key_columns(names, str(file))
+    count, unit = step_column(names), "step"
+    if count is None:
+        count, unit = epoch_column(names), "epoch"
+    if count is None or not any(one.key == "lr" for one in columns):
+        raise ConfigError(
+            f"a log must have a step and a learning rate, got the columns {', '.join(names)[:200]}",
+            where=str(file),
+            hint=f"name them {STEPS[0]} and {KEYS['lr'][0]}, or give column=, --column in a "
+            "terminal",
+        )
+    if any(one.name.endswith(_TRAINER_TAG) for one in columns):
+        default = 1
+    first = default if asked is None else asked
+    metrics = metric_columns(names)
+    used = [one.name for one in columns] + metrics
+    chosen = []
+    for row in rows:
+        step = integer(row.cells.get(count))
+        has_value = any(printed(row.cells.get(name)) is not None for name in used)
+        if step is not None and step >= (asked or 0) and has_value:
+            chosen.append((step, row))
+    steps = tuple(step - first for step, _ in chosen)
+    updates = max(steps, default=0)
+    are_floats = form.are_floats or any(one.is_of_floats for one in columns)
+
+    def values(one: Column) -> tuple[Logged | None, ...]:
+        cells = [row.cells.get(one.name) for _, row in chosen]
+        return logged(cells, updates=updates, are_floats=are_floats)
+
+    groups: dict[str, list[tuple[Logged | None, ...]]] = {}
+    for one in columns:
+        if one.group > 0:
+            groups.setdefault(one.key, []).append(values(one))
+    return Log(
+        steps,
+        {one.key: values(one) for one in _first_groups(columns)},
+        str(file),
+        lines=tuple(row.line for _, row in chosen),
+        form=form.name,
+        offset=first,
+        is_offset_open=asked is None,
+        unit=unit,
+        groups={key: tuple(several) for key, several in groups.items()},
+        metrics={
+            name: tuple(_number(row.cells.get(name)) for _, row in chosen) for name in metrics
+        },
+        is_multiplier=any(one.is_multiplier for one in columns),
+    )
+
+
+def _first_groups(columns: Sequence[Column]) -> list[Column]:
+    """The column of the first param group of each key."""
+    first: dict[str, Column] = {}
+    for one in columns:
+        first.setdefault(one.key, one)
+    return [one for one in first.values() if one.group == min(c.group for c in columns)]
+
+
+def _number(cell: str | None) -> Fraction | None:
+    number = printed(cell)
+    return None if number is None else number.value

@@ -1,0 +1,19 @@
+"""Event files of genuine runs, with the package ``tensorboard``: they agree with their configs."""
+
+from pathlib import Path
+
+import pytest
+
+from closedform.recipes.logs import read_log
+from tests.recipes.test_logs import check_agrees
+from tests.reference.logs import GenuineLog, genuine_logs, label
+
+LOGS = [log for log in genuine_logs() if log.is_event_file]
+
+
+@pytest.mark.parametrize("log", LOGS, ids=label)
+def test_an_event_file_agrees_with_its_own_config_and_with_no_other(
+    log: GenuineLog, tmp_path: Path
+) -> None:
+    check_agrees(log, read_log(log.write(tmp_path)))
+    check_agrees(log, read_log(tmp_path))

@@ -16,7 +16,14 @@ import sympy as sp
 
 from closedform.language import Schedule, t
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.schedules import constant, cosine, inverse_square_root, linear, polynomial
+from closedform.schedules import (
+    constant,
+    cosine,
+    cosine_annealing,
+    inverse_square_root,
+    linear,
+    polynomial,
+)
 from docs.one_recipe import CONFIGS
 
 
@@ -97,6 +104,32 @@ lr_scheduler: {lr_decay_style: linear, lr_warmup_steps: 0}
         "a line from 1 to 0 in the 10 updates of the run, and then 0",
         {"total_updates": 10},
         11,
+    ),
+    Defect(
+        "verl",
+        "",
+        """\
+actor_rollout_ref.actor.optim.lr=1.0
+actor_rollout_ref.actor.optim.lr_warmup_steps=0
+actor_rollout_ref.actor.optim.lr_warmup_steps_ratio=0.4
+trainer.total_training_steps=10
+""",
+        lambda: linear(0, 1, 4).then(constant(1), at=4),
+        "lr_warmup_steps of 0 delegates to the ratio: a line from 0 to 1 in 4 training steps",
+        suffix=".args",
+        name="zero-warmup-steps",
+    ),
+    Defect(
+        "verl",
+        "",
+        """\
+optim: {lr: 1.0, lr_scheduler: cosine, lr_warmup_steps_ratio: 0.4}
+trainer: {total_epochs: 4, total_training_steps: 10}
+""",
+        lambda: linear(0, 1, 4).then(cosine_annealing(1, 0, 6), at=4),
+        "a line from 0 to 1 in 4 updates, and a cosine to 0 at update 10",
+        {"updates_per_epoch": 5},
+        name="horizon-of-epochs",
     ),
     Defect(
         "axolotl",

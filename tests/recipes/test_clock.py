@@ -1,5 +1,6 @@
 """Clocks and facts: exact conversions, and errors that list the facts."""
 
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -118,6 +119,18 @@ def test_a_schedule_that_is_held_ends_with_its_last_value() -> None:
     slow = hold(short, 4)
     assert [slow.exact(step) for step in (0, 3, 4, 11)] == [0, 0, 1, 2]
     assert slow.last_step == 11
+
+
+@pytest.mark.parametrize("mark", [sp.Integer(2), sp.Rational(5, 2)])
+@pytest.mark.parametrize("test", [sp.Lt, sp.Le, sp.Gt, sp.Ge])
+def test_a_schedule_that_is_held_has_its_marks_in_updates(
+    test: Callable[[sp.Expr, sp.Expr], sp.Rel], mark: sp.Expr
+) -> None:
+    schedule = Schedule(sp.Piecewise((t, test(t, mark)), (-t, True)))
+    slow = hold(schedule, 3)
+    steps = range(15)
+    assert [slow.exact(step) for step in steps] == [schedule.exact(step // 3) for step in steps]
+    assert all(rel.lhs == t for rel in slow.expr.atoms(sp.Rel))
 
 
 def test_facts_of_one_framework_are_named() -> None:

@@ -133,7 +133,6 @@ NOT_READ = frozenset(
         "simpletuner",
         "slime",
         "speechbrain",
-        "verl",
         "yolox",
     ]
 )

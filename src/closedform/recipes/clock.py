@@ -374,13 +374,32 @@ def hold(schedule: Schedule, updates: int) -> Schedule:
     if updates == 1:
         return schedule
     last = schedule.last_step
+    marked = schedule.bound.replace(_is_mark, lambda test: _in_updates(test, updates))
     return Schedule.of(
-        schedule.bound.xreplace({t: floor_div(t, updates)}),
+        marked.xreplace({t: floor_div(t, updates), _UPDATE: t}),
         {},
         name=schedule.name,
         domain=() if last is None else (t <= (last + 1) * updates - 1,),
         ending=schedule.ending,
     )
+
+
+_UPDATE = sp.Dummy("t", integer=True, nonnegative=True)
+"""The update in the tests of a schedule whose values count other units."""
+
+
+def _is_mark(expr: sp.Basic) -> bool:
+    """Whether an expression compares the clock with a number."""
+    kinds = (sp.StrictLessThan, sp.LessThan, sp.StrictGreaterThan, sp.GreaterThan)
+    return isinstance(expr, kinds) and expr.lhs == t and bool(expr.rhs.is_Rational)
+
+
+def _in_updates(test: sp.Rel, updates: int) -> sp.Rel:
+    """The test of update t for one of floor(t / updates)."""
+    is_after = isinstance(test, sp.LessThan | sp.StrictGreaterThan)
+    first = (sp.floor(test.rhs) + 1 if is_after else sp.ceiling(test.rhs)) * updates
+    is_below = isinstance(test, sp.StrictLessThan | sp.LessThan)
+    return sp.Lt(_UPDATE, first) if is_below else sp.Ge(_UPDATE, first)
 
 
 class Rounding(StrEnum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from numbers import Number
@@ -204,6 +205,34 @@ def _copied(value: Any, path: str, budget: Budget, depth: int = 0) -> Any:
         f"a value must be a mapping, list, number, text or boolean, got {type(value).__name__}",
         where=f"{budget.source}: {path}",
     )
+
+
+def in_sections(document: Document) -> Document:
+    """Returns a document whose keys ``a.b.c``, as on a command line, are paths of sections.
+
+    Of a key that is given in both forms, the path counts.
+
+    Raises:
+        ConfigError: A path goes through a value that is not a section.
+
+    Example:
+        >>> in_sections(read_document({"optim": {"lr": 1}, "optim.betas": 2, "a": 3})).content
+        {'optim': {'lr': 1, 'betas': 2}, 'a': 3}
+    """
+    paths = [key for key in document.content if isinstance(key, str) and "." in key]
+    if not paths:
+        return document
+    content = {key: deepcopy(value) for key, value in document.content.items() if key not in paths}
+    for path in paths:
+        *sections, key = path.split(".")
+        place = content
+        for name in sections:
+            inner = place.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise document.error(f"{name} must be a section, got {inner!r:.40}", path)
+            place = inner
+        place[key] = document.content[path]
+    return replace(document, content=content)
 
 
 _INTERPOLATION = re.compile(r"\$\{([^{}$]*)\}")

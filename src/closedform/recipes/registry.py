@@ -49,6 +49,7 @@ _MODULES = {
     "transformers": "transformers",
     "trl": "trl",
     "ultralytics": "ultralytics",
+    "verl": "verl",
 }
 """The name of each framework, and its module in this folder: `make frameworks` writes it."""
 

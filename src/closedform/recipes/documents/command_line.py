@@ -18,7 +18,7 @@ from closedform.recipes.documents.values import Unresolved
 
 _SEPARATORS = frozenset(";&|\n")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_KEY_VALUE = re.compile(r"([A-Za-z_][\w.\-/]*)=(.*)", re.DOTALL)
+_KEY_VALUE = re.compile(r"(?:\+{1,2})?([A-Za-z_][\w.\-/]*)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--?[A-Za-z][\w.\-]*")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?-([^{}$`]*))?\}|([A-Za-z_]\w*))")
 _OF_WORDS = "_args"

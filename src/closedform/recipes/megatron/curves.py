@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from closedform.errors import nearest
 from closedform.language import Schedule, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.intervals import (
@@ -27,7 +26,7 @@ class Plan:
     """The numbers of a schedule, lengths in the unit that it counts.
 
     Attributes:
-        style: One of ``STYLES``.
+        style: One of ``STYLES``; another one fails where the warmup ends.
         peak: The largest rate.
         low: The smallest rate.
         first: The rate at the start of the warmup.
@@ -51,12 +50,6 @@ class Plan:
 
 def check(plan: Plan, where: str) -> None:
     """Raises DefinitionError if the constructor of the scheduler would refuse the numbers."""
-    refuse_unless(
-        plan.style in STYLES,
-        f"the decay style must be one of {', '.join(STYLES)}, got {plan.style!r}: "
-        + nearest(str(plan.style), STYLES),
-        where,
-    )
     refuse_unless(plan.low >= 0, f"the minimum must be at least 0, got {plan.low}", where)
     refuse_unless(
         plan.peak >= plan.low,
@@ -102,6 +95,8 @@ def _decay(plan: Plan, n: sp.Expr) -> sp.Expr:
         # At n = 0, the root is that of 1 unit: only without a warmup does update 0 reach it.
         root = sp.sqrt(max(plan.warmup, sp.S.One)) / sp.sqrt(sp.Max(n, 1))
         return sp.Max(plan.low, plan.peak * root)
+    if plan.style not in STYLES:
+        raise UndefinedError(f"the style {plan.style!r} is not one of {', '.join(STYLES)}")
     progress = quotient(n - plan.warmup, plan.total - plan.warmup)
     along = along_line if plan.style == "linear" else along_cosine
     return along(plan.peak, plan.low, progress)

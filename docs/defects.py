@@ -436,6 +436,17 @@ optimizer: {learning_rate: 1.0, lr_schedule: linear, warmup: 1, min_lr_ratio: 0.
         "a warmup of one update, as 4 is one of 4 updates",
     ),
     Defect(
+        "lingua",
+        "",
+        """\
+steps: 10
+optim: {lr: 1.0, scheduler: constant, warmup: 4}
+""",
+        lambda: linear(0, 1, 4),
+        "a line from 0 to 1 in the 4 updates of the warmup, and then 1",
+        name="warmup-of-constant",
+    ),
+    Defect(
         "litgpt",
         "",
         CONFIGS["litgpt"],

@@ -190,23 +190,30 @@ class Section:
             if key not in known:
                 raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
 
+    def unknown_related(self, known: Collection[str]) -> list[str]:
+        """Returns the unknown keys whose names concern the optimizer or its schedules.
+
+        A misspelled name is one that is close to a known name of concern.
+        """
+        concern = [key for key in known if RELATED.search(key)]
+        return [
+            key
+            for key in self.content
+            if (name := str(key)) not in known
+            and (RELATED.search(name) or difflib.get_close_matches(name, concern, 1, MISSPELLED))
+        ]
+
     def check_related(self, known: Collection[str]) -> None:
         """Refuses each unknown key whose name concerns the optimizer or its schedules.
 
-        For a section that has the whole training's keys, of which most are of no concern. A
-        misspelled name is one that is close to a known name of concern.
+        For a section that has the whole training's keys, of which most are of no concern.
 
         Raises:
             ConfigError: A key that :data:`RELATED` matches, or a misspelled one, is not in
                 ``known``.
         """
-        concern = [key for key in known if RELATED.search(key)]
-        for key in self.content:
-            name = str(key)
-            if name in known:
-                continue
-            if RELATED.search(name) or difflib.get_close_matches(name, concern, 1, MISSPELLED):
-                raise self.error(f"unknown key {key!r}", hint=nearest(name, known))
+        for key in self.unknown_related(known):
+            raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
 
     @contextmanager
     def located(self, key: str | None = None) -> Iterator[None]:

@@ -1,0 +1,234 @@
+"""lingua: the multipliers of its learning rate, and the YAML configs of its apps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+
+import sympy as sp
+
+from closedform.language import Schedule, floor_div, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import (
+    UndefinedError,
+    Value,
+    by_intervals,
+    first_from,
+    power_quotient,
+    quotient,
+)
+from closedform.recipes.keys import (
+    Keys,
+    OpenKeys,
+    Values,
+    choice,
+    ignored,
+    integer,
+    number,
+    section,
+    section_entries,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+KINDS = ("constant", "linear", "inv_sqrt", "cosine", "wsd")
+OPTIM = Keys(
+    lr=number(3e-4),
+    weight_decay=number(0.1),
+    epsilon=number(1e-8),
+    beta1=number(0.9),
+    beta2=number(0.95),
+    clip=number(1),
+    scheduler=choice(*KINDS, default="cosine"),
+    warmup=integer(2000),
+    lr_min_ratio=number(0.1),
+    cycle_length=number(1),
+    cosine_theta=number(1),
+    annealing_step=ignored(),
+    decay_fraction=number(0.1),
+    exp_factor=number(0.5),
+)
+CONFIG = OpenKeys(
+    optim=section(OPTIM), steps=integer(1000, may_be_open=True), grad_acc_steps=integer(1)
+)
+SCHEDULE = OpenKeys(optim=section(OPTIM), steps=integer())
+
+DEFECTS = {
+    "warmup-of-constant": Defect(
+        "constant ignores the warmup, which is 2000 by default",
+        "lingua/optim.py:113",
+        lambda config: config.optim.scheduler == "constant" and config.optim.warmup > 0,
+        documented="the rate after a warmup from 0",
+        classes=("constant",),
+    ),
+    "mirrored-cycles": Defect(
+        "a cosine of several cycles is mirrored in every other one, and jumps where a cycle does "
+        "not divide the run",
+        "lingua/optim.py:61",
+        lambda config: config.optim.scheduler == "cosine" and config.optim.cycle_length < 1,
+        kind=Kind.CONVENTION,
+        classes=("cosine",),
+    ),
+    "growing-decays": Defect(
+        "the decay of a cycle is a part of all updates up to its end: later decays are longer",
+        "lingua/optim.py:87",
+        lambda config: config.optim.scheduler == "wsd" and config.optim.cycle_length < 1,
+        kind=Kind.CONVENTION,
+        classes=("wsd",),
+    ),
+}
+
+Stages = Iterator[tuple[Value, int | None]]
+
+
+def _linear(optim: Values, total: int) -> Stages:
+    done, length = t - optim.warmup, sp.Integer(total - optim.warmup)
+    low = optim.lr_min_ratio
+    yield lambda: along_line(sp.S.One, low, quotient(done, length)), total + 1
+    yield lambda: low, None
+
+
+def _inverse_root(optim: Values, total: int) -> Stages:
+    del total
+    warmup, power = sp.Integer(optim.warmup), optim.exp_factor
+
+    def value() -> sp.Expr:
+        if warmup == 0:
+            raise UndefinedError("0 is divided by 0")
+        return sp.Max(warmup**power / t**power, optim.lr_min_ratio)
+
+    yield value, None
+
+
+def _cosine(optim: Values, total: int) -> Stages:
+    cycle, low = optim.cycle_length, optim.lr_min_ratio
+    refuse_unless(cycle > 0, f"cycle_length must be above 0, got {cycle}", "cosine")
+    # The framework divides the update by this product of floats, which may not be whole.
+    period = Fraction(total * float(cycle))
+    length, done = sp.Integer(total - optim.warmup), t - optim.warmup
+
+    def wave(first: sp.Expr, last: sp.Expr) -> Value:
+        return lambda: along_cosine(
+            first, last, power_quotient(done, length, optim.cosine_theta) / cycle
+        )
+
+    edges = [first_from(number * period) for number in range(1, int(total / period) + 1)]
+    for parity, end in enumerate([*edges, total + 1]):
+        yield wave(*((sp.S.One, low) if parity % 2 == 0 else (low, sp.S.One))), end
+    yield lambda: low, None
+
+
+def _wsd(optim: Values, total: int) -> Stages:
+    part, cycle, low = optim.decay_fraction, optim.cycle_length, optim.lr_min_ratio
+    refuse_unless(part < cycle, f"decay_fraction must be below cycle_length, got {part}", "wsd")
+    length = int(total * float(cycle))
+    refuse_unless(length > 0, f"a cycle must have an update, got {cycle} of {total}", "wsd")
+
+    def decayed(end: sp.Expr, decay: sp.Expr) -> sp.Expr:
+        if low == 0:
+            raise UndefinedError("the minimum is 0, and divides 1")
+        progress = (t - end + decay) / decay
+        return 1 / along_line(sp.S.One, 1 / low, progress)
+
+    def of_cycle(end: int, decay: int) -> Value:
+        return lambda: decayed(sp.Integer(end), sp.Integer(decay))
+
+    for end in range(length, total + length, length):
+        decay = int(end * float(part))
+        yield lambda: sp.S.One, min(end - decay + 1, end, total)
+        yield of_cycle(end, decay), min(end, total)
+    decay = int((total // length + 1) * length * float(part))
+    yield (lambda: sp.S.One) if decay == 0 else of_cycle(total, decay), total + 1
+    end = length * (floor_div(t, sp.Integer(length)) + 1)
+    decay_after = floor_div(end * part.p, sp.Integer(part.q))
+    yield (
+        lambda: sp.Piecewise(
+            (sp.S.One, t <= end - decay_after), (decayed(end, sp.Max(1, decay_after)), True)
+        ),
+        None,
+    )
+
+
+_CURVES: Mapping[str, Callable[[Values, int], Stages]] = {
+    "linear": _linear,
+    "inv_sqrt": _inverse_root,
+    "cosine": _cosine,
+    "wsd": _wsd,
+}
+
+
+def _rate(context: Context, optim: Values, total: int) -> Schedule:
+    kind, rate, warmup = optim.scheduler, optim.lr, optim.warmup
+    rise = (lambda: rate * t / sp.Integer(warmup), warmup)
+    if kind == "constant":
+        stages = () if context.as_implemented else (rise,)
+        return by_intervals(kind, *stages, (lambda: rate, None))
+
+    def scaled(value: Value) -> Value:
+        return lambda: rate * value()
+
+    decay = ((scaled(value), end) for value, end in _CURVES[kind](optim, total))
+    return by_intervals(kind, rise, *decay)
+
+
+def _of_class(context: Context, config: Values) -> Schedule:
+    return _rate(context, config.optim, config.steps)
+
+
+def _matches(document: Document) -> bool:
+    optim = document.content.get("optim")
+    return (
+        isinstance(optim, dict)
+        and "lr" in optim
+        and set(optim) <= set(OPTIM)
+        and ("steps" in document.content or not {"warmup", "lr_min_ratio"}.isdisjoint(optim))
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(reading.document)
+    optim = config.optim
+    total = config.steps
+    if "steps" not in config:
+        total = reading.facts.named.get("steps", reading.facts.total_updates or total)
+    with optim.origin.located():
+        rate = _rate(reading.context, optim, total)
+    arguments = {"betas": (optim.beta1, optim.beta2), "eps": optim.epsilon}
+    plan = planned("AdamW", arguments, where=config.origin.document.place("optim"))
+    schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
+    return reading.recipe(
+        [ParamGroup(schedules, plan, Role.DEFAULT)],
+        clock=CLOCK,
+        horizon=total,
+        clipping=Clipping(optim.clip),
+        accumulation=config.grad_acc_steps,
+        values=(config,),
+        derived={"total_updates": total},
+    )
+
+
+FRAMEWORK = Framework(
+    "lingua",
+    section_entries(
+        dict.fromkeys(KINDS, _of_class),
+        {"": SCHEDULE},
+        style=lambda config: str(config.optim.scheduler),
+        defects=DEFECTS,
+    ),
+    versions=("437d680e5218",),
+    upstream="lingua/optim.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("steps",),
+)

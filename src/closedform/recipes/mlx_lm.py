@@ -1,0 +1,258 @@
+"""mlx-lm: the learning rate of its LoRA trainer, and the trainer's YAML configs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import Value, by_intervals, first_from
+from closedform.recipes.keys import (
+    ClassKeys,
+    Keys,
+    Values,
+    anything,
+    flag,
+    integer,
+    mapping,
+    number,
+    numbers,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+SCHEDULE = ClassKeys(name=text(), arguments=anything(), warmup=number(0), warmup_init=number(0))
+CONFIG = ClassKeys(
+    grad_accumulation_steps=integer(1, least=1),
+    iters=integer(1000),
+    learning_rate=number(1e-5),
+    lr_schedule=section(SCHEDULE, is_optional=True),
+    optimizer=text("adam"),
+    optimizer_config=mapping(),
+)
+_ADAM = {"betas": numbers((0.9, 0.999)), "eps": number(1e-8), "bias_correction": flag(False)}
+OPTIMIZERS: Mapping[str, Keys] = {
+    "adam": Keys(**_ADAM),
+    "adamw": Keys(weight_decay=number(0.01), **_ADAM),
+    "muon": Keys(
+        momentum=number(0.95), weight_decay=number(0.01), nesterov=flag(True), ns_steps=integer(5)
+    ),
+    "sgd": Keys(
+        momentum=number(0), weight_decay=number(0), dampening=number(0), nesterov=flag(False)
+    ),
+    "adafactor": Keys(
+        eps=numbers((1e-30, 1e-3)),
+        clip_threshold=number(1),
+        decay_rate=number(-0.8),
+        beta_1=number(None),
+        weight_decay=number(0),
+        relative_step=flag(True),
+        scale_parameter=flag(True),
+        warmup_init=flag(False),
+    ),
+}
+"""The arguments of mlx's optimizers: Adam and AdamW do not correct their bias by default."""
+
+
+def _ignored_keys(config: Values) -> list[str]:
+    """The keys of the optimizer's that the trainer does not read, such as those with hyphens."""
+    schedule = config.lr_schedule
+    inner = [] if schedule is None else schedule.origin.unknown_related(SCHEDULE.spellings)
+    return [*config.origin.unknown_related((*CONFIG.spellings, "resume_adapter_file")), *inner]
+
+
+DEFECTS = {
+    "keys-without-effect": Defect(
+        "keys that the trainer does not know, such as weight_decay, warmup_iters or names with "
+        "hyphens, have no effect: weight decay belongs into optimizer_config",
+        "mlx_lm/lora.py:383",
+        lambda config: bool(_ignored_keys(config)),
+    ),
+    "learning-rate-without-effect": Defect(
+        "lr_schedule replaces learning_rate, which has no effect",
+        "mlx_lm/lora.py:285",
+        lambda config: (
+            config.lr_schedule is not None
+            and "learning_rate" in config
+            and config.learning_rate != exact_number(config.lr_schedule.arguments[0])
+        ),
+        kind=Kind.CONVENTION,
+    ),
+    "peak-twice": Defect(
+        "the first two updates after the warmup have the peak, and the decay begins after them: "
+        "it ends one update later than warmup and decay together last",
+        "mlx_lm/tuner/utils.py:33",
+        lambda config: config.lr_schedule is not None and config.lr_schedule.warmup > 0,
+        kind=Kind.CONVENTION,
+    ),
+    "micro-batches": Defect(
+        "iters counts micro-batches, and the schedule updates: a decay over iters updates is not "
+        "finished",
+        "mlx_lm/tuner/trainer.py:274",
+        lambda config: config.lr_schedule is not None and config.grad_accumulation_steps > 1,
+        kind=Kind.CONVENTION,
+    ),
+    "rate-of-adafactor": Defect(
+        "Adafactor computes a relative rate, and ignores the schedule, unless relative_step is "
+        "false",
+        "mlx: python/mlx/optimizers/optimizers.py: Adafactor._compute_learning_rate",
+        lambda config: (
+            config.optimizer.lower() == "adafactor" and _optimizer(config)[1].relative_step
+        ),
+        kind=Kind.CONVENTION,
+    ),
+}
+
+Stages = list[tuple[Value, int | None]]
+"""The stages of a schedule, the last one without an end."""
+
+
+def _cosine(start: sp.Expr, peak: sp.Expr, steps: sp.Expr, end: sp.Expr = sp.S.Zero) -> Stages:
+    last = first_from(start + steps)
+    return [(lambda: along_cosine(peak, end, (t - start) / steps), last), (lambda: end, None)]
+
+
+def _line(start: sp.Expr, first: sp.Expr, end: sp.Expr, steps: sp.Expr) -> Stages:
+    last = first_from(start + steps)
+    return [(lambda: along_line(first, end, (t - start) / steps), last), (lambda: end, None)]
+
+
+def _steps(start: sp.Expr, peak: sp.Expr, rate: sp.Expr, length: sp.Expr) -> Stages:
+    return [(lambda: peak * rate ** floor_div(t - start, length), None)]
+
+
+def _powers(start: sp.Expr, peak: sp.Expr, rate: sp.Expr) -> Stages:
+    return [(lambda: peak * rate ** (t - start), None)]
+
+
+_KINDS: Mapping[str, tuple[Callable[..., Stages], tuple[int, int], int | None]] = {
+    "cosine_decay": (_cosine, (2, 3), 1),
+    "exponential_decay": (_powers, (2, 2), None),
+    "step_decay": (_steps, (3, 3), 2),
+    "linear_schedule": (_line, (3, 3), 2),
+}
+"""Each schedule: its stages, the least and largest number of arguments, the place of its length."""
+
+
+def _rate(context: Context, config: Values) -> Schedule:
+    schedule, where = config.lr_schedule, context.where
+    if schedule is None:
+        return constant(config.learning_rate)
+    name, given, warmup = schedule.name, schedule.arguments, schedule.warmup
+    refuse_unless(name in _KINDS, f"mlx has no schedule {name!r:.60}", where)
+    build, (least, most), place = _KINDS[name]
+    refuse_unless(
+        isinstance(given, list | tuple) and least <= len(given) <= most,
+        f"arguments of {name} must be a list of {least} to {most} numbers, got {given!r:.60}",
+        where,
+    )
+    arguments = [exact_number(argument, f"arguments[{i}]") for i, argument in enumerate(given)]
+    if place is not None:
+        message = f"the length of {name} must be at least 1, got {given[place]}"
+        refuse_unless(arguments[place] >= 1, message, where)
+    if warmup == 0:
+        return by_intervals(name, *build(sp.S.Zero, *arguments))
+    message = f"warmup must be 0 or at least 1 update, not a ratio, got {warmup}"
+    refuse_unless(warmup >= 1, message, where)
+    counted = t if warmup.is_Integer else sp.Min(t, warmup)
+    rise = along_line(schedule.warmup_init, arguments[0], counted / warmup)
+    decay = build(warmup + 1, *arguments)
+    return by_intervals(name, (lambda: rise, first_from(warmup + 1)), *decay)
+
+
+def _kind(config: Values) -> str:
+    return "constant" if config.lr_schedule is None else str(config.lr_schedule.name)
+
+
+def _optimizer(config: Values) -> tuple[str, Values]:
+    """The name of the optimizer, and its arguments."""
+    name = config.optimizer.lower()
+    if name not in OPTIMIZERS:
+        raise config.error(f"mlx-lm has no optimizer {config.optimizer!r:.60}", "optimizer")
+    return name, OPTIMIZERS[name].read(config.optimizer_config.section(name))
+
+
+def _group(config: Values, rate: Schedule) -> ParamGroup:
+    name, arguments = _optimizer(config)
+    given: dict[str, Any] = {key: getattr(arguments, key) for key in OPTIMIZERS[name]}
+    decay = given.get("weight_decay", 0)
+    if "bias_correction" in given:
+        given["correct_bias"] = given.pop("bias_correction")
+    # The dampening of mlx counts at the first update as well, that of the library's rule does not.
+    is_of_library = name in ("adam", "adamw") or (name == "sgd" and given["dampening"] == 0)
+    where = config.origin.document.place("optimizer")
+    plan = planned(name, given, name if is_of_library else None, where, by_name=False)
+    return ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
+
+
+_TYPICAL = {
+    "adapter_path",
+    "batch-size",
+    "batch_size",
+    "fine_tune_type",
+    "learning-rate",
+    "learning_rate",
+    "lora_layers",
+    "lora_parameters",
+    "mask_prompt",
+    "num_layers",
+    "save_every",
+    "steps_per_eval",
+    "steps_per_report",
+    "val_batches",
+}
+"""Keys that a config of the trainer has next to ``iters``, also in a form without effect."""
+
+
+def _matches(document: Document) -> bool:
+    content = document.content
+    schedule = content.get("lr_schedule")
+    if isinstance(schedule, dict) and schedule.get("name") in _KINDS:
+        return True
+    return "iters" in content and not _TYPICAL.isdisjoint(content)
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(reading.document)
+    with config.origin.located("lr_schedule"):
+        rate = _rate(reading.context, config)
+    accumulation = config.grad_accumulation_steps
+    return reading.recipe(
+        [_group(config, rate)],
+        clock=CLOCK,
+        horizon=config.iters // accumulation,
+        clipping=None,
+        accumulation=accumulation,
+        values=(config,),
+        derived={"lr": config.learning_rate} if config.lr_schedule is None else None,
+    )
+
+
+FRAMEWORK = Framework(
+    "mlx-lm",
+    section_entries(
+        dict.fromkeys(("constant", *_KINDS), _rate), {"": CONFIG}, _kind, defects=DEFECTS
+    ),
+    versions=("d78bf58e217c",),
+    upstream="mlx_lm/lora.py, mlx_lm/tuner/utils.py; mlx 0.32.4: mlx/optimizers/schedulers.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("mlx",),
+)

@@ -129,7 +129,6 @@ NOT_READ = frozenset(
         "prime-rl",
         "sentence-transformers",
         "simpletuner",
-        "slime",
         "speechbrain",
         "yolox",
     ]

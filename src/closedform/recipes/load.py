@@ -24,6 +24,7 @@ _INCLUDES: Mapping[str, tuple[str, ...]] = {
     "gpt-neox": ("deepspeed", "ms-swift"),
     "ms-swift": ("megatron",),
     "nemo": ("ms-swift",),
+    "slime": ("megatron",),
     "verl": ("nemo",),
 }
 """Frameworks whose configs have the keys of others as well: they go before those."""

@@ -43,6 +43,7 @@ _MODULES = {
     "optax": "optax",
     "paddle": "paddle",
     "pytorch_accelerated": "pytorch_accelerated",
+    "slime": "slime",
     "t5x": "t5x",
     "timm": "timm",
     "torch": "torch",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule
-from closedform.recipes.clock import Facts
+from closedform.recipes.clock import Clock, Facts
 from closedform.recipes.document import Document, Form
 from closedform.recipes.entries import Context
 from closedform.recipes.keys import Curve, Values
@@ -149,26 +149,48 @@ def _read(reading: Reading) -> Recipe:
     has_length = flags.train_iters is not None or flags.train_samples is not None
     run, flags_of_run = _run(flags, reading.facts)
     if _is_bridge(reading.document):
-        flags_of_run = _bridge(flags_of_run, run)
+        flags_of_run = by_bridge(flags_of_run, run)
+    derived = {"total_updates": run.updates} if has_length else {}
+    return recipe_of(reading, flags_of_run, run, CLOCK, (flags,), derived)
+
+
+def recipe_of(
+    reading: Reading,
+    flags: Values,
+    run: Run,
+    clock: Clock,
+    values: Sequence[object],
+    derived: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """Returns the recipe of flags that have the numbers of their run.
+
+    Args:
+        reading: The input of the reader.
+        flags: The flags, with the length of the run and the batch size.
+        run: The run.
+        clock: The clock of the framework that passes the flags to Megatron.
+        values: The arguments of the conditions of its defects.
+        derived: As in ``Reading.recipe``.
+    """
     plan = _optimizer(flags)
     context = reading.context
     schedules = {
-        "lr": _scheduled(rate, context, flags_of_run, run, "lr"),
-        "weight_decay": _scheduled(decay, context, flags_of_run, run, "weight_decay"),
+        "lr": _scheduled(rate, context, flags, run, "lr"),
+        "weight_decay": _scheduled(decay, context, flags, run, "weight_decay"),
     }
     group = ParamGroup(schedules, plan, Role.DEFAULT)
     return reading.recipe(
         [
             group,
             group.without_decay(("*.bias", "one dimension")),
-            *_decoupled(flags_of_run, run, context, group),
+            *_decoupled(flags, run, context, group),
         ],
-        clock=CLOCK,
+        clock=clock,
         horizon=run.updates,
         clipping=Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
         accumulation=None,
-        values=(flags,),
-        derived={"total_updates": run.updates} if has_length else {},
+        values=values,
+        derived=derived,
     )
 
 
@@ -217,8 +239,14 @@ def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
     return Run(int(batch), stages, updates), flags.changed(train_samples=samples, train_iters=None)
 
 
-def _bridge(flags: Values, run: Run) -> Values:
-    """The flags by the rules of Megatron-Bridge: a horizon of its own, a warmup that is cut."""
+def by_bridge(flags: Values, run: Run) -> Values:
+    """Returns the flags by the rules of Megatron-Bridge.
+
+    Its horizon may be another one, and a warmup that is longer is cut.
+
+    Raises:
+        ConfigError: The flags contradict each other.
+    """
     changes: dict[str, Any] = {}
     if flags.max_steps is not None:
         if flags.max_steps < run.updates:

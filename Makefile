@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators
+.PHONY: help demo stubs test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators
 .NOTPARALLEL:
 
 help:
@@ -173,6 +173,10 @@ gallery: $(STAMP)
 frameworks: $(STAMP)
 	@echo "== frameworks: rewrite docs/frameworks.md; review the change with git diff"
 	@$(BIN)/python -m docs.build_frameworks
+
+stubs: $(STAMP)
+	@echo "== stubs: rewrite the types of the generated classes of closedform.torch"
+	@$(BIN)/python -m docs.build_stubs
 
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"

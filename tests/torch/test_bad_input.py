@@ -71,7 +71,10 @@ def test_groups_are_checked_before_anything_is_created(number: int, kind: str) -
 
 
 def test_a_range_of_the_class_is_checked_in_each_group() -> None:
-    groups = [{"params": parameters([(2,)])}, {"params": parameters([(3,)]), "betas": (0.9, 1.5)}]
+    groups: Any = [
+        {"params": parameters([(2,)])},
+        {"params": parameters([(3,)]), "betas": (0.9, 1.5)},
+    ]
     with pytest.raises(DefinitionError, match=r"AdamW, param group 1.*|betas\[1\]") as caught:
         optim.AdamW(groups)
     assert "param group 1" in str(caught.value)
@@ -197,15 +200,15 @@ def test_backends_and_providers_are_checked() -> None:
 
 def test_arguments_of_a_class_are_its_own() -> None:
     with pytest.raises(ArgumentError, match="unknown argument 'wd'"):
-        cerebras.AdamW(parameters(), wd=0.1)
+        cerebras.AdamW(parameters(), wd=0.1)  # type: ignore[call-arg]
     with pytest.raises(ArgumentError, match="'lr' is given twice"):
-        cerebras.AdamW(parameters(), 0.1, lr=0.2)
+        cerebras.AdamW(parameters(), 0.1, lr=0.2)  # type: ignore[misc]
     with pytest.raises(ArgumentError, match="at most 7 arguments, got 8"):
-        cerebras.SGD(parameters(), 0.1, 0, 0, 0, False, False, 1)
+        cerebras.SGD(parameters(), 0.1, 0, 0, 0, False, False, 1)  # type: ignore[call-arg,arg-type]
     with pytest.raises(ArgumentError, match="missing argument 'lr'"):
-        cerebras.SGD(parameters())
+        cerebras.SGD(parameters())  # type: ignore[call-arg]
     with pytest.raises(AttributeError, match="did you mean 'AdamW'"):
-        optim.AdamWW  # noqa: B018
+        optim.AdamWW  # type: ignore[attr-defined]  # noqa: B018
     assert "AdamW" in dir(optim)
 
 

@@ -1,6 +1,7 @@
 """State dicts of cerebras, which keep powers of the betas in the place of the step."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from closedform.errors import StateError
 from closedform.torch import Optimizer, cerebras
 from tests.torch.training import largest_difference, parameters, steps
 
-CLASSES = {
+CLASSES: dict[str, Callable[[list[nn.Parameter]], Optimizer]] = {
     "Adam": lambda params: cerebras.Adam(params, 0.01, weight_decay=0.1),
     "AdamW": lambda params: cerebras.AdamW(params, 0.01, (0.8, 0.97), weight_decay=0.1),
     "Adamax": lambda params: cerebras.Adamax(params, 0.01),

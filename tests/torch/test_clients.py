@@ -151,5 +151,5 @@ def test_the_loop_of_timm(in_epochs: bool) -> None:
     for a, b in zip(whole[0].parameters(), second[0].parameters(), strict=True):
         assert torch.equal(a, b)
     with pytest.raises(AttributeError, match="did you mean 'CosineLRScheduler'"):
-        timm.CosineScheduler  # noqa: B018
+        timm.CosineScheduler  # type: ignore[attr-defined]  # noqa: B018
     assert "CosineLRScheduler" in dir(timm)

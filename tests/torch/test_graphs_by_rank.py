@@ -129,7 +129,7 @@ def test_a_step_in_a_trace_takes_the_sizes() -> None:
     for _ in range(3):
         for one, other in zip(ours, theirs, strict=True):
             one.grad = other.grad = torch.ones_like(one)
-        step()  # type: ignore[no-untyped-call]
+        step()
         plain.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)

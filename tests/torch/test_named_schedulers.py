@@ -177,15 +177,15 @@ def test_names_attributes_and_copies() -> None:
     decay.update_groups([0.25, None])
     assert optimizer.param_groups[0]["weight_decay"] == 0.25
     with pytest.raises(AttributeError, match="did you mean 'CosineDecayLR'"):
-        cerebras.CosinDecayLR  # noqa: B018
+        cerebras.CosinDecayLR  # type: ignore[attr-defined]  # noqa: B018
     assert "CosineDecayLR" in dir(cerebras)
     assert "OneCycleLR" in dir(lr_scheduler)
     with pytest.raises(AttributeError, match="did you mean 'OneCycleLR'"):
-        lr_scheduler.OneCycle  # noqa: B018
+        lr_scheduler.OneCycle  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_a_generic_class_takes_its_key_from_a_subclass() -> None:
-    class CosineMomentum(cerebras.CosineDecayScheduler):  # type: ignore[misc]
+    class CosineMomentum(cerebras.CosineDecayScheduler):
         param_group_key = "momentum"
 
     scheduler = CosineMomentum(two_groups(), 0.9, 0.5, 10)
@@ -274,13 +274,13 @@ def test_another_class_refuses_a_function_that_cannot_be_read() -> None:
 def test_arguments_are_those_of_the_class() -> None:
     optimizer = two_groups()
     with pytest.raises(ArgumentError, match=r"unknown argument 'gama'.*did you mean 'gamma'"):
-        lr_scheduler.StepLR(optimizer, 3, gama=0.1)
+        lr_scheduler.StepLR(optimizer, 3, gama=0.1)  # type: ignore[call-arg]
     with pytest.raises(ArgumentError, match="'step_size' is given twice"):
-        lr_scheduler.StepLR(optimizer, 3, step_size=4)
+        lr_scheduler.StepLR(optimizer, 3, step_size=4)  # type: ignore[misc]
     with pytest.raises(ArgumentError, match="at most 4 arguments, got 5"):
-        lr_scheduler.StepLR(optimizer, 3, 0.1, -1, 5)
+        lr_scheduler.StepLR(optimizer, 3, 0.1, -1, 5)  # type: ignore[call-arg,arg-type]
     with pytest.raises(ArgumentError, match="missing argument 'optimizer'"):
-        lr_scheduler.StepLR()
+        lr_scheduler.StepLR()  # type: ignore[call-arg]
     with pytest.raises(ArgumentError, match="none of the sub-schedules is a scheduler"):
         cerebras.ChainedLR([{"class": "ConstantLR", "kwargs": {"learning_rate": 1}}])
     with pytest.raises(UnknownNameError, match="no 'initial_lr'"):
@@ -409,7 +409,7 @@ def test_functions_for_the_trainer_of_pytorch_accelerated() -> None:
 
 
 def test_a_class_is_the_schedule_of_the_framework() -> None:
-    kwargs = {"initial_learning_rate": 0.1, "T_0": 4}
+    kwargs: dict[str, Any] = {"initial_learning_rate": 0.1, "T_0": 4}
     for as_implemented in (False, True):
         made = cerebras.CosineAnnealingWarmRestarts(
             two_groups(), **kwargs, as_implemented=as_implemented

@@ -166,7 +166,7 @@ def test_hooks_around_step_and_zero_grad() -> None:
     optimizer.zero_grad()
     assert torch.equal(param.grad, torch.zeros(3))
     assert seen[4:] == ["after none"]
-    optimizer.register_zero_grad_pre_hook(lambda *_: "wrong")
+    optimizer.register_zero_grad_pre_hook(lambda *_: "wrong")  # type: ignore[arg-type]
     with pytest.raises(cf.ClosedFormError, match=r"None or \(args, kwargs\), got 'wrong'"):
         optimizer.zero_grad()
 
@@ -457,7 +457,7 @@ def test_a_compiled_step_of_ours_is_compiled_once_and_right() -> None:
             for param, beside in zip(ours, theirs, strict=True):
                 param.grad = torch.randn(param.shape, generator=generator)
                 beside.grad = param.grad.clone()
-            compiled()  # type: ignore[no-untyped-call]
+            compiled()
             other.step()
             for scheduler in driving:
                 scheduler.step()

@@ -173,9 +173,9 @@ def test_warm_restarts_take_fractions_of_epochs(factor: int) -> None:
 
 def test_warm_restarts_save_the_fraction() -> None:
     optimizer, other = _optimizer(), _optimizer()
-    scheduler = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3)
+    scheduler: Any = lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3)
     scheduler.step(1.25)
-    copied = lr_scheduler.CosineAnnealingWarmRestarts(other, 3)
+    copied: Any = lr_scheduler.CosineAnnealingWarmRestarts(other, 3)
     copied.load_state_dict(scheduler.state_dict())
     assert copied.get_last_lr() == scheduler.get_last_lr()
     assert copied.T_cur == 1.25

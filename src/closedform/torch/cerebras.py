@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 from torch import nn
@@ -357,4 +357,7 @@ def configure_optimizer(optimizer_type: str, params: ParamsT, **kwargs: Argument
     return cls(params, **given)
 
 
-__getattr__, __dir__ = class_namespace(__name__, {**SCHEDULERS, **OPTIMIZERS}, __all__)
+if TYPE_CHECKING:
+    from closedform.torch.classes.cerebras import *  # noqa: F403 - the generated classes
+else:
+    __getattr__, __dir__ = class_namespace(__name__, {**SCHEDULERS, **OPTIMIZERS}, __all__)

@@ -1,6 +1,6 @@
 """The classes of torch.optim, each run by an update rule: ``AdamW(params, backend="compile")``."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -31,4 +31,7 @@ OPTIMIZERS = {
 """The optimizer classes by name."""
 
 __all__ = ["OPTIMIZERS"]
-__getattr__, __dir__ = class_namespace(__name__, OPTIMIZERS, __all__)
+if TYPE_CHECKING:
+    from closedform.torch.classes.optim import *  # noqa: F403 - the generated classes
+else:
+    __getattr__, __dir__ = class_namespace(__name__, OPTIMIZERS, __all__)

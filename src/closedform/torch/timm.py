@@ -7,6 +7,8 @@ without an epoch advances by one step, as in torch.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
 from closedform.torch.compat.namespaces import class_namespace
@@ -35,4 +37,7 @@ SCHEDULERS = scheduler_classes("timm", __name__, lambda _: TimmScheduler)
 """The scheduler classes by name."""
 
 __all__ = ["SCHEDULERS", "TimmScheduler"]
-__getattr__, __dir__ = class_namespace(__name__, SCHEDULERS, __all__)
+if TYPE_CHECKING:
+    from closedform.torch.classes.timm import *  # noqa: F403 - the generated classes
+else:
+    __getattr__, __dir__ = class_namespace(__name__, SCHEDULERS, __all__)

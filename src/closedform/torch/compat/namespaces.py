@@ -10,6 +10,7 @@ import sympy as sp
 
 from closedform.errors import ArgumentError, nearest
 from closedform.recipes.entries import REQUIRED, Parameter
+from closedform.torch.compat.arguments import annotation_of
 
 Argument = object
 """The value of an argument of another library's class, which the table of the class checks."""
@@ -67,14 +68,18 @@ def shown_parameters(parameters: Iterable[Parameter]) -> list[inspect.Parameter]
     """Returns arguments for a signature; the default of one that is exact is shown as a float."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     shown = []
-    for one in parameters:
-        value = float(one.default) if isinstance(one.default, sp.Expr) else one.default
+    for parameter in parameters:
+        is_exact = isinstance(parameter.default, sp.Expr)
+        value = float(parameter.default) if is_exact else parameter.default
         default = inspect.Parameter.empty if value is REQUIRED else value
-        shown.append(inspect.Parameter(one.name, kind, default=default))
+        annotation = annotation_of(parameter)
+        shown.append(
+            inspect.Parameter(parameter.name, kind, default=default, annotation=annotation)
+        )
     return shown
 
 
 def keyword_only(**defaults: object) -> list[inspect.Parameter]:
     """Returns keyword-only arguments for a signature."""
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return [inspect.Parameter(name, kind, default=value) for name, value in defaults.items()]
+    shown = shown_parameters(Parameter(name, value) for name, value in defaults.items())
+    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown]

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 from torch.optim.optimizer import ParamsT
 
 from closedform.deprecation import renamed_keywords
-from closedform.language import UpdateRule
+from closedform.errors import ArgumentError
+from closedform.language import Schedule, UpdateRule
 from closedform.recipes import frameworks
 from closedform.recipes.entries import OptimizerEntry, Parameter, fill
 from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.torch.compat.arguments import described
 from closedform.torch.compat.namespaces import (
     Argument,
     bound_arguments,
@@ -99,11 +101,24 @@ class NamedOptimizer(Optimizer):
         given = bound_arguments(self.entry.name, names, (params, *args), kwargs, source.name)
         del given["params"]
         defaults = fill(self.entry.parameters, given, source.name)
+        _check_numbers(defaults, source.name)
         self._begin(params, source, {**defaults, **self.entry.fixed}, backend, providers)
 
     def _choices(self) -> dict[str, Any]:
         """The arguments of the library's rule that are no arguments of the class."""
         return {}
+
+
+def _check_numbers(values: Mapping[str, Any], where: str) -> None:
+    """Raises ArgumentError for a schedule, which a class of another library does not take."""
+    for name, value in values.items():
+        if isinstance(value, Schedule):
+            raise ArgumentError(
+                f"{name} must be a number, got schedule {value.name!r}",
+                where=where,
+                hint="drive the param groups with closedform.torch.ParamScheduler, or pass a rule "
+                "of closedform.optimizers to closedform.torch.Optimizer",
+            )
 
 
 def optimizer_classes(
@@ -124,13 +139,17 @@ def _optimizer_class(
     system: str, entry: OptimizerEntry, module: str, base: type[NamedOptimizer]
 ) -> type[NamedOptimizer]:
     """The class of an entry, with its signature in the library."""
-    arguments = shown_parameters((Parameter("params"), *entry.parameters))
-    ours = keyword_only(backend="eager", providers=None, as_implemented=False)
+    parameters = (Parameter("params"), *entry.parameters)
+    ours: dict[str, object] = {"backend": "eager", "providers": None, "as_implemented": False}
+    documented = described((*parameters, *(Parameter(name) for name in ours)))
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
-        "__doc__": f"``{entry.name}`` of {system}: see ``closedform.frameworks.optimizer``.",
-        "__signature__": inspect.Signature([*arguments, *ours]),
+        "__doc__": (
+            f"The optimizer ``{entry.name}`` of {system}, by its documented formula.\n\n"
+            f"``closedform show {system}:{entry.name}`` prints the formula.\n\n{documented}\n"
+        ),
+        "__signature__": inspect.Signature([*shown_parameters(parameters), *keyword_only(**ours)]),
         "system": system,
         "entry": entry,
     }

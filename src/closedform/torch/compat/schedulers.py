@@ -24,6 +24,7 @@ from closedform.language import Schedule
 from closedform.recipes import frameworks
 from closedform.recipes.entries import REQUIRED, Parameter, ScheduleEntry
 from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.torch.compat.arguments import described
 from closedform.torch.compat.namespaces import (
     Argument,
     bound_arguments,
@@ -212,12 +213,18 @@ def scheduler_class(
     *bases: type[ParamScheduler],
 ) -> type[NamedScheduler]:
     """Returns the class of an entry, with its signature in the library."""
-    parameters = shown_parameters(_with_optimizer(entry))
+    parameters = _with_optimizer(entry)
+    documented = described((*parameters, Parameter("as_implemented")))
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
-        "__doc__": f"``{entry.name}`` of {system}: see ``closedform show {system}:{entry.name}``.",
-        "__signature__": inspect.Signature([*parameters, *keyword_only(as_implemented=False)]),
+        "__doc__": (
+            f"The scheduler ``{entry.name}`` of {system} in closed form.\n\n"
+            f"``closedform show {system}:{entry.name}`` prints the formula.\n\n{documented}\n"
+        ),
+        "__signature__": inspect.Signature(
+            [*shown_parameters(parameters), *keyword_only(as_implemented=False)]
+        ),
         "system": system,
         "entry": entry,
         "default_key": key,

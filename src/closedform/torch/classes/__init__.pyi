@@ -1,0 +1,1 @@
+"""The types of the generated classes; the modules exist for type checkers only."""

@@ -120,7 +120,6 @@ NOT_READ = frozenset(
         "lightning-hydra",
         "mae",
         "nanovlm",
-        "nemo-rl",
         "onetrainer",
         "open-instruct",
         "open_clip",

@@ -38,6 +38,7 @@ _MODULES = {
     "nanogpt": "nanogpt",
     "nanotron": "nanotron",
     "nemo": "nemo",
+    "nemo-rl": "nemo_rl",
     "olmo": "olmo",
     "olmo_core": "olmo_core",
     "optax": "optax",

@@ -2,11 +2,14 @@
 
 import ast
 import importlib
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mypy import api as mypy_api
 
 import closedform as cf
 
@@ -146,3 +149,36 @@ def test_a_bare_any_is_counted(tmp_path: Path) -> None:
         "class C:\n    def h(self, x: dict[str, Any], **options: Any): ...\n"
     )
     assert shares_of_any(tmp_path) == {"modules": 3 / 5}
+
+
+@pytest.mark.parametrize(
+    ("use", "error"),
+    [
+        ("cf.to_torch(cf.schedules.cosine(1, 0, 10))", "ExportError: torch is not installed"),
+        ("cf.from_torch(3)", "ExportError: torch is not installed"),
+        ("cf.torch", "ModuleNotFoundError: closedform.torch needs torch, which is not installed"),
+    ],
+)
+def test_missing_torch_names_the_extra_and_a_build_for_cpus(use: str, error: str) -> None:
+    code = f"import sys; sys.modules['torch'] = None; import closedform as cf; {use}"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.removeprefix("closedform.errors.").startswith(error)
+    assert 'pip install "closedform[torch]"' in last
+    assert "https://download.pytorch.org/whl/cpu" in last
+
+
+def test_a_value_at_a_step_is_a_float_for_type_checkers(tmp_path: Path) -> None:
+    path = tmp_path / "use.py"
+    path.write_text(
+        "import numpy as np\n"
+        "from closedform import schedules\n"
+        "lr = schedules.cosine(1, 0, 10)\n"
+        "value: float = lr(3)\n"
+        "values = lr(np.arange(3)).tolist()\n"
+    )
+    output, problems, status = mypy_api.run([str(path), "--strict"])
+    assert status == 0, output + problems

@@ -22,7 +22,7 @@ from closedform.compiler import (
 )
 from closedform.deprecation import REMOVED_IN
 from closedform.effort import Watch
-from closedform.errors import ArgumentError, ExportError, VerificationError, shown
+from closedform.errors import ArgumentError, ExportError, VerificationError, needs_extra, shown
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
@@ -379,8 +379,9 @@ def from_torch(
         >>> cf.from_torch(torch.optim.SGD([torch.zeros(3)], lr=0.1, weight_decay=0.5)).param
         -lr*(grad + param*weight_decay) + param
     """
-    from closedform.importers.torch_optimizer import is_optimizer, trace
-    from closedform.importers.torch_scheduler import is_scheduler, schedules_of
+    with needs_extra("torch"):
+        from closedform.importers.torch_optimizer import is_optimizer, trace
+        from closedform.importers.torch_scheduler import is_scheduler, schedules_of
     from closedform.verify.tracing import TracingProver
 
     if is_optimizer(source):
@@ -447,13 +448,8 @@ def from_optax(
             f"from_optax takes a schedule or a transformation, got {type(source).__name__}",
             hint="pass a function of the count, or an object with init and update",
         )
-    try:
+    with needs_extra("jax"):  # which traces the functions of optax
         import jax  # noqa: F401
-    except ImportError:
-        raise ExportError(
-            "jax is not installed, which traces the functions of optax",
-            hint='pip install "closedform[jax]"',
-        ) from None
     from closedform.importers.optax import trace_schedule, trace_transformation
     from closedform.importers.optax.subject import Transformation
     from closedform.verify.tracing import TracingProver

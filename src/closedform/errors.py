@@ -7,7 +7,8 @@ Every message states the problem (expected and got), its location, and a remedy,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 __all__ = [
@@ -141,6 +142,36 @@ def unknown_attribute(module: str, name: str, names: Iterable[str]) -> Attribute
     matches = difflib.get_close_matches(name.lower(), by_lower, n=1)
     hint = f": did you mean {by_lower[matches[0]]!r}?" if matches else ""
     return AttributeError(message + hint)
+
+
+_INSTALL = {
+    "torch": 'pip install "closedform[torch]"; for a build without CUDA add '
+    "--extra-index-url https://download.pytorch.org/whl/cpu",
+}
+"""Extras with more to say than their name."""
+
+
+@contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """Turns an import that fails into an ExportError that names the extra to install.
+
+    Example:
+        >>> with needs_extra("jax"):
+        ...     raise ModuleNotFoundError("No module named 'optax'", name="optax")
+        Traceback (most recent call last):
+        closedform.errors.ExportError: optax is not installed: pip install "closedform[jax]"
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ExportError(
+            f"{error.name or name} is not installed", hint=install_hint(name)
+        ) from None
+
+
+def install_hint(extra: str) -> str:
+    """Returns the command that installs an extra."""
+    return _INSTALL.get(extra, f'pip install "closedform[{extra}]"')
 
 
 if not TYPE_CHECKING:  # type checkers report unknown names themselves

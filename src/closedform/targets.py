@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from closedform.compiler import check_source, compile_schedule, find_nonfinite, refuse_nonfinite
-from closedform.errors import ExportError
+from closedform.errors import ExportError, needs_extra
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
 from closedform.language.schedule import Schedule
@@ -29,17 +28,6 @@ if TYPE_CHECKING:
     from closedform.exporters.torch_rule import RuleModule
     from closedform.ir.graph import Graph
     from closedform.verify.terms.verdict import Verdict
-
-
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    """Turns an import that fails into an error that names the extra to install."""
-    try:
-        yield
-    except ImportError as error:
-        raise ExportError(
-            f"{error.name or name} is not installed", hint=f'pip install "closedform[{name}]"'
-        ) from None
 
 
 def to_c(
@@ -226,7 +214,7 @@ def to_jax(
         >>> state = optimizer.init(params)  # doctest: +SKIP
     """
     options = GraphOptions(dtype=dtype, inputs=inputs)
-    with _extra("jax"):
+    with needs_extra("jax"):
         import optax  # noqa: F401
 
         from closedform.exporters.jax_rule import jax_rule
@@ -298,7 +286,7 @@ def to_keras(source: Schedule | UpdateRule, **options: Any) -> KerasSchedule | K
         >>> model.compile(optimizer=cf.to_keras(rule), loss="mse")  # doctest: +SKIP
     """
     check_source(source, GraphOptions(), params={} if isinstance(source, UpdateRule) else None)
-    with _extra("keras"):
+    with needs_extra("keras"):
         from closedform.exporters.keras_classes import keras_optimizer, keras_schedule
     if isinstance(source, UpdateRule):
         return keras_optimizer(source, **options)
@@ -346,7 +334,7 @@ def to_mlx(
         >>> optimizer.update(model, grads)  # doctest: +SKIP
     """
     check_source(source, GraphOptions(), params={} if isinstance(source, UpdateRule) else None)
-    with _extra("mlx"):
+    with needs_extra("mlx"):
         from closedform.exporters.mlx_classes import mlx_optimizer, mlx_schedule
     if isinstance(source, UpdateRule):
         return mlx_optimizer(source, learning_rate)
@@ -410,8 +398,9 @@ def to_torch(
         precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
 
     Raises:
-        ExportError: An option does not apply to the source or has no such value, or a rule decides
-            whether its step counts or takes tensors beside the gradient.
+        ExportError: torch is not installed, an option does not apply to the source or has no such
+            value, or a rule decides whether its step counts or takes other tensors than the
+            gradient.
         LoweringError: An expression cannot be expressed in a graph, or its value is found to be
             NaN or infinite in floats at a step of its domain.
 
@@ -424,9 +413,10 @@ def to_torch(
         ({'w': tensor([0.5000, 0.5000])}, {})
     """
     from closedform.exporters.onnx_files import input_defaults
-    from closedform.exporters.torch_module import ScheduleModule
-    from closedform.exporters.torch_rule import RuleModule
 
+    with needs_extra("torch"):
+        from closedform.exporters.torch_module import ScheduleModule
+        from closedform.exporters.torch_rule import RuleModule
     is_rule = isinstance(source, UpdateRule)
     options = GraphOptions(
         dtype=dtype,

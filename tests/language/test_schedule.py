@@ -27,6 +27,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.printing import text
+from tests.test_mistakes import untyped
 
 PEAK, WARMUP = sp.symbols("peak warmup")
 N = hyper("n", integer=True, positive=True)
@@ -203,8 +204,8 @@ def test_latex_and_notebook() -> None:
             "step must be an integer >= 0, got 0.5",
         ),
         (lambda: RAMP(-1), "steps must be in 0..1125899906842624, got -1"),
-        (lambda: RAMP(0.5), "steps must be integers, got float64 0.5"),
-        (lambda: RAMP([1.0]), r"steps must be integers, got float64 \[1.0\]"),
+        (lambda: untyped(RAMP)(0.5), "steps must be integers, got float64 0.5"),
+        (lambda: untyped(RAMP)([1.0]), r"steps must be integers, got float64 \[1.0\]"),
         (lambda: Schedule(PEAK * t).exact(1), r"\['peak'\] have no value .*bind"),
         (lambda: sequential([]), "at least one schedule, got none"),
         (lambda: sequential([RAMP, FALL], []), "expected 1, got 0"),

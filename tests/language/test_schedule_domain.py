@@ -72,7 +72,7 @@ def test_the_domain_declares_the_last_step() -> None:
 
 def test_steps_after_the_last_have_no_value() -> None:
     falling = Schedule(1 - t / 10, name="falling", domain=(t <= 10,))
-    assert falling(np.arange(11)).tolist() == [falling(step) for step in range(11)]  # type: ignore[union-attr]
+    assert falling(np.arange(11)).tolist() == [falling(step) for step in range(11)]
     for read in (falling, falling.exact, lambda step: falling(np.array([0, step]))):
         with pytest.raises(DomainError) as caught:
             read(11)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import sympy as sp
 from sympy.logic.boolalg import Boolean
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from closedform.language.quantities import Quantity
     from closedform.resuming import Resumed
@@ -257,7 +257,13 @@ class Schedule:
         }
         return self._with(self.expr, remaining)
 
-    def __call__(self, step: int | ArrayLike) -> float | NDArray[np.float64]:
+    @overload
+    def __call__(self, step: int | np.integer) -> float: ...
+    @overload
+    def __call__(self, step: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float64]: ...
+    def __call__(
+        self, step: int | np.integer | Sequence[int] | NDArray[np.integer]
+    ) -> float | NDArray[np.float64]:
         """Returns the value at a step, in float64; for an array of steps, an array of its shape.
 
         Raises:

@@ -4,6 +4,16 @@
 classes of other systems under their names there.
 """
 
+from closedform.errors import install_hint
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"closedform.torch needs {error.name}, which is not installed: {install_hint('torch')}",
+        name=error.name,
+    ) from None
+
 from closedform.torch.optimizer import Optimizer
 from closedform.torch.scheduler import ParamScheduler
 

@@ -125,7 +125,6 @@ NOT_READ = frozenset(
         "open_clip",
         "openrlhf",
         "optax",
-        "prime-rl",
         "sentence-transformers",
         "simpletuner",
         "speechbrain",

@@ -43,6 +43,7 @@ _MODULES = {
     "olmo_core": "olmo_core",
     "optax": "optax",
     "paddle": "paddle",
+    "prime-rl": "prime_rl",
     "pytorch_accelerated": "pytorch_accelerated",
     "slime": "slime",
     "t5x": "t5x",

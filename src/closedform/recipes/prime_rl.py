@@ -1,0 +1,220 @@
+"""prime-rl: the schedules of its trainers, whose configs are TOML."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from closedform.language import Schedule, exact_number, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document, in_sections
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, quotient
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    flag,
+    integer,
+    number,
+    section,
+    section_entries,
+    text,
+    variants,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.recipes.section import whole
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+_LEAST = exact_number(1e-8)
+"""The factor that stands for a minimum of 0."""
+
+_WARMUP = {"warmup_steps": integer(10, least=0), "min_lr": number(0)}
+SCHEDULER = variants(
+    {
+        "constant": Keys(type=text("constant")),
+        "linear": Keys(type=text(), **_WARMUP, decay_steps=integer(10, least=0)),
+        "cosine": Keys(type=text(), **_WARMUP),
+    },
+    "constant",
+)
+_BASE: dict[str, Key] = {
+    "lr": number(1e-6),
+    "weight_decay": number(0.01),
+    "max_norm": number(1),
+    "type": text("adamw"),
+}
+OPTIMIZER = variants(
+    {
+        "adamw": Keys(**_BASE, betas1=number(0.9), betas2=number(0.999)),
+        "sgd": Keys(**_BASE, nesterov=flag(True), momentum=number(0.9)),
+        "muon": Keys(**_BASE, mu=number(0.95), betas1=number(0.9), betas2=number(0.95)),
+        "sign_sgd": Keys(**_BASE),
+    },
+    "adamw",
+)
+TRAINER = OpenKeys(max_steps=integer(None, least=1), optim=OPTIMIZER, scheduler=SCHEDULER)
+CONFIG = OpenKeys(**TRAINER, trainer=section(TRAINER))
+
+_SCHEDULER = "src/prime_rl/trainer/scheduler.py"
+_PHASES = ("linear", "cosine")
+DEFECTS = {
+    "starts-above-zero": Defect(
+        "a min_lr of 0 is a factor of 1e-8: update 0 is not 0, and the last one of a line is not",
+        f"{_SCHEDULER}:34",
+        lambda config: config.scheduler.type in _PHASES and config.scheduler.min_lr == 0,
+        kind=Kind.CONVENTION,
+        classes=_PHASES,
+    ),
+    "minimum-starts-the-warmup": Defect(
+        "min_lr is the start of the warmup as well",
+        f"{_SCHEDULER}:36",
+        lambda config: (
+            config.scheduler.type in _PHASES
+            and config.scheduler.min_lr > 0
+            and config.scheduler.warmup_steps > 0
+        ),
+        kind=Kind.CONVENTION,
+        classes=_PHASES,
+    ),
+    "decay-of-one": Defect(
+        "a decay of one update divides by zero at the last update of the run",
+        f"{_SCHEDULER}:49",
+        lambda config: config.scheduler.type == "linear" and config.scheduler.decay_steps == 1,
+        kind=Kind.CONVENTION,
+        classes=("linear",),
+    ),
+    "minimum-not-reached": Defect(
+        "the minimum of a cosine is that of the update after the run, and the rate rises again",
+        f"{_SCHEDULER}:77",
+        lambda config: config.scheduler.type == "cosine",
+        kind=Kind.CONVENTION,
+        classes=("cosine",),
+    ),
+}
+
+
+def _constant(config: Values, where: str) -> Schedule:
+    del where
+    return constant(config.optim.lr)
+
+
+def _factor(config: Values, where: str) -> sp.Expr:
+    """The minimum as a part of the rate, which starts the warmup."""
+    low, peak = config.scheduler.min_lr, config.optim.lr
+    refuse_unless(low >= 0, f"min_lr must not be negative, got {low}", where)
+    refuse_unless(low == 0 or low <= peak, f"min_lr must not be above lr {peak}, got {low}", where)
+    return low / peak if low > 0 else _LEAST
+
+
+def _linear(config: Values, where: str) -> Schedule:
+    peak, total = config.optim.lr, config.max_steps
+    warmup, decay = config.scheduler.warmup_steps, config.scheduler.decay_steps
+    refuse_unless(warmup or decay, "a linear scheduler needs a warmup or a decay", where)
+    low = peak * _factor(config, where)
+    rise = (lambda: along_line(low, peak, t / sp.Integer(warmup)), warmup)
+    if not decay:
+        return by_intervals("linear", rise, (lambda: peak, None))
+    refuse_unless(total is not None, "a decay needs max_steps", where)
+    refuse_unless(
+        warmup + decay <= total,
+        f"warmup and decay must not exceed max_steps {total}, got {warmup} and {decay}",
+        where,
+    )
+    begin = total - decay
+    fall = (lambda: along_line(peak, low, quotient(t - begin, sp.Integer(decay - 1))), total)
+    return by_intervals("linear", rise, (lambda: peak, begin), fall, (lambda: low, None))
+
+
+def _cosine(config: Values, where: str) -> Schedule:
+    peak, low, total = config.optim.lr, config.scheduler.min_lr, config.max_steps
+    warmup = config.scheduler.warmup_steps
+    refuse_unless(total is not None, "a cosine needs max_steps", where)
+    refuse_unless(
+        warmup < total, f"the warmup must be shorter than max_steps {total}, got {warmup}", where
+    )
+    first = peak * _factor(config, where) if warmup else low
+    length = sp.Integer(total - warmup)
+    return by_intervals(
+        "cosine",
+        (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
+        (lambda: along_cosine(peak, low, (t - warmup) / length), None),
+    )
+
+
+_CURVES = {"constant": _constant, "linear": _linear, "cosine": _cosine}
+
+
+def _rate(context: Context, config: Values) -> Schedule:
+    rate = config.optim.lr
+    refuse_unless(rate >= 0, f"lr must not be negative, got {rate}", context.where)
+    return _CURVES[config.scheduler.type](config, context.where)
+
+
+def _matches(document: Document) -> bool:
+    content, trainer = document.content, document.content.get("trainer")
+    if document.python is not None:
+        return False
+    if isinstance(trainer, dict) and isinstance(trainer.get("optim"), dict):
+        return True
+    names = {str(key) for key in content}
+    if "orchestrator" in names or any(name.startswith("trainer.optim.") for name in names):
+        return True
+    optim = content.get("optim")
+    keys = {*_BASE, "betas1", "betas2", "momentum", "nesterov", "mu"}
+    return "max_steps" in names and isinstance(optim, dict) and set(optim) <= keys
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read(whole(in_sections(reading.document)))
+    is_nested = "trainer" in config.origin
+    trainer = config.trainer if is_nested else config
+    most = config.max_steps if trainer.max_steps is None else trainer.max_steps
+    if most is None and reading.facts.total_updates is not None:
+        most = int(reading.facts.total_updates)
+    trainer = trainer.changed(max_steps=most)
+    with trainer.origin.located("scheduler"):
+        rate = _rate(reading.context, trainer)
+    optim = trainer.optim
+    schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
+    return reading.recipe(
+        [ParamGroup(schedules, _optimizer(optim), Role.DEFAULT)],
+        clock=CLOCK,
+        horizon=most,
+        clipping=Clipping(optim.max_norm),
+        accumulation=None,
+        values=(trainer,),
+        derived={} if most is None else {"total_updates": most},
+    )
+
+
+def _optimizer(optim: Values) -> OptimizerPlan:
+    source = optim.origin.document.source
+    if optim.type == "adamw":
+        return planned("adamw", {"betas": (optim.betas1, optim.betas2)}, None, source)
+    if optim.type == "sgd":
+        arguments = {"momentum": optim.momentum, "nesterov": optim.nesterov}
+        return planned("sgd", arguments, None, source)
+    # Its matrices are split over processes, and further parameters have another rule.
+    return planned(f"prime-rl {optim.type}", {}, None, source, by_name=False)
+
+
+FRAMEWORK = Framework(
+    "prime-rl",
+    section_entries(
+        dict.fromkeys(_CURVES, _rate), {"": TRAINER}, lambda config: str(config.scheduler.type)
+    ),
+    versions=("559b44772e47",),
+    upstream=_SCHEDULER,
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("resumed_with_skip_scheduler",),
+)

@@ -102,10 +102,16 @@ def test_the_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(["recover", str(path), "--log-offset", "1"])
     assert result.exit_code == 0, result.output
     first, second = result.stdout.splitlines()
+    assert "transformers:constant_with_warmup(learning_rate=0.001, warmup_steps=50): repr" in (
+        result.stderr
+    )
+    assert ": lost: needs " in result.stderr
     assert first == "linear(start=0, end=0.001, steps=50)"
     assert second.startswith("reproduces 80 values, updates 0 to 79; largest distance ")
     found = json.loads(CliRunner().invoke(["recover", str(path), "--json"]).stdout)
-    assert (found["points"], found["first"], found["last"]) == (80, 1, 80)
+    assert (found["points"], found["first"], found["last"]) == (80, 0, 79)
+    assert found["offset"] == 1
+    assert found["candidates"][0]["is_right"]
 
 
 def test_refused_logs(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ NOT_FOUND = 1
 _HELP = """\
 Find the shortest schedule of the library that reproduces the values of a log.
 
-LOG is a CSV file or JSON lines with the columns step and lr, or the state of a trainer. The exit
-code is 1 if no schedule of the library reproduces all values within their digits.
+LOG is a CSV file or JSON lines with the columns step and lr, the state of a trainer, TensorBoard's
+or MLflow's files, or text with a --pattern. The exit code is 1 if no schedule of the library
+reproduces all values within their digits.
 """
 
 
@@ -44,7 +45,7 @@ def run(*, log: str, digits: int | None, key: str, log_options: LogOptions, as_j
     found = recover(source, digits=digits, key=key)
     if as_json:
         print(json.dumps(_plain(found), indent=2))
-    elif found.schedule is None:
+    elif not found.call:
         print(f"no schedule of the library reproduces the {found.points} values")
     else:
         print(found.call)
@@ -52,15 +53,35 @@ def run(*, log: str, digits: int | None, key: str, log_options: LogOptions, as_j
             f"reproduces {found.points} values, updates {found.first} to {found.last}; "
             f"largest distance {found.residual:.3g}"
         )
-    return NOT_FOUND if found.schedule is None else 0
+    if not as_json:
+        _explain(found)
+    return 0 if found.call else NOT_FOUND
 
 
-FIELDS = ("call", "residual", "precisions", "points", "first", "last")
+def _explain(found: Recovered) -> None:
+    """The offset, the metric, and the schedulers that were compared with the log."""
+    from closedform.cli.output import note_line
+
+    if found.offset:
+        note_line(f"the log counts from {found.offset}: its step {found.offset} is update 0")
+    if found.metric:
+        note_line(f"the metric is {found.metric}")
+    if found.config:
+        note_line(f"a config of transformers: {json.dumps(found.config)}")
+    for candidate in found.candidates:
+        note_line(str(candidate))
+
+
+FIELDS = ("call", "residual", "precisions", "points", "first", "last", "offset", "config", "metric")
 """The fields that ``--json`` prints."""
 
 
 def _plain(found: Recovered) -> dict[str, Any]:
     fields = {name: getattr(found, name) for name in FIELDS}
-    if found.schedule is None:
+    fields["candidates"] = [
+        {"call": one.call, "is_right": one.is_right, "reason": one.reason}
+        for one in found.candidates
+    ]
+    if not found.call:
         fields |= dict.fromkeys(("call", "residual", "precisions"))
     return fields

@@ -45,6 +45,7 @@ class Format:
         offset: The step that it has beside the rate of update 0, for those who do not say it.
         are_floats: Whether it writes each float in full.
         is_text: Whether ``rows`` gets the text; it reads the path itself otherwise.
+        framework: The framework that writes it; empty for a format of several.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Format:
     offset: int = 0
     are_floats: bool = False
     is_text: bool = True
+    framework: str = ""
 
 
 def _has_suffix(*suffixes: str) -> Callable[[Path, str], bool]:
@@ -245,6 +247,7 @@ FORMATS = (
         _array_rows,
         offset=1,
         are_floats=True,
+        framework="transformers",
     ),
     Format("a JSON array", _is_json_array, _array_rows, are_floats=True),
     Format("JSON lines", _is_json_lines, _line_rows, are_floats=True),

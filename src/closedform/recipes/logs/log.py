@@ -54,6 +54,7 @@ class Log:
         groups: Key -> the values of the param groups after the first one, in their order.
         metrics: Name of a loss or a score -> its value for each of ``steps``.
         is_multiplier: Whether the rates are in units of the largest one.
+        framework: The framework that wrote the rates, where the log shows it.
     """
 
     steps: tuple[int, ...]
@@ -67,6 +68,7 @@ class Log:
     groups: Mapping[str, tuple[tuple[Logged | None, ...], ...]] = field(default_factory=dict)
     metrics: Mapping[str, tuple[Fraction | None, ...]] = field(default_factory=dict)
     is_multiplier: bool = False
+    framework: str = ""
 
     def at_offset(self, offset: int) -> Log:
         """Returns the log read with another logged step of update 0."""
@@ -177,8 +179,9 @@ def _read(
             hint=f"name them {STEPS[0]} and {KEYS['lr'][0]}, or give column=, --column in a "
             "terminal",
         )
-    if any(one.name.endswith(_TRAINER_TAG) for one in columns):
-        default = 1
+    is_of_trainer = any(one.name.endswith(_TRAINER_TAG) for one in columns)
+    is_of_trainer = is_of_trainer or form.framework == "transformers"
+    default = 1 if is_of_trainer else default
     first = default if asked is None else asked
     metrics = metric_columns(names)
     used = [one.name for one in columns] + metrics
@@ -214,6 +217,7 @@ def _read(
             name: tuple(_number(row.cells.get(name)) for _, row in chosen) for name in metrics
         },
         is_multiplier=any(one.is_multiplier for one in columns),
+        framework="transformers" if is_of_trainer else form.framework,
     )
 
 

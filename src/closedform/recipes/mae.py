@@ -1,0 +1,237 @@
+"""MAE: the learning rate of its three scripts, from their flags, in epochs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import sympy as sp
+
+from closedform.errors import MissingFactsError
+from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document, Form
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, quotient
+from closedform.recipes.keys import ArgumentKeys, Values, integer, number, section_entries, text
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine
+
+CLOCK = Clock(Unit.EPOCH)
+
+ARGUMENTS = ArgumentKeys(
+    accum_iter=integer(1, least=1),
+    batch_size=integer(None),
+    blr=number(None),
+    clip_grad=number(None),
+    epochs=integer(None),
+    layer_decay=number(0.75),
+    lr=number(None),
+    min_lr=number(None),
+    model=text("vit_large_patch16"),
+    momentum=number(None),
+    warmup_epochs=integer(None),
+    weight_decay=number(None),
+)
+
+
+_FINETUNING = ("clip_grad", "cutmix", "drop_path", "finetune", "layer_decay", "mixup", "reprob")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script: its defaults where those of the others differ, and flags that only it has."""
+
+    defaults: Mapping[str, float]
+    optimizer: str
+    flags: tuple[str, ...] = ()
+
+
+_COMMON = {"blr": 1e-3, "batch_size": 64, "weight_decay": 0.05}
+SCRIPTS: Mapping[str, Script] = {
+    "pretrain": Script(
+        {**_COMMON, "epochs": 400, "warmup_epochs": 40, "min_lr": 0},
+        "AdamW",
+        ("mask_ratio", "norm_pix_loss"),
+    ),
+    "finetune": Script(
+        {**_COMMON, "epochs": 50, "warmup_epochs": 5, "min_lr": 1e-6}, "AdamW", _FINETUNING
+    ),
+    "linprobe": Script(
+        {
+            "blr": 0.1,
+            "batch_size": 512,
+            "weight_decay": 0,
+            "epochs": 90,
+            "warmup_epochs": 10,
+            "min_lr": 0,
+        },
+        "LARS",
+    ),
+}
+_DEPTHS = {"vit_base": 12, "vit_large": 24, "vit_huge": 32}
+
+DEFECTS = {
+    "rate-of-the-first-micro-batch": Defect(
+        "an update has the rate of the first micro-batch of its accumulation",
+        "engine_pretrain.py:42",
+        lambda arguments: arguments.accum_iter > 1,
+        kind=Kind.CONVENTION,
+    ),
+    "batches-dropped": Defect(
+        "the batches of an epoch that do not fill an accumulation make no update",
+        "engine_pretrain.py:60",
+        lambda arguments: arguments.accum_iter > 1,
+        kind=Kind.CONVENTION,
+    ),
+    "rate-after-the-run": Defect(
+        "after the run the cosine rises again",
+        "util/lr_sched.py:14",
+        kind=Kind.CONVENTION,
+    ),
+}
+
+
+def _filled(arguments: Values, name: str) -> Values:
+    """The arguments with the defaults of a script."""
+    defaults = {key: exact_number(value) for key, value in SCRIPTS[name].defaults.items()}
+    absent = {key: value for key, value in defaults.items() if getattr(arguments, key) is None}
+    return arguments.changed(**absent)
+
+
+def _updates_per_epoch(context: Context, arguments: Values) -> int:
+    batches = int(context.fact("batches_per_epoch"))
+    updates = batches // int(arguments.accum_iter)
+    message = f"an epoch of {batches} batches has no update, {arguments.accum_iter} make one"
+    refuse_unless(updates > 0, message, context.where)
+    return updates
+
+
+def _peak(context: Context, arguments: Values) -> sp.Expr:
+    if arguments.lr is not None:
+        return arguments.lr
+    (world,) = context.numbers.require("world_size", where=context.where)
+    return arguments.blr * arguments.batch_size * arguments.accum_iter * world / 256
+
+
+def _rate(context: Context, arguments: Values) -> Schedule:
+    updates = _updates_per_epoch(context, arguments)
+    accumulation, batches = arguments.accum_iter, sp.Integer(context.fact("batches_per_epoch"))
+    epoch = t / sp.Integer(updates)
+    if batches % accumulation != 0:
+        epoch = floor_div(t, updates) + floor_mod(t, updates) * accumulation / batches
+    scale = exact_number(context.facts.get("lr_scale", 1), "lr_scale")
+    peak, low = _peak(context, arguments) * scale, arguments.min_lr * scale
+    warmup = sp.Integer(arguments.warmup_epochs)
+    length = arguments.epochs - warmup
+    return by_intervals(
+        "adjust_learning_rate",
+        (lambda: peak * epoch / warmup, arguments.warmup_epochs * updates),
+        (lambda: along_cosine(peak, low, quotient(epoch - warmup, length)), None),
+    )
+
+
+def _of_class(context: Context, arguments: Values) -> Schedule:
+    return _rate(context, _filled(arguments, context.path[-1]))
+
+
+def _script(reading: Reading) -> str:
+    """The script: that of the command line, the fact, or the only one with these flags."""
+    name = re.sub("^(main|submitit)_", "", reading.document.program)
+    name = reading.context.facts.get("script", name)
+    if name in SCRIPTS:
+        return str(name)
+    content = reading.document.content
+    if str(content.get("model", "")).startswith("mae_"):
+        return "pretrain"
+    for script, defaults in SCRIPTS.items():
+        if any(key in content for key in defaults.flags):
+            return script
+    raise MissingFactsError(
+        "missing facts: script",
+        where=reading.document.source,
+        hint=f"give one of {', '.join(SCRIPTS)}",
+    )
+
+
+def _matches(document: Document) -> bool:
+    content = document.content
+    return document.form is Form.ARGUMENTS and (
+        "blr" in content
+        or {"accum_iter", "warmup_epochs"} <= set(content)
+        or ("warmup_epochs" in content and re.sub("^.*_", "", document.program) in SCRIPTS)
+    )
+
+
+def _layers(context: Context, arguments: Values, group: ParamGroup) -> list[ParamGroup]:
+    """The groups of the layers below the head, whose rates are smaller by their depth."""
+    size = "_".join(arguments.model.split("_")[:2])
+    if size not in _DEPTHS or arguments.layer_decay == 1:
+        return []
+    depth = _DEPTHS[size]
+    names: list[tuple[str, ...]] = [("cls_token", "pos_embed", "patch_embed.*")]
+    names += [(f"blocks.{block}.*",) for block in range(depth)]
+    return [
+        replace(
+            group,
+            role=Role.NAMED,
+            name=f"layer_{layer}",
+            patterns=patterns,
+            schedules={
+                **group.schedules,
+                "lr": _rate(
+                    context.with_facts(lr_scale=arguments.layer_decay ** (depth + 1 - layer)),
+                    arguments,
+                ),
+            },
+        )
+        for layer, patterns in enumerate(names)
+    ]
+
+
+def _read(reading: Reading) -> Recipe:
+    script = _script(reading)
+    arguments = _filled(ARGUMENTS.read_whole(reading.document), script)
+    context = reading.context
+    with arguments.origin.located():
+        schedule = _rate(context, arguments)
+    optimizer = SCRIPTS[script].optimizer
+    betas = (0.9, 0.95) if script == "pretrain" else (0.9, 0.999)
+    plan = planned(
+        optimizer,
+        {"betas": betas} if optimizer == "AdamW" else {},
+        "adamw" if optimizer == "AdamW" else None,
+        by_name=False,
+    )
+    schedules = {"lr": schedule, "weight_decay": constant(arguments.weight_decay)}
+    group = ParamGroup(schedules, plan, Role.DEFAULT)
+    layers = _layers(context, arguments, group) if script == "finetune" else []
+    clip = arguments.clip_grad
+    return reading.recipe(
+        [group, *([group.without_decay()] if optimizer == "AdamW" else []), *layers],
+        clock=CLOCK,
+        horizon=arguments.epochs * _updates_per_epoch(context, arguments),
+        clipping=None if clip is None else Clipping(clip),
+        accumulation=arguments.accum_iter,
+        values=(arguments,),
+        derived={"weight_decay": arguments.weight_decay},
+    )
+
+
+FRAMEWORK = Framework(
+    "mae",
+    section_entries(dict.fromkeys(SCRIPTS, _of_class), {"": ARGUMENTS}),
+    versions=("efb2a8062c20",),
+    upstream="util/lr_sched.py, main_pretrain.py, main_finetune.py, main_linprobe.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("batches_per_epoch", "lr_scale", "samples", "script"),
+)

@@ -112,8 +112,6 @@ def _compressed_lines(path: Path) -> list[Row]:
 NOT_READ = frozenset(
     [
         "deepspeed",
-        "dinov2",
-        "dinov3",
         "espnet",
         "fairseq2",
         "icefall",

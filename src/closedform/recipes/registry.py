@@ -17,6 +17,8 @@ _MODULES = {
     "deepspeed": "deepspeed",
     "detectron2": "detectron2",
     "diffusers": "diffusers",
+    "dinov2": "dinov2",
+    "dinov3": "dinov3",
     "fairseq": "fairseq",
     "gpt-neox": "gpt_neox",
     "huggingface": "huggingface",

@@ -1,0 +1,289 @@
+"""DINOv2: the tables of its learning rate, weight decay and teacher, from the YAML configs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import sympy as sp
+
+from closedform.language import Schedule, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document, interpolated
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import Value, by_intervals
+from closedform.recipes.keys import (
+    Key,
+    OpenKeys,
+    Values,
+    choice,
+    ignored,
+    integer,
+    number,
+    section,
+    section_entries,
+    text,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+OPTIM: Mapping[str, Key] = {
+    "adamw_beta1": number(0.9),
+    "adamw_beta2": number(0.999),
+    "clip_grad": number(3),
+    "epochs": integer(100),
+    "freeze_last_layer_epochs": integer(1),
+    "layerwise_decay": number(0.9),
+    "min_lr": number(1e-6),
+    "patch_embed_lr_mult": number(0.2),
+    "warmup_epochs": integer(10),
+    "weight_decay": number(0.04),
+    "weight_decay_end": number(0.4),
+}
+"""The keys of ``optim`` that DINOv3 has as well, with the same defaults."""
+TRAIN = OpenKeys(batch_size_per_gpu=integer(64), OFFICIAL_EPOCH_LENGTH=integer(1250))
+TEACHER = OpenKeys(
+    momentum_teacher=number(0.992),
+    final_momentum_teacher=number(1),
+    warmup_teacher_temp=number(0.04),
+    teacher_temp=number(0.07),
+    warmup_teacher_temp_epochs=integer(30),
+)
+STUDENT = OpenKeys(arch=text("vit_large"))
+CONFIG = OpenKeys(
+    optim=section(
+        OpenKeys(
+            base_lr=number(0.004),
+            lr=ignored(),
+            scaling_rule=choice("sqrt_wrt_1024", default="sqrt_wrt_1024"),
+            **OPTIM,
+        )
+    ),
+    train=section(TRAIN),
+    teacher=section(TEACHER),
+    student=section(STUDENT),
+)
+KINDS = ("lr", "weight_decay", "momentum_teacher", "teacher_temp", "last_layer_lr")
+DEPTHS = {"vit_small": 12, "vit_base": 12, "vit_large": 24, "vit_giant2": 40}
+
+DEFECTS = {
+    "warmup-twice-the-peak": Defect(
+        "the last update of the warmup has the peak, and so has the one after it; a warmup of one "
+        "update has only its start",
+        "dinov2/utils/utils.py:75",
+        lambda config: config.optim.warmup_epochs > 0,
+        kind=Kind.CONVENTION,
+        classes=("lr", "last_layer_lr"),
+    ),
+    "end-not-reached": Defect(
+        "the last update of the run is one step of the cosine above its end",
+        "dinov2/utils/utils.py:78",
+        kind=Kind.CONVENTION,
+        classes=("lr", "weight_decay", "momentum_teacher", "last_layer_lr"),
+    ),
+    "jump-of-the-last-layer": Defect(
+        "the last layer is frozen by a rate of 0 over the first updates, and then has the rate of "
+        "the others at once",
+        "dinov2/train/train.py:98",
+        lambda config: config.optim.freeze_last_layer_epochs > 0,
+        kind=Kind.CONVENTION,
+        classes=("last_layer_lr",),
+    ),
+}
+
+Fall = Callable[[sp.Expr, sp.Expr, int], sp.Expr]
+"""From the first and the last value, and a length, to the values after the warmup from t = 0."""
+
+
+def cosine(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
+    """Returns the cosine that reaches its last value one step after its length."""
+    return along_cosine(first, last, t / sp.Integer(length))
+
+
+def table(
+    name: str,
+    first: sp.Expr,
+    last: sp.Expr,
+    total: int,
+    warmup: int = 0,
+    start: sp.Expr = sp.S.Zero,
+    frozen: int = 0,
+    fall: Fall = cosine,
+) -> Schedule:
+    """Returns the table of ``CosineScheduler``, whose first entries may be set to 0.
+
+    Args:
+        name: The name of the schedule.
+        first: The value after the warmup.
+        last: The value past the end.
+        total: The entries of the table.
+        warmup: Those of the warmup, which includes both its ends.
+        start: The value of update 0 in a warmup.
+        frozen: The entries that are 0.
+        fall: The values after the warmup.
+
+    Raises:
+        DefinitionError: The warmup is longer than the table.
+    """
+    refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
+    rise = along_line(start, first, t / sp.Integer(max(warmup - 1, 1)))
+
+    def fallen() -> sp.Expr:
+        return fall(first, last, total - warmup).xreplace({t: t - warmup})
+
+    return by_intervals(
+        name,
+        (lambda: sp.S.Zero, min(frozen, total)),
+        (lambda: rise, warmup),
+        (fallen, total),
+        (lambda: last, None),
+    )
+
+
+def tables(
+    kind: str, optim: Values, train: Values, teacher: Values, peak: Value, fall: Fall = cosine
+) -> Schedule:
+    """Returns one of the tables of a config of DINOv2, or of one without ``schedules`` of DINOv3.
+
+    Args:
+        kind: One of ``KINDS``.
+        optim: The section ``optim``.
+        train: The section ``train``.
+        teacher: The section ``teacher``.
+        peak: The largest rate, scaled by the batch size.
+        fall: The values after the warmup, but for the temperature.
+
+    Raises:
+        DefinitionError: The warmup is longer than the table.
+    """
+    length = int(train.OFFICIAL_EPOCH_LENGTH)
+    total = optim.epochs * length
+    if kind == "teacher_temp":
+        warmup = teacher.warmup_teacher_temp_epochs * length
+        end, start = teacher.teacher_temp, teacher.warmup_teacher_temp
+        return table(kind, end, end, warmup, warmup, start)
+    if kind == "weight_decay":
+        return table(kind, optim.weight_decay, optim.weight_decay_end, total, fall=fall)
+    if kind == "momentum_teacher":
+        first, last = teacher.momentum_teacher, teacher.final_momentum_teacher
+        return table(kind, first, last, total, fall=fall)
+    frozen = optim.freeze_last_layer_epochs * length if kind == "last_layer_lr" else 0
+    warmup = optim.warmup_epochs * length
+    return table(kind, peak(), optim.min_lr, total, warmup, frozen=frozen, fall=fall)
+
+
+def _schedule(context: Context, config: Values, kind: str) -> Schedule:
+    def peak() -> sp.Expr:
+        (world,) = context.numbers.require("world_size", where=context.where)
+        samples = config.train.batch_size_per_gpu * world
+        return config.optim.base_lr * sp.sqrt(samples / sp.Integer(1024))
+
+    return tables(kind, config.optim, config.train, config.teacher, peak)
+
+
+def _of_class(context: Context, config: Values) -> Schedule:
+    return _schedule(context, config, context.path[-1])
+
+
+def read_groups(
+    reading: Reading, config: Values, schedule: Callable[[str], Schedule], blocks: int | None
+) -> Recipe:
+    """Returns the recipe of a config, whose groups differ by factors of its tables.
+
+    Args:
+        reading: The reading.
+        config: The config.
+        schedule: From one of ``KINDS`` to its table.
+        blocks: The blocks of the model, None where they are not known.
+    """
+    optim = config.optim
+    with config.origin.located():
+        made = {kind: schedule(kind) for kind in KINDS}
+    betas = {"betas": (optim.adamw_beta1, optim.adamw_beta2)}
+    plan = planned("AdamW", betas, where=config.origin.document.place("optim"))
+    driven = {kind: made[kind] for kind in KINDS[:4]}
+    first = ParamGroup(driven, plan, Role.DEFAULT)
+
+    def scaled(name: str, factor: sp.Expr, *patterns: str) -> ParamGroup:
+        schedules = {"lr": made["lr"].scale(factor), "weight_decay": made["weight_decay"]}
+        return replace(
+            first, schedules=schedules, role=Role.NAMED, name=name, patterns=tuple(patterns)
+        )
+
+    last_layer = replace(
+        scaled("last_layer", sp.S.One, "*last_layer*"),
+        schedules={"lr": made["last_layer_lr"], "weight_decay": made["weight_decay"]},
+    )
+    groups = [first, first.without_decay(("*.bias", "*norm*", "*gamma*")), last_layer]
+    if blocks is not None:
+        decay, multiplier = optim.layerwise_decay, optim.patch_embed_lr_mult
+        lowest = decay ** (blocks + 1)
+        groups.append(scaled("patch_embed", lowest * multiplier, "*patch_embed*"))
+        if decay != 1:
+            groups.append(scaled("tokens", lowest, "*pos_embed*", "*_token*"))
+            groups += [
+                scaled(f"block_{block}", decay ** (blocks - block), f"*blocks.{block}.*")
+                for block in range(blocks)
+            ]
+    if reading.context.facts.get("key") == "last_layer_lr":
+        groups = [last_layer, *(group for group in groups if group is not last_layer)]
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=optim.epochs * config.train.OFFICIAL_EPOCH_LENGTH,
+        clipping=Clipping(optim.clip_grad) if optim.clip_grad else None,
+        accumulation=1,
+        values=(config,),
+    )
+
+
+_TYPICAL = {
+    "base_lr",
+    "dino_head_wd_multiplier",
+    "freeze_last_layer_epochs",
+    "layerwise_decay",
+    "patch_embed_lr_mult",
+    "schedule_trunc_extra",
+    "weight_decay_end",
+}
+
+
+def is_dino(document: Document) -> bool:
+    """Returns whether a config is of DINOv2 or DINOv3."""
+    content = document.content
+    optim, train = content.get("optim"), content.get("train")
+    return isinstance(optim, dict) and (
+        not _TYPICAL.isdisjoint(optim)
+        or (isinstance(train, dict) and "OFFICIAL_EPOCH_LENGTH" in train)
+    )
+
+
+def _matches(document: Document) -> bool:
+    return is_dino(document) and "base_lr" in document.content["optim"]
+
+
+def _read(reading: Reading) -> Recipe:
+    config = CONFIG.read_whole(interpolated(reading.document))
+    blocks = DEPTHS.get(config.student.arch)
+    return read_groups(
+        reading, config, lambda kind: _schedule(reading.context, config, kind), blocks
+    )
+
+
+FRAMEWORK = Framework(
+    "dinov2",
+    section_entries(dict.fromkeys(KINDS, _of_class), {"": CONFIG}, defects=DEFECTS),
+    versions=("b8931f7bf915",),
+    upstream="dinov2/utils/utils.py, dinov2/train/train.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("key",),
+)

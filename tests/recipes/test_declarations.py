@@ -18,7 +18,6 @@ from tests.support.pages import ROOT
 RECIPES = ROOT / "src" / "closedform" / "recipes"
 NOT_PORTED = {
     "cerebras",
-    "composer",
     "fairseq",
     "mmengine",
     "nemo",

@@ -258,11 +258,11 @@ class Count:
 
     def first_from(self, mark: sp.Expr) -> int:
         """Returns the first update whose count is at least ``mark``, at least 0."""
-        return first_from(mark / self.per_update - self.offset)
+        return int(first_from(mark / self.per_update - self.offset))
 
     def first_after(self, mark: sp.Expr) -> int:
         """Returns the first update whose count is above ``mark``, at least 0."""
-        return first_after(mark / self.per_update - self.offset)
+        return int(first_after(mark / self.per_update - self.offset))
 
 
 @dataclass(frozen=True, slots=True)

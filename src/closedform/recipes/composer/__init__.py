@@ -1,16 +1,27 @@
-"""Composer and llm-foundry: schedulers with time strings."""
+"""Composer: schedulers with time strings."""
 
 from __future__ import annotations
 
 from closedform.recipes.composer.optimizers import OPTIMIZERS
-from closedform.recipes.composer.reader import READER
-from closedform.recipes.composer.schedules import CLOCK, DEFECTS, SCHEDULES
+from closedform.recipes.composer.reader import ARGUMENTS, READER
+from closedform.recipes.composer.schedules import CLASSES, CLOCK, DEFECTS, rate, style
 from closedform.recipes.composer.writer import WRITER
 from closedform.recipes.framework import Framework
+from closedform.recipes.keys import section_entries
+
+ENTRIES = section_entries(
+    dict.fromkeys(
+        (*CLASSES, "list"), lambda context, config: rate(context, config, config.optimizer.lr)
+    ),
+    {"": ARGUMENTS},
+    style,
+    DEFECTS,
+)
+"""The classes, which llm-foundry has as well."""
 
 FRAMEWORK = Framework(
     "composer",
-    SCHEDULES,
+    ENTRIES,
     OPTIMIZERS,
     versions=("6405188805a0", "8c8dd48f7216"),
     upstream="composer/optim/scheduler.py",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
+from closedform.language import exact_number
+from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.entries import Context
-from closedform.recipes.native import exact, refuse_unless
+from closedform.recipes.keys import Values
 
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(ba|sp|tok|ep|dur)\s*")
 _CLOCKS = {"ba": Clock(Unit.UPDATE), "sp": Clock(Unit.SAMPLE), "tok": Clock(Unit.TOKEN)}
@@ -24,6 +26,11 @@ class Time:
     value: float
     unit: str
 
+    @property
+    def exact(self) -> sp.Expr:
+        """The amount as an exact number."""
+        return exact_number(self.value)
+
 
 def read_time(text: object, name: str, where: str) -> Time:
     """Returns the time of a string.
@@ -31,18 +38,18 @@ def read_time(text: object, name: str, where: str) -> Time:
     Raises:
         DefinitionError: It is not a time string.
     """
-    found = _TIME.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _TIME.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         raise DefinitionError(
             f"{name} must be a time such as '10ba', '2ep' or '0.1dur', got {text!r}", where=where
         )
-    value = float(found[1])
-    if found[2] != "dur":
-        refuse_unless(
-            value.is_integer(), f"{name} must be a whole number of {found[2]}, got {text!r}", where
-        )
-        return Time(int(value), found[2])
-    return Time(value, "dur")
+    value, unit = float(match[1]), match[2]
+    if unit == "dur":
+        return Time(value, unit)
+    refuse_unless(
+        value.is_integer(), f"{name} must be a whole number of {unit}, got {text!r}", where
+    )
+    return Time(int(value), unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,82 +57,75 @@ class Trainer:
     """The numbers that convert times to batches.
 
     Attributes:
-        batches: Batches in an epoch; None if it is not known.
-        facts: Samples and tokens of a batch.
+        facts: Batches of an epoch, samples and tokens of a batch.
         length: ``max_duration``, scaled; in batches if it was in epochs.
-        given: The unit that ``max_duration`` was given in.
+        unit: The unit of ``max_duration`` in the config.
         ratio: ``scale_schedule_ratio``.
         where: The place, for errors.
         as_implemented: Whether a scaled warmup ends where one that is not scaled would end.
     """
 
-    batches: int | None
     facts: Facts
     length: Time
-    given: str
+    unit: str
     ratio: float
     where: str
-    as_implemented: bool = True
+    as_implemented: bool
 
-    def epochs(self, value: float) -> float:
-        """Returns a number of epochs in batches.
+    @property
+    def epoch(self) -> int:
+        """The batches of an epoch.
 
         Raises:
-            DefinitionError: The length of an epoch is not known.
+            MissingFactsError: They are not known.
         """
-        if self.batches is None:
-            raise DefinitionError(
-                "times in epochs and parts of the run need the fact dataloader_len_batches",
-                where=self.where,
-            )
-        return value * self.batches
+        (batches,) = self.facts.require("updates_per_epoch", where=self.where)
+        return int(batches)
 
-    def convert(self, text: object, name: str, ratio: float | None = None) -> Time:
-        """Returns a time in batches, samples or tokens, as Python's floats have it.
+    def time(self, values: Values, name: str, ratio: float | None = None) -> Time:
+        """Returns a time of a scheduler in batches, samples or tokens, as Python's floats have it.
 
         Args:
-            text: The time string.
-            name: Its name, for errors.
-            ratio: The factor of times that are not a part of the run.
+            values: The arguments of the scheduler.
+            name: The argument.
+            ratio: The factor of times that are not a part of the run; by default that of the run.
         """
+        return self.convert(getattr(values, name), name, ratio)
+
+    def convert(self, text: object, name: str, ratio: float | None = None) -> Time:
+        """Returns the time of a string, as ``time`` does."""
         time = read_time(text, name, self.where)
         if time.unit == "dur":
-            if self.given == "ep":
-                self.epochs(0)
-            return Time(self._whole(time.value * self.length.value, name), self.length.unit)
-        value = self.epochs(time.value) if time.unit == "ep" else time.value
-        unit = "ba" if time.unit == "ep" else time.unit
-        return Time(self._whole(value * (self.ratio if ratio is None else ratio), name), unit)
+            return self._whole(time.value * self.length.value, self.length.unit, name)
+        factor = self.ratio if ratio is None else ratio
+        if time.unit == "ep":
+            return self._whole(time.value * self.epoch * factor, "ba", name)
+        return self._whole(time.value * factor, time.unit, name)
 
-    def _whole(self, amount: float, name: str) -> int:
+    def _whole(self, amount: float, unit: str, name: str) -> Time:
         refuse_unless(math.isfinite(amount), f"{name} is too long: {amount}", self.where)
-        return int(amount)
+        return Time(int(amount), unit)
 
     def now(self, unit: str) -> sp.Expr:
         """Returns the timestamp of update t in a unit."""
-        return _CLOCKS[unit].position(self.facts)
+        return _CLOCKS[unit].count(self.facts).n
 
-    def update(self, time: Time) -> sp.Expr:
-        """Returns the update, perhaps a fraction, at which a time is reached."""
-        return _CLOCKS[time.unit].updates(time.value, self.facts)
+    def first_from(self, time: Time) -> int:
+        """Returns the first update at which a time is reached."""
+        return _CLOCKS[time.unit].count(self.facts).first_from(time.exact)
 
 
-def trainer(duration: object, ratio: object, context: Context) -> Trainer:
+def trainer(config: Values, context: Context) -> Trainer:
     """Returns the trainer of ``max_duration`` and ``scale_schedule_ratio``."""
-    where = context.where
-    factor = float(exact(ratio))
-    refuse_unless(factor > 0, f"scale_schedule_ratio must be above 0, got {ratio!r}", where)
+    where, duration, ratio = context.where, config.max_duration, float(config.scale_schedule_ratio)
+    refuse_unless(ratio > 0, f"scale_schedule_ratio must be above 0, got {ratio!r}", where)
+    # A number of the trainer's configs counts epochs.
+    duration = f"{duration}ep" if isinstance(duration, int) else duration
     time = read_time(duration, "max_duration", where)
     refuse_unless(time.unit != "dur", f"max_duration must not be in dur, got {duration!r}", where)
-    facts = Facts(
-        global_batch_size=context.facts.get("samples_per_batch"),
-        tokens_per_update=context.facts.get("tokens_per_batch"),
-    )
-    batches = context.facts.get("dataloader_len_batches")
-    unscaled = Trainer(batches, facts, time, time.unit, factor, where)
-    scaled = int(time.value * factor)
-    refuse_unless(scaled > 0, f"max_duration {duration!r} times {ratio} is 0", where)
-    length = Time(scaled, time.unit)
-    if time.unit == "ep":
-        length = Time(int(unscaled.epochs(scaled)), "ba")
-    return Trainer(batches, facts, length, time.unit, factor, where, context.as_implemented)
+    length = replace(time, value=int(time.value * ratio))
+    refuse_unless(length.value > 0, f"max_duration {duration!r} times {ratio} is 0", where)
+    run = Trainer(context.numbers, length, time.unit, ratio, where, context.as_implemented)
+    if time.unit != "ep":
+        return run
+    return replace(run, length=Time(int(length.value) * run.epoch, "ba"))

@@ -1,4 +1,4 @@
-"""The writers of Composer's recipes and llm-foundry's, in batches."""
+"""The writer of Composer's recipes, in batches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,10 @@ _SHAPES = {
     Curve.COSINE: ("cosine_decay", "cosine_decay_with_warmup"),
     Curve.POWER: ("polynomial", "polynomial_with_warmup"),
 }
-_FOUNDRY = {
-    "constant": "constant_with_warmup",
-    "linear_decay": "linear_decay_with_warmup",
-    "cosine_decay": "cosine_with_warmup",
-}
 
 
-def _schedulers(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The names of schedulers with their arguments: a warmup begins at 0."""
+def written_schedulers(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the names of schedulers with their arguments: a warmup begins at 0."""
     if form.curve in (Curve.STEPS, Curve.EXPONENTIAL) or form.cycles > 1:
         yield from _others(form)
         return
@@ -63,7 +58,8 @@ def _others(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "cosine_warmrestart", {"t_0": length, "alpha_f": native(form.low / form.peak)}
 
 
-def _clipping(made: Optimizer) -> dict[str, Any]:
+def clipping_entry(made: Optimizer) -> dict[str, Any]:
+    """Returns the section of the clipping, empty without one."""
     if made.clipping is None:
         return {}
     clipping = {"clipping_type": "norm", "clipping_threshold": native(made.clipping)}
@@ -72,33 +68,14 @@ def _clipping(made: Optimizer) -> dict[str, Any]:
 
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
-    for name, arguments in _schedulers(form):
+    for name, arguments in written_schedulers(form):
         yield {
             "optimizers": {made.name or "adamw": made.keywords(form.peak)},
             "schedulers": [{name: arguments}],
             "max_duration": f"{form.total}ba",
-            **_clipping(made),
-        }
-
-
-def _foundry_configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
-    del facts
-    for name, arguments in _schedulers(form):
-        own = _FOUNDRY.get(name.removesuffix("_with_warmup"), name)
-        optimizer = made.keywords(form.peak)
-        if made.name != "decoupled_adamw":
-            # DecoupledAdamW does not multiply its weight decay by the rate.
-            optimizer["weight_decay"] = native((made.weight_decay or 0) * form.peak)
-        yield {
-            "optimizer": {"name": "decoupled_adamw", **optimizer},
-            "scheduler": {"name": own, "t_warmup": "0ba", **arguments},
-            "max_duration": f"{form.total}ba",
-            "global_train_batch_size": 1,
-            **_clipping(made),
+            **clipping_entry(made),
         }
 
 
 _RULES = ("adam", "adamw", "decoupled_adamw", "decoupled_sgdw", "sgd")
 WRITER = Writer(".yaml", _configs, {}, _RULES)
-FOUNDRY_WRITER = Writer(".yaml", _foundry_configs, {}, ("adamw", "decoupled_adamw"))
-"""Of llm-foundry."""

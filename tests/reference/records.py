@@ -119,7 +119,6 @@ NOT_READ = frozenset(
         "nanovlm",
         "onetrainer",
         "open-instruct",
-        "openrlhf",
         "optax",
         "sentence-transformers",
         "simpletuner",

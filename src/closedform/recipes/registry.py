@@ -45,6 +45,7 @@ _MODULES = {
     "olmo": "olmo",
     "olmo_core": "olmo_core",
     "open_clip": "open_clip",
+    "openrlhf": "openrlhf",
     "optax": "optax",
     "paddle": "paddle",
     "prime-rl": "prime_rl",

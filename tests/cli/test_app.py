@@ -82,10 +82,9 @@ ERRORS = [
         "torch has no scheduler or optimizer 'OneCycleLr': did you mean 'OneCycleLR'?",
     ),
     (
-        ["show", "cosineannealinglr"],
-        "the library has no schedule or optimizer 'cosineannealinglr': did you mean "
-        "'cerebras:CosineAnnealingLR' or 'mmengine:CosineAnnealingLR' or "
-        "'torch:CosineAnnealingLR'? `closedform list` shows all",
+        ["show", "cosinedecaywd"],
+        "the library has no schedule or optimizer 'cosinedecaywd': did you mean "
+        "'cerebras:CosineDecayWD'? `closedform list` shows all",
     ),
     (
         ["show", "torch:LinearLR", "--total-iters", "7"],
@@ -129,7 +128,7 @@ def test_error_is_one_line_with_an_exit_code(
         (["nosuch"], "there is no command 'nosuch'"),
         (["shw"], "there is no command 'shw': did you mean 'show'?"),
         (["cosine"], "there is no command 'cosine': did you mean `closedform show cosine`?"),
-        (["show", "lr.py"], "'lr.py' is a file: name a function of it: lr.py:FUNCTION"),
+        (["show", "lr.py", "--peak", "1"], "takes no --peak: name the function that takes it: lr."),
         (["--jsn"], "there is no option '--jsn'"),
         (["list", "--jsn"], "unknown option --jsn: did you mean --json?"),
         (

@@ -420,7 +420,7 @@ def test_optimizer_is_refused_when_it_is_asked_for() -> None:
 
 
 def test_framework_is_recognized_or_named() -> None:
-    with pytest.raises(ConfigError, match=r"is not recognized .*: name it, as in framework='cereb"):
+    with pytest.raises(ConfigError, match=r"is not recognized.*: name it, as in framework='cereb"):
         load_recipe({"trainer": {}})
     with pytest.raises(UnknownNameError, match="no framework 'cerebra': did you mean 'cerebras'"):
         load_recipe(config(), framework="cerebra")

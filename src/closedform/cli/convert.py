@@ -26,7 +26,10 @@ def parser(prog: str) -> Parser:
     found.add_argument("source", type=Path, help="a config of a framework")
     found.add_argument("--to", required=True, help="the framework to write the config for")
     found.add_argument(
-        "--from", dest="framework", help="the framework of the config; recognized if not given"
+        "--from",
+        "--framework",
+        dest="framework",
+        help="the framework of the config; recognized if not given",
     )
     found.add_argument(
         "--facts",

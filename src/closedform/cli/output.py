@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from closedform.cli.parser import UsageError
+from closedform.cli.wording import in_terminal
+from closedform.errors import ClosedFormError
 
 Item = TypeVar("Item")
 
@@ -57,7 +59,8 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 def error_line(error: Exception) -> None:
     """Prints an error on stderr as one line, in color on a terminal."""
-    _line("error", " ".join(str(error).split()) or type(error).__name__, "1;31")
+    text = " ".join(str(error).split()) or type(error).__name__
+    _line("error", in_terminal(text) if isinstance(error, ClosedFormError) else text, "1;31")
 
 
 def note_line(text: str) -> None:

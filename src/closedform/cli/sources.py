@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 KINDS = ("schedules", "optimizers")
 """The modules of the library; ``optimizer:adamw`` selects one of them."""
 
-CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".args", ".sh", ".gin")
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".args", ".sh", ".gin", ".py")
+"""The endings of configs; a Python file with a function is named by both."""
 
 
 def load_source(
@@ -58,10 +59,12 @@ def load_source(
         raise UsageError(f"the name must precede its options, got {name!r}")
     options = options or SourceOptions()
     arguments = free_arguments(words)
-    is_python_config = options.framework is not None and name.lower().endswith(".py")
-    if name.lower().endswith(CONFIG_SUFFIXES) or is_python_config:
+    if name.lower().endswith(CONFIG_SUFFIXES):
         if arguments:
-            raise UsageError(f"a config file takes no {option(next(iter(arguments)))}")
+            first = option(next(iter(arguments)))
+            way = f"name the function that takes it: {name}:FUNCTION"
+            hint = way if name.lower().endswith(".py") else None
+            raise UsageError(f"a config file takes no {first}", hint=hint)
         own, _, version = (options.framework or "").partition("@")
         return cf.load_recipe(
             Path(name), own or None, version or None, options.facts, files=options.files
@@ -219,8 +222,6 @@ def _from_library(
     name: str, arguments: Mapping[str, Any], kinds: Sequence[str] = KINDS
 ) -> Schedule | UpdateRule:
     function = next((found for kind in kinds if (found := _function(kind, name))), None)
-    if function is None and name.endswith(".py"):
-        raise UsageError(f"{name!r} is a file", hint=f"name a function of it: {name}:FUNCTION")
     if function is None:
         what = " or ".join(kind.removesuffix("s") for kind in kinds)
         known = [each for kind in kinds for each in library(kind)]
@@ -281,6 +282,12 @@ def _imported(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise ArgumentError(
+            f"{path} cannot be imported: {error}",
+            hint=f"install {str(error.name).partition('.')[0]}, or move the function into a file "
+            f"without that import; a config is read without an import: {path}",
+        ) from error
     except Exception as error:
         raise ArgumentError(
             f"{path} cannot be imported: {type(error).__name__}: {error}",

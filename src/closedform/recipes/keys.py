@@ -36,10 +36,12 @@ class Key:
     Attributes:
         read: From the section, the name of the key and the default to the value.
         default: The value where the key is absent; ``REQUIRED`` for a key that must be given.
+        inner: The keys of the mappings that it holds.
     """
 
     read: Callable[[Section, str, Any], Any]
     default: Any = REQUIRED
+    inner: tuple[Keys, ...] = ()
 
 
 def number(default: Any = REQUIRED) -> Key:
@@ -137,7 +139,9 @@ def where_needed(key: Key) -> Key:
 
     A value that the file does not determine is refused only there.
     """
-    return Key(lambda section, name, default: lambda: key.read(section, name, key.default), None)
+    return Key(
+        lambda section, name, default: lambda: key.read(section, name, key.default), None, key.inner
+    )
 
 
 def section(keys: Keys, *, is_optional: bool = False) -> Key:
@@ -152,13 +156,15 @@ def section(keys: Keys, *, is_optional: bool = False) -> Key:
         inner = outer.section(key)
         return None if is_optional and not inner.content else keys.read(inner)
 
-    return Key(read, None)
+    return Key(read, None, (keys,))
 
 
 def sections(keys: Keys) -> Key:
     """Returns a key that holds a list of mappings with keys; an absent list is an empty one."""
     return Key(
-        lambda outer, key, default: tuple(keys.read(entry) for entry in outer.sections(key)), None
+        lambda outer, key, default: tuple(keys.read(entry) for entry in outer.sections(key)),
+        None,
+        (keys,),
     )
 
 
@@ -184,7 +190,7 @@ def variants(kinds: Mapping[str, Keys], default: str, by: str = "type") -> Key:
             raise outer.error(what, key, nearest(kind, kinds))
         return kinds[kind].read(place)
 
-    return Key(read, default)
+    return Key(read, default, tuple(kinds.values()))
 
 
 class Values:
@@ -260,6 +266,11 @@ class Keys(Mapping[str, Key]):
     def spellings(self) -> tuple[str, ...]:
         """The keys as a config spells them."""
         return tuple(self.spell(name) for name in self)
+
+    def all_spellings(self) -> set[str]:
+        """Returns the keys as a config spells them, with those of the mappings that they hold."""
+        inner = (keys.all_spellings() for key in self.values() for keys in key.inner)
+        return set(self.spellings).union(*inner)
 
     def check(self, origin: Section) -> None:
         """Refuses unknown keys of a section.

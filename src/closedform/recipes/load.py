@@ -99,7 +99,14 @@ def load_recipe(
         as_implemented,
         found.defects,
     )
-    recipe = replace(reader.read(reading), facts=known)
+    try:
+        recipe = replace(reader.read(reading), facts=known)
+    except ConfigError as error:
+        if framework is not None:
+            raise
+        taken = f"the config was taken for {found.name}, by its keys"
+        hint = taken if error.hint is None else f"{error.hint}; {taken}"
+        raise ConfigError(error.what, where=error.where, hint=hint) from error
     _check_facts(recipe, known, document)
     return recipe if known.group is None else recipe.selected(known.group)
 
@@ -160,11 +167,9 @@ def _reader(document: Document, framework: str | None) -> tuple[Framework, Reade
             where=document.source,
             hint=f"name it: framework={next(iter(matching))!r}",
         )
-    raise ConfigError(
-        "the framework of the config is not recognized",
-        where=document.source,
-        hint=f"name it, as in framework='cerebras'; there are {', '.join(readable())}",
-    )
+    from closedform.recipes.nearness import unrecognized  # where a config is recognized: not needed
+
+    raise unrecognized(document)
 
 
 def _check_facts(recipe: Recipe, facts: Facts, document: Document) -> None:

@@ -68,9 +68,14 @@ class _Frameworks(Mapping[str, Framework]):
     """A mapping whose names are known before any framework is imported."""
 
     def __getitem__(self, name: str) -> Framework:
-        module = importlib.import_module(f"closedform.recipes.{_MODULES[name]}")
+        module = importlib.import_module(self.module(name))
         framework: Framework = module.FRAMEWORK
         return framework
+
+    @staticmethod
+    def module(name: str) -> str:
+        """Returns the name of the module of a framework."""
+        return f"closedform.recipes.{_MODULES[name]}"
 
     def __contains__(self, name: object) -> bool:
         return name in _MODULES
@@ -82,5 +87,5 @@ class _Frameworks(Mapping[str, Framework]):
         return len(_MODULES)
 
 
-FRAMEWORKS: Mapping[str, Framework] = _Frameworks()
+FRAMEWORKS = _Frameworks()
 """The frameworks by name."""

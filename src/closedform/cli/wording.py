@@ -1,0 +1,49 @@
+"""Errors in the words of a terminal: an argument of Python is an option there."""
+
+from __future__ import annotations
+
+import re
+
+_VALUE = r"""('[^']*'|"[^"]*"|\{[^{}]*\}|[\w.…]+)"""
+_CALL = re.compile(rf"load_recipe\((?:…, )?(\w+={_VALUE})\)")
+_ARGUMENT = re.compile(rf"\b(framework|version|facts|files|base|paths)={_VALUE}")
+_MISSING = re.compile(r"missing facts: (\w+)")
+_ENTRY = re.compile(r"""['"]?([\w.\-]+)['"]?\s*:\s*['"]?([^'",{}]+)""")
+_OPTIONS = {
+    "base": "--base-value",
+    "facts": "--facts",
+    "files": "--files",
+    "framework": "--framework",
+    "paths": "--map",
+}
+
+
+def in_terminal(text: str) -> str:
+    """Returns the text of an error with the options that arguments of ``load_recipe`` are.
+
+    Example:
+        >>> in_terminal("name it: framework='cerebras'")
+        'name it: --framework cerebras'
+        >>> in_terminal("give the files, as in load_recipe(…, files=directory)")
+        'give the files, as in --files DIRECTORY'
+        >>> in_terminal("give facts={'total_updates': 9}")
+        'give --facts total_updates=9'
+    """
+    worded = _ARGUMENT.sub(_option, _CALL.sub(r"\1", text))
+    missing = _MISSING.search(worded)
+    if missing is not None and "--facts" not in worded:
+        worded += f"; give --facts {missing[1]}=VALUE"
+    return worded
+
+
+def _option(argument: re.Match[str]) -> str:
+    name, value = argument.groups()
+    if name == "framework" and value.strip("'\"") == "generic":
+        return "--generic"
+    if name == "version":
+        return f"--framework NAME@{value.strip(chr(39))}"
+    if value.startswith("{"):
+        entries = [f"{key}={entry.strip()}" for key, entry in _ENTRY.findall(value)]
+        value = f" {_OPTIONS[name]} ".join(entries or ["NAME=VALUE"])
+    is_placeholder = value in ("directory", "…", "files", "facts")
+    return f"{_OPTIONS[name]} {value.upper() if is_placeholder else value.strip(chr(39))}"

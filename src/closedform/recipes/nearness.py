@@ -1,0 +1,167 @@
+"""The frameworks that come near a config that no framework recognizes, by their declared keys.
+
+A framework takes part by its declarations: the :class:`~closedform.recipes.keys.Keys` of its
+modules, and the arguments of its classes. A key that few frameworks have says more than one that
+many have.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from closedform.errors import ConfigError
+from closedform.recipes.document import Document, joined
+from closedform.recipes.documents.values import Call
+from closedform.recipes.framework import Framework
+from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.recipes.keys import Keys
+from closedform.recipes.section import RELATED
+
+LENGTHS = frozenset(
+    {"epochs", "num_epochs", "max_epochs", "max_steps", "total_steps", "max_iters", "total_iters"}
+    | {"num_steps", "train_steps", "num_train_epochs", "num_training_steps", "steps", "iters"}
+)
+"""Names of the length of a run, which decide a schedule as well."""
+_MOST_KEYS = 12
+_MOST_FRAMEWORKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A framework that has some of the keys of a config.
+
+    Attributes:
+        name: The framework.
+        declared: The names of the config's keys that it has.
+        unknown: Those that it does not have, which speak against it.
+    """
+
+    name: str
+    declared: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+    def __str__(self) -> str:
+        has = f"{self.name} (has {_listed(self.declared, 4)}"
+        return f"{has}; not {_listed(self.unknown, 4)})" if self.unknown else f"{has})"
+
+
+def leaves(content: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yields the path, the name and the value of each innermost entry, at any depth."""
+    if isinstance(content, Call):
+        content = content.kwargs
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            place = joined(path, key)
+            if not isinstance(value, Mapping | Call):
+                yield place, str(key), value
+            yield from leaves(value, place)
+    elif isinstance(content, list | tuple):
+        for index, value in enumerate(content):
+            yield from leaves(value, f"{path}[{index}]")
+
+
+def keys_of_schedule(document: Document) -> dict[str, str]:
+    """Returns the paths of the keys whose names concern a schedule, and these names."""
+    result = {}
+    for path, name, _ in leaves(document.content):
+        last = name.rpartition(".")[2]
+        if RELATED.search(last) or _plain(last) in LENGTHS:
+            result[path] = last
+    return result
+
+
+def declared_names(framework: Framework, module: str) -> set[str]:
+    """Returns the names of the keys and arguments that a framework declares.
+
+    Args:
+        framework: The framework.
+        module: Its module, whose own modules below it count as well.
+    """
+    modules = {module}
+    if framework.reader is not None:
+        modules.add(framework.reader.read.__module__)
+    names: set[str] = set()
+    for label, loaded in sorted(sys.modules.items()):
+        if label in modules or label.startswith(f"{module}."):
+            for value in vars(loaded).values():
+                if isinstance(value, Keys):
+                    names |= value.all_spellings()
+    tables = [entry.parameters for entry in framework.schedules.values()]
+    tables += [entry.parameters for entry in framework.optimizers.values()]
+    names |= {parameter.name for table in tables for parameter in table}
+    return {_plain(name) for name in names}
+
+
+def near_frameworks(document: Document) -> list[Near]:
+    """Returns the frameworks that have most of a config's keys, the nearest first."""
+    keys = dict.fromkeys(keys_of_schedule(document).values())
+    readable = {name: entry for name, entry in FRAMEWORKS.items() if entry.reader is not None}
+    declared = {
+        name: declared_names(entry, FRAMEWORKS.module(name)) for name, entry in readable.items()
+    }
+    counts = Counter(key for names in declared.values() for key in keys if _plain(key) in names)
+    scores = {
+        name: sum(1 / counts[key] for key in keys if _plain(key) in names)
+        for name, names in declared.items()
+    }
+    best = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
+    return [
+        Near(
+            name,
+            tuple(key for key in keys if _plain(key) in declared[name]),
+            tuple(key for key in keys if _plain(key) not in declared[name]),
+        )
+        for name in best[:_MOST_FRAMEWORKS]
+    ]
+
+
+def unrecognized(document: Document) -> ConfigError:
+    """Returns the error of a config that no framework recognizes: its keys, and what to do."""
+    keys = keys_of_schedule(document)
+    seen = f"of a schedule it has {_listed(tuple(keys), _MOST_KEYS)}"
+    if not keys:
+        top = tuple(str(key) for key in document.content)
+        seen = f"no key is of a schedule: it has {_listed(top, _MOST_KEYS) if top else 'none'}"
+    near = near_frameworks(document)
+    ways = []
+    if near:
+        ways.append(f"near are {', '.join(map(str, near))}: framework={near[0].name!r} reads it so")
+    functions = _functions(document)
+    if functions:
+        calls = ", ".join(f"{document.source}:{name}" for name in functions[:3])
+        ways.append(f"a function of the file is a schedule as well: {calls}")
+    if not ways:
+        readable = (name for name, entry in FRAMEWORKS.items() if entry.reader is not None)
+        ways.append(f"name it, as in framework='cerebras'; there are {', '.join(readable)}")
+    return ConfigError(
+        f"the framework of the config is not recognized; {seen}",
+        where=document.source,
+        hint="; ".join(ways),
+    )
+
+
+def _functions(document: Document) -> list[str]:
+    """The public functions at the top of a Python file that take an argument."""
+    if document.python is None:
+        return []
+    return [
+        node.name
+        for node in document.python.tree.body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and (node.args.args or node.args.posonlyargs)
+    ]
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _listed(names: tuple[str, ...], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

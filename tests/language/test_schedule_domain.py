@@ -96,9 +96,7 @@ def test_unbind_removes_values() -> None:
     assert lr.unbind("end").bind(end=0) == lr
     with pytest.raises(DefinitionError) as caught:
         lr.unbind("stop")
-    assert str(caught.value) == (
-        "'stop' has no value to take away (schedule 'linear'): did you mean 'steps'?"
-    )
+    assert str(caught.value) == ("'stop' is not bound (schedule 'linear'): did you mean 'steps'?")
 
 
 @pytest.mark.parametrize(

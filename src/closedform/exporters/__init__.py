@@ -1,4 +1,6 @@
-"""Graphs as artefacts: an ONNX model or a torch module. One table per target, total over the ops.
+"""Graphs as artefacts for ONNX, torch, C, JAX, Keras and MLX.
+
+Each target has one table, which is total over the ops.
 
 This package imports neither onnx nor torch; its modules do.
 """

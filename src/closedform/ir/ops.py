@@ -1,4 +1,4 @@
-"""The op table: one row for each op, read by checker, evaluator, ranges and both exporters.
+"""The op table: one row for each op, read by checker, evaluator, ranges and all exporters.
 
 Ops are closed: a graph holds these and nothing else. A row states how many operands an op takes,
 which dtypes and attributes, the type of its result, and how far two engines may differ in it.

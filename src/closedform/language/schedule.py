@@ -247,7 +247,7 @@ class Schedule:
         for name in names:
             if name not in self.hyperparameters:
                 raise DefinitionError(
-                    f"{name!r} has no value to take away",
+                    f"{name!r} is not bound",
                     where=f"schedule {self.name!r}",
                     hint=nearest(name, self.hyperparameters) if self.hyperparameters else None,
                 )

@@ -291,7 +291,7 @@ class Writer:
         suffix: The ending of its files: ``.yaml``, ``.json``, ``.toml``, ``.py``, ``.gin`` or
             ``.args``.
         configs: From a form, the optimizer and the facts to configs that may have that form, the
-            likeliest first. Each is read back and compared: a wrong one does no harm.
+            likeliest first. Each is read back and compared: wrong candidates are filtered out.
         facts: Facts to read them back with, for a number that a config does not determine, and
             what they are if the recipe does not know them; ``RUN`` for what the recipe has.
         optimizers: The rules of the library that it has a name for.

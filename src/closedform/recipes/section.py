@@ -114,7 +114,7 @@ class Section:
         """
         found = self.value(key, default)
         if key in self and not isinstance(found, str):
-            raise self.error(f"{key} must be a text, got {found!r:.60}", key)
+            raise self.error(f"{key} must be a string, got {found!r:.60}", key)
         return found
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:

@@ -411,7 +411,7 @@ def _one_key(document: Document, section: Any, path: str) -> tuple[str, dict[str
         )
     ((name, arguments),) = section.items()
     if not isinstance(name, str):
-        raise document.error(f"a class name must be a text, got {name!r}", path)
+        raise document.error(f"a class name must be a string, got {name!r}", path)
     if arguments is None:
         return name, {}
     if not isinstance(arguments, Mapping):

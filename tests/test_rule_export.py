@@ -180,7 +180,7 @@ BAD: dict[str, tuple[list[Group], str]] = {
     ),
     "rule for other shapes": (
         [Group("block.*", optimizers.muon())],
-        "the rule is for shapes with shape.rank >= 2 alone (rule 'muon', shape [5] of parameter "
+        "the rule is only for shapes with shape.rank >= 2 (rule 'muon', shape [5] of parameter "
         "'block.bias'): give the other parameters another rule: "
         "groups=[Group('*.bias', rule=…), …]",
     ),

@@ -108,7 +108,7 @@ def to_onnx(
     With a path they are written as well: a schedule as one file, a rule as ``init.onnx`` and
     ``step.onnx`` in a folder.
 
-    A rule whose model is evaluated at a point of its own, such as an average, also gets
+    A rule whose model is evaluated at a separate point, such as an average, also gets
     ``evaluation.onnx``. onnxruntime's own optimisation finds nothing in the graphs of a rule, and
     its time grows faster than their nodes: switch it off for models with hundreds of parameters.
 
@@ -117,7 +117,7 @@ def to_onnx(
         path: The file of a schedule, or the folder of a rule, made if it does not exist; None to
             write nothing.
         params: For a rule: shapes by parameter name.
-        groups: For a rule: parameters with a rule of their own.
+        groups: For a rule: parameters with a separate rule.
         step_shape: For a schedule: the shape of the step, ``()`` for one step or ``("n",)`` for
             any number of steps in one run.
         dtype: Dtype of a schedule's value (default f64), or of a rule's parameters, gradients and
@@ -129,7 +129,7 @@ def to_onnx(
         precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
         inline: For a rule: whether ``step.onnx`` is one flat graph; otherwise the step of each kind
             of tensor is a local function, which onnxruntime reads, and tract and OpenVINO do not.
-        split: For a rule: whether the graphs of single tensors are written as files of their own,
+        split: For a rule: whether the graphs of single tensors are written as separate files,
             for tensors that are sharded or on several devices, which needs a path; see
             :func:`closedform.exporters.onnx_files.split_files`.
         opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused. The
@@ -347,9 +347,9 @@ def from_torch(
     function. A method that computes the value from the value before is a recurrence: its closed
     form is proved by induction.
 
-    Of an optimizer, one ``step()`` of a copy is run with symbols beside its numbers and tensors.
+    Of an optimizer, one ``step()`` of a copy is run with symbols for its numbers and tensors.
     Hyperparameters of the param group keep their names and values, the number of steps is ``t``,
-    branches on it and on data become ``Piecewise``. The rule is then run beside the optimizer on
+    branches on it and on data become ``Piecewise``. The rule is then compared with the optimizer on
     random gradients.
 
     Args:
@@ -413,7 +413,7 @@ def from_optax(
     count, the ``update`` of a gradient transformation as a rule. States have the names that they
     have in optax, floats in closures (``b1``, ``learning_rate``) and those of
     ``inject_hyperparams`` are hyperparameters, counts of steps are ``t``. Before the rule is
-    returned, it has been run beside the transformation on random gradients, in float64.
+    returned, it has been compared with the transformation on random gradients, in float64.
 
     Args:
         source: A schedule, or another function of the count in ``jax.numpy``; or a
@@ -507,7 +507,7 @@ def verify_file(
 ) -> FileReport:
     """Returns what is found out about an ONNX file that anyone made, within hard limits.
 
-    The file is read in a process of its own. Claims about a schedule are asked again; what the file
+    The file is read in a separate process. Claims about a schedule are asked again; what the file
     says of its own source is reported as stated, not checked. A file that needs more than the
     limits, or ends the process, is UNKNOWN with the reason.
 

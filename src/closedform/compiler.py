@@ -75,7 +75,7 @@ def compile(
     Args:
         source: The schedule or rule.
         params: For a rule: shapes by parameter name.
-        groups: For a rule: parameters with a rule of their own.
+        groups: For a rule: parameters with a separate rule.
         step_shape: For a schedule: the shape of the step, ``()`` for one step or ``("n",)`` for
             any number of steps.
         dtype: Dtype of a schedule's value (default f64), or of a rule's parameters, gradients and

@@ -166,7 +166,7 @@ class ModelSpec:
     Args:
         rule: The rule of the parameters that no group matches.
         params: Shapes by parameter name, in the order of the model.
-        groups: Parameters with a rule of their own; the first group that matches a name wins.
+        groups: Parameters with a separate rule; the first group that matches a name wins.
 
     Attributes:
         assignments: Each rule with the parameters that it steps.

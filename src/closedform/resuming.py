@@ -197,7 +197,7 @@ def _rescaled(
 def _without_jump(schedule: Schedule, tail: sp.Expr, mark: sp.Integer) -> Status:
     """Whether the two are proved to have one value at the change.
 
-    The claim is about the step of the change alone: jumps elsewhere are those of the parts.
+    The claim is only about the step of the change: jumps elsewhere are those of the parts.
     """
     new = Schedule(tail, name="tail")
     return equal_to(new, schedule, where=sp.Eq(t, mark)).verify().status

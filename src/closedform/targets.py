@@ -64,7 +64,7 @@ def to_c(
         step_dtype: Dtype of the step, i64 or i32.
         inputs: For a schedule: names of hyperparameters that become parameters of the function.
         precision: "single" or "double-float", which needs no double and of math.h floorf, sqrtf
-            and logf alone, but for sums over all parameters, which are added in double; see
+            and logf only, except for sums over all parameters, which are added in double; see
             :class:`closedform.options.GraphOptions`.
         validate: Whether the graph that is printed is proved equal to its source over the real
             numbers. The verdict is in the comment; the text itself is not read back. Of a rule with
@@ -388,7 +388,7 @@ def to_torch(
     Args:
         source: The schedule or rule.
         params: For a rule: shapes by parameter name.
-        groups: For a rule: parameters with a rule of their own.
+        groups: For a rule: parameters with a separate rule.
         dtype: Dtype of a schedule's value (default f64), or of a rule's parameters, gradients and
             states (default f32).
         scalar_dtype: Dtype in which scalars are computed, f64 or f32.

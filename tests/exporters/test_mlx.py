@@ -259,7 +259,7 @@ def test_graphs_of_float64_are_refused() -> None:
     with pytest.raises(ExportError) as caught:
         run_graph(cf.compile(LR), {"step": mx.array(3)})
     assert str(caught.value) == (
-        "the graph computes in f64, which MLX has on CPUs alone, and whose exp, sin and cos have "
+        "the graph computes in f64, which MLX has only on CPUs, and whose exp, sin and cos have "
         "the precision of f32 (graph 'sequential'): compile it with dtype=\"f32\", "
         'scalar_dtype="f32" and precision="double-float"'
     )

@@ -131,7 +131,7 @@ REFUSED = (
     ),
     (
         lambda: cf.to_torch(cf.optimizers.sophia(), params={"w": (2,)}),
-        "a functional module takes gradients alone, and this rule takes 'hessian' (rule 'sophia'): "
+        "a functional module takes only gradients, and this rule takes 'hessian' (rule 'sophia'): "
         "use closedform.torch.Optimizer",
     ),
     (lambda: cf.to_torch(cf.optimizers.sgd(0.1), params={}), "compiled for parameters, got none"),

@@ -307,7 +307,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a condition on data": (
         lambda: UpdateRule("test", PARAM, requires=PARAM > 0),
-        "the condition of the rule must be on the shape alone, got param > 0 (rule 'test'): such "
+        "the condition of the rule must be only on the shape, got param > 0 (rule 'test'): such "
         "as sp.Ge(closedform.expr.RANK, 2)",
     ),
     "a definition before its time": (

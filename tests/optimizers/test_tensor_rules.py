@@ -165,7 +165,7 @@ def test_states_of_adafactor_by_rank(shape: tuple[int, ...]) -> None:
 BAD: dict[str, tuple[Callable[[], object], str]] = {
     "muon of a vector": (
         lambda: compile_step(ModelSpec(optimizers.muon(), {"bias": (7,)})),
-        "the rule is for shapes with shape.rank >= 2 alone (rule 'muon', shape [7] of parameter "
+        "the rule is only for shapes with shape.rank >= 2 (rule 'muon', shape [7] of parameter "
         "'bias'): give the other parameters another rule: "
         "groups=[Group('*.bias', rule=…), …]",
     ),

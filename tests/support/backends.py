@@ -139,7 +139,7 @@ C_SHAPED = {Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO}
 
 def _mlx_refusal(graph: Graph) -> str:
     is_wide = any(node.type.dtype is DType.F64 for node in graph.nodes)
-    return "which MLX has on CPUs alone" if is_wide else ""
+    return "which MLX has only on CPUs" if is_wide else ""
 
 
 def _without_subnormals(array: Array) -> Array:

@@ -460,7 +460,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "two points": (
         lambda: transforms.lookahead(optimizers.schedule_free_sgd()),
-        "rule 'schedule_free_sgd' is evaluated at a point of its own already (lookahead): average "
+        "rule 'schedule_free_sgd' is evaluated at a separate point already (lookahead): average "
         "the parameters of a rule without one",
     ),
     "no step": (

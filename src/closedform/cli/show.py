@@ -175,7 +175,7 @@ def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | No
 
 
 def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str]]:
-    """The steps at and beside the boundaries, their values and remarks.
+    """The steps at and next to the boundaries, their values and remarks.
 
     The values are the float64 values nearest to the exact ones, for comparison with the formula.
     """

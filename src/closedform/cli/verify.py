@@ -30,7 +30,7 @@ undecided, and 4 if the input cannot be read. NO answers a question, such as whe
 jumps, and is not a failure. STATED repeats what a file says, which is not checked.
 
 The arguments of NAME are options: closedform verify cosine --start 3e-4 --end 0 --steps 100.
-An .onnx file is read in a process of its own, with limits of time and memory.
+An .onnx file is read in a separate process, with limits of time and memory.
 """
 
 

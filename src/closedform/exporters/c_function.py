@@ -1,7 +1,7 @@
 """Graph -> C11 function: numbers are computed once, flat arrays in one loop over their elements.
 
 A node of rank 0 is a local variable. Nodes of rank 1 are variables in the body of a loop, so no
-array is ever allocated; a sum over the elements closes a loop of its own. Each operation is a
+array is ever allocated; a sum over the elements is a separate loop. Each operation is a
 statement: with ``-ffp-contract=off`` the value of each is rounded once.
 """
 

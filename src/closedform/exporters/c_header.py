@@ -1,6 +1,6 @@
 """C11 headers of schedules and rules: functions, and a comment with the formula and its clock.
 
-A header needs math.h alone, or what ``CLOSEDFORM_MATH_H`` names in its place; it allocates nothing
+A header needs only math.h, or what ``CLOSEDFORM_MATH_H`` names in its place; it allocates nothing
 and keeps no state.
 """
 

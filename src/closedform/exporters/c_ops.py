@@ -127,7 +127,7 @@ def _infix(operator: str) -> Emitter:
 
 
 def _direct(template: str) -> Emitter:
-    """An expression of the operands alone."""
+    """An expression of only the operands."""
 
     def emit(site: Site) -> str:
         return template.format(*site.operands)

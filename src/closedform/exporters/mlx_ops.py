@@ -2,7 +2,7 @@
 
 Where MLX differs from the graph language, the row says so: a conversion of a float that does not
 fit the integer is that of the processor, and its exponential is off by ``|x|`` ulp on CPUs. Float64
-is left out: it exists on CPUs alone, where exp, sin and cos of it have the precision of float32.
+is left out: it exists only on CPUs, where exp, sin and cos of it have the precision of float32.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """
     if any(node.type.dtype is DType.F64 for node in graph.nodes):
         raise ExportError(
-            "the graph computes in f64, which MLX has on CPUs alone, and whose exp, sin and cos "
+            "the graph computes in f64, which MLX has only on CPUs, and whose exp, sin and cos "
             "have the precision of f32",
             where=f"graph {graph.name!r}",
             hint='compile it with dtype="f32", scalar_dtype="f32" and precision="double-float"',

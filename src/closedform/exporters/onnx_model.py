@@ -325,7 +325,8 @@ def _check_model(model: ModelProto, name: str) -> None:
         raise ExportError(
             f"ONNX refuses the model: {str(error).strip()}",
             where=f"graph {name!r}",
-            hint="check the graph with closedform.ir.check; if it passes, please report a bug in closedform",
+            hint="check the graph with closedform.ir.check; if it passes, please report a bug "
+            "in closedform",
         ) from error
 
 

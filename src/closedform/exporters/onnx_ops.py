@@ -258,7 +258,7 @@ def _reduction(
 
 
 def _reduce_max(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
-    """ReduceMax, and of floats the NaN that it drops: for it alone a sum of sizes is NaN."""
+    """ReduceMax, and of floats the NaN that it drops: only for NaN is a sum of sizes NaN."""
     if not node.attribute("axes"):
         writer.call("Identity", *operands, into=result)
         return

@@ -201,7 +201,7 @@ def _rename(node: NodeProto, outside: set[str], prefix: str) -> None:
 def _function_of(body: Graph, opset: int) -> tuple[FunctionProto, list[TensorProto]]:
     """The function of a body, without a name, and the constants that it takes after its inputs.
 
-    A number is an input: bodies that differ in numbers alone are one function, and onnxruntime
+    A number is an input: bodies that differ only in numbers are one function, and onnxruntime
     holds each number once. Axes and shapes are nodes: they decide about types.
     """
     writer, outputs = written(body, opset)

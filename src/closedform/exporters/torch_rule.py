@@ -33,7 +33,8 @@ class RuleModule(nn.Module):
         options: How they are compiled.
 
     Raises:
-        ExportError: A rule decides whether its step counts, or takes tensors beside the gradient.
+        ExportError: A rule decides whether its step counts, or takes other tensors than the
+            gradient.
     """
 
     def __init__(self, spec: ModelSpec, options: GraphOptions) -> None:
@@ -122,7 +123,7 @@ def check_functional(rule: UpdateRule) -> None:
         )
     if rule.inputs:
         raise ExportError(
-            f"a functional module takes gradients alone, and this rule takes {rule.inputs[0]!r}",
+            f"a functional module takes only gradients, and this rule takes {rule.inputs[0]!r}",
             where=where,
             hint="use closedform.torch.Optimizer",
         )

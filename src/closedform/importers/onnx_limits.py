@@ -31,7 +31,7 @@ def check_size(model: ModelProto) -> None:
             f"it has {_count(total)} nodes, its functions counted at each call; "
             f"at most {MOST_NODES} are read",
             where=f"graph {model.graph.name!r}",
-            hint="split the model, or export what is asked about alone",
+            hint="split the model, or export only the part in question",
         )
 
 

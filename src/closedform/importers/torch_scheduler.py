@@ -4,7 +4,7 @@ The scheduler's own method is traced, with the step as ``last_epoch``. A method 
 value from the value before is a recurrence: the closed form is that of ``_get_closed_form_lr``, or
 one that ``recurrence`` finds, and an induction proves that the recurrence has its values. What is
 composed of other schedulers is composed of their schedules. The result is compared with the
-scheduler, run step by step on an optimizer of its own.
+scheduler, run step by step on a separate optimizer.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def _in_sequence(members: Sequence[Schedule], milestones: Sequence[int], name: s
 
 
 def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> None:
-    """Runs a copy of the scheduler on an optimizer of its own, beside the schedules."""
+    """Compares a copy of the scheduler, on a new optimizer, with the schedules."""
     lengths = [int(each.length) for each in schedules if each.length is not None]
     marks = list(_milestones(scheduler))
     ends = [step + 2 for step in (*lengths, *marks)]
@@ -342,7 +342,7 @@ def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> N
 
 def _sample(count: int, marks: Sequence[int]) -> list[int]:
     """All of the first steps, those around milestones, and later ones at equal distances."""
-    around = {mark + beside for mark in marks for beside in (-1, 0, 1)}
+    around = {mark + offset for mark in marks for offset in (-1, 0, 1)}
     regular = range(0, count, max(1, count // 50))
     chosen = {*range(min(count, _COMPARED_STEPS)), *regular, *around, count - 1}
     return sorted(step for step in chosen if 0 <= step < count)

@@ -1,4 +1,4 @@
-"""Arithmetic on intervals: the rules of the ops that depend on the intervals of operands alone.
+"""Arithmetic on intervals: the rules of the ops that depend only on the intervals of operands.
 
 Integers are exact Python ints; results that may wrap have the full range. Bounds of floats are
 computed in the dtype of the node: IEEE rounding is monotone, so the rounded bound bounds the
@@ -211,7 +211,7 @@ def _on_its_side(interval: Interval, number: float, is_below: bool, is_above: bo
     """The interval without the part beyond a number that the function does not cross.
 
     The error of an engine does not carry exp and powers across 1, or logarithms across 0: they are
-    exact there, and functions of the rounded operand beside it.
+    exact there, and functions of the rounded operand elsewhere.
     """
     low = max(interval.low, number) if is_above else interval.low
     high = min(interval.high, number) if is_below else interval.high

@@ -1,4 +1,4 @@
-"""Bounds that intervals of the operands alone do not give: terms that depend on one another.
+"""Bounds that intervals of the operands do not give: terms that depend on one another.
 
 1. Sums in which a value occurs twice: ``m + c*(g - m)`` is ``(1 - c)*m + c*g``, for c in [0, 1] an
    average of m and g, rounded. The sum is written as a combination of its leaves; each rounding on
@@ -150,7 +150,7 @@ def _size(interval: Interval) -> float:
 
 
 def split_integers(nodes: Sequence[Node]) -> frozenset[int]:
-    """Returns the integers that were rounded to a float and are used in their differences alone.
+    """Returns the integers that were rounded to a float and are used only in their differences.
 
     ``n`` is then the sum of ``r = cast(cast(n, f32), i64)`` and ``n - r``, and nothing is lost.
     """

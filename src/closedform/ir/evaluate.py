@@ -172,7 +172,7 @@ def _bind_sizes(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, int]:
 
 
 def _plain(function: Callable[..., Any]) -> Kernel:
-    """The kernel of an op that is a function of its operands alone."""
+    """The kernel of an op that is a function of only its operands."""
 
     def kernel(_: Node, operands: tuple[Array, ...], __: Sizes) -> Any:
         return function(*operands)

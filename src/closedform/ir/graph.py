@@ -169,7 +169,7 @@ class Builder:
 
 
 def with_outputs(graph: Graph, names: Container[str]) -> Graph:
-    """Returns a graph with these outputs alone, and the nodes that they need."""
+    """Returns a graph with only these outputs, and the nodes that they need."""
     builder = Builder(graph.name)
     values = [builder.add(node) for node in graph.nodes]
     for output in graph.outputs:

@@ -4,7 +4,7 @@
     stage   ::= scalars, bodies, calls: the parts of sums over all parameters
     call    ::= parameter, body, the scalars that the body takes
 
-The values that depend on the clock, hyperparameters and states of the whole model alone are in
+The values that depend on the clock, hyperparameters and states of the whole model only are in
 ``scalars``. A body is the step of one tensor; tensors of one rule and shape share it. Where a rule
 takes sums over all parameters, each stage has bodies that give a tensor's part of some of them; the
 parts are added over the tensors (and over the shards of a tensor), and the totals are inputs of all
@@ -73,7 +73,7 @@ class Program:
     def map(self, function: Callable[[Graph], Graph]) -> Program:
         """Returns the program with a function applied to each of its graphs.
 
-        A stage whose bodies take no scalars has a graph without outputs, which is left alone.
+        A stage whose bodies take no scalars has a graph without outputs, which is left unchanged.
         """
 
         def mapped(part: Stage | Program) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:

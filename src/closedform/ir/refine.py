@@ -130,7 +130,7 @@ def _bounded(
 
 
 def _beside(bound: Bound, direction: int, node: Node, fact: Fact) -> Bound:
-    """A bound, or the float next to it where a float is strictly beside it."""
+    """A bound, or the float next to it where a float is strictly outside of it."""
     dtype = node.type.dtype
     if not fact.is_strict or not dtype.is_float or math.isinf(bound):
         return bound
@@ -143,10 +143,10 @@ def _next(bound: Bound, direction: int, node: Node) -> float:
     A root that is not 0 is at least that of the smallest number, less an ulp or two.
     """
     kind = node.type.dtype.numpy.type
-    beside = float(np.nextafter(kind(bound), kind(direction * math.inf)))
+    neighbor = float(np.nextafter(kind(bound), kind(direction * math.inf)))
     if node.op is Op.SQRT and bound == 0 and direction > 0:
-        return max(beside, math.sqrt(beside) / 2)
-    return beside
+        return max(neighbor, math.sqrt(neighbor) / 2)
+    return neighbor
 
 
 def _trimmed(

@@ -32,7 +32,7 @@ _DEGREE = 16
 # The relative error of the sums and products below, in float64.
 _SLACK = 1 + 2.0**-40
 
-# Forms of a matrix beside its base B of m rows and n columns, by how many rows and columns it has.
+# Forms of a matrix other than its base B of m rows and n columns, by their rows and columns.
 _Form = tuple[str, str]
 _PLAIN: _Form = ("m", "n")
 
@@ -189,7 +189,7 @@ class Spectra:
         return _with(found, error=(found.error + eps * self._frobenius(found) + lost) * _SLACK)
 
     def _exact_norm(self, found: _Spectrum) -> float:
-        """The largest value of the polynomial in size, at points and by its slope beside them."""
+        """The largest value of the polynomial in size, at points and by its slope between them."""
         most = self.norms[found.base]
         if not math.isfinite(most) or most > 2.0**20:
             return math.inf

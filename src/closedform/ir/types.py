@@ -86,7 +86,7 @@ class TensorType:
 def sizes_for(shape: Shape, count: int) -> tuple[int, ...]:
     """Returns the sizes of a shape for so many elements; one may be named, the others leave it.
 
-    A named size beside one of 0 is 0: it has no other sense there.
+    A named size next to a size of 0 is 0: it has no other meaning there.
 
     Example:
         >>> sizes_for((2, "n"), 6)

@@ -36,7 +36,7 @@ class _TensorFunction(sp.Function):
     def _eval_is_real(self) -> bool:
         return True
 
-    # Printers choose by the name of a class, and SymPy has a MatMul and a Transpose of its own.
+    # Printers choose by the name of a class, and SymPy has a MatMul and a Transpose, too.
     def _sympystr(self, printer: Any) -> str:
         return f"{type(self).__name__}({', '.join(printer._print(arg) for arg in self.args)})"
 

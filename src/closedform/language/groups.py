@@ -18,7 +18,7 @@ from closedform.language.update_rule import UpdateRule
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters with a rule of their own.
+    """Parameters with a separate rule.
 
     Attributes:
         params: Names or globs on whole names, such as ``"*.bias"``; one or several.
@@ -175,5 +175,5 @@ def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRul
 
 
 def _literal(name: str) -> str:
-    """A glob that matches this name alone."""
+    """A glob that matches only this name."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in name)

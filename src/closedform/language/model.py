@@ -68,7 +68,7 @@ def counter(name: str) -> sp.Symbol:
 
 
 def tensor_input(name: str) -> sp.Symbol:
-    """Returns the symbol of a tensor beside the gradient, such as an estimate of the Hessian."""
+    """Returns the symbol of a tensor other than the gradient, such as an estimated Hessian."""
     return sp.Symbol(f"input.{name}", real=True)
 
 

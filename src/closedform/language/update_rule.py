@@ -66,8 +66,8 @@ class UpdateRule:
         definitions: Values that the expressions share, by name, each in terms of those before it:
             ``local(name)`` is the symbol of one. It is computed once, as written.
         requires: The condition on the shape under which the rule has a meaning.
-        inputs: Names of tensors of the parameter's shape that each step takes beside the gradient;
-            ``tensor_input(name)`` is the symbol of one.
+        inputs: Names of tensors of the parameter's shape that each step takes in addition to the
+            gradient; ``tensor_input(name)`` is the symbol of one.
         shared: States of the whole model by name.
         advances: The condition under which this step advances the clock by 1, in what the
             next value of a shared state may hold. Elsewhere the step counts for nothing.
@@ -217,7 +217,7 @@ class UpdateRule:
         free = condition.free_symbols if isinstance(condition, Boolean) else set()
         if not is_condition or free - SHAPE_SYMBOLS:
             raise DefinitionError(
-                f"the condition of {label} must be on the shape alone, got {condition!r}",
+                f"the condition of {label} must be only on the shape, got {condition!r}",
                 where=f"rule {self.name!r}",
                 hint="such as sp.Ge(closedform.expr.RANK, 2)",
             )
@@ -320,7 +320,7 @@ class UpdateRule:
         values = shape_values(shape)
         if not holds(self.requires, values, where):
             raise DefinitionError(
-                f"the rule is for shapes with {self.requires} alone",
+                f"the rule is only for shapes with {self.requires}",
                 where=where,
                 hint="give the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
             )

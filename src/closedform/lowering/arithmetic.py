@@ -281,7 +281,7 @@ def _exponential(low: Lowering, base: sp.Expr, exponent: sp.Expr, domain: Domain
 def _compensated_exponential(low: Lowering, core: sp.Expr, rate: sp.Expr, domain: Domain) -> Value:
     """``exp(x * rate)`` in float32: e**(p + r) is ``e**p + e**p * r``, r the error of p.
 
-    The product alone would be off by up to 43 ulp of the result, at the end of the range.
+    The product would be off by up to 43 ulp of the result, at the end of the range.
     """
     math = Arithmetic(low.builder)
     largest = interval(core, domain).absolute().high

@@ -19,7 +19,7 @@ from closedform.lowering.context import Lowering
 class BodyLowering(Lowering):
     """A graph of one tensor under construction.
 
-    Invariant: nothing that depends on the clock and hyperparameters alone is computed in it. Such
+    Invariant: nothing that depends only on the clock and hyperparameters is computed in it. Such
     a value is lowered by ``outer``; a constant is repeated here, another becomes an input.
 
     Args:

@@ -4,7 +4,7 @@ Both sides of a Where are computed, also where a branch is not taken. There a sq
 negative number, a division by zero or a logarithm of zero must not happen: an integer remainder by
 zero ends a whole onnxruntime run, and a NaN in a branch not taken poisons its gradient.
 
-Where intervals show that the operand is legal in the branch but not beside it, the operand is
+Where intervals show that the operand is legal in the branch but not outside of it, the operand is
 clamped to its bound in the branch (``Max(x, low)``, ``Min(x, high)``), which changes no value that
 is taken. Where they show nothing, the operand is replaced by 1 outside of the branch
 (``SafeOperand``). An operand that is illegal at a step at which it is taken is an error that names
@@ -109,7 +109,7 @@ def guard(
         domain: Every step at which the graph may run.
         place: What the expression belongs to, named in errors.
         tensors: Symbols whose values are data; operands with them follow IEEE arithmetic and are
-            left alone.
+            left unchanged.
         numbers: Values of hyperparameters that are symbols of ``expr``.
 
     Raises:

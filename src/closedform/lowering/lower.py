@@ -1,7 +1,7 @@
 """Lower: a simplified, guarded expression becomes nodes of a graph.
 
 One dict from SymPy class to handler; a class without a handler is rejected by name and place.
-Scalars (expressions in the step and hyperparameters alone) are computed in the scalar dtype and
+Scalars (expressions in only the step and hyperparameters) are computed in the scalar dtype and
 rounded once to the dtype of the tensors they meet.
 """
 

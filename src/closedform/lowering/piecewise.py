@@ -1,6 +1,6 @@
 """Piecewise: a chain of Where, and tables where many branches are lines.
 
-Branches that are split by thresholds of the step alone form an ordered list of segments. A run of
+Branches that are split only by thresholds of the step form an ordered list of segments. A run of
 segments that are linear in the step becomes three tables, indexed by the number of milestones
 reached: n milestones cost a fixed number of nodes. The rest is a chain of Where.
 """

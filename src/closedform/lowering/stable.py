@@ -13,7 +13,7 @@ shows that a part of a product or the operand of a logarithm may exceed the larg
 The terms of 1 to 3 are exponentials of real numbers and powers of numbers x >= 0. The form with g
 is taken where ``g >= 1`` is sure, that is where its exponent is >= 0 and ``x >= 1``, and the
 expression as it was elsewhere. All equations hold over the real numbers there, whichever g is
-chosen; the choice matters to floats alone. Where no part is too large nothing is rewritten.
+chosen; the choice matters only to floats. Where no part is too large nothing is rewritten.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def evaluation_rule(rule: UpdateRule) -> UpdateRule:
 
 
 def _still(rule: UpdateRule) -> dict[str, State]:
-    """The states, for their types alone."""
+    """The states, only for their types."""
     return {key: replace(spec, next=sp.Integer(0)) for key, spec in rule.states.items()}
 
 

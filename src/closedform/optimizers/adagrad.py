@@ -65,8 +65,8 @@ def adagrad(
             leaves the division out.
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
         initial_accumulator_value: The number >= 0 that the sum starts from.
-        eps: The term ε >= 0 beside the root. With 0, a parameter whose gradients were all 0 is not
-            a number after the step.
+        eps: The term ε >= 0 added to the root. With 0, a parameter whose gradients were all 0 is
+            not a number after the step.
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
@@ -183,8 +183,8 @@ def rmsprop(
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
             for an input of the graph.
         alpha: The decay rate α of the means, a number in [0, 1].
-        eps: The term ε >= 0 beside the root. With 0, a parameter whose gradients were all 0 is not
-            a number after the step.
+        eps: The term ε >= 0 added to the root. With 0, a parameter whose gradients were all 0 is
+            not a number after the step.
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
         momentum: The factor μ >= 0; with the number 0 there is neither momentum nor state.
         centered: Whether to subtract the square of the mean gradient.
@@ -238,7 +238,7 @@ def sm3(
     form: str = "II",
     maximize: bool = False,
 ) -> UpdateRule:
-    r"""Returns SM3, whose states beside the first moment are as many numbers as the axes are long.
+    r"""Returns SM3, with as many numbers in its states as the axes are long.
 
     .. math::
         \nu' &= \min_i \mu_i + g^2 \text{ (II) or } \min_i \mu_i' \text{ (I)} \\

@@ -128,7 +128,7 @@ def adamw(
         >>> rule.hyperparameters
         {'lr': None, 'beta1': 9/10, 'beta2': 999/1000, 'eps': 1/100000000, 'weight_decay': 1/10}
 
-    Source: Loshchilov and Hutter (2019); there the decay is multiplied by the schedule alone, not
+    Source: Loshchilov and Hutter (2019); there the decay is multiplied only by the schedule, not
     by η. ``AdamW`` of torch 2.13 (weight decay 1e-2, eps 1e-8; it multiplies p by 1 - ηλ first, the
     same mathematics) and of cerebras.pytorch 2.10 (weight decay 0, eps 1e-6).
     """

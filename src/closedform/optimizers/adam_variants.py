@@ -180,7 +180,7 @@ def adabound(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or no ``initial_lr`` beside a
+        DefinitionError: A number out of its range, not two betas, or no ``initial_lr`` with a
             rate that is not a number.
 
     Example:

@@ -166,7 +166,7 @@ def adan(
     param = PARAM - hyper("lr") * (direction / size)
     if not is_zero(values["weight_decay"]):
         rate = hyper("lr") * hyper("weight_decay")
-        # As a term of its own: 1/(1 + rate), rounded to float32, would lose a decay below 6e-8.
+        # As a separate term: 1/(1 + rate), rounded to float32, would lose a decay below 6e-8.
         shrunk = rate / (1 + rate) * param if decay == "proximal" else rate * PARAM
         param = param - shrunk
     states = {

@@ -54,7 +54,7 @@ def decoupled(weight_decay: Hyper, param: sp.Expr = PARAM, rate: sp.Expr | None 
 
     The rate is ``lr``, or another.
 
-    It is a term of its own: the factor 1 - lr*weight_decay, rounded to float32, would lose a decay
+    It is a separate term: the factor 1 - lr*weight_decay, rounded to float32, would lose a decay
     below 6e-8 a step.
     """
     rate = hyper("lr") if rate is None else rate

@@ -258,7 +258,7 @@ def _polynomial(
     if precision == "bf16":
         inner = bf16(bf16(b * gram) + bf16(matmul(bf16(c * gram), gram)))
         return {result: bf16(bf16(a * now) + bf16(matmul(inner, now)))}
-    # Each coefficient is taken apart into the power of two beside it, the product with which is
+    # Each coefficient is split into the nearest power of two, the product with which is
     # exact, and a rest that weighs little: of the float32 rounding before the sum is rounded to
     # bf16, less then falls to the other side.
     near_a, near_b, near_c = (_power_of_two(values[f"ns_{name}{suffix}"]) for name in "abc")
@@ -275,7 +275,7 @@ def _polynomial(
 
 
 def _power_of_two(value: Hyper) -> sp.Expr:
-    """The power of two beside a number, with its sign; 0 for 0 and for an open value."""
+    """The power of two next to a number, with its sign; 0 for 0 and for an open value."""
     if value is None or isinstance(value, Schedule) or is_zero(value):
         return sp.Integer(0)
     exponent = round(math.log2(abs(value)))

@@ -96,7 +96,7 @@ def sgd(
 def next_momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
     """Returns the next momentum of :func:`sgd`.
 
-    It starts at 0, so only a dampened one needs a first step of its own.
+    It starts at 0, so only a dampened one needs a separate first step.
     """
     carried = hyper("momentum") * state("momentum_buffer")
     if not dampened:

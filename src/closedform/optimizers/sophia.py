@@ -41,8 +41,8 @@ def sophia(
         p' &= p - \eta \operatorname{clamp}\left(\frac{m'}{\max(\gamma h', \epsilon)}, -c, c\right)
         - \eta \lambda p
 
-    Input: ``hessian`` ĥ, a tensor of the parameter's shape beside the gradient: Hutchinson's
-    u ⊙ (Hu), or B g² of Gauss, Newton and Bartlett. Only every k-th step reads it.
+    Input: ``hessian`` ĥ, a tensor of the parameter's shape in addition to the gradient:
+    Hutchinson's u ⊙ (Hu), or B g² of Gauss, Newton and Bartlett. Only every k-th step reads it.
 
     States, each of the parameter's shape and initially 0: ``momentum`` m, ``hessian_moment`` h.
 

@@ -1,4 +1,4 @@
-"""Decoupled weight decay with a rate of its own: of Composer, AdamC and AdamS."""
+"""Decoupled weight decay with a separate rate: of Composer, AdamC and AdamS."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def decoupled_adamw(
             be a number. With 0 the decay is λ at every step.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or no ``initial_lr`` beside a
+        DefinitionError: A number out of its range, not two betas, or no ``initial_lr`` with a
             rate that is not a number.
 
     Example:
@@ -210,7 +210,7 @@ def adamc(
         - \frac{\eta^2}{\eta_{max}} \lambda p
 
     with m', v' and the corrections of :func:`adam`. The states are those of :func:`adam`. Layers
-    without a normalization, such as the last one, take :func:`adamw`: a group of their own.
+    without a normalization, such as the last one, take :func:`adamw`: a separate group.
 
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
@@ -225,7 +225,7 @@ def adamc(
         eps_added: As in :func:`adam`.
 
     Raises:
-        DefinitionError: A number out of its range, an unknown choice, or no ``max_lr`` beside a
+        DefinitionError: A number out of its range, an unknown choice, or no ``max_lr`` with a
             rate that is not a number.
 
     Example:

@@ -83,7 +83,7 @@ def plot(
         path: A .png, .svg or .pdf file, written atomically and without a display. If it is None
             and no axes are given, the figure belongs to pyplot.
         steps: The last update of the plot; the last one of all curves if not given.
-        ax: The axes of matplotlib to draw in; a figure of its own if not given.
+        ax: The axes of matplotlib to draw in; a separate figure if not given.
         key: The column of a log, "lr", "weight_decay" or "momentum".
         clock: The unit of the horizontal axis: "updates", "micro-batches", "samples", "tokens" or
             "epochs".
@@ -108,7 +108,7 @@ def plot(
     if compare and (ax is not None or len(named) < 2):
         what = "axes" if ax is not None else "one curve"
         raise ArgumentError(
-            f"a comparison draws several curves in a figure of its own, got {what}",
+            f"a comparison draws several curves in a separate figure, got {what}",
             where="plot",
             hint="omit ax, and give two schedules or logs",
         )

@@ -86,7 +86,7 @@ class Effort:
 
 
 class Problem:
-    """A structure beside points, some of its parameters known.
+    """A structure with points, some of its parameters known.
 
     Args:
         structure: The structure.

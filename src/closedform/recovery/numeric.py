@@ -2,8 +2,8 @@
 
 ``ir.evaluate`` runs the graph of one schedule whose numbers were rounded when it was lowered. A
 search needs the values for thousands of hyperparameters, which vary between two steps of least
-squares and are not integers then: each is an array here, beside that of the steps, and the parts
-that do not depend on a linear hyperparameter are computed once for all of them.
+squares and are not integers then: each is an array here, in addition to that of the steps, and the
+parts that do not depend on a linear hyperparameter are computed once for all of them.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ NOT_RECOVERED: Mapping[str, str] = {
     "trapezoidal": "it is wsd with the shape linear",
     "cosine_constant_tail": "it is cosine over fewer steps",
 }
-"""Functions without a structure of their own, with the reason."""
+"""Functions without a separate structure, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class CLibrary:
 
     Args:
         headers: The headers; their functions have different names.
-        flags: Flags of the compiler beside ``BASE_FLAGS``.
+        flags: Flags of the compiler in addition to ``BASE_FLAGS``.
 
     Raises:
         SessionError: There is no C compiler, or it fails.

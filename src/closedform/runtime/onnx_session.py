@@ -102,7 +102,7 @@ def open_session(
         is_optimized: Whether onnxruntime may fold and fuse nodes (its "basic" level, which does not
             change values).
         has_memory_pattern: Whether onnxruntime allocates the memory of all runs after the first as
-            one block, beside that of the first run.
+            one block, in addition to that of the first run.
 
     Raises:
         SessionError: The file does not exist, onnxruntime cannot load the model, a provider is not

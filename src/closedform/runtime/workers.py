@@ -1,4 +1,4 @@
-"""Work items of an optimizer step, and the workers that run them on threads of their own.
+"""Work items of an optimizer step, and the workers that run them on separate threads.
 
 A work item is a tile of a flat bucket or a whole tensor (``tiles``). A worker runs its items one
 after the other on one thread; its scratch memory holds the results of one item at a time.

@@ -58,7 +58,7 @@ def inverse_time(
     Args:
         value: The value v at step 0, where the power is above 0.
         rate: The rate r, at least 0.
-        steps: The number of steps N above 0; a fraction is allowed. The power is on t alone.
+        steps: The number of steps N above 0; a fraction is allowed. Only t is raised to the power.
         power: The exponent k. With 0 it is constant; below 0 it rises from 0 at step 0, the limit,
             towards v.
         staircase: Whether to floor a. Where k is not an integer, t^k is rounded before the floor.

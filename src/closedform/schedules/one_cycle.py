@@ -85,7 +85,7 @@ def one_cycle_momentum(
     three_phase: bool = False,
     clamp: bool = True,
 ) -> Schedule:
-    r"""Returns the momentum beside ``one_cycle``: down to ``low`` at its peak, and up again.
+    r"""Returns the momentum that goes with ``one_cycle``: down to ``low`` and up again.
 
     .. math:: f(t) = w_j(p) \quad\text{over the phases of } \texttt{one\_cycle}
 

@@ -582,7 +582,7 @@ class Optimizer(TrainEvalOptimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if "_source" in state:  # torch's load_state_dict gives groups and states alone.
+        if "_source" in state:  # torch's load_state_dict gives only groups and states.
             self._reset()
 
 

@@ -1,6 +1,6 @@
 """A whole training step as one graph: forward, loss, gradients and update, in stock onnxruntime.
 
-``export`` needs torch, to trace the model; ``TrainSession`` needs NumPy and onnxruntime alone.
+``export`` needs torch, to trace the model; ``TrainSession`` needs only NumPy and onnxruntime.
 """
 
 from typing import TYPE_CHECKING, NoReturn

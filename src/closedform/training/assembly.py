@@ -152,7 +152,7 @@ def _verdict(part: ModelProto) -> dict[str, str]:
 
 
 def _learning_rate(rule: UpdateRule, opset: int, dtype: DType) -> ModelProto | None:
-    """The learning rate as a model of its own; None if it is an input, or the rule has none."""
+    """The learning rate as a separate model; None if it is an input, or the rule has none."""
     value = rule.hyperparameters.get("lr")
     if value is None:
         return None

@@ -94,7 +94,7 @@ class TrainSession(Serialized):
         self._folder = given.parent if given.suffix == ".onnx" else given
         train = given if given.suffix == ".onnx" else given / TRAIN_FILE
         self._where = f"file {str(train)!r}"
-        # A block for the activations, beside those of the first step, would double the memory.
+        # A second block for the activations would double the memory.
         self._options: dict[str, Any] = {
             "providers": providers,
             "threads": threads,

@@ -85,7 +85,7 @@ def from_torch(
     Args:
         arrays: The arrays of the session.
         model: The model.
-        optimizer: Its optimizer; None for parameters and buffers alone.
+        optimizer: Its optimizer; None for only parameters and buffers.
         step: The number of steps, for an optimizer that does not count them.
         where: The model, named in errors.
 

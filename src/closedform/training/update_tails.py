@@ -1,7 +1,7 @@
 """A training step in two: gradients, and the update of each large parameter from its gradient.
 
 The end of a step computes the next value of a parameter and of its states element by element, from
-the gradient and from numbers that all elements share. Such an end is a model of its own over
+the gradient and from numbers that all elements share. Such an end is a separate model over
 vectors of any length, which can run over tiles, in place.
 
 Only operators that IEEE 754 defines to the last bit are taken apart: kernels of the others (exp,

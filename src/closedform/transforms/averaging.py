@@ -1,4 +1,4 @@
-"""Averages beside the parameters: moving averages of the weights, and Lookahead."""
+"""Averages of the parameters: moving averages of the weights, and Lookahead."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def weight_average(
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or the rule is evaluated at
-            a point of its own.
+            a separate point.
 
     Source: Izmailov et al. (2018); Polyak and Juditsky (1992). ``AveragedModel`` of torch 2.13,
     with its default and with ``get_ema_multi_avg_fn``; ``ModelEmaV3`` of timm 1.0.
@@ -94,7 +94,7 @@ def lookahead(rule: UpdateRule, steps: int = 5, rate: Number | Schedule = 0.5) -
         rate: The slow step size α in [0, 1].
 
     Raises:
-        DefinitionError: A number out of its range, or the rule is evaluated at a point of its own.
+        DefinitionError: A number out of its range, or the rule is evaluated at a separate point.
 
     Source: Zhang et al. (2019), algorithm 1; ``lookahead`` of optax 0.2.8 with
     ``reset_state=False``, ``Lookahead`` of timm 1.0.

@@ -35,7 +35,7 @@ def mask_weight_decay(rule: UpdateRule, decays: sp.Basic | None = None) -> Updat
     """Returns a rule whose weight decay is 0 for parameters of some shapes.
 
     The choice is made by shape before there is a graph: a parameter that does not decay has no
-    node for it. For a choice by name, give those parameters a rule of their own.
+    node for it. For a choice by name, give those parameters a separate rule.
 
     Args:
         rule: The rule, with a hyperparameter ``weight_decay``.

@@ -53,7 +53,7 @@ def scaled_states(rule: UpdateRule) -> ScaledStates:
     """Returns the scaling of the states that leaves the fewest operators.
 
     Args:
-        rule: The rule. One that is not elementwise, is evaluated at a point of its own, or has
+        rule: The rule. One that is not elementwise, is evaluated at a separate point, or has
             states of the whole model stays as it is, and so does a state whose factor is not a
             positive number.
     """

@@ -45,7 +45,7 @@ def sam(
 
     The first gradient moves the parameters uphill; the rule then steps from where they were, the
     origin o, with the second one. The norm is over all parameters. States of the rule and the clock
-    change at the second gradient alone: t counts steps, not gradients.
+    change only at the second gradient: t counts steps, not gradients.
 
     State: ``origin`` o, shape of the parameter, initially the parameter; the model is evaluated
     there. State of the model: ``ascent`` k, a counter.

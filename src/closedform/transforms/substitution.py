@@ -122,7 +122,7 @@ def with_evaluation(rule: UpdateRule, where: str, point: sp.Expr) -> UpdateRule:
     """
     if rule.evaluation is not None:
         raise DefinitionError(
-            f"rule {rule.name!r} is evaluated at a point of its own already",
+            f"rule {rule.name!r} is evaluated at a separate point already",
             where=where,
             hint="average the parameters of a rule without one",
         )

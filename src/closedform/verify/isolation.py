@@ -1,4 +1,4 @@
-"""Work on files that others wrote, in a process of its own with limits that the system enforces.
+"""Work on files that others wrote, in a separate process with limits that the system enforces.
 
 A file can make any checker run for ever, fill the memory, or stop its process: interval arithmetic
 raises SIGFPE on numbers that no exponent holds. The parent process writes a request to the child as
@@ -44,7 +44,7 @@ class Ended(Exception):  # noqa: N818 - a result, not an error
 def run_limited(
     module: str, request: Mapping[str, Any], *, seconds: float = SECONDS, memory: int = MEMORY
 ) -> Any:
-    """Returns the answer of a module to a request, worked out in a process of its own.
+    """Returns the answer of a module to a request, worked out in a separate process.
 
     Args:
         module: A module that calls ``answer`` when it is run.

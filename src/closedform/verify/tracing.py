@@ -97,7 +97,7 @@ class TracingProver:
         """Returns the parts of ``[first, end)`` on which a condition in t has one truth.
 
         Args:
-            condition: A comparison or a junction of comparisons, in t alone.
+            condition: A comparison or a junction of comparisons, in only t.
             first: The first step.
             end: The step after the last one; None if there is no last one.
         """
@@ -214,7 +214,7 @@ class TracingProver:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A term in the clock alone at many steps.
+    """A term in only the clock at many steps.
 
     Args:
         term: The term.

@@ -80,7 +80,7 @@ def write_gallery(
 
 
 def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
-    """The contents of a card; None for an example that is not a function of the step alone."""
+    """The contents of a card; None for an example that is not a function of only the step."""
     schedule = example.make()
     if not isinstance(schedule, Schedule):
         return None

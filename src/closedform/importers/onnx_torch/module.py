@@ -359,7 +359,7 @@ def read_module(
     """Returns an ONNX inference model as a module of torch, in training mode.
 
     Args:
-        source: A model, or the path of its file; external data has to be beside it.
+        source: A model, or the path of its file; external data has to be in its folder.
         trainable: Weights that are parameters, as names or globs such as ``"*.weight"``; a glob
             matches floats with more than one entry; None for all that ``"*"`` matches. All other
             weights are buffers or constants.
@@ -542,7 +542,7 @@ def _array(tensor: TensorProto, where: str) -> Known:
         raise ExportError(
             f"the weight {tensor.name!r} cannot be read",
             where=where,
-            hint="its data do not have its shape, or are not beside the file",
+            hint="its data do not have its shape, or are not in the folder of the file",
         ) from error
 
 

@@ -192,7 +192,7 @@ def as_known(numbers: Sequence[Any], shape: tuple[int, ...] | None = None) -> Kn
 def operands_of(call: Call) -> list[Any]:
     """Returns the operands of an elementwise operator: numbers for constants with one entry.
 
-    A number has no dtype of its own, and its gradient is not computed.
+    A number has no dtype, and its gradient is not computed.
     """
     dims = [value.ndim for value in call.operands if isinstance(value, torch.Tensor)]
     return [

@@ -1,4 +1,4 @@
-"""Traced rules beside the transformations that they were traced from."""
+"""Traced rules compared with the transformations that they were traced from."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _filled(tree: Tree, values: Mapping[Path, Any]) -> Tree:
 
 
 def _later(rule: UpdateRule, groups: Sequence[Group]) -> list[int]:
-    """Steps after the first ones beside which a formula changes."""
+    """Steps after the first ones next to which a formula changes."""
     rules = [rule, *(group.rule for group in groups if group.rule is not None)]
     expressions = [expr for one in rules for expr in one.all_expressions()]
     conditions = {condition for expr in expressions for condition in expr.atoms(Relational)}

@@ -212,7 +212,7 @@ class Interpreter:
         return result
 
     def decided(self, value: Value) -> Value:
-        """Returns a condition in t alone as intervals of steps, if they are few."""
+        """Returns a condition in only t as intervals of steps, if they are few."""
         condition = value.expr
         if condition in (sp.true, sp.false) or condition.free_symbols != {t}:
             return value

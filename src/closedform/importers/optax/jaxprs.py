@@ -67,7 +67,7 @@ def traced(function: Callable[..., Any], *args: Tree, where: str) -> ClosedJaxpr
         raise TraceError(
             f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}",
             where=place_of(error, where),
-            hint="an update depends on gradients, state and parameters alone" if is_extra else None,
+            hint="an update depends only on gradients, state and parameters" if is_extra else None,
         ) from error
 
 

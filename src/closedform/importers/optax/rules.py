@@ -202,7 +202,7 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
 
 
 def _apart(rule: UpdateRule, place: int) -> UpdateRule:
-    """A rule whose sums are over the parameters of its own group, by names of their own."""
+    """A rule whose sums are over the parameters of its own group, by separate names."""
     totals = {total for expr in rule.all_expressions() for total in expr.atoms(GlobalSum)}
     terms = sorted({total.args[0] for total in totals if total.args[0].free_symbols}, key=str)
     names = {term: f"summand_{place + 1}_{k + 1}" for k, term in enumerate(terms)}
@@ -262,7 +262,7 @@ def _merged(
 ) -> UpdateRule | None:
     """One rule of all parts, if the shape of a parameter tells which one is its own.
 
-    It is for the ranks of the parts alone, unless it is for all ranks.
+    It is only for the ranks of the parts, unless it is for all ranks.
     """
     unique: list[_Part] = []
     for part in parts:

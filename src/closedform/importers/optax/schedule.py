@@ -94,7 +94,7 @@ def steps_of(*expressions: sp.Basic) -> list[int]:
 
 
 def changes(condition: sp.Basic) -> list[int]:
-    """Returns steps beside those at which a condition on the step changes."""
+    """Returns steps next to the changes of a condition on the step."""
     if condition.free_symbols != {t}:
         return []
     try:

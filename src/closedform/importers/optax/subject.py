@@ -196,7 +196,7 @@ class Signature:
         mixed: The operations that take tensors of other parameters, in any order.
         results: The places of the results.
         states: The paths of the parameter's states.
-        gradients: The parameters on whose gradients it depends; empty if it is its own alone.
+        gradients: The parameters on whose gradients it depends; empty if it is only its own.
     """
 
     operations: tuple[Any, ...]

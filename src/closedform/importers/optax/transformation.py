@@ -52,7 +52,7 @@ class Kinds:
         shared: Those that are states of the rule.
         reals: Integers of which that is not known after an update.
         fixed: Those that never change, with their values; floats are hyperparameters.
-        scheduled: Those that follow from the step alone, with their schedules.
+        scheduled: Those that follow from only the step, with their schedules.
     """
 
     shared: set[Path] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Traced:
         hypers: Values of hyperparameters by name.
         names: The names of states by path.
         starts: The numbers of steps that counters begin with, by path.
-        is_structural: Whether the rule is for this number of axes alone.
+        is_structural: Whether the rule is only for this number of axes.
     """
 
     variant: Variant
@@ -278,7 +278,7 @@ class _Tracer:
                 raise _Reclassified
 
     def _scheduled(self, used: set[sp.Symbol], after: Mapping[int, Known | None]) -> None:
-        """Numbers that follow from the step alone, and that nothing else reads, are schedules."""
+        """Numbers that follow from only the step, and that nothing else reads, are schedules."""
         for leaf in self.common:
             new = after[leaf.place]
             is_shared = leaf.shape == () and not self._is_settled(leaf)

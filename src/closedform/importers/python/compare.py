@@ -1,4 +1,4 @@
-"""A traced schedule beside the function it was traced from."""
+"""A traced schedule compared with the function it was traced from."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _int_unary(function: Callable[[Any], Any]) -> Any:
 
 
 def _plain_ufunc(_: UserValue, ufunc: Any, method: str, *inputs: UserValue, **names: Any) -> Any:
-    """A function of NumPy on Python's own numbers: its scalars keep their type beside those."""
+    """A function of NumPy on Python's own numbers: its scalars keep their type next to those."""
     plain = (_plain(arg) if isinstance(arg, ExactFloat | ExactInt) else arg for arg in inputs)
     return getattr(ufunc, method)(*plain, **names)
 

@@ -2,7 +2,7 @@
 
 A row names the function in each module and gives its value on traced numbers. A function whose
 arguments do not depend on the step is called itself; where its value is a float, and the exact
-number is known, that is noted beside it.
+number is known, that is noted as well.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ class Environment:
             owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
             module = getattr(owner, "__name__", None) or getattr(value, "__module__", None)
             name = f"{module or type(value).__name__}.{getattr(value, '__name__', value)}"
-            return self.refused(name, "is not known to be a function of its arguments alone")
+            return self.refused(name, "is not known to be a function of only its arguments")
         if str(getattr(value, "__module__", "")).partition(".")[0] != "numpy":
             return value
 
@@ -722,7 +722,7 @@ def _dict_of(owner: Any) -> Mapping[str, Any]:
 
 
 def _is_dispatched(value: Any) -> bool:
-    """Whether a value is a function of NumPy or jax that has a type of its own."""
+    """Whether a value is a function of NumPy or jax with a special type."""
     module = str(type(value).__module__).partition(".")[0]
     return callable(value) and module in ("numpy", "jax", "jaxlib")
 

@@ -2,7 +2,7 @@
 
 A run begins with an interval of steps and facts that hold there. Where the function asks for the
 truth of a condition, the prover splits the interval: the run goes on with the first part, the other
-parts become runs of their own. A condition that changes too often, or depends on hyperparameters,
+parts become separate runs. A condition that changes too often, or depends on hyperparameters,
 is assumed to hold; another run assumes that it does not.
 
 Invariant: the intervals and facts of the run and of the runs that it adds cover those with which

@@ -51,7 +51,7 @@ class TraceReport:
 
     Attributes:
         function: The name of the function.
-        place: Its first line; None where it has no code of its own.
+        place: Its first line; None where it has no code.
         paths: The number of its paths that some step takes.
         comparison: How far the schedule is from the function.
         raises: The exceptions that the function raises for some steps: the schedule has no value
@@ -419,7 +419,7 @@ class _Tracer:
 
 
 def _domain(outcomes: Sequence[Outcome]) -> tuple[list[sp.Basic], list[Outcome]]:
-    """The conditions under which exceptions on hyperparameters alone are not raised; the rest."""
+    """The conditions under which exceptions on only hyperparameters are not raised; the rest."""
     domain: list[sp.Basic] = []
     rest: list[Outcome] = []
     for outcome in outcomes:
@@ -462,7 +462,7 @@ class Traced:
         Args:
             name: Its name.
             values: The values of hyperparameters.
-            is_callable: Whether the program can be called with an integer step alone.
+            is_callable: Whether the program can be called with only an integer step.
 
         Raises:
             TraceError: The schedule differs from the program.
@@ -534,7 +534,7 @@ class Traced:
 
 
 def place_of_function(function: UserValue) -> Place | None:
-    """Returns the first line of a function; None where it has no code of its own."""
+    """Returns the first line of a function; None where it has no code."""
     inner = getattr(function, "func", function)
     method = inner if hasattr(inner, "__code__") else getattr(inner, "__func__", None)
     if method is None and callable(inner):

@@ -96,7 +96,7 @@ class Algebra:
         return stacked(items)
 
     def named(self, expr: sp.Basic, shape: Sizes, name: str) -> Value:
-        """Returns a value, a tensor's under a name of its own."""
+        """Returns a value, a tensor's under a separate name."""
         if isinstance(expr, sp.Expr) and expr.is_number:
             return Value(expr)
         if shape and math.prod(shape) == 1 and isinstance(expr, sp.Expr):

@@ -1,4 +1,4 @@
-"""Traced rules beside their originals: their graphs, and how far two results are apart."""
+"""Traced rules compared with their originals: their graphs, and the distance of two results."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Definitions:
     Attributes:
         expressions: The definitions by symbol, each after those that it takes.
         shapes: The shapes of definitions and of the symbols of tensors.
-        guards: Conditions on the step under which alone a definition is used.
+        guards: Conditions on the step; a definition is used only under them.
         here: Those of the run that makes definitions now.
         ignored: Conditions that hold at every step of the rule.
         hypers: Values of hyperparameters.

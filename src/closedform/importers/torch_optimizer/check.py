@@ -1,4 +1,4 @@
-"""A traced rule beside the optimizer that it was traced from."""
+"""A traced rule compared with the optimizer that it was traced from."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def difference(
     """Returns the largest relative difference, its tensor and its step.
 
     A rule that rounds to 16 bits is compared without its roundings, with an optimizer without them:
-    where a sum is beside the middle of two such numbers, its last bits decide.
+    where a sum is close to the middle of two such numbers, its last bits decide.
 
     Args:
         rule: The rule.

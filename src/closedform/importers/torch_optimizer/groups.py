@@ -23,7 +23,7 @@ _STEPS = 4
 def check_groups(
     optimizer: torch.optim.Optimizer, rules: Sequence[UpdateRule], shapes: Sequence[Sizes]
 ) -> None:
-    """Runs an optimizer with all its param groups, beside what was traced group by group.
+    """Runs an optimizer with all its param groups, to compare it with the rules of single groups.
 
     Args:
         optimizer: The optimizer.

@@ -1,4 +1,4 @@
-"""Interpretation of a step beside its execution: two modes of torch.
+"""Interpretation of a step during its execution: two modes of torch.
 
 The function mode sees Python arguments as they are: symbolic numbers, sizes, ``item()`` and truth
 values of tensors. The dispatch mode sees aten operators, into which torch decomposes everything

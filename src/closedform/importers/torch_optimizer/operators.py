@@ -189,7 +189,7 @@ def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
 
 
 def _ones(algebra: TorchAlgebra, a: Any) -> Value:
-    """1 where a tensor is true, 0 elsewhere, by a name of its own."""
+    """1 where a tensor is true, 0 elsewhere, by a separate name."""
     return algebra.map(as_number, algebra.truth(a), name="mask", is_boolean=True)
 
 

@@ -94,7 +94,7 @@ def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
 
     Args:
         trace: The trace.
-        with_phases: Whether the first steps have formulas of their own.
+        with_phases: Whether the first steps have separate formulas.
     """
     if with_phases and _missing(trace):
         raise TraceError(

@@ -1,4 +1,4 @@
-"""Python numbers with an expression beside their value: hyperparameters, step counts, sizes.
+"""Python numbers with an expression and a value: hyperparameters, step counts, sizes.
 
 They are subclasses of float and int, which is what torch's argument parsers accept. Arithmetic
 carries both the value and the expression; a comparison is decided by the run that the number

@@ -82,7 +82,7 @@ def is_member(kind: type) -> bool:
 
 
 def is_plain_object(value: UserValue) -> bool:
-    """Whether an object has its state in its attributes alone, and its methods in Python."""
+    """Whether an object has its state only in its attributes, and its methods in Python."""
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         return False
     for kind in type(value).__mro__[:-1]:
@@ -114,7 +114,7 @@ class Subject:
         return groups[0]
 
     def clone(self) -> Subject:
-        """Returns a copy of its own."""
+        """Returns a separate copy."""
         params = tuple(_parameter(param.detach()) for param in self.params)
         memo: dict[int, Any] = dict(zip(map(id, self.params), params, strict=True))
         return Subject(_copied(self.optimizer, self.group, memo, params), params)

@@ -116,7 +116,7 @@ class Trace:
         slots: The states, by name.
         hypers: Values of hyperparameters by name.
         conditions: Conditions on the shape that hold for it.
-        is_structural: Whether it is for this number of axes alone.
+        is_structural: Whether it is only for this number of axes.
         times: Steps at which the later runs were executed.
     """
 
@@ -419,7 +419,7 @@ class Tracer:
         return explored(execute, f"step {step}")
 
     def _time(self, taken: Sequence[Decision], step: int, *, is_steady: bool) -> int | None:
-        """A step at which decisions can be taken together, as far as they depend on it alone."""
+        """A step at which decisions can be taken together, as far as they depend only on it."""
         if not is_steady:
             return step
         times = STEPS[step <= STEPS]

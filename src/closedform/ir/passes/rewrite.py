@@ -2,8 +2,8 @@
 
 A rule sees a node whose operands are rewritten already and returns the value that replaces it, or
 None. What a rule builds with ``Rewriter.emit`` is rewritten by the same rule, so every node of the
-new graph is one that the rule leaves alone: a second run changes nothing. For that to hold a rule
-depends on nothing but the node, the nodes behind it and their intervals, and it terminates.
+new graph is one that the rule leaves unchanged: a second run changes nothing. For that to hold a
+rule depends on nothing but the node, the nodes behind it and their intervals, and it terminates.
 """
 
 from __future__ import annotations

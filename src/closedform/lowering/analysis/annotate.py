@@ -1,7 +1,7 @@
 """Annotate: the facts about an expression that the other steps rest on.
 
 For an expression and a domain: an interval that encloses all its values, whether it is an integer
-at every step, and whether a condition is decided. Facts are derived from the structure alone; what
+at every step, and whether a condition is decided. Facts are derived only from the structure; what
 cannot be derived is unknown, never guessed.
 """
 

@@ -1,4 +1,4 @@
-"""Double-float arithmetic: numbers of about 48 bits as pairs of float32, in float32 ops alone.
+"""Double-float arithmetic: numbers of about 48 bits as pairs of float32, using only float32 ops.
 
 A number is ``high + low`` with ``high`` the float32 nearest to the sum. Sums and products are made
 of error-free transforms, which give the rounding error of an operation as a float32:

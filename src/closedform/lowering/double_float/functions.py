@@ -43,7 +43,7 @@ _LEAST_POWER, _GREATEST_POWER = -149, 127
 _LEAST_EXPONENT, _GREATEST_EXPONENT = -320.0, 256.0
 # Where one normal power of two serves as the scale of a result.
 _ONE_FACTOR = 120
-# The mantissa of a logarithm is in [0.7, 1.42], a margin beside sqrt(1/2) and sqrt(2).
+# The mantissa of a logarithm is in [0.7, 1.42], a margin around sqrt(1/2) and sqrt(2).
 _FIRST_MANTISSA, _LAST_MANTISSA = int(0.69 * _LOGARITHMS), int(1.43 * _LOGARITHMS)
 # A reciprocal of so many bits times half of a float32 is exact.
 _RECIPROCAL_BITS = 12
@@ -152,7 +152,7 @@ def _distance(math: Arithmetic, mantissa: Number, reciprocal: Value) -> Number:
     if mantissa.low is None:
         return Number(high, rest)
     rest = math.emit(Op.ADD, rest, math.emit(Op.MUL, mantissa.low, reciprocal))
-    # The low part of a mantissa is not small beside its distance from 1.
+    # The low part of a mantissa is not small compared with its distance from 1.
     return Number(*math.two_sum(high, rest))
 
 

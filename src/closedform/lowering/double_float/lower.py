@@ -1,4 +1,4 @@
-"""Double-float lowering: scalars of 48 bits in a graph that holds float32 and integers alone.
+"""Double-float lowering: scalars of 48 bits in a graph that holds only float32 and integers.
 
 For devices without float64. What is an integer stays one (the reductions are those of the other
 lowering), everything else is a pair of float32 (``double_float_arithmetic``), hyperparameters

@@ -128,7 +128,7 @@ class NamedScheduler(ParamScheduler):
     def _python_entries(
         self, groups: Sequence[Mapping[str, Any]], key: str
     ) -> Iterable[ScheduledEntry]:
-        """One entry for each group, with a function of its own or the common one."""
+        """One entry for each group, with a separate function or the common one."""
         given = self._functions
         functions = given if isinstance(given, list | tuple) else [given] * len(groups)
         if len(functions) != len(groups):

@@ -1,4 +1,4 @@
-"""Behaviour of torch's schedulers beside their schedule: values of others, fractions, ends.
+"""Behaviour of torch's schedulers besides their schedule: values of others, fractions, ends.
 
 A class of torch that is defined by a recursion acts on the value that it finds in a group, which
 another scheduler or the user may have changed. Here, a value that nobody has changed is that of the

@@ -75,7 +75,7 @@ def _step_function(
 def _compact(
     programs: Sequence[BatchedProgram], count: int
 ) -> tuple[list[int], list[BatchedProgram]]:
-    """The tensors that are used, and the programs on these alone; results follow the tensors."""
+    """The tensors that are used, and the programs on only these; results follow the tensors."""
     used = {index for one in programs for refs in one.inputs for index, _ in refs}
     used |= {index for one in programs for stores in one.outputs for (index, _), _ in stores}
     given = sorted(index for index in used if index < count)

@@ -5,7 +5,7 @@ would be compiled again at every step. But a graph exists only if the operands o
 and logarithms are known to be in their domain. Each hyperparameter therefore becomes an input with
 the widest range for which the rule compiles: any number, a nonnegative one, or one in [0, 1). The
 graph clamps its inputs to their ranges, which does not change a value inside; a value outside
-becomes a constant of a graph of its own, as does a hyperparameter for which the rule compiles with
+becomes a constant of a separate graph, as does a hyperparameter for which the rule compiles with
 no range.
 """
 

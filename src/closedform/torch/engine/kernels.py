@@ -261,7 +261,7 @@ def has_one_graph(rule: UpdateRule) -> bool:
 def has_graph_by_rank(rule: UpdateRule) -> bool:
     """Returns whether parameters of one rank and any sizes have one graph.
 
-    That is so if the rule looks at the rank alone, and at whole tensors through sums, means and
+    That is so if the rule looks only at the rank, and at whole tensors through sums, means and
     products.
     """
     conditions = [rule.requires, *(spec.exists for spec in rule.states.values())]

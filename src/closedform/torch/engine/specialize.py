@@ -191,7 +191,7 @@ class Specialization:
             if key not in self._by_shape:
                 try:
                     return self._kernel(*key, params)
-                except GraphError:  # a product of square matrices exists for equal sizes alone
+                except GraphError:  # a product of square matrices exists only for equal sizes
                     self._by_shape.add(key)
         return self._kernel(shapes, dtype, params)
 
@@ -431,7 +431,7 @@ def _hypers_together(
     entries: Sequence[tuple[Entry, Any]],
     switches: Mapping[Entry, Any],
 ) -> tuple[dict[str, Entry], bool] | None:
-    """The entries of hyperparameters, from one rule in which all have numbers of their own.
+    """The entries of hyperparameters, from one rule in which all have separate numbers.
 
     The switches are turned, too.
 
@@ -503,7 +503,7 @@ def _nonzero(
     zeros = dict(numbers)
     for entry in others:
         zeros = entry.replaced(zeros, 0)
-    with suppress(ClosedFormError):  # a state that a 0 removes is not there beside other zeros
+    with suppress(ClosedFormError):  # a state that a 0 removes is not there with other zeros
         if source.build(zeros).states.keys() == rule.states.keys():
             return frozenset()
     for entry in others:

@@ -88,7 +88,7 @@ class TensorProgram:
         self.varying = tuple(name for name, index in pairs if index not in fixed | reused)
 
     def start(self, rare: Mapping[str, Tensor]) -> Values:
-        """Returns the values of constants, and of what depends on these inputs alone."""
+        """Returns the values of constants, and of what depends only on these inputs."""
         values = list(self._constants)
         for index, name in enumerate(self.input_names):
             if name in rare:

@@ -1,4 +1,4 @@
-"""Attention with a backward of its own: no transposed scores, no safe softmax over all of them."""
+"""Attention with a separate backward: no transposed scores, no safe softmax over all of them."""
 
 from __future__ import annotations
 

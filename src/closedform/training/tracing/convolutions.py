@@ -124,14 +124,14 @@ def correlated(
     """Returns the gradient as the convolution of the input with ``grad``.
 
     Batch and channels are exchanged, stride and dilation are exchanged, and the result is cut to
-    the size of the weight. Each group's channels are beside each other as one batch.
+    the size of the weight. The channels of all groups form one batch.
     """
     stride, padding, dilation, groups = geometry
     batch, channels, *space = wide.shape
     per_group = channels // groups
-    beside = wide.reshape(batch, groups, per_group, *space).transpose(0, 2)
-    beside = beside.reshape(per_group, groups * batch, *space)
-    result = _convolve(beside, narrow.transpose(0, 1), (dilation, padding, stride, groups))
+    wide_rows = wide.reshape(batch, groups, per_group, *space).transpose(0, 2)
+    wide_rows = wide_rows.reshape(per_group, groups * batch, *space)
+    result = _convolve(wide_rows, narrow.transpose(0, 1), (dilation, padding, stride, groups))
     for axis, size in enumerate(weight.shape[2:], 2):
         result = result.narrow(axis, 0, size)
     return result.transpose(0, 1)
@@ -217,8 +217,8 @@ def channels_last(
     batch, outputs, *space = narrow.shape
     inputs, count = wide.shape[1], batch * math.prod(space)
     shifted = _shifted(wide.movedim(1, -1), narrow, weight, geometry, 1)
-    beside = torch.cat(shifted, -1) if len(shifted) > 1 else shifted[0]
-    rows = beside.reshape(count, len(shifted) * inputs)
+    wide_rows = torch.cat(shifted, -1) if len(shifted) > 1 else shifted[0]
+    rows = wide_rows.reshape(count, len(shifted) * inputs)
     product = narrow.transpose(0, 1).reshape(outputs, count) @ rows
     return product.reshape(outputs, len(shifted), inputs).transpose(1, 2).reshape(weight.shape)
 

@@ -304,7 +304,7 @@ by interpolation at 64 nodes in 40 digits (mpmath). The relative error of erfc i
 
 
 def _erfc_double(value: Tensor) -> Tensor:
-    """Returns erfc(x) in float64, which onnxruntime 1.31 has for float32 alone."""
+    """Returns erfc(x) in float64, which onnxruntime 1.31 has only for float32."""
     size = value.abs()
     place = 2 / (2 + size)
     twice = 4 * place - 2

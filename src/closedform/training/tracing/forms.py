@@ -1,6 +1,6 @@
 """Operators whose backward torch does not decompose, in terms of operators with simple gradients.
 
-A form replaces an operator before its gradient is recorded, so it needs no backward of its own. The
+A form replaces an operator before its gradient is recorded, so it needs no separate backward. The
 sizes that it loops over or indexes by must be static.
 """
 

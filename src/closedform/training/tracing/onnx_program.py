@@ -267,7 +267,7 @@ def _attribute(module: torch.nn.Module, path: str) -> torch.Tensor:
 
 
 def _separate_outputs(traced: torch.fx.GraphModule) -> None:
-    """Gives each output a node of its own: ONNX has no input or constant as an output."""
+    """Gives each output a separate node: ONNX has no input or constant as an output."""
     graph = traced.graph
     (result,) = graph.find_nodes(op="output")
     seen, own = set(), []

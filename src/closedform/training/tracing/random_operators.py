@@ -1,7 +1,7 @@
 """Random operators as functions of numbers that are inputs of the graph.
 
 Random operators of ONNX differ between runtimes, so each draw is an input with a distribution, and
-the operator becomes a formula of it. One table serves the trace and the run beside torch.
+the operator becomes a formula of it. One table serves the trace and the comparison with torch.
 """
 
 from __future__ import annotations

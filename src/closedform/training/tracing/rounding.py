@@ -1,4 +1,4 @@
-"""How far roundings alone carry the results of a step: torch beside float64 and beside itself."""
+"""The effect of roundings on the results of a step: torch compared with float64 and with itself."""
 
 from __future__ import annotations
 

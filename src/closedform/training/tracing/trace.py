@@ -1,4 +1,4 @@
-"""A model and its loss as ONNX: forward and loss with all gradients, and the forward alone.
+"""A model and its loss as ONNX: forward and loss with all gradients, and only the forward.
 
 torch traces both with symbols for the free sizes. Parameters and buffers become inputs with their
 names, buffers that the forward changes (running statistics) also become outputs, and every random
@@ -27,7 +27,7 @@ from closedform.training.given_file import forward_of_file, names_of_file
 from closedform.training.progress import phase
 from closedform.training.tracing.arrays import view_of
 from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
-from closedform.training.tracing.beside import check_step
+from closedform.training.tracing.comparison import check_step
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.isolation import Numbers, unchanged
 from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx

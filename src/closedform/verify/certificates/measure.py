@@ -117,7 +117,7 @@ def _are_rounded(
         below = values - np.nextafter(values, kind(-np.inf)).astype(np.float64)
     rest = (high - values.astype(np.float64)) + low
     half = np.where(rest > 0, above, below) / 2
-    # Beside 0 half the gap underflows, and a schedule may stay at 0 for a million steps.
+    # Next to 0 half the gap underflows, and a schedule may stay at 0 for a million steps.
     result = is_number & ((np.abs(rest) < half) | (rest == 0))
     is_near = np.abs(np.abs(rest) - half) <= half * _TIE
     near = np.flatnonzero(is_number & is_near & (rest != 0))

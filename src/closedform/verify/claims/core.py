@@ -1,7 +1,7 @@
 """Claims: goals to be proved about a subject, and how their verdicts become one.
 
 A relation counts only together with the definedness of its sides (a prover may cancel
-denominators), so a claim holds the goals that it presumes beside its own.
+denominators), so a claim holds the goals that it presumes in addition to its own.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def _prove(statement: Term, facts: tuple[Term, ...], effort: Effort) -> Verdict:
 
 
 def _generalized(statement: Term) -> Term:
-    """The statement with a symbol of its own in the place of each outermost choice."""
+    """The statement with a separate symbol in the place of each outermost choice."""
     inner: set[Term] = set()
     places: dict[Term, Term] = {}
     pending = [statement]

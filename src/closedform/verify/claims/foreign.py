@@ -209,7 +209,7 @@ def _status(text: str) -> str:
     return str(said) if said in {*map(str, Status), "NOT VALIDATED"} else "no verdict"
 
 
-# --- beside a source -----------------------------------------------------------------------------
+# --- against a source ----------------------------------------------------------------------------
 
 
 def _compared(

@@ -3,7 +3,7 @@
 1. Both are lines: the numbers are compared.
 2. They are written alike, or in their normal forms the identity engine (``canonical``) finds that
    their difference is 0. Choices that the run decides are made before (``choices.settled``).
-3. Where the clock is met in one floor alone, they are compared for each number in its place.
+3. Where the clock occurs in only one floor, they are compared for each number in its place.
 4. Floors of lines repeat with a common period M: the clock is written as ``M * cycle + phase`` with
    0 <= phase < M, the floors become whole multiples of the cycle, and the phases are compared run
    by run. That covers all steps of the run, and may cover more.
@@ -246,7 +246,7 @@ def _are_equal_in_cycles(left: Term, right: Term, steps: Steps, clock: Term, per
 def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
     """Yields the clock as a term in cycle and phase, and the number of phases, in ways to try.
 
-    First by the common period of all floors. Then by one floor of a line ``(p t + c) / q`` alone:
+    First by the common period of all floors. Then by a single floor of a line ``(p t + c) / q``:
     ``p t + c = q * cycle + phase``, where the floor is the cycle; these are more t than there are.
     """
     forms = dict.fromkeys(_floored_forms(steps, *sides))
@@ -278,7 +278,7 @@ def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
     """Returns the statement about one period of the floors, and the period; None without one.
 
     With ``t = P n + r`` and P the common period of the floors, ``floor(a t + b)`` is
-    ``a P n + floor(a r + b)``; where n cancels, a statement is one about r alone. Floors of floors,
+    ``a P n + floor(a r + b)``; where n cancels, a statement is one about only r. Floors of floors,
     and of choices whose branches rise alike, have periods, too.
     For every t, the statement at t is the one returned at ``t mod period``.
     """

@@ -99,8 +99,8 @@ def parts_of_relation(op: Op, left: Term, right: Term) -> tuple[list[Term], Op]:
 def junction(op: Op, parts: Iterable[Truth]) -> Truth:
     """Returns the conjunction or disjunction of some truths.
 
-    Beside a part that is not itself a junction, the others are read with that part decided:
-    ``a or (not a and b)`` is ``a or b``; a part beside its negation decides.
+    Next to a part that is not itself a junction, the others are read with that part decided:
+    ``a or (not a and b)`` is ``a or b``; a part next to its negation decides.
     """
     decisive = op is Op.OR
     flat = _flat_parts(op, parts)

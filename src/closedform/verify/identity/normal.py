@@ -188,7 +188,7 @@ def opaque_cosines(root: Term) -> Term:
 
 
 def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
-    """Returns the term with the angles of its cosines as variables of their own.
+    """Returns the term with the angles of its cosines as separate variables.
 
     Angles that are small multiples of one another, but for quarters of a turn, are multiples of one
     variable. What is 0 for all values of the variables is 0 at the angles.

@@ -1,4 +1,4 @@
-"""Statements about the clock alone, as of schedules with bound hyperparameters.
+"""Statements about only the clock, as of schedules with bound hyperparameters.
 
 ``terms.partition`` splits the steps where comparisons of linear forms change. On each segment the
 rest is decided by the first of these that can:

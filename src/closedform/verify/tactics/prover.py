@@ -1,6 +1,6 @@
 """Proofs and refutations of claims, by an escalation of tactics within an effort.
 
-The order: a goal about the clock alone is walked through (``clock``). Any other one is first
+The order: a goal about only the clock is walked through (``clock``). Any other one is first
 evaluated at points (most false claims are refuted there, in units), then by the tactics of
 ``escalation``, then at points again: models of z3 for open goals, points in open regions, and more
 random points. Only a tactic reports PROVED, only an exactly evaluated point REFUTED; everything
@@ -206,7 +206,7 @@ def _from_models(result: Escalation, sampler: Sampler) -> Counterexample | None:
 
 
 def _near(model: Mapping[str, fmpq], sampler: Sampler) -> Counterexample | None:
-    """A counterexample at a model of z3's with integers made whole, or one step beside it."""
+    """A counterexample at a model of z3's with integers made whole, or one step next to it."""
     declared = symbols(sampler.goal, *sampler.assumptions)
     point = {name: model.get(name, fmpq(1)) for name in declared}
     whole = [name for name, node in declared.items() if node.value.integer]

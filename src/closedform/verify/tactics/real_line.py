@@ -49,7 +49,7 @@ def real_cells(root: Term) -> list[Cell]:
     """Returns the cells of a term on [0, ∞), in order; they touch and cover it.
 
     Choices whose conditions are linear in ``TIME`` with rational numbers are decided; others stay.
-    A point that belongs to neither side is a cell of its own. A chain of n branches costs n.
+    A point that belongs to neither side is a separate cell. A chain of n branches costs n.
 
     Example:
         >>> from closedform.verify.terms.build import ONE, ZERO, ite, less, rational

@@ -3,7 +3,7 @@
 Points are drawn symbol by symbol. What the assumptions say of a symbol, given those drawn before
 it, bounds it; the bounds themselves, their neighbours, and small numbers are drawn often. The clock
 comes last: its candidates are the roots of every comparison, minimum and floor in the claim, and
-the steps beside them. A point counts only if every assumption holds there, evaluated exactly.
+the steps next to them. A point counts only if every assumption holds there, evaluated exactly.
 """
 
 from __future__ import annotations

@@ -370,7 +370,7 @@ class Question:
 
 
 def _name_in_z3(name: str) -> str:
-    """The name of a symbol in z3, which tells symbols apart by text alone.
+    """The name of a symbol in z3, which distinguishes symbols only by text.
 
     Internal names begin with one exclamation mark, and those of users with none or two.
     """

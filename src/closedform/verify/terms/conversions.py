@@ -56,7 +56,7 @@ def exact_in(number: Term, bits: int) -> Term:
 
 
 def where_small(size: Term, bits: int, number: Term, other: Term) -> Term:
-    """Returns a number where its size is small beside the error of floats of so many bits.
+    """Returns a number where its size is small compared with the error of floats of so many bits.
 
     Args:
         size: The number, or what is compared in its place.
@@ -142,7 +142,7 @@ def _power(operands: Operands) -> bool:
 
 
 def _comparison(operands: Operands) -> bool:
-    """Beside a number that is not coarse: rounding is monotone, and that number is small."""
+    """Next to a number that is not coarse: rounding is monotone, and that number is small."""
     return sum(is_coarse for _, is_coarse in operands) == 1
 
 

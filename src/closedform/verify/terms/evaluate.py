@@ -435,7 +435,7 @@ def compile_steps(root: Term, clock: Term) -> Function:
     a matter of seconds. The function raises ``UndecidedError`` where ``value`` must decide.
 
     Args:
-        root: A term in the clock alone. A part that occurs twice is evaluated twice.
+        root: A term in only the clock. A part that occurs twice is evaluated twice.
         clock: The symbol of the step.
     """
     forms = linear_forms(root)

@@ -228,7 +228,7 @@ def _common(directions: Directions) -> Direction:
 
 
 def _extremum_direction(_: Term, directions: Directions, __: Signs, strictly: bool) -> Direction:
-    """Beside a constant a minimum may stand still."""
+    """With a constant a minimum may stand still."""
     if strictly and Direction.CONSTANT in directions:
         return Direction.UNKNOWN
     return _common(directions)

@@ -127,7 +127,7 @@ _CONTINUOUS = frozenset({Op.ADD, Op.SUB, Op.EXP, Op.POW, Op.COS, Op.SIN})
 
 
 _LINEAR = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.NEG, Op.FLOOR})
-"""Ops that make a multiple of an integer of another one, beside constants."""
+"""Ops that make a multiple of an integer of another one, apart from constants."""
 
 
 def _changed(value: Value, change: Callable[[Term], Term]) -> Value:
@@ -232,7 +232,7 @@ class GraphReader:
         return not conversions.is_small(self.intervals[place], conversions.EXACT_BITS[target])
 
     def _is_counted(self, node: Node) -> bool:
-        """Whether a float is made of an integer by constant factors and summands alone."""
+        """Whether a float is made of an integer by only constant factors and summands."""
         if not node.type.dtype.is_float:
             return False
         if node.op is Op.CAST:
@@ -350,7 +350,7 @@ ELEMENTWISE: Mapping[Op, Callable[..., Term]] = {
 
 
 def _each(make: Callable[..., Term]) -> Rule:
-    """The rule of an elementwise op; beside a row, other operands are the same at each position."""
+    """The rule of an elementwise op; with a row, other operands are the same at each position."""
 
     def rule(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
         if any(isinstance(operand, Row) for operand in operands):

@@ -99,7 +99,7 @@ def partition_line(root: Term, clock: Term) -> Segments[Cut]:
     """Returns the segments of a term on the real line from 0 on.
 
     Choices whose conditions are linear in the clock are decided; all other terms stay as they are.
-    A point that belongs to neither side is a segment of its own.
+    A point that belongs to neither side is a separate segment.
     """
     return _Line(root, clock, lambda: None).segments(root, (fmpq(0), 0), (fmpq(FOREVER), 0))
 

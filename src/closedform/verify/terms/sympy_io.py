@@ -236,7 +236,7 @@ def to_sympy(root: Term) -> sp.Basic:
             done[node] = _write(node, [done.get(arg) for arg in node.args], done)
     result = done[root]
     if result is None:
-        raise VerificationError("undefined alone has no SymPy expression")
+        raise VerificationError("undefined has no SymPy expression")
     return result
 
 

@@ -54,11 +54,11 @@ def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
     ends = []
     for direction in (-np.inf, np.inf):
         with np.errstate(over="ignore"):
-            beside = float(np.nextafter(own, own.dtype.type(direction)))
-        is_largest = np.isinf(beside)  # its interval is as wide as on the other side
+            neighbor = float(np.nextafter(own, own.dtype.type(direction)))
+        is_largest = np.isinf(neighbor)  # its interval is as wide as on the other side
         if is_largest:
-            beside = float(np.nextafter(own, own.dtype.type(-direction)))
-        half = (build.exact(beside) - build.exact(float(own))) / 2
+            neighbor = float(np.nextafter(own, own.dtype.type(-direction)))
+        half = (build.exact(neighbor) - build.exact(float(own))) / 2
         end = build.exact(float(own)) + (-half if is_largest else half)
         if dtype is not DType.F64:
             further = build.exact(float(np.spacing(np.float64(abs(number))))) / 2

@@ -78,7 +78,7 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
     keys: dict[SumKey, sp.Symbol] = {}
 
     def named(expr: sp.Basic) -> sp.Basic:
-        # A sum may stand in another one and beside it: those that stand in none go first.
+        # A sum may stand in another one and next to it: those that stand in none go first.
         while expr.has(GlobalSum):
             found = sorted(expr.atoms(GlobalSum), key=sp.default_sort_key)
             inner = {part for total in found for part in total.args[0].atoms(GlobalSum)}

@@ -230,7 +230,7 @@ def _compared(
 
 
 def _other_kind(wanted: Sequence[Wanted], graph: Graph, is_rule: bool) -> str | None:
-    """The value that is an integer in the graph or in its source alone, or None."""
+    """The value that is an integer in only the graph or only its source, or None."""
     types = {output.name: graph.nodes[output.index].type for output in graph.outputs}
     for each in wanted:
         is_integer = types[each.name].dtype.is_integer
@@ -283,7 +283,7 @@ def _pairs(
     last: int,
     check: Callable[[], None],
 ) -> list[Pair]:
-    """The outputs of a graph; those that differ in the name of their parameter alone once."""
+    """The outputs of a graph; those that differ only in the name of their parameter once."""
     roots = [each.term for each in wanted]
     inputs = {node.attribute("name") for node in graph.inputs if node != _step(graph)}
     symbols = {name: node for name, node in tree.symbols(*roots).items() if name in inputs}
@@ -328,7 +328,7 @@ def _inverses(roots: Sequence[Term]) -> Iterator[Term]:
 
 
 def _without_name(side: Term, param: str) -> Term:
-    """A term with the symbols of one parameter, and of it alone, under names without it."""
+    """A term with the symbols of only one parameter, under names without it."""
     own = {
         node: build.symbol(name.replace(f".{param}", ".", 1))
         for name, node in tree.symbols(side).items()

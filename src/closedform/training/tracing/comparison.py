@@ -1,4 +1,4 @@
-"""A traced step beside torch: the same numbers for the example, and for other sizes of it."""
+"""A traced step compared with torch: equal for the example, and for other sizes."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def _excess(step: _Step, of: Forward, given: _Inputs) -> str | None:
     for group in step.groups:
         try:
             results = step.results(run, given, group)
-        except Exception as error:  # the errors of onnxruntime have no base of their own
+        except Exception as error:  # the errors of onnxruntime have no common base
             missing = without_kernel(str(error), of.where)
             if missing is not None:
                 raise missing from error

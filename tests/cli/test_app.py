@@ -82,9 +82,10 @@ ERRORS = [
         "torch has no scheduler or optimizer 'OneCycleLr': did you mean 'OneCycleLR'?",
     ),
     (
-        ["show", "cosinedecaywd"],
-        "the library has no schedule or optimizer 'cosinedecaywd': did you mean "
-        "'cerebras:CosineDecayWD'? `closedform list` shows all",
+        ["show", "cosineannealinglr"],
+        "the library has no schedule or optimizer 'cosineannealinglr': did you mean "
+        "'torch:CosineAnnealingLR' or 'cerebras:CosineAnnealingLR' or "
+        "'kohya:CosineAnnealingLR', or 2 more? `closedform list` shows all",
     ),
     (
         ["show", "torch:LinearLR", "--total-iters", "7"],

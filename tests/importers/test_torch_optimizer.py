@@ -248,7 +248,7 @@ def test_shapes_are_general_where_the_step_is() -> None:
     matrix = rule.for_shape((5, 7))
     assert rule.for_shape((5,)).param == PARAM - hyper("lr") * GRAD
     assert any(expr.has(GRAD / 5) for expr in matrix.definitions.values())
-    with pytest.raises(cf.errors.DefinitionError, match="the rule is for shapes with"):
+    with pytest.raises(cf.errors.DefinitionError, match="the rule is only for shapes with"):
         rule.for_shape((2, 3, 4))
 
 

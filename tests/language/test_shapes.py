@@ -301,7 +301,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "another shape": (
         for_shape((3, 3), requires=sp.Eq(RANK, 1)),
-        "the rule is for shapes with Eq(shape.rank, 1) alone (rule 'test', shape [3, 3] of "
+        "the rule is only for shapes with Eq(shape.rank, 1) (rule 'test', shape [3, 3] of "
         "parameter 'w'): give the other parameters another rule: "
         "groups=[Group('*.bias', rule=…), …]",
     ),

@@ -171,7 +171,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "torch's muon of a batch": (
         lambda: frameworks.optimizer("torch", "Muon", {}).for_shape((2, 3, 4)),
-        "the rule is for shapes with Eq(shape.rank, 2) alone (rule 'muon', shape [2, 3, 4]): give "
+        "the rule is only for shapes with Eq(shape.rank, 2) (rule 'muon', shape [2, 3, 4]): give "
         "the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
     ),
     "muon coefficients": (
@@ -233,7 +233,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "sm3 of nine axes": (
         lambda: compile_step(ModelSpec(optimizers.sm3(), {"w": (2,) * 9})),
-        "the rule is for shapes with shape.rank <= 8 alone (rule 'sm3', shape [2, 2, 2, 2, 2, 2, "
+        "the rule is only for shapes with shape.rank <= 8 (rule 'sm3', shape [2, 2, 2, 2, 2, 2, "
         "2, 2, 2] of parameter 'w'): give the other parameters another rule: "
         "groups=[Group('*.bias', rule=…), …]",
     ),

@@ -239,6 +239,6 @@ def test_a_shape_without_a_rule_is_named_with_its_parameter() -> None:
     optimizer = Optimizer([("m", matrix)], cf.optimizers.muon())
     with pytest.raises(DefinitionError) as caught:
         optimizer.add_param_group({"params": [("kernel", matrix.detach().clone()), ("b", vector)]})
-    assert "the rule is for shapes with shape.rank >= 2 alone" in str(caught.value)
+    assert "the rule is only for shapes with shape.rank >= 2" in str(caught.value)
     assert "Optimizer, param group 1, parameter 'b' of shape [7]: rule 'muon'" in str(caught.value)
     assert len(optimizer.param_groups) == len(optimizer.state) == 1

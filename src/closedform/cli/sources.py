@@ -143,6 +143,8 @@ def _refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str], where: s
             raise ArgumentError(f"unknown argument {option(key)}", where=where, hint=hint)
 
 
+_MOST_MATCHES = 3
+"""Names of frameworks in a hint."""
 _COMMON = (
     *("--as-implemented", "--base-value", "--facts", "--force", "--framework", "--json", "--key"),
     *("--output", "--scalar-dtype", "--step-dtype", "--target", "--until"),
@@ -299,15 +301,18 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _in_frameworks(name: str) -> str | None:
-    """A hint for the name of a class without its framework."""
-    found = [
-        repr(f"{framework}:{known}")
+    """A hint for the name of a class without its framework: torch first, at most three."""
+    matches = [
+        f"{framework}:{public}"
         for framework in cf.frameworks.FRAMEWORKS
         for names in [cf.frameworks.names(framework)]
-        for known in (*names.schedules, *names.optimizers)
-        if known.lower() == name.lower()
+        for public in (*names.schedules, *names.optimizers)
+        if public.lower() == name.lower()
     ]
-    return f"did you mean {' or '.join(found)}?" if found else None
+    matches.sort(key=lambda match: not match.startswith("torch:"))
+    shown = " or ".join(map(repr, matches[:_MOST_MATCHES]))
+    more = f", or {len(matches) - _MOST_MATCHES} more" if len(matches) > _MOST_MATCHES else ""
+    return f"did you mean {shown}{more}?" if matches else None
 
 
 def _in_updates(found: Schedule | UpdateRule, facts: Mapping[str, Any]) -> Schedule | UpdateRule:

@@ -82,10 +82,9 @@ ERRORS = [
         "torch has no scheduler or optimizer 'OneCycleLr': did you mean 'OneCycleLR'?",
     ),
     (
-        ["show", "cosineannealinglr"],
-        "the library has no schedule or optimizer 'cosineannealinglr': did you mean "
-        "'torch:CosineAnnealingLR' or 'cerebras:CosineAnnealingLR' or "
-        "'kohya:CosineAnnealingLR', or 2 more? `closedform list` shows all",
+        ["show", "cosinedecaywd"],
+        "the library has no schedule or optimizer 'cosinedecaywd': did you mean "
+        "'cerebras:CosineDecayWD'? `closedform list` shows all",
     ),
     (
         ["show", "torch:LinearLR", "--total-iters", "7"],
@@ -209,3 +208,9 @@ def test_rich_is_not_needed() -> None:
 
 def test_public_names_of_the_package() -> None:
     assert dir(closedform.cli) == ["main"]
+
+
+def test_a_class_of_many_frameworks_is_suggested_from_three_of_them(runner: CliRunner) -> None:
+    error = runner.invoke(["show", "cosineannealinglr"]).stderr
+    assert re.search(r"did you mean ('\S+' or ){2}'\S+', or \d+ more\?", error)
+    assert "did you mean 'torch:CosineAnnealingLR'" in error

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 import closedform as cf
 from closedform import training
 from closedform.errors import ExportError
-from closedform.training.tracing import beside, onnx_program, trace
+from closedform.training.tracing import comparison, onnx_program, trace
 from closedform.training.tracing.batch import read_batch
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.probe import run_eagerly
@@ -99,9 +99,9 @@ def _with_wrong_gradient(name: str) -> Any:
 def test_gradients_of_a_large_model_are_compared_in_groups(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_GROUP", 1)
+    monkeypatch.setattr(comparison, "_GROUP", 1)
     model = _Tokens()
-    groups = beside.groups_of(dict(model.named_parameters()))
+    groups = comparison.groups_of(dict(model.named_parameters()))
     assert groups == [["table.weight"], ["norm.weight", "norm.bias"], ["head.weight", "head.bias"]]
     training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)
     monkeypatch.setattr(trace, "write_onnx", _with_wrong_gradient(f"grad.{name}"))

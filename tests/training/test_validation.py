@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import open_session, run_on
-from closedform.training.tracing import attention, beside, rounding
+from closedform.training.tracing import attention, comparison, rounding
 from closedform.training.tracing.trace import trace
 
 
@@ -120,9 +120,9 @@ def test_an_error_beyond_that_of_torch_is_a_defect(
     def run_wrongly(session: Any, feeds: Any) -> list[Any]:
         return [result * 1.5 for result in run_on(session, feeds)]
 
-    monkeypatch.setattr(beside, "run_on", run_wrongly)
+    monkeypatch.setattr(comparison, "run_on", run_wrongly)
     if not is_double_possible:
-        monkeypatch.setattr(beside, "LARGEST", 0)
+        monkeypatch.setattr(comparison, "LARGEST", 0)
     told = "off from float64, torch " if is_double_possible else "a rounding of the inputs changes"
     with pytest.raises(ExportError, match=told) as raised:
         trace(_Chaotic(1e3), _loss, (torch.randn(4, 200),))

@@ -563,6 +563,26 @@ max_steps: 10
         name="cosine-1",
     ),
     Defect(
+        "nanovlm",
+        "",
+        """\
+lr_mp: 1.0
+max_training_steps: 20
+""",
+        lambda: Schedule(
+            sp.Piecewise(
+                (sp.S.One, t < 1),
+                (
+                    (11 + 9 * sp.cos(sp.pi * (t - sp.Rational(3, 5)) / sp.Rational(97, 5))) / 20,
+                    t < 21,
+                ),
+                (sp.Rational(1, 10), True),
+            )
+        ),
+        "a warmup of one update, which has the rate of 1, and a cosine to 0.1 at update 20",
+        name="short-run",
+    ),
+    Defect(
         "nanotron",
         "",
         """\
@@ -963,5 +983,21 @@ trainer:
         "lines to the end rate over 5, then 10, then 15 updates",
         {},
         12,
+    ),
+    Defect(
+        "yolox",
+        "",
+        """\
+basic_lr_per_img: 1.0
+max_epoch: 2
+no_aug_epochs: 0
+scheduler: cos
+warmup_epochs: 1
+""",
+        lambda: cosine(1, 0, 10),
+        "a cosine from 1 to 0 over the 10 updates of the run",
+        {"updates_per_epoch": 5, "global_batch_size": 1},
+        10,
+        name="first-rate-of-the-optimizer",
     ),
 )

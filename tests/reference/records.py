@@ -116,14 +116,12 @@ NOT_READ = frozenset(
         "fairseq2",
         "icefall",
         "lightning-hydra",
-        "nanovlm",
         "onetrainer",
         "open-instruct",
         "optax",
         "sentence-transformers",
         "simpletuner",
         "speechbrain",
-        "yolox",
     ]
 )
 """The systems of the second part of the records and of the corpus that are not compared yet."""

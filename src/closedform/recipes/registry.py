@@ -40,6 +40,7 @@ _MODULES = {
     "nanochat": "nanochat",
     "nanogpt": "nanogpt",
     "nanotron": "nanotron",
+    "nanovlm": "nanovlm",
     "nemo": "nemo",
     "nemo-rl": "nemo_rl",
     "olmo": "olmo",
@@ -60,6 +61,7 @@ _MODULES = {
     "trl": "trl",
     "ultralytics": "ultralytics",
     "verl": "verl",
+    "yolox": "yolox",
 }
 """The name of each framework, and its module in this folder: `make frameworks` writes it."""
 

@@ -128,17 +128,17 @@ def run_function(module: PythonText, name: str, source: str) -> PythonText | Non
 
     An argument without a default is unresolved; ``return`` is the value that it returns.
 
+    Args:
+        module: The module.
+        name: The function, or a method of a class: ``Exp.__init__``.
+        source: The file, for errors.
+
     Raises:
         ConfigError: As :func:`parsed_python`.
     """
-    definitions = [
-        statement
-        for statement in module.tree.body
-        if isinstance(statement, ast.FunctionDef) and statement.name == name
-    ]
-    if not definitions or name in module.names:
+    definition = _definition(module, name)
+    if not isinstance(definition, ast.FunctionDef):
         return None
-    definition = definitions[-1]
     called = PythonText(module.tree, dict(module.names), convert=module.convert)
     arguments = [*definition.args.posonlyargs, *definition.args.args]
     defaults = definition.args.defaults
@@ -148,8 +148,55 @@ def run_function(module: PythonText, name: str, source: str) -> PythonText | Non
         called.names[argument.arg] = Unresolved(argument.arg) if place < 0 else known
     for argument in definition.args.kwonlyargs:
         called.names[argument.arg] = Unresolved(argument.arg)
-    _run(definition.body, called, source, module.tree.body)
+    # The class of a method is what runs now, so that a mention of it runs no other code.
+    outer = [part for part in module.tree.body if getattr(part, "name", "") != name.split(".")[0]]
+    _run(definition.body, called, source, outer if "." in name else module.tree.body)
     return called
+
+
+def run_class(module: PythonText, name: str, source: str) -> PythonText | None:
+    """Returns the names of a class's body, such as the fields of a dataclass; None without it.
+
+    Raises:
+        ConfigError: As :func:`parsed_python`.
+    """
+    definition = _definition(module, name)
+    if not isinstance(definition, ast.ClassDef):
+        return None
+    body = PythonText(module.tree, dict(module.names), convert=module.convert)
+    _run(definition.body, body, source, module.tree.body)
+    return body
+
+
+def defined_names(module: PythonText, name: str) -> frozenset[str]:
+    """Returns the functions that a class defines, and its fields; empty without the class."""
+    definition = _definition(module, name)
+    if not isinstance(definition, ast.ClassDef):
+        return frozenset()
+    fields = (
+        statement.target.id
+        for statement in definition.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    )
+    functions = (part.name for part in definition.body if isinstance(part, ast.FunctionDef))
+    return frozenset((*fields, *functions))
+
+
+def _definition(module: PythonText, name: str) -> ast.stmt | None:
+    """The last definition of a dotted name, unless an assignment hides it."""
+    *outer, last = name.split(".")
+    body = module.tree.body
+    if name.partition(".")[0] in module.names:
+        return None
+    for part in outer:
+        classes = [one for one in body if isinstance(one, ast.ClassDef) and one.name == part]
+        body = classes[-1].body if classes else []
+    definitions = [
+        statement
+        for statement in body
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef) and statement.name == last
+    ]
+    return definitions[-1] if definitions else None
 
 
 def literal(

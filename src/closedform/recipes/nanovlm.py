@@ -1,0 +1,129 @@
+"""nanoVLM: the learning rates of its three param groups, from the fields of ``TrainConfig``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import sympy as sp
+
+from closedform.language import Schedule, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect
+from closedform.recipes.document import Document
+from closedform.recipes.documents.python_text import defined_names, run_class
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, first_from, quotient
+from closedform.recipes.keys import OpenKeys, Values, integer, number, section_entries
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine
+
+CLOCK = Clock(Unit.UPDATE)
+
+CONFIG = OpenKeys(
+    gradient_accumulation_steps=integer(8, least=1),
+    lr_language_backbone=number(5e-5),
+    lr_mp=number(0.00512),
+    lr_vision_backbone=number(5e-5),
+    max_grad_norm=number(1),
+    max_training_steps=integer(40000),
+)
+GROUPS = {
+    "lr_mp": "MP.*",
+    "lr_vision_backbone": "vision_encoder.*",
+    "lr_language_backbone": "decoder.*",
+}
+"""The param groups by the keys of their rates, with the modules that they cover."""
+
+DEFECTS = {
+    "short-run": Defect(
+        "the warmup of 3 % of the run is not rounded: where it is not a whole number of updates, "
+        "its last update is above the rate, 33 times for a run of one update",
+        "train.py:254",
+        lambda config: 3 * config.max_training_steps % 100 != 0,
+        documented="a warmup that ends at the rate",
+    ),
+}
+
+
+def _rate(context: Context, config: Values, name: str) -> Schedule:
+    rate, total = getattr(config, name), config.max_training_steps
+    warmup = sp.Rational(3 * total, 100)
+
+    def rise() -> sp.Expr:
+        part = (t + 1) / warmup
+        return rate * (part if context.as_implemented else sp.Min(1, part))
+
+    def fall() -> sp.Expr:
+        return along_cosine(rate, rate / 10, quotient(t - warmup, total - warmup))
+
+    return by_intervals(
+        "get_lr",
+        (rise, first_from(Fraction(total * 0.03))),
+        (fall, total + 1),
+        (lambda: rate / 10, None),
+    )
+
+
+def _of_class(context: Context, config: Values) -> Schedule:
+    name = context.facts.get("group", "lr_mp")
+    message = f"there is no group {name!r:.60}: they are {', '.join(GROUPS)}"
+    refuse_unless(name in GROUPS, message, context.where)
+    return _rate(context, config, name)
+
+
+def _matches(document: Document) -> bool:
+    names = set(document.content)
+    if document.python is not None:
+        names |= defined_names(document.python, "TrainConfig")
+    return "lr_mp" in names or {"lr_vision_backbone", "lr_language_backbone"} <= names
+
+
+def _read(reading: Reading) -> Recipe:
+    document = reading.document
+    if document.python is not None:
+        body = run_class(document.python, "TrainConfig", document.source)
+        if body is not None:
+            document = replace(document, content={**document.content, **body.names})
+    config = CONFIG.read_whole(document)
+    plan = planned("AdamW", {}, where=document.source)
+    with config.origin.located():
+        groups = [
+            ParamGroup(
+                {"lr": _rate(reading.context, config, name), "weight_decay": constant(0.01)},
+                plan,
+                Role.NAMED,
+                name,
+                (pattern,),
+            )
+            for name, pattern in GROUPS.items()
+            if getattr(config, name) > 0
+        ]
+    if not groups:
+        raise config.error("no part of the model has a rate above 0, so that none is trained")
+    clip = config.max_grad_norm
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
+        horizon=config.max_training_steps,
+        clipping=None if clip is None else Clipping(clip),
+        accumulation=config.gradient_accumulation_steps,
+        values=(config,),
+        derived={"total_updates": config.max_training_steps},
+    )
+
+
+FRAMEWORK = Framework(
+    "nanovlm",
+    section_entries({"get_lr": _of_class}, {"": CONFIG}, defects=DEFECTS),
+    versions=("4e0c09618461",),
+    upstream="train.py, models/config.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+)

@@ -1,0 +1,200 @@
+"""YOLOX: the learning rate of its experiments, Python classes or mappings of their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document
+from closedform.recipes.documents.python_text import defined_names, run_function
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import Value, by_intervals, first_after, first_from, quotient
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    choice,
+    integer,
+    number,
+    numbers,
+    section_entries,
+)
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+
+KINDS = ("yoloxwarmcos", "warmcos", "cos", "multistep")
+EXPERIMENT = OpenKeys(
+    basic_lr_per_img=number(sp.Rational(1, 6400)),
+    gamma=number(0.1),
+    max_epoch=integer(300, least=1),
+    milestones=numbers(None),
+    min_lr_ratio=number(0.05),
+    momentum=number(0.9),
+    no_aug_epochs=number(15),
+    scheduler=choice(*KINDS, default="yoloxwarmcos"),
+    warmup_epochs=number(5),
+    warmup_lr=number(0),
+    weight_decay=number(5e-4),
+)
+
+DEFECTS = {
+    "first-rate-of-the-optimizer": Defect(
+        "update 0 has the rate that the optimizer is made with, which is warmup_lr where there is "
+        "a warmup_epochs, also for schedules without a warmup",
+        "yolox/exp/yolox_base.py:258",
+        lambda experiment: (
+            experiment.scheduler in ("cos", "multistep") and experiment.warmup_epochs > 0
+        ),
+        documented="the schedule at update 0 as well",
+        classes=("cos", "multistep"),
+    ),
+    "minimum-without-effect": Defect(
+        "min_lr_ratio and no_aug_epochs have an effect with yoloxwarmcos only",
+        "yolox/utils/lr_scheduler.py:37",
+        lambda experiment: experiment.scheduler != "yoloxwarmcos" and "min_lr_ratio" in experiment,
+        kind=Kind.CONVENTION,
+        classes=("cos", "warmcos", "multistep"),
+    ),
+    "milestones-of-a-class": Defect(
+        "the experiment does not pass milestones to the scheduler: get_lr_scheduler must be its "
+        "own",
+        "yolox/exp/yolox_base.py:287",
+        lambda experiment: experiment.scheduler == "multistep",
+        kind=Kind.CONVENTION,
+        classes=("multistep",),
+    ),
+}
+
+
+def _rate(context: Context, experiment: Values) -> Schedule:
+    updates, samples = context.numbers.require(
+        "updates_per_epoch", "global_batch_size", where=context.where
+    )
+    kind, peak = experiment.scheduler, experiment.basic_lr_per_img * samples
+    start, total = experiment.warmup_lr, updates * experiment.max_epoch
+    first = start if experiment.warmup_epochs > 0 else peak
+    has_warmup = kind in ("warmcos", "yoloxwarmcos")
+    warmup = updates * experiment.warmup_epochs if has_warmup else sp.S.Zero
+    is_quick = kind == "yoloxwarmcos"
+    low = peak * experiment.min_lr_ratio if is_quick else sp.S.Zero
+    flat = updates * experiment.no_aug_epochs if is_quick else sp.S.Zero
+    # The rate is set after each update, for the next one.
+    stages: list[tuple[Value, int]] = []
+    if context.as_implemented or has_warmup:
+        stages.append((lambda: first, 1))
+    if kind == "multistep":
+        message = "multistep needs milestones"
+        refuse_unless(experiment.milestones is not None, message, context.where)
+        # int(total * milestone / epochs), in floats.
+        marks = [
+            int(int(total) * _float(mark) / experiment.max_epoch) for mark in experiment.milestones
+        ]
+
+        def dropped(passed: int) -> Value:
+            return lambda: peak * experiment.gamma**passed
+
+        stages += [(dropped(passed), mark) for passed, mark in enumerate(sorted(marks))]
+        return by_intervals(kind, *stages, (dropped(len(marks)), None))
+    if has_warmup:
+
+        def rise() -> sp.Expr:
+            done = quotient(t, warmup)
+            return along_line(start, peak, done**2 if is_quick else done)
+
+        stages.append((rise, first_after(warmup) if warmup > 0 else 0))
+
+    def fall() -> sp.Expr:
+        return along_cosine(peak, low, quotient(t - warmup, total - warmup - flat))
+
+    if is_quick:
+        return by_intervals(kind, *stages, (fall, first_from(total - flat)), (lambda: low, None))
+    return by_intervals(kind, *stages, (fall, None))
+
+
+def _float(value: sp.Expr) -> float | int:
+    return int(value) if value.is_Integer else float(value)
+
+
+def _attributes(document: Document) -> Mapping[str, Any] | None:
+    """The attributes that the constructor of an experiment sets; None for another document."""
+    if document.python is None:
+        return document.content
+    called = run_function(document.python, "Exp.__init__", document.source)
+    if called is None:
+        return None
+    attributes = (name.partition(".") for name in called.names if name.startswith("self."))
+    return {name: called.names[f"self.{name}"] for _, _, name in attributes if "." not in name}
+
+
+_TYPICAL = {"basic_lr_per_img", "no_aug_epochs", "warmup_lr", "mosaic_prob"}
+
+
+def _matches(document: Document) -> bool:
+    if document.python is not None and not defined_names(document.python, "Exp"):
+        return False
+    attributes = _attributes(document) or {}
+    return not _TYPICAL.isdisjoint(attributes) or (
+        document.python is not None
+        and "MyExp" in document.content
+        and not set(EXPERIMENT).isdisjoint(attributes)
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    document = reading.document
+    attributes = _attributes(document)
+    if attributes is None:
+        raise document.error("there is no class Exp with a constructor", "")
+    if document.python is not None:
+        for name in ("get_lr_scheduler", "get_optimizer"):
+            if name in defined_names(document.python, "Exp"):
+                raise document.error(f"{name} is the experiment's own, and is not run", "Exp")
+    experiment = EXPERIMENT.read_whole(replace(document, content=dict(attributes)))
+    with experiment.origin.located():
+        rate = _rate(reading.context, experiment)
+    plan = planned(
+        "SGD",
+        {"momentum": experiment.momentum, "nesterov": True},
+        "sgd",
+        document.place("momentum"),
+    )
+    decay = constant(experiment.weight_decay)
+    group = ParamGroup({"lr": rate, "weight_decay": decay}, plan, Role.DEFAULT)
+    plain = group.without_decay()
+    return reading.recipe(
+        [group, *(replace(plain, role=role, name=role) for role in (Role.NORM, Role.BIAS))],
+        clock=CLOCK,
+        horizon=experiment.max_epoch * int(reading.facts.require("updates_per_epoch")[0]),
+        clipping=None,
+        accumulation=1,
+        values=(experiment,),
+        derived={"weight_decay": experiment.weight_decay},
+    )
+
+
+FRAMEWORK = Framework(
+    "yolox",
+    section_entries(
+        dict.fromkeys(KINDS, _rate),
+        {"": EXPERIMENT},
+        style=lambda experiment: str(experiment.scheduler),
+        defects=DEFECTS,
+    ),
+    versions=("6ddff4824372",),
+    upstream="yolox/utils/lr_scheduler.py, yolox/exp/yolox_base.py, yolox/core/trainer.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+)

@@ -114,7 +114,6 @@ NOT_READ = frozenset(
         "deepspeed",
         "espnet",
         "fairseq2",
-        "icefall",
         "lightning-hydra",
         "onetrainer",
         "open-instruct",

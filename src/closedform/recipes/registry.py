@@ -22,6 +22,7 @@ _MODULES = {
     "fairseq": "fairseq",
     "gpt-neox": "gpt_neox",
     "huggingface": "huggingface",
+    "icefall": "icefall",
     "keras": "keras",
     "kohya": "kohya",
     "levanter": "levanter",

@@ -1,0 +1,169 @@
+"""icefall: Eden and Eden2, which count batches and epochs, and the flags of its scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document, Form
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import by_intervals, first_from
+from closedform.recipes.keys import FlagKeys, Keys, Values, integer, number, section_entries
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+
+CLOCK = Clock(Unit.UPDATE, offset=1)
+
+SCHEDULER = Keys(
+    base_lr=number(0.045),
+    lr_batches=number(7500),
+    lr_epochs=number(3.5),
+    warmup_batches=number(500),
+    warmup_start=number(0.5),
+)
+FLAGS = FlagKeys(
+    base_lr=number(None),
+    initial_lr=number(None),
+    lr_batches=number(None),
+    lr_epochs=number(None),
+    num_epochs=integer(30),
+    warmup_start=number(None),
+    warmup_batches=number(None),
+)
+_OF_CLASS = {
+    "Eden": frozenset(SCHEDULER),
+    "Eden2": frozenset(SCHEDULER) - {"lr_epochs"},
+    "Eden-2022": frozenset({"base_lr", "lr_batches", "lr_epochs"}),
+}
+"""The arguments of each class; that of 2022 has no warmup."""
+_FACTS = ("defaults_of_the_script", "warmup_batches", "warmup_start")
+
+DEFECTS = {
+    "start-of-the-warmup": Defect(
+        "the scripts choose where the warmup starts: most at half of the rate, that of "
+        "librispeech's zipformer at a tenth, which is the fact warmup_start",
+        "egs/librispeech/ASR/zipformer/train.py:1351",
+        lambda is_complete, has_start: not has_start,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "defaults-of-the-script": Defect(
+        "the defaults of base-lr, lr-batches and lr-epochs differ by script: without the fact "
+        "defaults_of_the_script they are those of librispeech's zipformer",
+        "egs/librispeech/ASR/zipformer/train.py:387",
+        lambda is_complete, has_start: not is_complete,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "rate-not-reached": Defect(
+        "the rate is never reached: the schedule falls from the first batch on, and at each epoch",
+        "egs/librispeech/ASR/zipformer/optim.py:887",
+        kind=Kind.CONVENTION,
+    ),
+}
+
+
+def _decay(count: sp.Expr, scale: sp.Expr, power: sp.Expr) -> sp.Expr:
+    if scale == 0:
+        raise DefinitionError("lr_batches and lr_epochs must not be 0: they divide")
+    return ((count**2 + scale**2) / scale**2) ** -power
+
+
+def _rate(context: Context, name: str, given: Values) -> Schedule:
+    for key in SCHEDULER:
+        is_known = key in _OF_CLASS[name] or key not in given
+        refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
+    rates, index = context.facts.get("group_lrs"), context.facts.get("group_index", 0)
+    rate = given.base_lr if rates is None else exact_number(rates[index], "group_lrs")
+    batch = CLOCK.count(context.numbers).n
+    if name == "Eden2":
+        falling = rate * _decay(batch, given.lr_batches, sp.S.Half)
+    else:
+        (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
+        epoch = floor_div(t, updates)
+        quarter = sp.Rational(1, 4)
+        falling = rate * _decay(batch, given.lr_batches, quarter)
+        falling *= _decay(epoch, given.lr_epochs, quarter)
+    if name == "Eden-2022":
+        return by_intervals(name, (lambda: falling, None))
+    start, warmup = given.warmup_start, given.warmup_batches
+    refuse_unless(0 <= start <= 1, f"warmup_start must be in 0..1, got {start}", context.where)
+    return by_intervals(
+        name,
+        (lambda: falling * (start + (1 - start) * batch / warmup), first_from(warmup - 1)),
+        (lambda: falling, None),
+    )
+
+
+def _of_class(context: Context, given: Values) -> Schedule:
+    return _rate(context, context.path[-1], given)
+
+
+_TYPICAL = {"base-lr", "lr-batches", "lr-epochs"}
+
+
+def _matches(document: Document) -> bool:
+    flags = set(document.content)
+    return document.form is Form.ARGUMENTS and (
+        len(_TYPICAL & flags) > 1
+        or not ({"lr-batches", "lr-epochs"}.isdisjoint(flags))
+        or {"max-duration", "num-epochs"} <= flags
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    flags, context = FLAGS.read_whole(reading.document), reading.context
+    # Eve was the optimizer of 2022, whose scripts call the rate initial-lr.
+    is_of_2022 = "initial_lr" in flags
+    defaults = context.facts.get("defaults_of_the_script", {})
+    if not isinstance(defaults, dict):
+        raise DefinitionError(f"defaults_of_the_script must be a mapping, got {defaults!r:.60}")
+    content: dict[str, Any] = {
+        key.removeprefix("--").replace("-", "_"): value for key, value in defaults.items()
+    }
+    if is_of_2022:
+        content = {"lr_batches": 5000, "lr_epochs": 6, **content, "base_lr": flags.initial_lr}
+    for key in SCHEDULER:
+        value = getattr(flags, key)
+        if value is None and key in _FACTS:
+            value = context.facts.get(key)
+        if value is not None:
+            content[key] = value
+    name = "Eden-2022" if is_of_2022 else "Eden"
+    content = {key: value for key, value in content.items() if key in _OF_CLASS[name]}
+    given = SCHEDULER.read(type(flags.origin)(flags.origin.document, content))
+    with flags.origin.located():
+        rate = _rate(context, name, given)
+        (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
+    plan = planned("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
+    return reading.recipe(
+        [ParamGroup({"lr": rate}, plan, Role.DEFAULT)],
+        clock=CLOCK,
+        horizon=flags.num_epochs * int(updates),
+        clipping=None,
+        accumulation=1,
+        values=(
+            set(content) >= {"base_lr", "lr_batches", "lr_epochs"},
+            is_of_2022 or "warmup_start" in content,
+        ),
+    )
+
+
+FRAMEWORK = Framework(
+    "icefall",
+    section_entries(dict.fromkeys(_OF_CLASS, _of_class), {"": SCHEDULER}),
+    versions=("36e0420c7e3e",),
+    upstream="egs/librispeech/ASR/zipformer/optim.py, egs/*/*/*/train.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("group_index", "group_lrs", "recipe", *_FACTS),
+)

@@ -150,6 +150,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_claims.py \
 	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/verify/compare_solvers.py
+	@echo "== compare: training loops of accelerate, transformers and Lightning with planted causes, watched"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/watching/compare_watch.py
 	@echo "== compare: every schedule of the library, recovered from 20 drawn logs"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/recovery/compare_recover.py
 	@echo "== compare: translation validation of every record, and of every fault that is planted"

@@ -16,6 +16,8 @@ __all__ = [
     "ClosedFormError",
     "ConfigError",
     "DefinitionError",
+    "DepartureError",
+    "DepartureWarning",
     "DomainError",
     "ExportError",
     "GraphError",
@@ -49,6 +51,14 @@ class ClosedFormError(Exception):
 
 class DefinitionError(ClosedFormError, ValueError):
     """The definition of a schedule or an update rule is invalid."""
+
+
+class DepartureError(ClosedFormError, RuntimeError):
+    """A run departs from the recipe that it is watched with."""
+
+
+class DepartureWarning(UserWarning):
+    """A run departs from the recipe that it is watched with, and goes on."""
 
 
 class DomainError(DefinitionError):

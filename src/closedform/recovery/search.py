@@ -278,7 +278,7 @@ class Search:
 
     def checked(self, made: Structure, numbers: Mapping[str, Fraction]) -> Call | None:
         """Returns the call with these arguments, if it reproduces all points."""
-        if self._is_negative(numbers):
+        if self._is_negative(made, numbers):
             return None
         arguments = {**numbers, **made.fixed}
         plain = {
@@ -297,11 +297,11 @@ class Search:
         cost = cost_of(arguments, self.curve.end) + made.has_jumps
         return Call(text, schedule, cost, residual)
 
-    def _is_negative(self, numbers: Mapping[str, Fraction]) -> bool:
+    def _is_negative(self, made: Structure, numbers: Mapping[str, Fraction]) -> bool:
         """Whether a value is below 0 where the log has none: nobody writes a negative rate."""
         has_negative = bool(np.any(self.points.values < 0))
-        values = (n for name, n in numbers.items() if ROLES.get(name) is Role.VALUE)
-        return not has_negative and any(value < 0 for value in values)
+        values = [one.name for one in made.parameters if one.role is Role.VALUE]
+        return not has_negative and any(numbers.get(name, 0) < 0 for name in values)
 
     def simplified(
         self, made: Structure, theta: Values, fits: Fits, index: int

@@ -16,8 +16,16 @@ except ModuleNotFoundError as error:
 
 from closedform.torch.optimizer import Optimizer
 from closedform.torch.scheduler import ParamScheduler
+from closedform.torch.watch import Watcher, lightning_callback, trainer_callback, watch
 
-__all__ = ["Optimizer", "ParamScheduler"]
+__all__ = [
+    "Optimizer",
+    "ParamScheduler",
+    "Watcher",
+    "lightning_callback",
+    "trainer_callback",
+    "watch",
+]
 
 
 def __dir__() -> list[str]:

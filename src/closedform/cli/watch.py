@@ -1,0 +1,154 @@
+"""``closedform watch``: a log beside its recipe, with the likely cause of a departure."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from closedform.cli.arguments import (
+    LogOptions,
+    SourceOptions,
+    add_json,
+    add_log_options,
+    add_source_options,
+    split_name,
+)
+from closedform.cli.parser import Parser, UsageError, positive
+
+if TYPE_CHECKING:
+    from closedform.language import Schedule
+    from closedform.recipes import Recipe
+    from closedform.recipes.logs import Log
+    from closedform.watching import LogReport
+
+DEPARTED = 1
+"""Exit code if a value departs from the recipe."""
+
+_HELP = """\
+Compare each logged value of LOG with RECIPE, and name the likely cause of the first that departs.
+
+RECIPE is a config file or a name with its arguments in quotes. The causes are an offset by one, a
+scheduler that is stepped per micro-batch or per process, a warmup in other units, the horizon of
+another run, a wrong step after resuming, a group without schedule; each is decided by evaluating
+the recipe under it for all updates. --facts world_size=8 gradient_accumulation=4 help to decide.
+
+With --follow the log is read again as it grows, until the last update of the run. The exit code is
+1 if a value departs.
+"""
+
+
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP)
+    found.add_argument("recipe", metavar="RECIPE", help="the recipe")
+    found.add_argument("log", metavar="LOG", help="the log of the run")
+    found.add_argument("--follow", action="store_true", help="read the log as it grows")
+    found.add_argument(
+        "--interval", type=positive, default=5, help="seconds between two readings (default: 5)"
+    )
+    add_log_options(found)
+    add_source_options(found)
+    add_json(found)
+    return found
+
+
+def run(
+    *,
+    recipe: str,
+    log: str,
+    follow: bool,
+    interval: int,
+    log_options: LogOptions,
+    options: SourceOptions,
+    as_json: bool,
+) -> int:
+    """Prints the first departure, or that there is none."""
+    from closedform.cli.sources import load_source
+    from closedform.language import UpdateRule
+
+    name, words = split_name(recipe)
+    source = load_source(name, words, options)
+    if isinstance(source, UpdateRule):
+        raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
+    report = _watched(source, log, options, log_options)
+    while follow and (report is None or (report.departure is None and not report.is_complete)):
+        size = _size(log)
+        threading.Event().wait(interval)
+        if _size(log) != size or report is None:
+            report = _watched(source, log, options, log_options, is_growing=True)
+    if report is None:
+        raise UsageError(f"{log} is not a log", hint="give --pattern for a log of text")
+    if as_json:
+        print(json.dumps(_plain(report), indent=2))
+    else:
+        print(report)
+    return 0 if report.departure is None else DEPARTED
+
+
+def _watched(
+    recipe: Recipe | Schedule,
+    log: str,
+    options: SourceOptions,
+    log_options: LogOptions,
+    *,
+    is_growing: bool = False,
+) -> LogReport | None:
+    """The report on the log as it is now; None while it is not yet a log."""
+    from closedform.errors import ConfigError
+    from closedform.recipes.clock import Facts
+    from closedform.watching import Numbers, watch_log
+
+    try:
+        read = _read(log, log_options)
+    except ConfigError:
+        if is_growing:
+            return None
+        raise
+    if read is None:
+        return None
+    facts = Facts.of(options.facts)
+    numbers = Numbers(
+        accumulation=_count(facts.gradient_accumulation),
+        processes=_count(facts.world_size),
+        updates_per_epoch=_count(facts.updates_per_epoch),
+        horizon=_count(facts.total_updates),
+    )
+    return watch_log(recipe, read, numbers)
+
+
+def _read(log: str, options: LogOptions) -> Log | None:
+    from closedform.cli.sources import load_log
+
+    return load_log(log, options)
+
+
+def _count(number: Any) -> int | None:
+    return None if number is None else int(number)
+
+
+def _size(log: str) -> int:
+    path = Path(log)
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+FIELDS = ("update", "line", "group", "key", "value", "expected")
+"""The fields of a departure that ``--json`` prints."""
+
+
+def _plain(report: LogReport) -> dict[str, Any]:
+    departure = report.departure
+    plain: dict[str, Any] = {
+        "values": report.values,
+        "last": report.last,
+        "reading": report.reading,
+        "departure": None,
+    }
+    if departure is not None:
+        plain["departure"] = {name: getattr(departure, name) for name in FIELDS}
+        plain["departure"]["causes"] = [
+            {"kind": str(cause.kind), "text": cause.text} for cause in departure.causes
+        ]
+    return plain

@@ -106,6 +106,21 @@ lr_scheduler: {lr_decay_style: linear, lr_warmup_steps: 0}
         11,
     ),
     Defect(
+        "open-instruct",
+        "",
+        """\
+learning_rate: 1.0
+lr_scheduler_type: linear
+warmup_ratio: 0.0
+num_train_epochs: 2
+gradient_accumulation_steps: 2
+""",
+        lambda: linear(1, 0, 6),
+        "a line from 1 to 0 in the 6 updates of the run",
+        {"world_size": 2, "micro_batches_per_epoch": 9},
+        name="accumulation-not-divided",
+    ),
+    Defect(
         "verl",
         "",
         """\

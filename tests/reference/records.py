@@ -116,7 +116,6 @@ NOT_READ = frozenset(
         "fairseq2",
         "lightning-hydra",
         "onetrainer",
-        "open-instruct",
         "optax",
         "sentence-transformers",
         "simpletuner",

@@ -46,6 +46,7 @@ _MODULES = {
     "nemo-rl": "nemo_rl",
     "olmo": "olmo",
     "olmo_core": "olmo_core",
+    "open-instruct": "open_instruct",
     "open_clip": "open_clip",
     "openrlhf": "openrlhf",
     "optax": "optax",

@@ -121,6 +121,25 @@ gradient_accumulation_steps: 2
         name="accumulation-not-divided",
     ),
     Defect(
+        "deepspeed",
+        "",
+        """\
+{
+  "train_batch_size": 8,
+  "optimizer": {"type": "Muon", "params": {"lr": 1.0, "muon_lr": 2.0, "adam_lr": 1.0}},
+  "scheduler": {
+    "type": "WarmupLR",
+    "params": {"warmup_max_lr": 0.5, "warmup_num_steps": 4, "warmup_type": "linear"}
+  }
+}
+""",
+        lambda: constant(0).then(linear(0, 2, 4).then(constant(2), at=4), at=1),
+        "a line from 0 to muon_lr, one update late as every schedule of DeepSpeed",
+        {"total_updates": 10},
+        suffix=".json",
+        name="one-peak-for-groups",
+    ),
+    Defect(
         "verl",
         "",
         """\

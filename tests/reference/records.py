@@ -111,7 +111,6 @@ def _compressed_lines(path: Path) -> list[Row]:
 
 NOT_READ = frozenset(
     [
-        "deepspeed",
         "espnet",
         "fairseq2",
         "lightning-hydra",

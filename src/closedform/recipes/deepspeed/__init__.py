@@ -16,14 +16,18 @@ from closedform.recipes.deepspeed.writer import WRITER
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import section_entries
 
+_LAYOUT = {"optimizer": OPTIMIZER, "scheduler": SCHEDULER}
 FRAMEWORK = Framework(
     "deepspeed",
-    section_entries(
-        dict.fromkeys(PARAMETERS, schedule),
-        {"optimizer": OPTIMIZER, "scheduler": SCHEDULER},
-        style=lambda optimizer, scheduler: str(scheduler.type),
-        defects=DEFECTS,
-    ),
+    {
+        **section_entries(
+            dict.fromkeys(PARAMETERS, schedule),
+            _LAYOUT,
+            style=lambda optimizer, scheduler: str(scheduler.type),
+            defects=DEFECTS,
+        ),
+        **section_entries({"WarmupLR-groups": schedule}, _LAYOUT, defects=DEFECTS),
+    },
     versions=VERSIONS,
     upstream="deepspeed/runtime/lr_schedules.py",
     clock=CLOCK,

@@ -15,8 +15,16 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.language import exact_number
 from closedform.recipes.clock import Facts
-from closedform.recipes.deepspeed.schedules import CLOCK, OPTIMIZER, SCHEDULER, schedule
+from closedform.recipes.deepspeed.schedules import (
+    CLOCK,
+    MUON_GROUPS,
+    OPTIMIZER,
+    SCHEDULER,
+    is_muon,
+    schedule,
+)
 from closedform.recipes.document import Document
+from closedform.recipes.entries import Context
 from closedform.recipes.keys import (
     OpenKeys,
     Values,
@@ -115,10 +123,13 @@ def _read(reading: Reading) -> Recipe:
                     if "betas" in params or name.lower() != "sgd":
                         keyed = replace(context, key=key)
                         schedules[key] = schedule(keyed, optimizer, scheduler)
+    groups = [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)]
+    if is_muon(optimizer):
+        groups = _of_muon(context, optimizer, scheduler, groups[0])
     length = None if scheduler is None else getattr(scheduler.params, "total_num_steps", None)
     clip = config.gradient_clipping
     return reading.recipe(
-        [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)],
+        groups,
         clock=CLOCK,
         horizon=facts.total_updates if length is None else int(length),
         clipping=Clipping(clip) if clip else None,
@@ -126,6 +137,22 @@ def _read(reading: Reading) -> Recipe:
         values=(optimizer, scheduler),
         derived={} if rate is None else {"lr": rate},
     )
+
+
+def _of_muon(
+    context: Context, optimizer: Values, scheduler: Values | None, default: ParamGroup
+) -> list[ParamGroup]:
+    """The groups of Muon: its matrices, and the other parameters."""
+    groups = []
+    for name, key in MUON_GROUPS.items():
+        rate = constant(optimizer.params.origin.number(key, optimizer.params.lr))
+        if scheduler is not None:
+            with scheduler.origin.located("params"):
+                rate = schedule(context.with_facts(group=name), optimizer, scheduler)
+        role = Role.DEFAULT if name == "muon" else Role.NAMED
+        schedules = {**default.schedules, "lr": rate}
+        groups.append(ParamGroup(schedules, default.optimizer, role, name))
+    return groups
 
 
 def _filled(document: Document, facts: Facts) -> Document:

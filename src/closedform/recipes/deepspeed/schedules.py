@@ -37,8 +37,8 @@ from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line, logarithmic
 from closedform.schedules.sweeps import range_test
 
-VERSIONS = ("edaa72212672", "v0.19.0", "v0.16.0", "v0.14.0")
-HEAD, V0_19, V0_16, V0_14 = VERSIONS
+VERSIONS = ("edaa72212672", "6c58fb75f^", "v0.19.0", "v0.16.0", "v0.14.0")
+HEAD, FIRST_GROUP, V0_19, V0_16, V0_14 = VERSIONS
 CLOCK = Clock(Unit.UPDATE, offset=-1)
 COUNT = CLOCK.count(Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
@@ -140,11 +140,40 @@ def _rate(context: Context, optimizer: Values) -> sp.Expr:
     return optimizer.params.lr
 
 
+MUON_GROUPS = {"muon": "muon_lr", "adam": "adam_lr"}
+"""The param groups of Muon, and the rates that replace ``lr`` in them."""
+
+
+def is_muon(optimizer: Values) -> bool:
+    """Returns whether the optimizer is Muon, which has two param groups."""
+    return str(optimizer.type).lower() == "muon"
+
+
+def _is_one_for_groups(optimizer: Values, params: Values) -> bool:
+    """Whether a single peak replaces the rates of Muon's groups."""
+    peak = params.warmup_max_lr
+    return is_muon(optimizer) and peak is not None and not isinstance(peak, tuple)
+
+
+def _with_groups(context: Context, optimizer: Values) -> Context:
+    """The context with the param groups of a list of rates, or of Muon."""
+    facts, rates = context.facts, context.facts.get("group_lrs")
+    if rates is None and is_muon(optimizer) and "param_groups" not in facts:
+        params = optimizer.params.origin
+        rates = [params.number(key, optimizer.params.lr) for key in MUON_GROUPS.values()]
+        if "group_index" not in facts and facts.get("group") in MUON_GROUPS:
+            context = context.with_facts(group_index=list(MUON_GROUPS).index(facts["group"]))
+    if rates is None:
+        return context
+    groups = [{} if rate is None else {"lr": rate} for rate in rates]
+    return context.with_facts(param_groups=groups)
+
+
 def _warmup_steps(context: Context, params: Values) -> sp.Expr:
     """The length of the warmup: at least 2."""
     steps, written = params.warmup_num_steps, params.origin.content.get("warmup_num_steps")
     is_count = steps.is_Integer and steps > 0 and not isinstance(written, float)
-    if context.version == HEAD and not is_count:
+    if context.version in (HEAD, FIRST_GROUP) and not is_count:
         what = f"warmup_num_steps must be an integer above 0, got {written!r}"
         raise params.error(what, "warmup_num_steps")
     return max(sp.Integer(2), steps)
@@ -159,12 +188,16 @@ def _warmup(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     params, is_old = scheduler.params, context.version in (V0_16, V0_14)
     warmup = _warmup_steps(context, params)
     low = _group_value(context, params, "warmup_min_lr")
-    if params.warmup_max_lr is not None:
+    has_rates = scheduler.type == "WarmupLR" and _is_one_for_groups(optimizer, params)
+    if has_rates and not context.as_implemented:
+        peak = _rate(context, optimizer)
+    elif params.warmup_max_lr is not None:
         peak = _group_value(context, params, "warmup_max_lr")
     elif is_old or not context.as_implemented:
         peak = sp.Rational(1, 1000)
     else:
-        peak = _rate(context, optimizer)
+        is_first = context.version in (FIRST_GROUP, V0_19)
+        peak = _rate(context.with_facts(group_index=0) if is_first else context, optimizer)
     has_own_start = context.version == V0_14 and context.as_implemented
     start = _rate(context, optimizer) if has_own_start else low
     begin = (lambda: start, COUNT.first_from(sp.S.Zero))
@@ -191,7 +224,7 @@ def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     is_known = params.warmup_type in ("log", "linear")
     # After a linear warmup the implementation leaves the peak out.
     ahead = 1 if context.as_implemented or params.warmup_type != "linear" else 0
-    is_bounded = version == HEAD or not context.as_implemented
+    is_bounded = version in (HEAD, FIRST_GROUP) or not context.as_implemented
 
     def rise() -> sp.Expr:
         if version in (V0_14, V0_16) and not is_known:
@@ -320,6 +353,7 @@ _CURVES: Mapping[str, Callable[[Context, Values, Values], Schedule]] = {
 
 def schedule(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     """Returns the schedule of the key of a context."""
+    context = _with_groups(context, optimizer)
     curve = _CURVES[scheduler.type] if context.key == "lr" else _momentum
     return curve(context, optimizer, scheduler)
 
@@ -371,7 +405,31 @@ DEFECTS = {
         ("WarmupLR",),
         lambda params: "warmup_max_lr" not in params,
         documented="a peak of 0.001",
-        versions=(HEAD, V0_19),
+        versions=(HEAD, FIRST_GROUP, V0_19),
+    ),
+    "one-peak-for-groups": Defect(
+        "a single warmup_max_lr replaces muon_lr and adam_lr",
+        f"{_FILE}:721",
+        lambda optimizer, scheduler: (
+            scheduler is not None
+            and scheduler.type == "WarmupLR"
+            and _is_one_for_groups(optimizer, scheduler.params)
+        ),
+        documented="the rate of each group as its peak",
+        classes=("WarmupLR-groups",),
+    ),
+    "peak-of-the-first-group": Defect(
+        "without warmup_max_lr the peak of every group is the rate of the first one",
+        f"{_FILE}@6c58fb75f^:683",
+        lambda optimizer, scheduler: (
+            is_muon(optimizer)
+            and scheduler is not None
+            and scheduler.type == "WarmupLR"
+            and scheduler.params.warmup_max_lr is None
+        ),
+        kind=Kind.CONVENTION,
+        classes=("WarmupLR-groups",),
+        versions=(FIRST_GROUP, V0_19),
     ),
     "default-peak": _defect(
         "the default peak is 0.001, whatever the rate of the optimizer is",
@@ -385,7 +443,7 @@ DEFECTS = {
         _COSINES,
         lambda params: params.warmup_min_ratio != 0,
         documented="warmup_min_ratio of the rate in update 0",
-        versions=(HEAD, V0_19, V0_16),
+        versions=(HEAD, FIRST_GROUP, V0_19, V0_16),
     ),
     "peak-left-out": _defect(
         "with a linear warmup, the peak is never reached",
@@ -406,7 +464,7 @@ DEFECTS = {
         _CYCLES,
         lambda params: bool(params.cycle_first_stair_count or params.cycle_second_stair_count),
         documented="the stairs of the newest version",
-        versions=(V0_19, V0_16, V0_14),
+        versions=(FIRST_GROUP, V0_19, V0_16, V0_14),
     ),
     "no-scheduler": Defect(
         "DeepSpeed leaves the rate alone; the script may have a scheduler",

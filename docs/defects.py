@@ -118,7 +118,7 @@ gradient_accumulation_steps: 2
         lambda: linear(1, 0, 6),
         "a line from 1 to 0 in the 6 updates of the run",
         {"world_size": 2, "micro_batches_per_epoch": 9},
-        name="accumulation-not-divided",
+        name="unfinished-decay",
     ),
     Defect(
         "deepspeed",

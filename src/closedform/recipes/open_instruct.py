@@ -93,7 +93,7 @@ class Plan:
 
 
 DEFECTS = {
-    "accumulation-not-divided": Defect(
+    "unfinished-decay": Defect(
         "an accumulation that does not divide the batches of a process leaves the schedule "
         "unfinished, or past its end",
         "open_instruct/finetune.py:695",

@@ -20,7 +20,6 @@ NOT_PORTED = {
     "cerebras",
     "fairseq",
     "mmengine",
-    "nemo",
     "olmo_core",
 }
 KEYS = {"Keys", "OpenKeys", "ClassKeys", "FlagKeys"}

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from closedform.recipes.framework import Framework
+from closedform.recipes.keys import Keys, number, section_entries, variants
 from closedform.recipes.nemo.reader import READER
-from closedform.recipes.nemo.schedules import CLOCK, DEFECTS, SCHEDULES
+from closedform.recipes.nemo.schedules import CLOCK, DEFECTS, POLICIES, rate
 from closedform.recipes.nemo.writer import WRITER
+
+_KINDS = {name: keys for name, (_, keys) in POLICIES.items()}
+_ARGUMENTS = Keys(lr=number(), sched=variants(_KINDS, "WarmupPolicy", by="name"))
 
 FRAMEWORK = Framework(
     "nemo",
-    SCHEDULES,
+    section_entries(
+        dict.fromkeys(POLICIES, lambda context, config: rate(context, config.sched, config.lr)),
+        {"": _ARGUMENTS},
+        style=lambda config: str(config.sched.name),
+    ),
     versions=("8cfedd720346",),
     upstream="nemo/core/optim/lr_scheduler.py",
     clock=CLOCK,

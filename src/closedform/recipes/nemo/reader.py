@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from closedform.errors import nearest
-from closedform.language import Schedule, UpdateRule, floor_div, t
-from closedform.recipes.build import built
+from closedform.language import Schedule, UpdateRule, exact_number, floor_div, t
 from closedform.recipes.document import Document, interpolated
-from closedform.recipes.documents.values import Unresolved
-from closedform.recipes.nemo.schedules import ARGUMENTS, CLOCK, SCHEDULES, Chosen
+from closedform.recipes.keys import (
+    ClassKeys,
+    Key,
+    Keys,
+    Values,
+    choice,
+    ignored,
+    integer,
+    mapping,
+    number,
+    section,
+    text,
+)
+from closedform.recipes.nemo.schedules import CLOCK, OUTER, POLICIES, rate
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
-from closedform.recipes.section import Section, whole
+from closedform.recipes.recipe import Clipping, Recipe
+from closedform.recipes.section import Section
 from closedform.schedules import step_decay
 
 _CLASSES: Mapping[str, str] = MappingProxyType(
@@ -45,36 +57,69 @@ _CLASSES: Mapping[str, str] = MappingProxyType(
 )
 """The optimizers of NeMo's registry."""
 
+
+def _plain(section: Section, key: str, default: object) -> int | None:
+    """An integer; None for a value of another type, or one that the file does not determine."""
+    value = section.content.get(key, default)
+    return value if isinstance(value, int) else None
+
+
+_COUNT = Key(_plain, None)
+_STEPS = Key(_plain, -1)
+_OPTIM = ClassKeys(
+    name=text("adam"),
+    _target_=text(None),
+    sched=mapping(),
+    args=mapping(),
+    cls=ignored(),
+    **dict.fromkeys(
+        (
+            "bucket_cap_mb",
+            "contiguous_grad_buffer",
+            "contiguous_param_buffer",
+            "grad_sync_dtype",
+            "overlap_grad_sync",
+            "overlap_param_sync",
+            "param_sync_dtype",
+        ),
+        ignored(),
+    ),
+)
+_PLACE = ClassKeys(optim=mapping(), optim_param_groups=mapping())
+_TRAINER = ClassKeys(
+    max_steps=_STEPS,
+    max_epochs=_COUNT,
+    accumulate_grad_batches=_COUNT,
+    gradient_clip_val=number(0),
+)
+_CONFIG = ClassKeys(model=mapping(), trainer=section(_TRAINER))
 _MISTAKEN = ("lr_scheduler", "optimiser", "sched", "scheduler")
-"""Keys beside ``optim`` that NeMo does not read; a model has many others of its own."""
+"""Keys next to ``optim`` that NeMo does not read; a model has many others."""
 
-_EXECUTION = (
-    "bucket_cap_mb",
-    "contiguous_grad_buffer",
-    "contiguous_param_buffer",
-    "grad_sync_dtype",
-    "overlap_grad_sync",
-    "overlap_param_sync",
-    "param_sync_dtype",
+_ADAM = ClassKeys(
+    optimizer=choice("adam", default="adam"),
+    lr=number(),
+    adam_beta1=number(0.9),
+    adam_beta2=number(0.999),
+    adam_eps=number(1e-8),
+    weight_decay=number(0.01),
 )
-_OPTIM = ("name", "cls", "_target_", "sched", "args", "lr_scheduler", "config")
+_MODULE = Keys(
+    _target_=ignored(),
+    config=section(_ADAM),
+    lr_scheduler=mapping(),
+    no_weight_decay_cond=ignored(),
+    scale_lr_cond=ignored(),
+    lr_mult=ignored(),
+)
+_TARGET = ClassKeys(_target_=text(), max_steps=integer(10), interval=ignored(), frequency=ignored())
+"""The keys of a scheduler module of ``nemo.lightning`` that its policy does not have."""
+
 _RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType({"FusedAdam": fused_adam})
-_OUTSIDE = (
-    "name",
-    "monitor",
-    "reduce_on_plateau",
-    "t_max_epochs",
-    "t_accumulate_grad_batches",
-    "t_limit_train_batches",
-    "t_num_workers",
-    "max_steps",
-    "last_epoch",
-)
-"""Keys of ``sched`` that its classes are not given, or given by NeMo."""
-
-_OF_TORCH: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"StepLR": ("step_size", "gamma"), "ExponentialLR": ("gamma",)}
-)
+_OF_TORCH = {
+    "StepLR": Keys(**OUTER, step_size=integer(), gamma=number(0.1)),
+    "ExponentialLR": Keys(**OUTER, gamma=number()),
+}
 _LOSS = "ReduceLROnPlateau"
 _LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -93,9 +138,6 @@ _LIGHTNING: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """The defaults of the scheduler modules of ``nemo.lightning``, where they are those of no class."""
 
-_LIGHTNING_STEPS = 10
-_MODULE = ("_target_", "no_weight_decay_cond", "scale_lr_cond", "lr_mult")
-
 
 def _matches(document: Document) -> bool:
     content = document.content
@@ -109,216 +151,153 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    document = interpolated(reading.document)
-    config = whole(document)
-    model = config.section("model")
-    place = model if "optim" in model else config
+    config = _CONFIG.read_whole(interpolated(reading.document))
+    outer = config.model if "optim" in config.model else config.origin
+    place = _PLACE.read(outer)
     for name in _MISTAKEN:
-        if name in place:
-            raise place.error(f"unknown key {name!r}", hint="did you mean 'optim'?")
-    optim, trainer = place.section("optim"), config.section("trainer")
-    if "lr_scheduler" in optim or "config" in optim:
-        return _lightning(reading, optim, trainer)
-    made = _optimizer(optim)
-    sched = optim.section("sched")
-    rates = {"": made}
-    for name, own in place.section("optim_param_groups").content.items():
-        if not isinstance(own, Mapping):
+        if name in outer:
+            raise outer.error(f"unknown key {name!r}", hint="did you mean 'optim'?")
+    if "lr_scheduler" in place.optim or "config" in place.optim:
+        return _lightning(reading, place.optim, config.trainer)
+    optim = _OPTIM.read(place.optim)
+    optimizers = {"": _optimizer(optim)}
+    for name, content in place.optim_param_groups.content.items():
+        if not isinstance(content, Mapping):
             raise place.error(f"the param group {name} must be a mapping", "optim_param_groups")
-        section = Section(
-            document, {**optim.content, **own}, place.at(f"optim_param_groups.{name}")
-        )
-        rates[str(name)] = _optimizer(section)
-    total = _total(sched, trainer, reading)
-    groups = []
-    for index, (name, one) in enumerate(rates.items()):
-        rate = None
-        if sched.content:
-            bases = [each.lr for each in rates.values()]
-            rate = _rate(sched, trainer, bases, index, total, reading)
-        groups.append(one.group(rate, name=name, patterns=(f"{name}.*",) if name else ()))
-    chosen = _chosen(sched, trainer, [own.lr for own in rates.values()])
-    return _recipe(reading, groups, total, trainer, chosen)
+        inner = place.optim_param_groups.section(name)
+        group = replace(inner, content={**place.optim.content, **inner.content})
+        optimizers[str(name)] = _optimizer(_OPTIM.read(group))
+    rates = [exact_number(optimizer.lr) for optimizer in optimizers.values()]
+    steps = _plain(optim.sched, "max_steps", None)
+    is_left_out = steps == config.trainer.max_steps == -1
+    total = _total(steps, config.trainer, reading)
+    sched = None
+    if optim.sched.content and not is_left_out:
+        sched = _sched(optim.sched, total, reading)
+    return _recipe(reading, config.trainer, optimizers, total, (sched, rates, is_left_out))
 
 
 def _recipe(
     reading: Reading,
-    groups: list[ParamGroup],
+    trainer: Values,
+    optimizers: Mapping[str, ClassOptimizer],
     total: int | None,
-    trainer: Section,
-    chosen: Chosen,
+    values: tuple[Values | None, Collection[Any], bool],
 ) -> Recipe:
-    threshold = trainer.number("gradient_clip_val", 0.0)
-    accumulation = trainer.content.get("accumulate_grad_batches")
+    sched, rates, _ = values
+    groups = []
+    for index, (name, optimizer) in enumerate(optimizers.items()):
+        schedule = None if sched is None else _rate(reading, sched, list(rates), index)
+        groups.append(optimizer.group(schedule, name=name, patterns=(f"{name}.*",) if name else ()))
+    threshold = trainer.gradient_clip_val
     return reading.recipe(
         groups,
         clock=CLOCK,
         horizon=total,
         clipping=Clipping(threshold) if threshold else None,
-        accumulation=accumulation if isinstance(accumulation, int) else None,
-        values=(chosen,),
+        accumulation=trainer.accumulate_grad_batches,
+        values=values,
     )
 
 
-def _chosen(sched: Section, trainer: Section, rates: list[Any]) -> Chosen:
-    if not sched.content:
-        return Chosen(None)
-    name, inner = sched.content.get("name"), sched
-    if "args" in sched:
-        inner = sched.section("args")
-        inner = inner.section("params") if "params" in inner else inner
-    keys = [key for key in inner.content if key in inner]
-    is_made = not _is_left_out(sched, trainer)
-    return Chosen(name if isinstance(name, str) else None, keys, rates, is_made)
+def _arguments(outer: Section) -> Section:
+    """The arguments of a class within ``args``."""
+    inner = outer.section("args")
+    return inner.section("params") if "params" in inner else inner
 
 
-def _optimizer(optim: Section) -> ClassOptimizer:
-    left_out: tuple[str, ...] = (*_OPTIM, *_EXECUTION)
-    name = optim.text("name", "adam")
-    if "_target_" in optim:
-        path = optim.text("_target_")
-    elif name.lower() in _CLASSES:
-        path = _CLASSES[name.lower()]
-    else:
-        raise optim.error(f"NeMo has no optimizer {name!r}", "name", nearest(name, _CLASSES))
+def _optimizer(optim: Values) -> ClassOptimizer:
+    path, place = optim._target_, optim.origin
+    if path is None:
+        if optim.name.lower() not in _CLASSES:
+            hint = nearest(optim.name, _CLASSES)
+            raise optim.error(f"NeMo has no optimizer {optim.name!r}", "name", hint)
+        path = _CLASSES[optim.name.lower()]
     if "args" in optim:
-        inner = optim.section("args")
-        params = inner.section("params") if "params" in inner else inner
-        content = {**params.content, "lr": optim.value("lr")}
-        optim = Section(optim.document, content, params.path)
-        left_out = (*left_out, "params")
-    return class_optimizer(optim, path, left_out, rules=_RULES)
+        params = _arguments(place)
+        place = replace(params, content={**params.content, "lr": place.value("lr")})
+    return class_optimizer(place, path, (*_OPTIM, "params"), rules=_RULES)
 
 
-def _total(sched: Section, trainer: Section, reading: Reading) -> int | None:
+def _total(steps: int | None, trainer: Values, reading: Reading) -> int | None:
     """The updates of the run: of the trainer, else of ``sched``, else of the facts."""
-    steps = trainer.content.get("max_steps", -1)
-    if isinstance(steps, int) and steps >= 0:
+    limit, facts = trainer.max_steps, reading.facts
+    if limit is not None and limit >= 0:
+        return int(limit)
+    if steps is not None and steps >= 0 and (limit is not None or "max_steps" not in trainer):
         return steps
-    own = sched.content.get("max_steps")
-    if isinstance(own, int) and own >= 0 and not isinstance(steps, Unresolved):
-        return own
-    facts = reading.facts
     if facts.total_updates is not None:
-        return int(facts.total_updates)
-    epochs = trainer.content.get("max_epochs")
-    if isinstance(epochs, int) and epochs > 0 and facts.updates_per_epoch is not None:
-        return epochs * int(facts.updates_per_epoch)
-    return None
+        return facts.total_updates
+    epochs, length = trainer.max_epochs, facts.updates_per_epoch
+    return epochs * int(length) if epochs and epochs > 0 and length is not None else None
 
 
-def _is_left_out(sched: Section, trainer: Section) -> bool:
-    """Whether NeMo makes no scheduler: -1 in ``sched``, and no number of updates in the trainer."""
-    steps = trainer.content.get("max_steps", -1)
-    return sched.content.get("max_steps") == -1 and steps == -1
-
-
-def _rate(
-    sched: Section,
-    trainer: Section,
-    rates: list[Any],
-    index: int,
-    total: int | None,
-    reading: Reading,
-) -> Schedule | None:
-    if _is_left_out(sched, trainer):
-        return None
-    name = sched.text("name")
+def _sched(origin: Section, total: int | None, reading: Reading) -> Values:
+    """The values of a section ``sched``, with the length of the run."""
+    name = origin.text("name")
     if name == _LOSS:
-        raise sched.error(f"{_LOSS} depends on the loss, not on the update alone", "name")
+        raise origin.error(f"{_LOSS} depends on the loss, not on the update only", "name")
     if name in _OF_TORCH:
-        return _of_torch(sched, name, rates[index], reading)
-    if name not in SCHEDULES:
-        raise sched.error(
+        return _OF_TORCH[name].read(replace(origin, content={"max_steps": -1, **origin.content}))
+    if name not in POLICIES:
+        raise origin.error(
             f"NeMo has no scheduler {name!r}; a model's own code may have it",
             "name",
-            nearest(name, [*SCHEDULES, *_OF_TORCH, _LOSS]),
+            nearest(name, [*POLICIES, *_OF_TORCH, _LOSS]),
         )
-    section, known = sched, (*ARGUMENTS[name], *_OUTSIDE)
-    if "args" in sched:
-        inner = sched.section("args")
-        section = inner.section("params") if "params" in inner else inner
-        sched.check((*_OUTSIDE, "iters_per_batch", "args"))
-    section.check(known)
-    if section.integer("last_epoch", -1) != -1:
-        raise section.error("a run that goes on from last_epoch is not read", "last_epoch")
-    if total is None:
-        (needed,) = reading.facts.require("total_updates", where=sched.document.source)
-        total = int(needed)
-    return _built(section, name, rates, index, total, reading)
+    place = origin
+    if "args" in origin:
+        OUTER.check(origin)
+        place = _arguments(origin)
+    _, keys = POLICIES[name]
+    keys.check(place)
+    if place.integer("last_epoch", -1) != -1:
+        raise place.error("a run that goes on from last_epoch is not read", "last_epoch")
+    total = reading.determined(total, "total_updates")
+    return keys.read(replace(place, content={**place.content, "name": name, "max_steps": total}))
 
 
-def _built(
-    section: Section, name: str, rates: list[Any], index: int, total: int, reading: Reading
-) -> Schedule:
-    given = {key: _option(section, key) for key in ARGUMENTS[name] if key in section}
-    arguments = {
-        "lr": rates[0],
-        "sched": {**given, "name": name, "max_steps": total},
-    }
-    facts = {"param_groups": [{"lr": rate} for rate in rates], "group_index": index}
-    with section.located():
-        return built(
-            "nemo",
-            SCHEDULES,
-            name,
-            arguments,
-            facts=facts,
-            as_implemented=reading.as_implemented,
-        )
+def _rate(reading: Reading, sched: Values, rates: list[Any], index: int) -> Schedule:
+    """The schedule of a param group; of torch's own classes, StepLR counts updates."""
+    if sched.name == "StepLR":
+        return step_decay(rates[index], sched.gamma, sched.step_size)
+    if sched.name == "ExponentialLR":
+        (length,) = reading.facts.require("updates_per_epoch", where=reading.document.source)
+        factor = sched.gamma ** floor_div(t, length)
+        return Schedule(factor, name=sched.name).scale(rates[index])
+    groups = [{"lr": rate} for rate in rates]
+    context = reading.context.with_facts(param_groups=groups, group_index=index)
+    with sched.origin.located():
+        return rate(context, sched, rates[0])
 
 
-def _option(section: Section, key: str) -> Any:
-    return section.flag(key) if key == "cycle" else section.number(key)
-
-
-def _of_torch(sched: Section, name: str, rate: Any, reading: Reading) -> Schedule:
-    """Torch's own classes: StepLR counts updates, ExponentialLR epochs."""
-    sched.check((*_OF_TORCH[name], *_OUTSIDE))
-    gamma = sched.number("gamma", 0.1) if name == "StepLR" else sched.number("gamma")
-    if name == "StepLR":
-        return step_decay(rate, gamma, sched.integer("step_size"))
-    (length,) = reading.facts.require("updates_per_epoch", where=sched.document.source)
-    return Schedule(gamma ** floor_div(t, length), name=name).scale(rate)
-
-
-def _lightning(reading: Reading, optim: Section, trainer: Section) -> Recipe:
+def _lightning(reading: Reading, optim: Section, trainer: Values) -> Recipe:
     """The modules of ``nemo.lightning``: an optimizer's config and a scheduler, each a target."""
-    optim.check((*_MODULE, "config", "lr_scheduler"))
-    given = optim.section("config")
-    arguments: dict[str, Any] = {
-        "lr": given.number("lr"),
-        "betas": [given.number("adam_beta1", 0.9), given.number("adam_beta2", 0.999)],
-        "eps": given.number("adam_eps", 1e-8),
-        "weight_decay": given.number("weight_decay", 0.01),
+    module = _MODULE.read(optim)
+    adam, sched, total = module.config, None, None
+    arguments = {
+        "lr": adam.lr,
+        "betas": [adam.adam_beta1, adam.adam_beta2],
+        "eps": adam.adam_eps,
+        "weight_decay": adam.weight_decay,
     }
-    name = given.text("optimizer", "adam")
-    if name != "adam":
-        raise given.error(f"the optimizer must be adam here, got {name!r}", "optimizer")
-    made = class_optimizer(
-        Section(optim.document, arguments, given.path), "FusedAdam", (), rules=_RULES
-    )
-    sched, rate, total = optim.section("lr_scheduler"), None, None
-    chosen = Chosen(None)
-    steps = trainer.content.get("max_steps")
-    if sched.content:
-        target = sched.text("_target_").rpartition(".")[2]
-        kind = target.removesuffix("Scheduler")
-        if kind not in _LIGHTNING:
-            raise sched.error(
-                f"there is no scheduler module {target!r}",
-                "_target_",
-                nearest(target, [f"{one}Scheduler" for one in _LIGHTNING]),
+    place = replace(adam.origin, content=arguments)
+    optimizer = class_optimizer(place, "FusedAdam", rules=_RULES)
+    if module.lr_scheduler.content:
+        target = _TARGET.read(module.lr_scheduler)
+        label, total = target._target_.rpartition(".")[2], target.max_steps
+        name = label.removesuffix("Scheduler")
+        if name not in _LIGHTNING:
+            modules = [f"{kind}Scheduler" for kind in _LIGHTNING]
+            raise target.error(
+                f"there is no scheduler module {label!r}", "_target_", nearest(label, modules)
             )
-        sched.check((*ARGUMENTS[kind], "_target_", "max_steps", "interval", "frequency", "monitor"))
-        total = int(sched.integer("max_steps", _LIGHTNING_STEPS))
-        content = {**_LIGHTNING[kind], **sched.content}
-        section = Section(optim.document, content, sched.path)
-        rate = _built(section, kind, [made.lr], 0, total, reading)
-        chosen = Chosen(kind, [key for key in content if key in section], [made.lr])
-    horizon = steps if isinstance(steps, int) and steps > 0 else total
-    group = made.group(rate)
-    return _recipe(reading, [group], horizon, trainer, chosen)
+        written = {key: value for key, value in target.origin.content.items() if key not in _TARGET}
+        content = {**_LIGHTNING[name], **written, "name": name, "max_steps": total}
+        _, keys = POLICIES[name]
+        sched = keys.read(replace(target.origin, content=content))
+    horizon = trainer.max_steps if (trainer.max_steps or 0) > 0 else total
+    return _recipe(reading, trainer, {"": optimizer}, horizon, (sched, [optimizer.lr], False))
 
 
 READER = Reader(_read, _matches)

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, t
-from closedform.recipes.clock import Clock, Unit
+from closedform.language import Schedule, exact_number, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.entries import (
-    REQUIRED,
-    Context,
-    ScheduleBuilder,
-    ScheduleEntry,
-    parameters,
-)
-from closedform.recipes.intervals import (
-    UndefinedError,
-    by_intervals,
-    first_after,
-    first_from,
-    power_quotient,
-    quotient,
-)
-from closedform.recipes.native import (
-    check_name,
-    exact,
-    group_rate,
-    number,
-    options,
-    refuse_unless,
-)
+from closedform.recipes.entries import Context
+from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
+from closedform.recipes.keys import Key, Keys, Values, flag, ignored, integer, number, text
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = Clock(Unit.UPDATE)
-
-Arguments = Mapping[str, Any]
+_COUNT = CLOCK.count(Facts())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,98 +27,112 @@ class Policy:
     """The numbers of a policy.
 
     Attributes:
-        given: The arguments of its section, defaults filled in.
+        values: The values of its section.
+        context: The param groups, and whether a decay that has no hold counts from update 0.
         rates: The base rate of every param group.
         base: The base rate of this group.
-        low: The minimum.
         warmup: The length of the warmup.
         hold: The update at which the hold after the warmup ends, 0 without one.
         constant: The length of the constant phase at the end.
-        total: ``max_steps``, None if not given.
-        where: The place, for errors.
-        as_implemented: Whether a decay that has no hold counts from update 0.
+        total: ``max_steps``.
     """
 
-    given: Arguments
+    values: Values
+    context: Context
     rates: tuple[sp.Expr, ...]
     base: sp.Expr
-    low: sp.Expr
     warmup: sp.Expr
     hold: sp.Expr
     constant: sp.Expr
-    total: Any
-    where: str
-    as_implemented: bool
+    total: sp.Expr
+
+    @property
+    def low(self) -> sp.Expr:
+        """The minimum."""
+        return self.values.min_lr
 
     @property
     def rest(self) -> sp.Expr:
         """The updates after the warmup."""
         return self.total - self.warmup
 
+    def refuse_unless(self, condition: object, message: str) -> None:
+        """Raises DefinitionError unless a condition of NeMo holds."""
+        refuse_unless(condition, message, self.context.where)
+
 
 Curve = Callable[[Policy], sp.Expr]
+Build = Callable[[Policy], Schedule]
+_PHASES = ("warmup", "hold", "constant")
 
 
-def _length(given: Arguments, kind: str, where: str) -> sp.Expr:
-    """The length of a phase in updates, from its steps or its part of the run."""
-    steps, ratio = given.get(f"{kind}_steps"), given.get(f"{kind}_ratio")
+def _length(values: Values, keys: Keys, kind: str, where: str) -> sp.Expr | None:
+    """The length of a phase in updates, from its steps or its part of the run; None without one."""
+    if f"{kind}_steps" not in keys:
+        return None
+    steps, ratio = getattr(values, f"{kind}_steps"), getattr(values, f"{kind}_ratio")
     refuse_unless(
         steps is None or ratio is None,
         f"only one of {kind}_steps and {kind}_ratio may be given",
         where,
     )
-    if steps is not None:
-        return number(steps, f"{kind}_steps", where)
-    if ratio is None:
-        return sp.S.Zero
-    total = given["max_steps"]
-    refuse_unless(total is not None, f"{kind}_ratio needs max_steps", where)
-    number(ratio, f"{kind}_ratio", where)
-    return exact(int(ratio * total))
+    if steps is not None or ratio is None:
+        return steps
+    refuse_unless(values.max_steps is not None, f"{kind}_ratio needs max_steps", where)
+    return exact_number(int(float(ratio) * values.max_steps))
 
 
-def _read(given: Arguments, context: Context, defaults: Arguments) -> Policy:
-    where = context.where
-    section = options(given["sched"], where, {"name": REQUIRED, **defaults})
-    check_name(context.path[-1], section["name"], "sched.name", where)
-    base = group_rate(context, given["lr"])
+def rate(context: Context, values: Values, lr: Any) -> Schedule:
+    """Returns the schedule of the section of a policy.
+
+    Args:
+        context: The facts ``param_groups`` and ``group_index``.
+        values: The values of the section.
+        lr: The rate of the optimizer.
+    """
+    build, keys = POLICIES[values.name]
+    warmup, hold, constant = (_length(values, keys, kind, context.where) for kind in _PHASES)
+    warmup = sp.S.Zero if warmup is None else warmup
+    if hold is None and not context.as_implemented:
+        hold = sp.S.Zero
     groups: Sequence[Mapping[str, Any]] = context.facts.get("param_groups") or ({},)
-    rates = tuple(number(group.get("lr", given["lr"]), "lr", where) for group in groups)
-    warmup, hold = _length(section, "warmup", where), _length(section, "hold", where)
-    has_hold = any(section.get(f"hold_{form}") is not None for form in ("steps", "ratio"))
-    total = section["max_steps"]
-    return Policy(
-        section,
-        rates,
-        base,
-        number(section["min_lr"], "min_lr", where),
-        warmup,
-        hold + warmup if has_hold or not context.as_implemented else sp.S.Zero,
-        _length(section, "constant", where),
-        None if total is None else number(total, "max_steps", where),
-        where,
-        context.as_implemented,
+    return build(
+        Policy(
+            values,
+            context,
+            tuple(exact_number(group.get("lr", lr), "lr") for group in groups),
+            context.of_group("lr", lr),
+            warmup,
+            sp.S.Zero if hold is None else warmup + hold,
+            sp.S.Zero if constant is None else constant,
+            sp.oo if values.max_steps is None else sp.Integer(values.max_steps),
+        )
     )
 
 
-def _policy(curve: Curve, defaults: Arguments) -> ScheduleBuilder:
-    """A warmup, a hold where the class has one, the curve, the minimum after the run."""
+def _policy(curve: Curve, *, is_open: bool = False) -> Build:
+    """A warmup, a hold where the class has one, the curve, the minimum after the run.
 
-    def build(given: Arguments, context: Context) -> Schedule:
-        policy = _read(given, context, defaults)
+    Args:
+        curve: The curve.
+        is_open: Whether the class reads max_steps only where it is given.
+    """
+
+    def build(policy: Policy) -> Schedule:
         rise = policy.base * (t + 1) / (policy.warmup + 1)
         stages = [
-            (lambda: rise, first_after(policy.warmup) if policy.warmup > 0 else 0),
-            (lambda: policy.base, first_from(policy.hold)),
+            (lambda: rise, _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0),
+            (lambda: policy.base, _COUNT.first_from(policy.hold)),
         ]
-        if policy.total is None:
-            # WarmupPolicy reads max_steps only where it is given: the rate stays.
-            after = (lambda: policy.base) if defaults is _OPEN else _no_total
-            return by_intervals(context.path[-1], *stages, (after, None))
+        name = policy.values.name
+        if policy.total == sp.oo:
+            return by_intervals(
+                name, *stages, (partial(curve, policy) if is_open else _no_total, None)
+            )
         return by_intervals(
-            context.path[-1],
+            name,
             *stages,
-            (lambda: curve(policy), first_after(policy.total)),
+            (lambda: curve(policy), _COUNT.first_after(policy.total)),
             (lambda: policy.low, None),
         )
 
@@ -159,14 +154,14 @@ def _square(policy: Policy) -> sp.Expr:
 
 def _square_root(policy: Policy) -> sp.Expr:
     # It is implemented to count from update 0, not from the end of the warmup.
-    length = policy.total if policy.as_implemented else policy.rest
+    length = policy.total if policy.context.as_implemented else policy.rest
     root = power_quotient(policy.total - t, length, sp.S.Half)
     return sp.Max(policy.base * root, policy.low)
 
 
 def _polynomial(policy: Policy, done: sp.Expr, length: sp.Expr) -> sp.Expr:
-    power = number(policy.given["power"], "power", policy.where)
-    if policy.given["cycle"]:
+    power = policy.values.power
+    if policy.values.cycle:
         length = length * sp.Max(1, sp.ceiling(quotient(done, length)))
     else:
         done = sp.Min(done, length)
@@ -196,7 +191,7 @@ def _hold_root(policy: Policy) -> sp.Expr:
 def _hold_noam(policy: Policy) -> sp.Expr:
     if policy.warmup == 0:
         raise UndefinedError("ValueError: Noam scheduler cannot be used without warmup steps")
-    rate = number(policy.given["decay_rate"], "decay_rate", policy.where)
+    rate = policy.values.decay_rate
     hold = policy.hold - policy.warmup if policy.hold > 0 else sp.S.Zero
     rise = max(sp.S.One, policy.warmup**rate)
     return sp.Max(policy.base * rise / sp.Max(1, (t - hold) ** rate), policy.low)
@@ -211,8 +206,7 @@ def _inverse_root(policy: Policy) -> sp.Expr:
     return policy.base / sp.sqrt((t + 1) / (policy.warmup + 1))
 
 
-def _cosine(given: Arguments, context: Context) -> Schedule:
-    policy = _read(given, context, _STEPPED_CONSTANT)
+def _cosine(policy: Policy) -> Schedule:
     if policy.constant != 0:
         return _cosine_to_constant(policy)
 
@@ -222,16 +216,14 @@ def _cosine(given: Arguments, context: Context) -> Schedule:
         progress = quotient(t - policy.warmup, policy.rest)
         return along_cosine(policy.base, policy.low, progress)
 
-    return _policy(curve, _STEPPED_CONSTANT)(given, context)
+    return _policy(curve)(policy)
 
 
 def _cosine_to_constant(policy: Policy) -> Schedule:
     """The other formula, with a constant phase: the rate of the first group serves all."""
     peak, length = policy.rates[0], policy.rest - policy.constant
-    refuse_unless(
-        peak > policy.low,
-        f"min_lr must be below the rate {peak}, got {policy.low}",
-        policy.where,
+    policy.refuse_unless(
+        peak > policy.low, f"min_lr must be below the rate {peak}, got {policy.low}"
     )
 
     def fall() -> sp.Expr:
@@ -239,24 +231,21 @@ def _cosine_to_constant(policy: Policy) -> Schedule:
             raise UndefinedError("ValueError: an initial rate is below the minimum")
         return along_cosine(peak, policy.low, quotient(t - policy.warmup, length))
 
-    warmup = first_after(policy.warmup) if policy.warmup > 0 else 0
+    warmup = _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0
     return by_intervals(
         "CosineAnnealing",
         (lambda: peak * t / policy.warmup, warmup),
-        (fall, first_after(policy.warmup + length)),
+        (fall, _COUNT.first_after(policy.warmup + length)),
         (lambda: policy.low, None),
     )
 
 
-def _noam(given: Arguments, context: Context) -> Schedule:
-    policy = _read(given, context, _NOAM)
-    refuse_unless(
-        min(policy.rates) >= policy.low,
-        f"min_lr must not be above the rate, got {policy.low}",
-        policy.where,
+def _noam(policy: Policy) -> Schedule:
+    policy.refuse_unless(
+        min(policy.rates) >= policy.low, f"min_lr must not be above the rate, got {policy.low}"
     )
-    size = number(policy.given["d_model"], "d_model", policy.where)
-    refuse_unless(size > 0, f"d_model must be above 0, got {size}", policy.where)
+    size = policy.values.d_model
+    policy.refuse_unless(size > 0, f"d_model must be above 0, got {size}")
     factor = policy.base / sp.sqrt(size)
     step = sp.Max(1, t)
     root = factor / sp.sqrt(step)
@@ -264,109 +253,105 @@ def _noam(given: Arguments, context: Context) -> Schedule:
         rise = factor * sp.Min(1 / sp.sqrt(step), step * policy.warmup ** sp.Rational(-3, 2))
     else:
         rise = root
-    first = max(2, first_after(policy.warmup)) if policy.warmup >= 1 else 0
+    first = max(2, _COUNT.first_after(policy.warmup)) if policy.warmup >= 1 else 0
     return by_intervals(
         "NoamAnnealing", (lambda: rise, first), (lambda: sp.Max(root, policy.low), None)
     )
 
 
-def _t5(given: Arguments, context: Context) -> Schedule:
-    policy = _read(given, context, _CONSTANT)
-    refuse_unless(
-        policy.given["constant_steps"] is not None,
+def _t5(policy: Policy) -> Schedule:
+    policy.refuse_unless(
+        "constant_steps" in policy.values,
         "constant_steps must be given: NeMo raises TypeError without it",
-        policy.where,
     )
-    refuse_unless(policy.constant > 0, "constant_steps must be above 0", policy.where)
+    policy.refuse_unless(policy.constant > 0, "constant_steps must be above 0")
     return by_intervals(
         "T5InverseSquareRootAnnealing",
-        (lambda: 1 / sp.sqrt(policy.constant), first_after(policy.constant)),
-        (lambda: 1 / sp.sqrt(t), first_after(policy.total)),
+        (lambda: 1 / sp.sqrt(policy.constant), _COUNT.first_after(policy.constant)),
+        (lambda: 1 / sp.sqrt(t), _COUNT.first_after(policy.total)),
         (lambda: policy.low, None),
     )
 
 
-_LENGTHS = {"warmup_steps": None, "warmup_ratio": None, "max_steps": REQUIRED, "min_lr": 0.0}
-_OPEN = {**_LENGTHS, "max_steps": None}
-_WITH_HOLD = {**_LENGTHS, "hold_steps": None, "hold_ratio": None}
-_STEPPED_CONSTANT = {**_LENGTHS, "constant_steps": None, "constant_ratio": None}
-_CONSTANT = {
-    "max_steps": REQUIRED,
-    "min_lr": 0.0,
-    "constant_steps": None,
-    "constant_ratio": None,
-}
-_POWER = {"power": 1.0, "cycle": False}
-_NOAM = {**_OPEN, "d_model": REQUIRED}
-_SECTIONS = parameters(lr=REQUIRED, sched=REQUIRED)
-_CURVES: Mapping[str, tuple[Curve, Arguments]] = {
-    "WarmupPolicy": (_flat, _OPEN),
-    "WarmupHoldPolicy": (_flat, {**_WITH_HOLD, "max_steps": None}),
-    "SquareAnnealing": (_square, {**_LENGTHS, "min_lr": 1e-5}),
-    "SquareRootAnnealing": (_square_root, _LENGTHS),
-    "NoamHoldAnnealing": (_hold_noam, {**_WITH_HOLD, "decay_rate": 0.5}),
-    "WarmupAnnealing": (_annealing, _LENGTHS),
-    "InverseSquareRootAnnealing": (_inverse_root, _LENGTHS),
-    "PolynomialDecayAnnealing": (_polynomial_decay, {**_LENGTHS, **_POWER}),
-    "PolynomialHoldDecayAnnealing": (_polynomial_hold, {**_WITH_HOLD, **_POWER}),
-    "WarmupHoldAnnealLinear": (_hold_linear, _WITH_HOLD),
-    "WarmupHoldAnnealOneMinusSquareRoot": (_hold_root, _WITH_HOLD),
-}
-_OTHERS: Mapping[str, tuple[ScheduleBuilder, Arguments]] = {
-    "CosineAnnealing": (_cosine, _STEPPED_CONSTANT),
-    "NoamAnnealing": (_noam, _NOAM),
-    "T5InverseSquareRootAnnealing": (_t5, _CONSTANT),
-}
-ARGUMENTS: Mapping[str, Arguments] = {
-    name: defaults for name, (_, defaults) in (*_CURVES.items(), *_OTHERS.items())
-}
-"""The keys of ``sched`` by the policy's name, with their defaults."""
-
-SCHEDULES = {
-    name: ScheduleEntry(name, (), _SECTIONS, build)
-    for name, build in (
-        *((name, _policy(curve, defaults)) for name, (curve, defaults) in _CURVES.items()),
-        *((name, build) for name, (build, _) in _OTHERS.items()),
-    )
-}
+def _phase(kind: str) -> dict[str, Key]:
+    return {f"{kind}_steps": number(None), f"{kind}_ratio": number(None)}
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The policy of a config, as the conditions of the defects have it.
+def _keys(*phases: str, **keys: Key) -> Keys:
+    """The keys of a policy: its phases, further keys, and those that NeMo reads outside of it."""
+    of_phases = {name: key for phase in phases for name, key in _phase(phase).items()}
+    return Keys(**{"min_lr": number(0), **_OUTSIDE, **of_phases, **keys})
 
-    Attributes:
-        name: Its name, None without one.
-        keys: The keys that are given to it.
-        rates: The rates of the param groups.
-        is_made: Whether NeMo makes it.
-    """
 
-    name: str | None
-    keys: Collection[str] = ()
-    rates: Collection[Any] = ()
-    is_made: bool = True
+_OUTSIDE = {
+    "name": text(),
+    "max_steps": integer(),
+    "last_epoch": integer(-1),
+    "monitor": ignored(),
+    "reduce_on_plateau": ignored(),
+    "t_max_epochs": ignored(),
+    "t_accumulate_grad_batches": ignored(),
+    "t_limit_train_batches": ignored(),
+    "t_num_workers": ignored(),
+}
+OUTER = Keys(**_OUTSIDE, iters_per_batch=ignored(), args=ignored())
+"""The keys of ``sched`` that has the arguments of its class as ``args``."""
+
+_OPEN = {"max_steps": integer(None)}
+_WARM = _keys("warmup")
+_WITH_HOLD = _keys("warmup", "hold")
+_POWER = {"power": number(1), "cycle": flag(False)}
+POLICIES: Mapping[str, tuple[Build, Keys]] = {
+    "WarmupPolicy": (_policy(_flat, is_open=True), _keys("warmup", **_OPEN)),
+    "WarmupHoldPolicy": (_policy(_flat), _keys("warmup", "hold", **_OPEN)),
+    "SquareAnnealing": (_policy(_square), _keys("warmup", min_lr=number(1e-5))),
+    "SquareRootAnnealing": (_policy(_square_root), _WARM),
+    "NoamHoldAnnealing": (_policy(_hold_noam), _keys("warmup", "hold", decay_rate=number(0.5))),
+    "WarmupAnnealing": (_policy(_annealing), _WARM),
+    "InverseSquareRootAnnealing": (_policy(_inverse_root), _WARM),
+    "PolynomialDecayAnnealing": (_policy(_polynomial_decay), _keys("warmup", **_POWER)),
+    "PolynomialHoldDecayAnnealing": (_policy(_polynomial_hold), _keys("warmup", "hold", **_POWER)),
+    "WarmupHoldAnnealLinear": (_policy(_hold_linear), _WITH_HOLD),
+    "WarmupHoldAnnealOneMinusSquareRoot": (_policy(_hold_root), _WITH_HOLD),
+    "CosineAnnealing": (_cosine, _keys("warmup", "constant")),
+    "NoamAnnealing": (_noam, _keys("warmup", d_model=number(), **_OPEN)),
+    "T5InverseSquareRootAnnealing": (_t5, _keys("constant")),
+}
+"""The policies by name: their schedule, and the keys of their section."""
 
 
 def _defect(
     text: str,
     line: int,
     *classes: str,
-    concerns: Callable[[Chosen], bool] = lambda chosen: True,
+    concerns: Callable[[Values, Collection[sp.Expr]], bool] = lambda sched, rates: True,
     documented: str | None = None,
     kind: Kind = Kind.CONVENTION,
 ) -> Defect:
-    """A defect of policies, in some of their configs."""
+    """A defect of policies, in some of their configs.
 
-    def applies(chosen: Chosen) -> bool:
-        return chosen.is_made and chosen.name in classes and concerns(chosen)
+    Its condition has the section, None without one, the rates of the param groups, and whether NeMo
+    makes no scheduler.
+    """
+
+    def applies(sched: Values | None, rates: Collection[sp.Expr], is_left_out: bool) -> bool:
+        return (
+            sched is not None
+            and not is_left_out
+            and sched.name in classes
+            and concerns(sched, rates)
+        )
 
     place = f"nemo/core/optim/lr_scheduler.py:{line}"
     return Defect(text, place, applies, documented, kind, classes)
 
 
-def _has_rates(chosen: Chosen) -> bool:
-    return len(set(chosen.rates)) > 1
+def _has(sched: Values, phase: str) -> bool:
+    return any(name in sched for name in _phase(phase))
+
+
+def _has_rates(sched: Values, rates: Collection[sp.Expr]) -> bool:
+    return len(set(rates)) > 1
 
 
 DEFECTS = {
@@ -377,7 +362,7 @@ DEFECTS = {
         "the decay counts from update 0: the rate jumps after the warmup",
         374,
         "SquareRootAnnealing",
-        concerns=lambda chosen: not {"warmup_steps", "warmup_ratio"}.isdisjoint(chosen.keys),
+        concerns=lambda sched, rates: _has(sched, "warmup"),
         documented="the square root of the part of the run that is left after the warmup",
         kind=Kind.DEPARTURE,
     ),
@@ -387,10 +372,7 @@ DEFECTS = {
         "PolynomialHoldDecayAnnealing",
         "WarmupHoldAnnealLinear",
         "WarmupHoldAnnealOneMinusSquareRoot",
-        concerns=lambda chosen: (
-            {"hold_steps", "hold_ratio"}.isdisjoint(chosen.keys)
-            and not {"warmup_steps", "warmup_ratio"}.isdisjoint(chosen.keys)
-        ),
+        concerns=lambda sched, rates: not _has(sched, "hold") and _has(sched, "warmup"),
         documented="a decay from the end of the warmup",
         kind=Kind.DEPARTURE,
     ),
@@ -405,16 +387,14 @@ DEFECTS = {
         "with constant_steps, the rate of the first group serves every group",
         500,
         "CosineAnnealing",
-        concerns=lambda chosen: (
-            _has_rates(chosen) and not {"constant_steps", "constant_ratio"}.isdisjoint(chosen.keys)
-        ),
+        concerns=lambda sched, rates: _has_rates(sched, rates) and _has(sched, "constant"),
         kind=Kind.DEPARTURE,
     ),
     "minimum-raises": _defect(
         "the minimum can raise the rate at the first update after the warmup",
         566,
         "NoamAnnealing",
-        concerns=lambda chosen: "min_lr" in chosen.keys,
+        concerns=lambda sched, rates: "min_lr" in sched,
     ),
     "rate-ignored": _defect(
         "the base rate has no effect", 128, "T5InverseSquareRootAnnealing", kind=Kind.DEPARTURE
@@ -423,12 +403,12 @@ DEFECTS = {
         "constant_ratio always raises TypeError",
         128,
         "T5InverseSquareRootAnnealing",
-        concerns=lambda chosen: False,
+        concerns=lambda sched, rates: False,
     ),
     "no-scheduler": Defect(
         "with max_steps -1 in sched, NeMo makes no scheduler",
         "nemo/core/optim/lr_scheduler.py:759",
-        lambda chosen: not chosen.is_made,
+        lambda sched, rates, is_left_out: is_left_out,
         kind=Kind.CONVENTION,
     ),
 }

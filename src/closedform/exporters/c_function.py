@@ -114,8 +114,10 @@ def write_function(
     """
     body = _Body(graph, parameters, result, updates or {}).lines()
     dtype = None if result is None else _output(graph, result).type.dtype
-    returned = "void" if dtype is None else c_type(dtype)
-    head = function_head(f"CLOSEDFORM_API {returned} {name}", [p.declaration for p in parameters])
+    result_type = "void" if dtype is None else c_type(dtype)
+    head = function_head(
+        f"CLOSEDFORM_API {result_type} {name}", [p.declaration for p in parameters]
+    )
     text = "\n".join([head, "{", *(f"    {line}" for line in body), "}"])
     return CFunction(name, tuple(parameters), dtype, text)
 
@@ -157,8 +159,8 @@ class _Body:
         self._intervals = ranges(graph, max(LAST_STEP.values()))
         targets = {updates.get(p.port, p.port): p for p in parameters}
         self._targets = {o.name: targets[o.name] for o in graph.outputs if o.name in targets}
-        wanted = [*self._targets, *([] if result is None else [result])]
-        self._places = {name: _place(graph, name) for name in wanted}
+        names = [*self._targets, *([] if result is None else [result])]
+        self._places = {name: _place(graph, name) for name in names}
         self._needed = self._needed_nodes(self._places.values())
         self._names: dict[int, str] = {}
         self._lines: list[str] = []
@@ -179,34 +181,34 @@ class _Body:
                 self._lines.append(f"*{parameter.name} {sign} {self._names[value]};")
         if self._result is not None:
             self._lines.append(f"return {self._names[self._places[self._result]]};")
-        return [*self._unused(), *self._lines]
+        return [*self._unused_parameter_reads(), *self._lines]
 
-    def _needed_nodes(self, wanted: Iterable[int]) -> list[int]:
+    def _needed_nodes(self, roots: Iterable[int]) -> list[int]:
         """The nodes that these need, in order."""
-        needed = set(wanted)
+        indices = set(roots)
         for index in range(len(self._nodes) - 1, -1, -1):
-            if index in needed:
-                needed.update(self._nodes[index].operands)
-        return sorted(needed)
+            if index in indices:
+                indices.update(self._nodes[index].operands)
+        return sorted(indices)
 
     def _check(self) -> None:
         for index in self._needed:
             node = self._nodes[index]
             is_scalar_sum = node.op is Op.REDUCE_SUM and not node.type.shape
             if node.op in C_REFUSED or (node.op is Op.REDUCE_SUM and not is_scalar_sum):
-                what = f"{node.op} to {node.type}"
+                description = f"{node.op} to {node.type}"
             elif node.type.rank > 1:
-                what = f"{node.op} of {node.type}"
+                description = f"{node.op} of {node.type}"
             elif node.op is Op.LOOKUP and self._nodes[node.operands[0]].op is not Op.CONST:
-                what = "lookup in a table that is not a constant"
+                description = "lookup in a table that is not a constant"
             else:
                 continue
             raise ExportError(
-                f"C functions are written for numbers and flat arrays, got {what}",
+                f"C functions are written for numbers and flat arrays, got {description}",
                 where=f"graph {self._graph.name!r}",
             )
 
-    def _unused(self) -> list[str]:
+    def _unused_parameter_reads(self) -> list[str]:
         """Statements that read parameters which nothing else reads: compilers warn of them."""
         read = set(re.findall(r"\w+", " ".join(self._lines)))
         names = [parameter.name for parameter in self._parameters.values()]
@@ -270,11 +272,11 @@ class _Body:
         return declare(c_type(node.type.dtype), C_OPS[node.op](site))
 
     def _new_name(self) -> str:
-        taken = {parameter.name for parameter in self._parameters.values()}
+        reserved = {parameter.name for parameter in self._parameters.values()}
         while True:
             self._count += 1
             name = f"v{self._count}"
-            if name not in taken:
+            if name not in reserved:
                 return name
 
     # --- loops ---------------------------------------------------------------------------------
@@ -336,21 +338,21 @@ class _Body:
         count = self._parameters[SIZE].name if isinstance(size, str) else size
         self._lines += [f"for (size_t i = 0; i < {count}; ++i) {{", *lines, "}"]
 
-    def _elements(self, wanted: Sequence[int]) -> list[int]:
+    def _elements(self, roots: Sequence[int]) -> list[int]:
         """The nodes of rank 1 that these need, in order."""
-        needed = set(wanted)
+        indices = set(roots)
         for index in range(len(self._nodes) - 1, -1, -1):
             node = self._nodes[index]
-            if index in needed:
+            if index in indices:
                 operands = node.operands[1:] if node.op is Op.LOOKUP else node.operands
-                needed.update(o for o in operands if self._nodes[o].type.shape)
-        return sorted(needed)
+                indices.update(o for o in operands if self._nodes[o].type.shape)
+        return sorted(indices)
 
-    def _loop(self, wanted: Sequence[int]) -> tuple[list[str], dict[int, str]]:
+    def _loop(self, roots: Sequence[int]) -> tuple[list[str], dict[int, str]]:
         """The statements of one element, and its values by node."""
         names = dict(self._names)
         lines: list[str] = []
-        for index in self._elements(wanted):
+        for index in self._elements(roots):
             node = self._nodes[index]
             if node.op is Op.CONST:
                 names[index] = f"{self._names[index]}[i]"
@@ -385,18 +387,18 @@ RESERVED = frozenset(" ".join((_KEYWORDS, _MATH, _OWN)).split())
 """Identifiers that mean something else in C, C++ or math.h, or in the functions themselves."""
 
 
-def identifiers(ports: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
+def identifiers(ports: Sequence[str], preferred_names: Mapping[str, str]) -> dict[str, str]:
     """Returns an identifier for each port, close to the wanted name, all different.
 
     Example:
         >>> identifiers(["a", "b", "c"], {"a": "exp_avg", "b": "exp", "c": "läh 2"})
         {'a': 'exp_avg', 'b': 'exp_', 'c': 'l_h_2'}
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for port in ports:
-        name = re.sub(r"[^A-Za-z0-9_]", "_", wanted[port])
+        name = re.sub(r"[^A-Za-z0-9_]", "_", preferred_names[port])
         name = name if re.match(r"[A-Za-z]", name) else f"x{name}"
-        while name in RESERVED or name in found.values():
+        while name in RESERVED or name in names.values():
             name += "_"
-        found[port] = name
-    return found
+        names[port] = name
+    return names

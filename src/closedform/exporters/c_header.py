@@ -133,11 +133,11 @@ def schedule_header(
     _check_name(name, f"schedule {schedule.name!r}")
     ports = [str(node.attribute("name")) for node in graph.inputs]
     names = identifiers(ports, {p: "t" if p == naming.STEP else p for p in ports})
-    given = [
+    parameters = [
         Parameter(names[port], port, node.type.dtype, Passing.VALUE)
         for port, node in zip(ports, graph.inputs, strict=True)
     ]
-    function = write_function(name, graph, given, result="value")
+    function = write_function(name, graph, parameters, result="value")
     comment = [
         f"{name}: the value of a schedule at step t.",
         f"{name}(t) = {text(schedule.expr)}",
@@ -185,8 +185,8 @@ def rule_header(
     name = name or rule.name
     _check_rule(rule, name, in_parts=False)
     ((graphs,),) = compile_parts(name, [(rule, [_SHAPE])], options)
-    said = [] if judge is None else [judge(graphs)]
-    return _RuleHeader(rule, options, name, graphs).header([*notes, *said])
+    verdicts = [] if judge is None else [judge(graphs)]
+    return _RuleHeader(rule, options, name, graphs).header([*notes, *verdicts])
 
 
 def rule_headers(
@@ -209,11 +209,11 @@ def rule_headers(
     """
     for name, rule in rules.items():
         _check_rule(rule, name, in_parts)
-    every = [(rule, [_SHAPE]) for rule in rules.values()]
-    compiled = compile_parts(next(iter(rules)), every, options)
+    members = [(rule, [_SHAPE]) for rule in rules.values()]
+    programs = compile_parts(next(iter(rules)), members, options)
     return [
         _RuleHeader(rule, options, name, graphs).header(notes)
-        for (name, rule), (graphs,) in zip(rules.items(), compiled, strict=True)
+        for (name, rule), (graphs,) in zip(rules.items(), programs, strict=True)
     ]
 
 
@@ -283,17 +283,17 @@ class _RuleHeader:
 
     def _all_ports(self) -> dict[str, str]:
         """Each port of any graph with the name that it should have in C."""
-        found = {naming.param(ANY_PARAM): "param", naming.grad(ANY_PARAM): "grad"}
-        found |= {port: port.rpartition(".")[2] for port in self._states}
+        names = {naming.param(ANY_PARAM): "param", naming.grad(ANY_PARAM): "grad"}
+        names |= {port: port.rpartition(".")[2] for port in self._states}
         for label in self._rule.inputs:
-            found[naming.tensor_input(ANY_PARAM, label)] = label
-        found[naming.STEP] = "t"
-        found |= {naming.shared(label): label for label in self._rule.shared}
+            names[naming.tensor_input(ANY_PARAM, label)] = label
+        names[naming.STEP] = "t"
+        names |= {naming.shared(label): label for label in self._rule.shared}
         for graph in (*self._stages, self._step, self._point):
             for node in () if graph is None else graph.inputs:
                 port = node.attribute("name")
-                found.setdefault(port, port.replace(".", "_"))
-        return found
+                names.setdefault(port, port.replace(".", "_"))
+        return names
 
     def header(self, notes: Sequence[str]) -> Header:
         """Returns the header."""
@@ -308,7 +308,7 @@ class _RuleHeader:
         if self._point is not None:
             functions.append(self._evaluation(self._point))
         init = self._init()
-        texts = [*([] if init is None else [init]), *(one.text for one in functions)]
+        texts = [*([] if init is None else [init]), *(function.text for function in functions)]
         comment = [*self._comment(), *notes]
         return Header(self._name, tuple(functions), document(self._name, comment, texts))
 
@@ -319,14 +319,14 @@ class _RuleHeader:
         param, grad = naming.param(ANY_PARAM), naming.grad(ANY_PARAM)
         tensors = [param, grad, *self._states]
         tensors += [naming.tensor_input(ANY_PARAM, label) for label in self._rule.inputs]
-        found = []
+        parameters = []
         for port in tensors:
             is_carried = port == param or port in self._states
             how = passing if is_carried else Passing.READ
             if port in self._single and how is Passing.READ:
                 how = Passing.VALUE
-            found.append(Parameter(self._names[port], port, self._dtype, how))
-        return [*found, Parameter(SIZE, SIZE, DType.I64, Passing.VALUE)]
+            parameters.append(Parameter(self._names[port], port, self._dtype, how))
+        return [*parameters, Parameter(SIZE, SIZE, DType.I64, Passing.VALUE)]
 
     def _numbers(self, graph: Graph) -> list[Parameter]:
         """The clock, hyperparameters, states of the model and sums."""
@@ -345,15 +345,15 @@ class _RuleHeader:
     def _sums(self, place: int, graph: Graph) -> CFunction:
         sums = [output.name for output in graph.outputs if output.name.startswith(naming.TOTAL)]
         targets = [Parameter(port.replace(".", "_"), port, DType.F64, Passing.ADD) for port in sums]
-        given = [*self._arrays(Passing.READ), *self._numbers(graph)]
-        return write_function(f"{self._name}_sums_{place}", graph, [*targets, *given])
+        parameters = [*self._arrays(Passing.READ), *self._numbers(graph)]
+        return write_function(f"{self._name}_sums_{place}", graph, [*targets, *parameters])
 
     def _update(self) -> CFunction:
         graph = self._step
-        given = [*self._arrays(Passing.UPDATE), *self._numbers(graph)]
-        carried = [naming.param(ANY_PARAM), *self._states]
-        updates = {port: naming.following(port) for port in carried}
-        return write_function(f"{self._name}_step", graph, given, updates=updates)
+        parameters = [*self._arrays(Passing.UPDATE), *self._numbers(graph)]
+        ports = [naming.param(ANY_PARAM), *self._states]
+        updates = {port: naming.following(port) for port in ports}
+        return write_function(f"{self._name}_step", graph, parameters, updates=updates)
 
     def _is_clock_conditional(self) -> bool:
         return bool(self._rule.advances != sp.true)
@@ -368,17 +368,19 @@ class _RuleHeader:
             for port in self._shared
         ]
         result = naming.following(naming.STEP)
-        given = [*targets, *self._numbers(graph)]
-        return write_function(f"{self._name}_next", graph, given, result=result)
+        parameters = [*targets, *self._numbers(graph)]
+        return write_function(f"{self._name}_next", graph, parameters, result=result)
 
     def _evaluation(self, graph: Graph) -> CFunction:
         inputs = {node.attribute("name"): node for node in graph.inputs}
         target = Parameter("evaluated", naming.evaluation(ANY_PARAM), self._dtype, Passing.WRITE)
         arrays = [
-            one for one in self._arrays(Passing.READ) if one.port in inputs or one.port == SIZE
+            array
+            for array in self._arrays(Passing.READ)
+            if array.port in inputs or array.port == SIZE
         ]
-        given = [target, *arrays, *self._numbers(graph)]
-        return write_function(f"{self._name}_evaluate", graph, given)
+        parameters = [target, *arrays, *self._numbers(graph)]
+        return write_function(f"{self._name}_evaluate", graph, parameters)
 
     def _init(self) -> str | None:
         """The text of the function that fills the states."""
@@ -396,36 +398,34 @@ class _RuleHeader:
         states = [f"{type_} *restrict {name}" for name in starts]
         declarations = [f"const {type_} *restrict param", *states, f"size_t {SIZE}"]
         head = function_head(f"CLOSEDFORM_API void {self._name}_init", declarations)
-        unused = [] if "param[i]" in starts.values() else ["    (void)param;"]
+        void_casts = [] if "param[i]" in starts.values() else ["    (void)param;"]
         single = {self._names[port] for port in self._single}
         numbers = [f"    *{name} = {starts[name]};" for name in starts if name in single]
         stores = [f"        {name}[i] = {starts[name]};" for name in starts if name not in single]
         loop = [f"    for (size_t i = 0; i < {SIZE}; ++i) {{", *stores, "    }"]
         loop = loop if stores else [f"    (void){SIZE};"]
-        return "\n".join([head, "{", *unused, *numbers, *loop, "}"])
+        return "\n".join([head, "{", *void_casts, *numbers, *loop, "}"])
 
     # --- the comment ---------------------------------------------------------------------------
 
     def _comment(self) -> list[str]:
         rule = self._rule
         kind = f"{self._dtype.numpy} parameters"
-        found = [f"{self._name}: one optimizer step, for {kind}, updated in place."]
-        found += [f"{key} = {text(expr)}" for key, expr in rule.definitions.items()]
-        found += [f"next {key} = {text(expr)}" for key, expr in rule.expressions().items()]
-        for label, shared in rule.shared.items():
-            found.append(
-                f"next {label} (of the model) = {text(shared.next)}, first {shared.initial}"
-            )
+        lines = [f"{self._name}: one optimizer step, for {kind}, updated in place."]
+        lines += [f"{key} = {text(expr)}" for key, expr in rule.definitions.items()]
+        lines += [f"next {key} = {text(expr)}" for key, expr in rule.expressions().items()]
+        for label, spec in rule.shared.items():
+            lines.append(f"next {label} (of the model) = {text(spec.next)}, first {spec.initial}")
         if rule.evaluation is not None:
-            found.append(f"evaluated at {text(rule.evaluation)}")
-        found += _values(rule.hyperparameters)
-        found.append(_clock(self._step))
-        found.append(
+            lines.append(f"evaluated at {text(rule.evaluation)}")
+        lines += _values(rule.hyperparameters)
+        lines.append(_clock(self._step))
+        lines.append(
             f"Arrays must not overlap. Numbers of the model are computed in {self._scalars} and "
             f"rounded once to {self._dtype.numpy}; then each operation on elements is rounded "
             "once, as IEEE 754 prescribes."
         )
-        return found
+        return lines
 
 
 def _clock(graph: Graph) -> str:
@@ -435,14 +435,14 @@ def _clock(graph: Graph) -> str:
 
 def _values(hyperparameters: Mapping[str, object]) -> list[str]:
     """The hyperparameters in a paragraph; there is none without them."""
-    known = {
+    values_by_name = {
         key: text(value.bound) if isinstance(value, Schedule) else str(value)
         for key, value in hyperparameters.items()
         if value is not None
     }
-    if not known:
+    if not values_by_name:
         return []
-    return ["with " + ", ".join(f"{key} = {value}" for key, value in known.items())]
+    return ["with " + ", ".join(f"{key} = {value}" for key, value in values_by_name.items())]
 
 
 def _check_name(name: str, where: str) -> None:
@@ -475,11 +475,11 @@ def document(name: str, comment: Sequence[str], functions: Sequence[str]) -> str
     paragraphs = [*comment, _FLAGS, f"Written by closedform {__version__}."]
     lines = []
     for paragraph in paragraphs:
-        wrapped = textwrap.wrap(
+        wrapped_lines = textwrap.wrap(
             comment_text(paragraph), COLUMNS - 3, subsequent_indent="  ", break_on_hyphens=False
         )
         # A wrapped line must not end in a backslash, which would join it to the next.
-        lines += [f" * {line}".rstrip("\\").rstrip() for line in wrapped]
+        lines += [f" * {line}".rstrip("\\").rstrip() for line in wrapped_lines]
     return "\n".join(
         [
             "/*",

@@ -119,9 +119,9 @@ def _infix(operator: str) -> Emitter:
         first, second = site.operands
         if not site.may_wrap:
             return f"{first} {operator} {second}"
-        unsigned = _UNSIGNED[site.node.type.dtype]
-        signed = C_TYPES[site.node.type.dtype]
-        return f"({signed})(({unsigned}){first} {operator} ({unsigned}){second})"
+        unsigned_type = _UNSIGNED[site.node.type.dtype]
+        signed_type = C_TYPES[site.node.type.dtype]
+        return f"({signed_type})(({unsigned_type}){first} {operator} ({unsigned_type}){second})"
 
     return emit
 

@@ -134,15 +134,15 @@ def _cast(node: Node, operands: tuple[Array, ...]) -> Array:
         return operand != jnp.zeros((), operand.dtype)
     if target is DType.BF16 and operand.dtype == jnp.float64:
         operand = operand.astype(jnp.float32)  # as onnxruntime and torch round
-    converted = operand.astype(JAX_DTYPES[target])
+    result = operand.astype(JAX_DTYPES[target])
     if not (target.is_integer and jnp.issubdtype(operand.dtype, jnp.floating)):
-        return converted
+        return result
     info = np.iinfo(target.numpy)
     wide = operand if operand.dtype == jnp.float64 else operand.astype(jnp.float32)
     whole = jnp.trunc(wide)
     bound = jnp.asarray(float(info.min), wide.dtype)
     fits = (whole >= bound) & (whole < -bound)
-    return jnp.where(fits, converted, jnp.asarray(info.min, converted.dtype))
+    return jnp.where(fits, result, jnp.asarray(info.min, result.dtype))
 
 
 def _reduce_sum(node: Node, operands: tuple[Array, ...]) -> Array:

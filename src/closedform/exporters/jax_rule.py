@@ -90,26 +90,26 @@ def jax_rule(
         arrays, structure = jax.tree.flatten(params)
         states = {}
         for label, spec in rule.states.items():
-            made: list[Any] = []
+            leaf_states: list[Any] = []
             for leaf, array in zip(leaves, arrays, strict=True):
                 if label not in leaf.rule.states:
-                    made.append(optax.MaskedNode())
+                    leaf_states.append(optax.MaskedNode())
                     continue
                 dtype = JAX_DTYPES[_dtype([array])]
                 if spec.initial == PARAM:
-                    made.append(jnp.array(array, dtype, copy=True))
+                    leaf_states.append(jnp.array(array, dtype, copy=True))
                     continue
                 shape = leaf.rule.state_shape(label, jnp.shape(array))
                 sizes = tuple(int(size) for size in shape)
-                made.append(jnp.full(sizes, float(spec.initial), dtype))
-            states[label] = jax.tree.unflatten(structure, made)
-        shared = {
+                leaf_states.append(jnp.full(sizes, float(spec.initial), dtype))
+            states[label] = jax.tree.unflatten(structure, leaf_states)
+        shared_states = {
             label: jnp.asarray(int(spec.initial), jnp.int32)
             if spec.is_counter
             else jnp.asarray(float(spec.initial), jnp.float64 if is_x64() else jnp.float32)
             for label, spec in rule.shared.items()
         }
-        return RuleState(jnp.zeros((), jnp.int32), states, shared)
+        return RuleState(jnp.zeros((), jnp.int32), states, shared_states)
 
     def update(
         updates: Any, state: RuleState, params: Any = None, **values: Any
@@ -123,9 +123,11 @@ def jax_rule(
         leaves = _leaves(rule, params)
         arrays, structure = jax.tree.flatten(params)
         dtype = _dtype(arrays)
-        made = program(leaves, dtype)
-        given = _given(rule, made, leaves, structure, dtype, (arrays, updates, state, values))
-        results = _run(made, given)
+        compiled_program = program(leaves, dtype)
+        feeds = _step_feeds(
+            rule, compiled_program, leaves, structure, dtype, (arrays, updates, state, values)
+        )
+        results = _run(compiled_program, feeds)
         differences = []
         for leaf, array in zip(leaves, arrays, strict=True):
             after = results[naming.following(naming.param(leaf.name))].reshape(jnp.shape(array))
@@ -145,27 +147,29 @@ def jax_rule(
                     for leaf, before in zip(leaves, old, strict=True)
                 ],
             )
-        shared = {label: results[naming.following(naming.shared(label))] for label in rule.shared}
+        shared_states = {
+            label: results[naming.following(naming.shared(label))] for label in rule.shared
+        }
         count = results[naming.following(naming.STEP)]
-        return jax.tree.unflatten(structure, differences), RuleState(count, states, shared)
+        return jax.tree.unflatten(structure, differences), RuleState(count, states, shared_states)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
 def _leaves(rule: UpdateRule, params: Any) -> list[_Leaf]:
     """The parameters of a pytree; those of an elementwise rule are flat and share a graph."""
-    found = []
+    leaves = []
     for path, array in jax.tree_util.tree_leaves_with_path(params):
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "param"
         shape = tuple(jnp.shape(array))
-        own = rule if rule.is_elementwise else rule.for_shape(shape, name)
-        found.append(_Leaf(name, ("n",) if rule.is_elementwise else shape, own))
-    names = [leaf.name for leaf in found]
+        leaf_rule = rule if rule.is_elementwise else rule.for_shape(shape, name)
+        leaves.append(_Leaf(name, ("n",) if rule.is_elementwise else shape, leaf_rule))
+    names = [leaf.name for leaf in leaves]
     if not names:
         raise SessionError("there are no parameters", where=f"rule {rule.name!r}")
     if len(set(names)) == len(names):
-        return found
-    return [_Leaf(f"{place}", leaf.shape, leaf.rule) for place, leaf in enumerate(found)]
+        return leaves
+    return [_Leaf(f"{place}", leaf.shape, leaf.rule) for place, leaf in enumerate(leaves)]
 
 
 def _dtype(arrays: Sequence[Any]) -> DType:
@@ -174,7 +178,7 @@ def _dtype(arrays: Sequence[Any]) -> DType:
     return DType.F64 if is_wide else DType.F32
 
 
-def _given(
+def _step_feeds(
     rule: UpdateRule,
     program: Program,
     leaves: Sequence[_Leaf],
@@ -184,13 +188,13 @@ def _given(
 ) -> dict[str, Array]:
     """The inputs of the step by name."""
     arrays, updates, state, values = arguments
-    given: dict[str, Any] = {naming.STEP: state.count}
-    given |= {naming.shared(label): value for label, value in state.shared.items()}
-    given |= _hypers(rule, program, values)
+    feeds: dict[str, Any] = {naming.STEP: state.count}
+    feeds |= {naming.shared(label): value for label, value in state.shared.items()}
+    feeds |= _hypers(rule, program, values)
 
     def add(port: str, leaf: _Leaf, array: Any) -> None:
         cast = jnp.asarray(array).astype(JAX_DTYPES[dtype])
-        given[port] = cast.reshape(-1) if rule.is_elementwise else cast
+        feeds[port] = cast.reshape(-1) if rule.is_elementwise else cast
 
     grads = structure.flatten_up_to(updates)
     for leaf, array, grad in zip(leaves, arrays, grads, strict=True):
@@ -204,25 +208,25 @@ def _given(
         tensors = structure.flatten_up_to(values[label])
         for leaf, array in zip(leaves, tensors, strict=True):
             add(naming.tensor_input(leaf.name, label), leaf, array)
-    return given
+    return feeds
 
 
 def _hypers(rule: UpdateRule, program: Program, values: Mapping[str, Any]) -> dict[str, Array]:
     """The hyperparameters without a value, of the dtypes that the graphs take."""
     where = f"rule {rule.name!r}"
-    wanted = {name for name, value in rule.hyperparameters.items() if value is None}
-    known = sorted({*wanted, *rule.inputs})
-    for name in known:
+    hyper_names = {name for name, value in rule.hyperparameters.items() if value is None}
+    argument_names = sorted({*hyper_names, *rule.inputs})
+    for name in argument_names:
         if name not in values:
-            what = "tensors" if name in rule.inputs else "hyperparameter"
+            kind = "tensors" if name in rule.inputs else "hyperparameter"
             raise SessionError(
-                f"{what} {name!r} missing", where=where, hint=f"update(…, params, {name}=…)"
+                f"{kind} {name!r} missing", where=where, hint=f"update(…, params, {name}=…)"
             )
     nodes = [
         node
         for graph in (program.scalars, *(stage.scalars for stage in program.stages))
         for node in graph.inputs
-        if node.attribute("role") == Role.HYPER and node.attribute("name") in wanted
+        if node.attribute("role") == Role.HYPER and node.attribute("name") in hyper_names
     ]
     # Other values are those of other transformations of a chain, which all get them.
     return {
@@ -233,36 +237,36 @@ def _hypers(rule: UpdateRule, program: Program, values: Mapping[str, Any]) -> di
     }
 
 
-def _run(program: Program, given: Mapping[str, Array]) -> dict[str, Array]:
+def _run(program: Program, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """The outputs of a whole step by name."""
-    known = dict(given)
+    values = dict(feeds)
     for stage in program.stages:
-        scalars = _outputs(stage.scalars, known)
+        scalars = _outputs(stage.scalars, values)
         totals: dict[str, Array] = {}
         for call in stage.calls:
-            for name, part in _called(stage.bodies, call, scalars, known).items():
+            for name, part in _call_outputs(stage.bodies, call, scalars, values).items():
                 totals[name] = part if name not in totals else totals[name] + part
-        known |= totals
-    scalars = _outputs(program.scalars, known)
+        values |= totals
+    scalars = _outputs(program.scalars, values)
     results = {name: value for name, value in scalars.items() if not name.startswith(naming.SCALAR)}
     for call in program.calls:
-        for name, value in _called(program.bodies, call, scalars, known).items():
+        for name, value in _call_outputs(program.bodies, call, scalars, values).items():
             results[naming.outer_name(name, call.param)] = value
     return results
 
 
-def _outputs(graph: Graph, known: Mapping[str, Array]) -> dict[str, Array]:
-    return run_graph(graph, known) if graph.outputs else {}
+def _outputs(graph: Graph, values: Mapping[str, Array]) -> dict[str, Array]:
+    return run_graph(graph, values) if graph.outputs else {}
 
 
-def _called(
-    bodies: Sequence[Graph], call: Call, scalars: Mapping[str, Array], known: Mapping[str, Array]
+def _call_outputs(
+    bodies: Sequence[Graph], call: Call, scalars: Mapping[str, Array], values: Mapping[str, Array]
 ) -> dict[str, Array]:
     """The outputs of the graph of one parameter."""
     body = bodies[call.body]
-    given = {naming.scalar(place): scalars[name] for place, name in enumerate(call.scalars)}
+    feeds = {naming.scalar(place): scalars[name] for place, name in enumerate(call.scalars)}
     for node in body.inputs:
         name = str(node.attribute("name"))
         if not name.startswith(naming.SCALAR):
-            given[name] = known[naming.outer_name(name, call.param)]
-    return run_graph(body, given)
+            feeds[name] = values[naming.outer_name(name, call.param)]
+    return run_graph(body, feeds)

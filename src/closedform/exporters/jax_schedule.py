@@ -30,7 +30,7 @@ def jax_schedule(
     """Returns the function ``value(count, **hyper)`` of a schedule.
 
     Where JAX computes in 64 bits, the value is computed in float64; elsewhere in pairs of float32
-    on integers of 32 bits, so that large counts lose nothing. It is compiled when it is first
+    on integers of 32 bits, so that large counts lose nothing. It is compile_rank when it is first
     called.
 
     Args:
@@ -44,11 +44,11 @@ def jax_schedule(
         LoweringError: A hyperparameter has no value and is not among the inputs.
     """
     graphs: dict[tuple[bool, int], Graph] = {}
-    known = schedule.hyperparameters
-    defaults = {name: to_float(known[name]) for name in inputs if name in known}
+    numbers = schedule.hyperparameters
+    defaults = {name: to_float(numbers[name]) for name in inputs if name in numbers}
     where = f"schedule {schedule.name!r}"
 
-    def compiled(rank: int) -> Graph:
+    def compile_rank(rank: int) -> Graph:
         key = is_x64(), min(rank, 1)
         if key not in graphs:
             graphs[key] = compile_schedule(schedule, _options(key[0], key[1], dtype, inputs))
@@ -62,15 +62,15 @@ def jax_schedule(
                 where=where,
                 hint="count the updates done in int32, as optax does",
             )
-        graph = compiled(counts.ndim)
-        given = _hypers(graph, {**defaults, **hyper}, where)
+        graph = compile_rank(counts.ndim)
+        feeds = _hypers(graph, {**defaults, **hyper}, where)
         step = next(node for node in graph.inputs if node.attribute("role") == Role.STEP)
         flat = counts if counts.ndim == 0 else counts.reshape(-1)
-        given[str(step.attribute("name"))] = flat.astype(JAX_DTYPES[step.type.dtype])
-        result = run_graph(graph, given, keeps_roundings=not is_x64())["value"]
+        feeds[str(step.attribute("name"))] = flat.astype(JAX_DTYPES[step.type.dtype])
+        result = run_graph(graph, feeds, keeps_roundings=not is_x64())["value"]
         return jnp.broadcast_to(result, flat.shape).reshape(counts.shape)
 
-    graph = compiled(0)
+    graph = compile_rank(0)
     if check is not None:
         check(graph, _options(is_x64(), 0, dtype, inputs))
     value.__name__ = value.__qualname__ = schedule.name
@@ -90,17 +90,17 @@ def _options(wide: bool, rank: int, dtype: DType | None, inputs: tuple[str, ...]
     return replace(IN_PAIRS, step_shape=shape, inputs=inputs)
 
 
-def _hypers(graph: Graph, given: Mapping[str, Any], where: str) -> dict[str, Array]:
-    wanted = {
+def _hypers(graph: Graph, arguments: Mapping[str, Any], where: str) -> dict[str, Array]:
+    hyper_dtypes = {
         str(node.attribute("name")): JAX_DTYPES[node.type.dtype]
         for node in graph.inputs
         if node.attribute("role") == Role.HYPER
     }
-    for name in given:
-        if name not in wanted:
-            hint = nearest(name, wanted) if wanted else "it has none"
+    for name in arguments:
+        if name not in hyper_dtypes:
+            hint = nearest(name, hyper_dtypes) if hyper_dtypes else "it has none"
             raise SessionError(f"unknown hyper input {name!r}", where=where, hint=hint)
-    for name in wanted:
-        if name not in given:
+    for name in hyper_dtypes:
+        if name not in arguments:
             raise SessionError(f"hyper input {name!r} is missing", where=where)
-    return {name: jnp.asarray(given[name], dtype) for name, dtype in wanted.items()}
+    return {name: jnp.asarray(arguments[name], dtype) for name, dtype in hyper_dtypes.items()}

@@ -47,8 +47,8 @@ def _runner(wide: str, narrow: str) -> Run:
     run = _backend_runner(graph)
 
     def runner(values: Tensors) -> dict[str, Any]:
-        given = {name: keras.ops.cast(values[name], kind) for name, kind in kinds.items()}
-        return run(given)
+        feeds = {name: keras.ops.cast(values[name], kind) for name, kind in kinds.items()}
+        return run(feeds)
 
     return runner
 
@@ -65,15 +65,15 @@ def _backend_runner(graph: Graph) -> Run:
             module = to_module(graph)
 
             def run(values: Tensors) -> dict[str, Any]:
-                given = [values[name] for name in module.input_names]
-                results = module.to(given[0].device)(*given)
+                arguments = [values[name] for name in module.input_names]
+                results = module.to(arguments[0].device)(*arguments)
                 results = results if isinstance(results, tuple) else (results,)
                 return dict(zip(module.output_names, results, strict=True))
 
             return run
-        case other:
+        case backend:
             raise ExportError(
-                f"schedules and rules run in Keras on JAX and torch, got the backend {other!r}",
+                f"schedules and rules run in Keras on JAX and torch, got the backend {backend!r}",
                 hint='set KERAS_BACKEND to "jax" or "torch"',
             )
 
@@ -161,8 +161,8 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         place = self._get_variable_index(variable)
         slots = {naming.state(TENSOR, label): of[place] for label, of in self._slots.items()}
         tensors = {naming.param(TENSOR): variable, naming.grad(TENSOR): gradient, **slots}
-        given = {name: keras.ops.reshape(tensor, (-1,)) for name, tensor in tensors.items()}
-        after = self._run({**given, naming.STEP: self.iterations, RATE: learning_rate})
+        feeds = {name: keras.ops.reshape(tensor, (-1,)) for name, tensor in tensors.items()}
+        after = self._run({**feeds, naming.STEP: self.iterations, RATE: learning_rate})
         for name, target in {naming.param(TENSOR): variable, **slots}.items():
             value = keras.ops.reshape(after[naming.following(name)], target.shape)
             self.assign(target, keras.ops.cast(value, target.dtype))

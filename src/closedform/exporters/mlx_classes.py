@@ -44,7 +44,7 @@ def mlx_schedule(schedule: Schedule) -> MlxSchedule:
     """
 
     @cache
-    def compiled(shape: Shape) -> Graph:
+    def compile_shape(shape: Shape) -> Graph:
         return compile_schedule(schedule, replace(IN_PAIRS, step_shape=shape))
 
     where = f"schedule {schedule.name!r}"
@@ -57,13 +57,13 @@ def mlx_schedule(schedule: Schedule) -> MlxSchedule:
                 where=where,
                 hint="count the updates done",
             )
-        graph = compiled(() if steps.ndim == 0 else _ANY_LENGTH)
+        graph = compile_shape(() if steps.ndim == 0 else _ANY_LENGTH)
         flat = steps if steps.ndim == 0 else steps.reshape(-1)
         with mx.stream(mx.cpu):
-            found = run_graph(graph, {naming.STEP: flat.astype(mx.int32)})["value"]
-            return mx.broadcast_to(found, flat.shape).reshape(steps.shape)
+            values = run_graph(graph, {naming.STEP: flat.astype(mx.int32)})["value"]
+            return mx.broadcast_to(values, flat.shape).reshape(steps.shape)
 
-    compiled(())
+    compile_shape(())
     value.__name__ = value.__qualname__ = schedule.name
     value.__doc__ = f"Returns the value of schedule {schedule.name!r} at steps."
     return value
@@ -127,17 +127,17 @@ class MlxOptimizer(Optimizer):  # type: ignore[misc]
         shape = tuple(parameter.shape)
         states = {naming.state(TENSOR, label): array for label, array in state.items()}
         tensors = {naming.param(TENSOR): parameter, naming.grad(TENSOR): gradient, **states}
-        given = {name: array.astype(mx.float32) for name, array in tensors.items()}
+        feeds = {name: array.astype(mx.float32) for name, array in tensors.items()}
         if self.rule.is_elementwise:
-            given = {name: array.reshape(-1) for name, array in given.items()}
-        given[naming.STEP] = (self.step - 1).astype(mx.int32)
-        given[RATE] = mx.array(self.learning_rate).astype(mx.float32)
-        after = run_graph(self._graph(shape), given)
+            feeds = {name: array.reshape(-1) for name, array in feeds.items()}
+        feeds[naming.STEP] = (self.step - 1).astype(mx.int32)
+        feeds[RATE] = mx.array(self.learning_rate).astype(mx.float32)
+        after = run_graph(self._graph(shape), feeds)
         for label, array in state.items():
-            found = after[naming.following(naming.state(TENSOR, label))]
-            state[label] = found.reshape(array.shape)
-        found = after[naming.following(naming.param(TENSOR))]
-        return found.reshape(shape).astype(parameter.dtype)
+            updated = after[naming.following(naming.state(TENSOR, label))]
+            state[label] = updated.reshape(array.shape)
+        updated = after[naming.following(naming.param(TENSOR))]
+        return updated.reshape(shape).astype(parameter.dtype)
 
 
 def mlx_optimizer(rule: UpdateRule, learning_rate: Rate | Schedule | None = None) -> MlxOptimizer:
@@ -149,14 +149,14 @@ def mlx_optimizer(rule: UpdateRule, learning_rate: Rate | Schedule | None = None
     """
     check_rule(rule, "MLX")
     if learning_rate is None:
-        own = rule.hyperparameters[RATE]
-        if own is None:
+        rate = rule.hyperparameters[RATE]
+        if rate is None:
             raise ExportError(
                 "the rule has no value of lr",
                 where=f"rule {rule.name!r}",
                 hint="give learning_rate=…",
             )
-        learning_rate = own if isinstance(own, Schedule) else to_float(own)
+        learning_rate = rate if isinstance(rate, Schedule) else to_float(rate)
     if isinstance(learning_rate, Schedule):
         learning_rate = mlx_schedule(learning_rate)
     return MlxOptimizer(rule, learning_rate)

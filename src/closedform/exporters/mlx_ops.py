@@ -92,13 +92,13 @@ def _cast(node: Node, operands: tuple[Array, ...]) -> Array:
     """A conversion; a float that does not fit the integer gives the least one."""
     (operand,) = operands
     target = node.type.dtype
-    converted = operand.astype(MLX_DTYPES[target])
+    result = operand.astype(MLX_DTYPES[target])
     if not (target.is_integer and mx.issubdtype(operand.dtype, mx.floating)):
-        return converted
+        return result
     least = np.iinfo(target.numpy).min
     whole = operand.astype(mx.float32)
     fits = (whole >= float(least)) & (whole < -float(least))
-    return mx.where(fits, converted, mx.array(least, converted.dtype))
+    return mx.where(fits, result, mx.array(least, result.dtype))
 
 
 def _exp(_: Node, operands: tuple[Array, ...]) -> Array:

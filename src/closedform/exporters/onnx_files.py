@@ -69,7 +69,7 @@ def schedule_model(
     Args:
         schedule: The schedule.
         options: How it is compiled. An input that has a value keeps it as its default.
-        form: How the graph is written.
+        form: How the graph is write_graph.
         claims: A report of claims in JSON, for the metadata.
 
     Raises:
@@ -77,12 +77,12 @@ def schedule_model(
     """
     graph = compile_schedule(schedule, options)
     values = {name: str(value) for name, value in schedule.hyperparameters.items()}
-    stated = {} if claims is None else {"closedform.claims": claims}
+    claims_entry = {} if claims is None else {"closedform.claims": claims}
     return to_model(
         graph,
         opset=form.opset,
         dtypes=form.dtypes,
-        metadata={**stated, **_metadata(schedule.expr, values)},
+        metadata={**claims_entry, **_metadata(schedule.expr, values)},
         defaults=input_defaults(schedule, graph),
         docs={"step": CLOCK, "value": f"value of schedule {schedule.name}"},
     )
@@ -93,20 +93,20 @@ def input_defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
 
     That of an integer input is an int.
     """
-    known = schedule.hyperparameters
+    numbers = schedule.hyperparameters
     inputs = [node for node in graph.inputs if node.attribute("role") == Role.HYPER]
     types = {node.attribute("name"): node.type.dtype for node in inputs}
     return {
-        name: int(known[name]) if dtype.is_integer else to_float(known[name])
+        name: int(numbers[name]) if dtype.is_integer else to_float(numbers[name])
         for name, dtype in types.items()
-        if name in known
+        if name in numbers
     }
 
 
 def rule_models(
     spec: ModelSpec, options: GraphOptions, form: OnnxFormat = DEFAULT_FORMAT
 ) -> tuple[dict[str, ModelProto], Program]:
-    """Returns the models of a rule by name, and the step that they were made of.
+    """Returns the models of a rule by name, and the step that they were call_entries of.
 
     They are ``init`` and ``step``, and ``evaluation`` where a model is evaluated at a point of its
     own, such as an average.
@@ -114,7 +114,7 @@ def rule_models(
     Args:
         spec: The parameters and their rules.
         options: How they are compiled.
-        form: How the graphs are written: ``step`` as one flat graph, or the step of a kind of
+        form: How the graphs are write_graph: ``step`` as one flat graph, or the step of a kind of
             tensor as a local function that each of them calls.
 
     Raises:
@@ -123,17 +123,17 @@ def rule_models(
     program = compile_program(spec, options)
     facts = rule_facts(spec)
 
-    def written(graph: Graph) -> ModelProto:
+    def write_graph(graph: Graph) -> ModelProto:
         return to_model(graph, opset=form.opset, dtypes=form.dtypes, **facts)
 
     models = {
-        "init": written(compile_init(spec, options)),
-        "step": written(flatten(program))
+        "init": write_graph(compile_init(spec, options)),
+        "step": write_graph(flatten(program))
         if form.inline
         else to_program_model(program, opset=form.opset, dtypes=form.dtypes, **facts),
     }
     if has_evaluation(spec):
-        models["evaluation"] = written(compile_evaluation(spec, options))
+        models["evaluation"] = write_graph(compile_evaluation(spec, options))
     return models, program
 
 
@@ -164,7 +164,7 @@ def split_files(program: Program) -> tuple[dict[str, Graph], Calls]:
     are the ``scalar.0``, ``scalar.1``, … of it.
     """
 
-    def made(part: Stage | Program, body: str, scalars: str) -> list[CallEntry]:
+    def call_entries(part: Stage | Program, body: str, scalars: str) -> list[CallEntry]:
         if part.scalars.outputs:
             graphs[scalars] = part.scalars
         graphs.update({f"{body}{place}": graph for place, graph in enumerate(part.bodies)})
@@ -175,10 +175,10 @@ def split_files(program: Program) -> tuple[dict[str, Graph], Calls]:
 
     graphs: dict[str, Graph] = {}
     stages = [
-        made(stage, f"partial_{place}_", f"partial_{place}_scalars")
+        call_entries(stage, f"partial_{place}_", f"partial_{place}_scalars")
         for place, stage in enumerate(program.stages)
     ]
-    return graphs, {"stages": stages, "apply": made(program, "apply_", "scalars")}
+    return graphs, {"stages": stages, "apply": call_entries(program, "apply_", "scalars")}
 
 
 def rule_facts(spec: ModelSpec) -> Facts:
@@ -198,11 +198,11 @@ def rule_facts(spec: ModelSpec) -> Facts:
         metadata["closedform.groups"] = json.dumps(
             [
                 {
-                    "rule": one.rule.name,
-                    "hyperparameters": _values(one.rule),
-                    "params": list(one.params),
+                    "rule": assignment.rule.name,
+                    "hyperparameters": _values(assignment.rule),
+                    "params": list(assignment.params),
                 }
-                for one in spec.assignments
+                for assignment in spec.assignments
             ]
         )
     return {"metadata": metadata, "docs": {"step": CLOCK}}

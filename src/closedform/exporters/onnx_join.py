@@ -33,33 +33,33 @@ def join_models(
         ExportError: Two models give one name different types, versions of an operator set differ,
             two outputs share a name, an output is unknown, or ONNX refuses the result.
     """
-    joined = onnx.GraphProto(name=name)
+    graph_proto = onnx.GraphProto(name=name)
     inputs: dict[str, ValueInfoProto] = {}
-    made: dict[str, ValueInfoProto] = {}
+    produced: dict[str, ValueInfoProto] = {}
     opsets: dict[str, int] = {}
     functions: dict[tuple[str, str], onnx.FunctionProto] = {}
     for label, model in models.items():
         _unite_opsets(opsets, model, label)
         graph = _named_apart(model.graph, label, name)
         for value in graph.input:
-            _unite_input(inputs, made, value, label)
+            _unite_input(inputs, produced, value, label)
         for value in graph.output:
-            if value.name in made or value.name in inputs:
+            if value.name in produced or value.name in inputs:
                 raise ExportError(
                     f"output {value.name!r} is an input or output of another model, too",
                     where=f"model {label!r}",
                 )
-            made[value.name] = value
-        joined.node.extend(graph.node)
-        joined.initializer.extend(graph.initializer)
+            produced[value.name] = value
+        graph_proto.node.extend(graph.node)
+        graph_proto.initializer.extend(graph.initializer)
         functions |= {(function.domain, function.name): function for function in model.functions}
-    unknown = [output for output in outputs if output not in made]
+    unknown = [output for output in outputs if output not in produced]
     if unknown:
         raise ExportError(f"no model has an output {unknown[0]!r}", where=f"graph {name!r}")
-    joined.input.extend(inputs.values())
-    joined.output.extend(made[output] for output in outputs)
+    graph_proto.input.extend(inputs.values())
+    graph_proto.output.extend(produced[output] for output in outputs)
     result = helper.make_model(
-        joined,
+        graph_proto,
         opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets.items()],
         ir_version=max(model.ir_version for model in models.values()),
         functions=list(functions.values()),
@@ -71,19 +71,19 @@ def join_models(
 
 def part_of(model: ModelProto, outputs: Sequence[str]) -> ModelProto:
     """Returns the part of a model that computes some of its outputs."""
-    needed = set(outputs)
+    value_names = set(outputs)
     nodes = []
     for node in reversed(model.graph.node):
-        if not needed.isdisjoint(node.output):
+        if not value_names.isdisjoint(node.output):
             nodes.append(node)
-            needed.update(node.input)
+            value_names.update(node.input)
     part = ModelProto()
     part.CopyFrom(model)
     for field, values in (
         (part.graph.node, nodes[::-1]),
-        (part.graph.input, [v for v in model.graph.input if v.name in needed]),
+        (part.graph.input, [v for v in model.graph.input if v.name in value_names]),
         (part.graph.output, [v for v in model.graph.output if v.name in outputs]),
-        (part.graph.initializer, [v for v in model.graph.initializer if v.name in needed]),
+        (part.graph.initializer, [v for v in model.graph.initializer if v.name in value_names]),
     ):
         del field[:]
         field.extend(values)
@@ -111,10 +111,10 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
 
 def _unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None:
     for entry in model.opset_import:
-        known = opsets.setdefault(entry.domain, entry.version)
-        if known != entry.version:
+        version = opsets.setdefault(entry.domain, entry.version)
+        if version != entry.version:
             raise ExportError(
-                f"operator set {entry.domain!r} must have one version, got {known} and "
+                f"operator set {entry.domain!r} must have one version, got {version} and "
                 f"{entry.version}",
                 where=f"model {label!r}",
                 hint="export all models with the same opset",
@@ -123,11 +123,11 @@ def _unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None
 
 def _unite_input(
     inputs: dict[str, ValueInfoProto],
-    made: Mapping[str, ValueInfoProto],
+    produced: Mapping[str, ValueInfoProto],
     value: ValueInfoProto,
     label: str,
 ) -> None:
-    source = made.get(value.name, inputs.get(value.name))
+    source = produced.get(value.name, inputs.get(value.name))
     if source is None:
         inputs[value.name] = value
         return

@@ -220,18 +220,18 @@ def check_opset(graph: Graph, opset: int) -> None:
             hint=f"the default is {DEFAULT_OPSET}; onnxruntime 1.17 reads up to 20, later ones 21",
         )
     for node in graph.nodes:
-        needed = _needed_opset(node)
-        if needed > opset:
+        lowest_opset = _needed_opset(node)
+        if lowest_opset > opset:
             raise ExportError(
-                f"{node.op} of {node.type} needs opset {needed}, got {opset}",
+                f"{node.op} of {node.type} needs opset {lowest_opset}, got {opset}",
                 where=where,
-                hint=f"export with opset={needed} or later",
+                hint=f"export with opset={lowest_opset} or later",
             )
 
 
 def _needed_opset(node: Node) -> int:
-    needed = ONNX_OPS[node.op].min_opset
-    return max(needed, BF16_MIN_OPSET) if node.type.dtype is DType.BF16 else needed
+    lowest_opset = ONNX_OPS[node.op].min_opset
+    return max(lowest_opset, BF16_MIN_OPSET) if node.type.dtype is DType.BF16 else lowest_opset
 
 
 def _interface(graph: Graph) -> tuple[str, ...]:
@@ -239,14 +239,14 @@ def _interface(graph: Graph) -> tuple[str, ...]:
 
 
 def _check_known(
-    kind: str, given: Mapping[str, object], known: tuple[str, ...], graph: Graph
+    kind: str, names: Mapping[str, object], known_names: tuple[str, ...], graph: Graph
 ) -> None:
-    for name in given:
-        if name not in known:
+    for name in names:
+        if name not in known_names:
             raise ExportError(
                 f"{kind} for unknown name {name!r}",
                 where=f"graph {graph.name!r}",
-                hint=nearest(name, known) if known else "the graph has none",
+                hint=nearest(name, known_names) if known_names else "the graph has none",
             )
 
 
@@ -258,10 +258,10 @@ def _value_names(graph: Graph) -> list[str]:
     """
     inputs = input_names(graph)
     counts = Counter(_interface(graph))
-    doubled = next((name for name, count in counts.items() if count > 1), None)
-    if doubled is not None:
+    duplicate = next((name for name, count in counts.items() if count > 1), None)
+    if duplicate is not None:
         raise ExportError(
-            f"the name {doubled!r} is used by two inputs or outputs",
+            f"the name {duplicate!r} is used by two inputs or outputs",
             where=f"graph {graph.name!r}",
             hint="ONNX needs distinct names: call the output 'next.…'",
         )
@@ -269,29 +269,29 @@ def _value_names(graph: Graph) -> list[str]:
     for output in graph.outputs:
         if graph.nodes[output.index].op not in (Op.INPUT, Op.CONST):
             names.setdefault(output.index, output.name)
-    reserved = {*inputs, *counts}
+    reserved_names = {*inputs, *counts}
     for index, node in enumerate(graph.nodes):
         if node.op is Op.INPUT:
             names[index] = node.attribute("name")
-        names.setdefault(index, _unreserved(f"{node.op}_{index}", reserved))
+        names.setdefault(index, _free_name(f"{node.op}_{index}", reserved_names))
     return [names[index] for index in range(len(graph.nodes))]
 
 
-def _unreserved(name: str, reserved: set[str]) -> str:
-    while name in reserved:
+def _free_name(name: str, reserved_names: set[str]) -> str:
+    while name in reserved_names:
         name = f"_{name}"
     return name
 
 
 def _write_outputs(writer: Writer) -> list[ValueInfoProto]:
     """Declares the outputs; one that is an input, a constant or named already gets an Identity."""
-    declared = []
+    output_infos = []
     for output in writer.graph.outputs:
         type_ = writer.graph.nodes[output.index].type
         if writer.names[output.index] != output.name:
             writer.call("Identity", writer.names[output.index], into=output.name)
-        declared.append(type_info(output.name, type_))
-    return declared
+        output_infos.append(type_info(output.name, type_))
+    return output_infos
 
 
 def _write_defaults(writer: Writer, defaults: Mapping[str, Number]) -> None:

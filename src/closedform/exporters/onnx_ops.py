@@ -76,22 +76,22 @@ class Writer:
         """Returns the name of an initializer that holds ``value``, adding it when it is new."""
         array = np.asarray(value, dtype.numpy)
         type_ = TensorType(dtype, array.shape)
-        known = self._constants.get((type_, array.tobytes()))
-        if known is not None:
-            return known
+        existing_name = self._constants.get((type_, array.tobytes()))
+        if existing_name is not None:
+            return existing_name
         name = self._fresh(f"const_{dtype}")
         self.add_initializer(name, type_, array.tobytes())
         return name
 
     def spread(self, node: Node, name: str, rank: int) -> str:
         """Returns a number as a tensor of one element, with ``rank`` axes."""
-        ones = (1,) * rank
+        unit_shape = (1,) * rank
         if node.op is Op.CONST:
-            return self.constant(node.array().reshape(ones), node.type.dtype)
+            return self.constant(node.array().reshape(unit_shape), node.type.dtype)
         if DType.I64 not in self.dtypes:
             return name
         if (name, rank) not in self._spread:
-            shape = self.constant(ones, DType.I64)
+            shape = self.constant(unit_shape, DType.I64)
             self._spread[name, rank] = self.call("Reshape", name, shape)
         return self._spread[name, rank]
 
@@ -221,8 +221,8 @@ def _floor_mod(writer: Writer, node: Node, operands: tuple[str, ...], result: st
         signs = writer.call("Sign", remainder), writer.call("Sign", divisor)
         sign = writer.call("Mul", *signs)
     misfit = writer.call("Less", sign, zero)
-    corrected = writer.call("Add", remainder, divisor)
-    writer.call("Where", misfit, corrected, remainder, into=result)
+    shifted_remainder = writer.call("Add", remainder, divisor)
+    writer.call("Where", misfit, shifted_remainder, remainder, into=result)
 
 
 def _is_positive_constant(node: Node) -> bool:
@@ -253,8 +253,8 @@ def _reduction(
     keepdims = int(node.attribute("keepdims"))
     if writer.opset < since:
         return writer.call(operator, *operands, into=result, axes=axes, keepdims=keepdims)
-    listed = writer.constant(axes, DType.I64)
-    return writer.call(operator, *operands, listed, into=result, keepdims=keepdims)
+    axes_input = writer.constant(axes, DType.I64)
+    return writer.call(operator, *operands, axes_input, into=result, keepdims=keepdims)
 
 
 def _reduce_max(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
@@ -265,9 +265,9 @@ def _reduce_max(writer: Writer, node: Node, operands: tuple[str, ...], result: s
     if not node.type.dtype.is_float:
         _reduction(writer, node, operands, "ReduceMax", 18, result)
         return
-    found = _reduction(writer, node, operands, "ReduceMax", 18)
+    maximum = _reduction(writer, node, operands, "ReduceMax", 18)
     total = _reduction(writer, node, (writer.call("Abs", *operands),), "ReduceSum", 13)
-    writer.call("Where", writer.call("Equal", total, total), found, total, into=result)
+    writer.call("Where", writer.call("Equal", total, total), maximum, total, into=result)
 
 
 def _transpose(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
@@ -286,18 +286,18 @@ def _reshape(writer: Writer, node: Node, operands: tuple[str, ...], result: str)
     ):
         _unit_axes(writer, node, operands, result)
         return
-    wanted = [dim if isinstance(dim, int) else -1 for dim in shape]
-    if 0 not in wanted:
-        writer.call("Reshape", *operands, writer.constant(wanted, DType.I64), into=result)
+    target_shape = [dim if isinstance(dim, int) else -1 for dim in shape]
+    if 0 not in target_shape:
+        writer.call("Reshape", *operands, writer.constant(target_shape, DType.I64), into=result)
         return
-    if -1 in wanted or writer.opset < 14:
+    if -1 in target_shape or writer.opset < 14:
         raise ExportError(
             f"reshape to {list(shape)} has a size of 0, which ONNX has from opset 14 on "
             f"and not together with a named size; got opset {writer.opset}",
             where=f"graph {writer.graph.name!r}",
             hint="leave empty tensors out of the graph",
         )
-    target = writer.constant(wanted, DType.I64)
+    target = writer.constant(target_shape, DType.I64)
     writer.call("Reshape", *operands, target, into=result, allowzero=1)
 
 
@@ -315,8 +315,8 @@ def _broadcast_to(writer: Writer, node: Node, operands: tuple[str, ...], result:
         writer.call("Expand", operand, target, into=result)
         return
     wide = writer.call("Cast", operand, to=TensorProto.FLOAT)
-    expanded = writer.call("Expand", wide, target)
-    writer.call("Cast", expanded, into=result, to=TensorProto.BFLOAT16)
+    expansion = writer.call("Expand", wide, target)
+    writer.call("Cast", expansion, into=result, to=TensorProto.BFLOAT16)
 
 
 def _without_ones(shape: Shape) -> list[int | str]:
@@ -339,13 +339,13 @@ def _unit_axes(writer: Writer, node: Node, operands: tuple[str, ...], result: st
 
 def _times_ones(writer: Writer, node: Node, operand: str, result: str) -> None:
     shape = sizes(node.type.shape)
-    given = [1] * (len(shape) - writer.operand(node, 0).type.rank)
-    given += sizes(writer.operand(node, 0).type.shape)
-    expanded = [axis for axis, size in enumerate(shape) if size != given[axis]]
-    for axis in expanded or [-1] * bool(len(shape) > writer.operand(node, 0).type.rank):
-        ones = [1] * len(shape)
-        ones[axis] = shape[axis] if expanded else 1
-        factor = writer.constant(np.ones(ones), node.type.dtype)
+    source_sizes = [1] * (len(shape) - writer.operand(node, 0).type.rank)
+    source_sizes += sizes(writer.operand(node, 0).type.shape)
+    expanded_axes = [axis for axis, size in enumerate(shape) if size != source_sizes[axis]]
+    for axis in expanded_axes or [-1] * bool(len(shape) > writer.operand(node, 0).type.rank):
+        factor_shape = [1] * len(shape)
+        factor_shape[axis] = shape[axis] if expanded_axes else 1
+        factor = writer.constant(np.ones(factor_shape), node.type.dtype)
         operand = writer.call("Mul", operand, factor)
     writer.call("Identity", operand, into=result)
 

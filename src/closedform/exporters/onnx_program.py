@@ -54,23 +54,23 @@ def to_program_model(
         ExportError: The opset is out of range or too old for an op, two inputs or outputs share a
             name, the dtype of a value is not in ``dtypes``, or ONNX refuses the model.
     """
-    made = _ProgramWriter(program, opset)
+    writer = _ProgramWriter(program, opset)
     for place, stage in enumerate(program.stages):
-        made.write_stage(stage, f"stage_{place}/")
-    made.write_scalars(program.scalars, "")
+        writer.write_stage(stage, f"stage_{place}/")
+    writer.write_scalars(program.scalars, "")
     for call in program.calls:
-        made.write_call(program.bodies[call.body], call, "")
-    made.check_names()
-    for value in (*made.inputs.values(), *made.outputs):
+        writer.write_call(program.bodies[call.body], call, "")
+    writer.check_names()
+    for value in (*writer.inputs.values(), *writer.outputs):
         value.doc_string = (docs or {}).get(value.name, "")
     body = helper.make_graph(
-        made.nodes,
+        writer.nodes,
         program.name,
-        list(made.inputs.values()),
-        made.outputs,
-        initializer=made.initializers,
+        list(writer.inputs.values()),
+        writer.outputs,
+        initializer=writer.initializers,
     )
-    model = finish_model(body, opset, metadata, functions=made.functions, domain=DOMAIN)
+    model = finish_model(body, opset, metadata, functions=writer.functions, domain=DOMAIN)
     check_dtypes(model, dtypes)
     return model
 
@@ -133,15 +133,15 @@ class _ProgramWriter:
 
     def write_call(self, body: Graph, call: Call, prefix: str) -> None:
         """Adds the call of one parameter."""
-        given = []
+        arguments = []
         for node in body.inputs:
             name = node.attribute("name")
             if name.startswith(naming.SCALAR):
-                given.append(f"{prefix}{call.scalars[int(name.removeprefix(naming.SCALAR))]}")
+                arguments.append(f"{prefix}{call.scalars[int(name.removeprefix(naming.SCALAR))]}")
                 continue
             outer = naming.outer_name(name, call.param)
             self.inputs.setdefault(outer, type_info(outer, node.type))
-            given.append(outer)
+            arguments.append(outer)
         results = []
         for output in body.outputs:
             if output.name.startswith(naming.TOTAL):
@@ -152,17 +152,17 @@ class _ProgramWriter:
                 self.outputs.append(type_info(result, body.nodes[output.index].type))
             results.append(result)
         name, constants = self._function(body)
-        given.extend(constants)
+        arguments.extend(constants)
         label = f"{prefix}{name}/{call.param}"
-        self.nodes.append(helper.make_node(name, given, results, name=label, domain=DOMAIN))
+        self.nodes.append(helper.make_node(name, arguments, results, name=label, domain=DOMAIN))
 
     def check_names(self) -> None:
         """Raises where two inputs or outputs have one name."""
         names = [value.name for value in self.outputs]
-        doubled = [name for name in names if name in self.inputs or names.count(name) > 1]
+        duplicates = [name for name in names if name in self.inputs or names.count(name) > 1]
         if len(set(names)) < len(names) or not self.inputs.keys().isdisjoint(names):
             raise ExportError(
-                f"the name {doubled[0]!r} is used by two inputs or outputs",
+                f"the name {duplicates[0]!r} is used by two inputs or outputs",
                 where=f"graph {self.program.name!r}",
                 hint="give the parameters and states distinct names",
             )

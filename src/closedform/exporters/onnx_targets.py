@@ -95,22 +95,22 @@ def onnx_format(
     """
     if target is None:
         return OnnxFormat(DEFAULT_OPSET if opset is None else opset, inline)
-    found = find_target(target)
-    if opset is not None and opset != found.opset:
+    row = find_target(target)
+    if opset is not None and opset != row.opset:
         # Axes of sums are int64 operands in other opsets.
-        is_narrow = DType.I64 not in found.dtypes
-        if not isinstance(opset, int) or opset > found.opset or is_narrow:
+        is_narrow = DType.I64 not in row.dtypes
+        if not isinstance(opset, int) or opset > row.opset or is_narrow:
             raise ExportError(
-                f"files for target {target!r} have opset {found.opset}"
+                f"files for target {target!r} have opset {row.opset}"
                 f"{'' if is_narrow else ' or lower'}, got {opset!r}",
                 hint="leave opset out",
             )
-    if not inline and not found.has_functions:
+    if not inline and not row.has_functions:
         raise ExportError(
             f"target {target!r} does not read local functions, got inline=False",
             hint="leave inline out",
         )
-    return OnnxFormat(found.opset if opset is None else opset, inline, found.dtypes)
+    return OnnxFormat(row.opset if opset is None else opset, inline, row.dtypes)
 
 
 def find_target(target: str) -> Target:
@@ -130,8 +130,8 @@ def find_target(target: str) -> Target:
     if match.group(2) is None:
         return next(iter(rows.values()))
     version = tuple(map(int, match.group(2).split(".")))
-    reached = [row for lowest, row in rows.items() if lowest and lowest <= version]
-    if not reached:
+    candidates = [row for lowest, row in rows.items() if lowest and lowest <= version]
+    if not candidates:
         first = ".".join(map(str, next(iter(rows))))
         raise ExportError(
             f"target {name!r} is known from version {first} on, got {match.group(2)}"
@@ -139,7 +139,7 @@ def find_target(target: str) -> Target:
             else f"target {name!r} has no version, got {match.group(2)}",
             hint=f'give target="{name}"',
         )
-    return reached[-1]
+    return candidates[-1]
 
 
 def lowest_ir_version(opset: int, *, has_functions: bool = False) -> int:
@@ -156,8 +156,8 @@ def lowest_ir_version(opset: int, *, has_functions: bool = False) -> int:
         >>> lowest_ir_version(17), lowest_ir_version(13), lowest_ir_version(13, has_functions=True)
         (8, 7, 8)
     """
-    needed: int = helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
-    return max(needed, _CONSTANTS, _FUNCTIONS if has_functions else 0)
+    ir_version: int = helper.find_min_ir_version_for([helper.make_opsetid("", opset)])
+    return max(ir_version, _CONSTANTS, _FUNCTIONS if has_functions else 0)
 
 
 def check_dtypes(model: ModelProto, dtypes: frozenset[DType]) -> None:

@@ -58,7 +58,7 @@ def write_weights(
     graph.input.extend(inputs)
     with writing_to(target):
         if _size(weights) <= LIMIT:
-            replace_file(target, _embedded(model, weights))
+            replace_file(target, _embed_weights(model, weights))
             data.unlink(missing_ok=True)
             for name, array in weights.items():
                 graph.initializer.append(_header(name, array))
@@ -69,7 +69,7 @@ def write_weights(
             _refer(tensor, data.name, offset, array.nbytes)
             graph.initializer.append(tensor)
         target.unlink(missing_ok=True)
-        replace_file(data, _aligned(weights))
+        replace_file(data, _align_weights(weights))
         replace_file(target, serialize(model))
 
 
@@ -101,13 +101,13 @@ def _offsets(weights: Mapping[str, Array]) -> list[int]:
     return offsets
 
 
-def _aligned(weights: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+def _align_weights(weights: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
     for array in weights.values():
         yield _bytes(array).data
         yield bytes(-array.nbytes % _ALIGNMENT)
 
 
-def _embedded(model: ModelProto, weights: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+def _embed_weights(model: ModelProto, weights: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
     """The bytes of a model with initializers: the order of fields is that of protobuf."""
     start, end = (
         _fields(model.graph, lambda n: n <= _INITIALIZER),
@@ -209,11 +209,13 @@ def _without_weights(
     """The field of a graph without its larger weights, which are added to ``weights``."""
     rest = bytearray()
     for field, first, content, last in _messages(data, at, end):
-        stored = _stored(data, content, last, path) if field == _INITIALIZER else None
-        if stored is None:
+        tensor_entry = (
+            _read_stored_tensor(data, content, last, path) if field == _INITIALIZER else None
+        )
+        if tensor_entry is None:
             rest += data[first:last]
         else:
-            weights |= stored
+            weights |= tensor_entry
     return _start(_GRAPH, len(rest)) + rest
 
 
@@ -252,7 +254,9 @@ def _number(data: mmap.mmap, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _stored(data: mmap.mmap, at: int, end: int, path: Path) -> dict[str, StoredTensor] | None:
+def _read_stored_tensor(
+    data: mmap.mmap, at: int, end: int, path: Path
+) -> dict[str, StoredTensor] | None:
     """The place of a tensor, unless it is small or has its numbers in another form."""
     header = bytearray()
     raw: tuple[int, int] | None = None

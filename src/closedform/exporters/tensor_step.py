@@ -58,10 +58,10 @@ def first_states(rule: UpdateRule) -> dict[str, float | str]:
     }
 
 
-def refused(rule: UpdateRule, framework: str, what: str) -> ExportError:
+def refused(rule: UpdateRule, framework: str, reason: str) -> ExportError:
     """Returns the error of a rule that is not the step of one tensor."""
     return ExportError(
-        f"an optimizer of {framework} updates each tensor by itself, and this one {what}",
+        f"an optimizer of {framework} updates each tensor by itself, and this one {reason}",
         where=f"rule {rule.name!r}",
     )
 
@@ -71,8 +71,8 @@ def check_rule(rule: UpdateRule, framework: str) -> None:
     if rule.shared or rule.advances != sp.true:
         raise refused(rule, framework, "has states of the whole model")
     if rule.inputs or rule.stored is not None or rule.evaluation is not None:
-        what = "takes or returns other tensors than the gradient and the parameter"
-        raise refused(rule, framework, what)
+        reason = "takes or returns other tensors than the gradient and the parameter"
+        raise refused(rule, framework, reason)
     if RATE not in rule.hyperparameters:
         raise ExportError(
             f"an optimizer of {framework} has a learning rate, and the rule has no hyperparameter "

@@ -76,12 +76,12 @@ class GraphProgram(fx.GraphModule):
     output_names: tuple[str, ...]
 
     def __init__(self, graph: Graph) -> None:
-        made = to_fx(graph)
-        super().__init__(nn.Module(), made.graph, class_name=type(self).__name__)
+        fx_program = to_fx(graph)
+        super().__init__(nn.Module(), fx_program.graph, class_name=type(self).__name__)
         self.source = graph
-        self.input_names = made.input_names
-        self.input_dtypes = made.input_dtypes
-        self.output_names = made.output_names
+        self.input_names = fx_program.input_names
+        self.input_dtypes = fx_program.input_dtypes
+        self.output_names = fx_program.output_names
 
     def __reduce__(self) -> tuple[Callable[[Graph], GraphProgram], tuple[Graph]]:
         return to_module, (self.source,)
@@ -212,9 +212,9 @@ class ScheduleModule(nn.Module):
                 where=f"schedule {self.program.source.name!r}",
                 hint="pass torch.tensor(step) or step.long()",
             )
-        given = self._hyper_values(hyper, step.device)
-        given[self.step_name] = step.to(self.step_dtype).reshape(-1)
-        value: Tensor = self.program(*(given[name] for name in self.program.input_names))
+        feeds = self._hyper_values(hyper, step.device)
+        feeds[self.step_name] = step.to(self.step_dtype).reshape(-1)
+        value: Tensor = self.program(*(feeds[name] for name in self.program.input_names))
         value = value.to(self.value_dtype)
         if value.dim() == 0:
             return value.expand(step.shape).clone()
@@ -242,9 +242,9 @@ def _check_schedule_graph(graph: Graph) -> None:
     hint = "compile the schedule with step_shape=('n',)"
     roles = [node.attribute("role") for node in graph.inputs]
     if roles.count(Role.STEP) != 1 or set(roles) - {Role.STEP, Role.HYPER}:
-        listed = ", ".join(str(role) for role in roles)
+        role_names = ", ".join(str(role) for role in roles)
         raise ExportError(
-            f"a schedule has one step input and else only hyper inputs, got roles {listed}",
+            f"a schedule has one step input and else only hyper inputs, got roles {role_names}",
             where=where,
         )
     step = graph.inputs[roles.index(Role.STEP)].type

@@ -49,10 +49,10 @@ class Site:
     device: fx.Node | None
 
     def call(
-        self, function: Callable[..., Any], *arguments: Argument, **named: Argument
+        self, function: Callable[..., Any], *arguments: Argument, **keywords: Argument
     ) -> fx.Node:
         """Adds a call and returns its value."""
-        return self.program.call_function(function, arguments, named)
+        return self.program.call_function(function, arguments, keywords)
 
     def number(self, position: int) -> int | float | None:
         """Returns the value of an operand if it is a constant of rank 0, else None."""
@@ -69,8 +69,8 @@ Emitter = Callable[[Site, tuple[fx.Node, ...]], fx.Node]
 def _input(site: Site, _: tuple[fx.Node, ...]) -> fx.Node:
     """A parameter of ``forward``: the name as an identifier, made unique by torch.fx."""
     name = site.node.attribute("name")
-    cleaned = "".join(character if character.isalnum() else "_" for character in name)
-    value = site.program.placeholder("self_" if cleaned == "self" else cleaned)
+    identifier = "".join(character if character.isalnum() else "_" for character in name)
+    value = site.program.placeholder("self_" if identifier == "self" else identifier)
     value.target = value.name
     return value
 
@@ -125,8 +125,8 @@ def _floor_mod(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     remainder = site.call(torch.fmod, *operands)
     signs = site.call(torch.sign, remainder), site.call(torch.sign, divisor)
     misfit = site.call(torch.lt, site.call(torch.mul, *signs), 0)
-    corrected = site.call(torch.add, remainder, divisor)
-    return site.call(torch.where, misfit, corrected, remainder)
+    shifted_remainder = site.call(torch.add, remainder, divisor)
+    return site.call(torch.where, misfit, shifted_remainder, remainder)
 
 
 def _cast(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
@@ -157,13 +157,13 @@ def _transpose(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
 def _reshape(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     """A named size is read from the operand: -1 has no meaning next to a size of 0."""
     shape = site.node.attribute("shape")
-    named = next((dim for dim in shape if isinstance(dim, str)), None)
-    wanted: list[int | fx.Node] = [dim for dim in shape if isinstance(dim, int)]
-    if named is not None:
+    size_name = next((dim for dim in shape if isinstance(dim, str)), None)
+    target_shape: list[int | fx.Node] = [dim for dim in shape if isinstance(dim, int)]
+    if size_name is not None:
         source = site.graph.nodes[site.node.operands[0]].type.shape
-        size = site.program.call_method("size", (operands[0], source.index(named)))
-        wanted.insert(shape.index(named), size)
-    return site.call(torch.reshape, operands[0], tuple(wanted))
+        size = site.program.call_method("size", (operands[0], source.index(size_name)))
+        target_shape.insert(shape.index(size_name), size)
+    return site.call(torch.reshape, operands[0], tuple(target_shape))
 
 
 def _broadcast_to(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
@@ -183,8 +183,8 @@ def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     if type_.rank == 1:
         return site.call(torch.index_select, table, 0, index)
     shape = site.program.call_method("size", (index,))
-    found = site.call(torch.index_select, table, 0, site.call(torch.reshape, index, (-1,)))
-    return site.call(torch.reshape, found, shape)
+    rows = site.call(torch.index_select, table, 0, site.call(torch.reshape, index, (-1,)))
+    return site.call(torch.reshape, rows, shape)
 
 
 TORCH_OPS: Mapping[Op, Emitter] = {

@@ -39,28 +39,30 @@ class RuleModule(nn.Module):
 
     def __init__(self, spec: ModelSpec, options: GraphOptions) -> None:
         super().__init__()
-        for one in spec.assignments:
-            check_functional(one.rule)
+        for assignment in spec.assignments:
+            check_functional(assignment.rule)
         self.name = spec.rule.name
         self.program = to_module(compile_step(spec, options))
         self.initial = to_module(compile_init(spec, options))
         self.param_names = tuple(spec.params)
-        carried = (naming.STATE, naming.SHARED)
-        self.carried = tuple(n for n in self.initial.output_names if n.startswith(carried))
-        taken = {naming.STEP, *self.carried}
-        taken |= {made(name) for name in spec.params for made in (naming.param, naming.grad)}
-        self.hyper_names = tuple(name for name in self.program.input_names if name not in taken)
+        prefixes = (naming.STATE, naming.SHARED)
+        self.carried = tuple(n for n in self.initial.output_names if n.startswith(prefixes))
+        reserved = {naming.STEP, *self.carried}
+        reserved |= {
+            port_name(name) for name in spec.params for port_name in (naming.param, naming.grad)
+        }
+        self.hyper_names = tuple(name for name in self.program.input_names if name not in reserved)
 
     def initial_states(self, params: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Returns the states before the first step, by state name, then by parameter name.
 
         States of the whole model are at ``"shared"``.
         """
-        given = {naming.param(name): value for name, value in params.items()}
-        results = self.initial(*(given[name] for name in self.initial.input_names))
+        feeds = {naming.param(name): value for name, value in params.items()}
+        results = self.initial(*(feeds[name] for name in self.initial.input_names))
         values = results if isinstance(results, tuple) else (results,)
-        named = dict(zip(self.initial.output_names, values, strict=True))
-        return self._nested({name: named[name] for name in self.carried})
+        results_by_name = dict(zip(self.initial.output_names, values, strict=True))
+        return self._nest_states({name: results_by_name[name] for name in self.carried})
 
     def forward(
         self,
@@ -83,33 +85,37 @@ class RuleModule(nn.Module):
         Raises:
             SessionError: A hyperparameter, parameter, gradient or state is missing.
         """
-        given: dict[str, Tensor] = {naming.STEP: step}
-        given |= {naming.param(name): value for name, value in params.items()}
-        given |= {naming.grad(name): value for name, value in grads.items()}
+        feeds: dict[str, Tensor] = {naming.STEP: step}
+        feeds |= {naming.param(name): value for name, value in params.items()}
+        feeds |= {naming.grad(name): value for name, value in grads.items()}
         for label, by_name in states.items():
             for name, value in by_name.items():
                 is_shared = label == SHARED
-                given[naming.shared(name) if is_shared else naming.state(name, label)] = value
+                feeds[naming.shared(name) if is_shared else naming.state(name, label)] = value
         dtypes = dict(zip(self.program.input_names, self.program.input_dtypes, strict=True))
         for name, number in hyper.items():
-            given[name] = torch.as_tensor(number, dtype=dtypes.get(name), device=step.device)
-        missing = [name for name in self.program.input_names if name not in given]
+            feeds[name] = torch.as_tensor(number, dtype=dtypes.get(name), device=step.device)
+        missing = [name for name in self.program.input_names if name not in feeds]
         if missing:
             raise SessionError(f"{missing[0]!r} is missing", where=f"rule {self.name!r}")
-        results = self.program(*(given[name] for name in self.program.input_names))
-        named = dict(zip(self.program.output_names, results, strict=True))
-        after = {name: named[naming.following(naming.param(name))] for name in self.param_names}
-        return after, self._nested({name: named[naming.following(name)] for name in self.carried})
+        results = self.program(*(feeds[name] for name in self.program.input_names))
+        results_by_name = dict(zip(self.program.output_names, results, strict=True))
+        after = {
+            name: results_by_name[naming.following(naming.param(name))] for name in self.param_names
+        }
+        return after, self._nest_states(
+            {name: results_by_name[naming.following(name)] for name in self.carried}
+        )
 
-    def _nested(self, states: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-        found: dict[str, dict[str, Tensor]] = {}
+    def _nest_states(self, states: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+        nested_states: dict[str, dict[str, Tensor]] = {}
         for name, value in states.items():
             if name.startswith(naming.SHARED):
-                found.setdefault(SHARED, {})[name.removeprefix(naming.SHARED)] = value
+                nested_states.setdefault(SHARED, {})[name.removeprefix(naming.SHARED)] = value
                 continue
             param, _, label = name.removeprefix(naming.STATE).rpartition(".")
-            found.setdefault(label, {})[param] = value
-        return found
+            nested_states.setdefault(label, {})[param] = value
+        return nested_states
 
 
 def check_functional(rule: UpdateRule) -> None:

@@ -30,7 +30,7 @@ def jax_schedule(
     """Returns the function ``value(count, **hyper)`` of a schedule.
 
     Where JAX computes in 64 bits, the value is computed in float64; elsewhere in pairs of float32
-    on integers of 32 bits, so that large counts lose nothing. It is compile_rank when it is first
+    on integers of 32 bits, so that large counts lose nothing. It is compiled when it is first
     called.
 
     Args:

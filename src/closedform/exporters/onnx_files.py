@@ -69,7 +69,7 @@ def schedule_model(
     Args:
         schedule: The schedule.
         options: How it is compiled. An input that has a value keeps it as its default.
-        form: How the graph is write_graph.
+        form: How the graph is written.
         claims: A report of claims in JSON, for the metadata.
 
     Raises:
@@ -106,7 +106,7 @@ def input_defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
 def rule_models(
     spec: ModelSpec, options: GraphOptions, form: OnnxFormat = DEFAULT_FORMAT
 ) -> tuple[dict[str, ModelProto], Program]:
-    """Returns the models of a rule by name, and the step that they were call_entries of.
+    """Returns the models of a rule by name, and the step that they were made of.
 
     They are ``init`` and ``step``, and ``evaluation`` where a model is evaluated at a point of its
     own, such as an average.
@@ -114,7 +114,7 @@ def rule_models(
     Args:
         spec: The parameters and their rules.
         options: How they are compiled.
-        form: How the graphs are write_graph: ``step`` as one flat graph, or the step of a kind of
+        form: How the graphs are written: ``step`` as one flat graph, or the step of a kind of
             tensor as a local function that each of them calls.
 
     Raises:

@@ -31,22 +31,22 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
         return _add_tensors(low, expr, domain)
     constant, terms = expr.as_coeff_Add()
     integral: list[sp.Expr] = []
-    others: list[sp.Expr] = []
+    real_terms: list[sp.Expr] = []
     for term in sp.Add.make_args(terms):
         factor, core = term.as_coeff_Mul()
-        (integral if factor.is_Rational and is_integral(core) else others).append(term)
+        (integral if factor.is_Rational and is_integral(core) else real_terms).append(term)
     if not _fits_line(low, integral, domain):
-        integral, others = [], [*integral, *others]
-    if not integral and len(others) == 1:
-        raised = raised_cosine(low, constant, others[0], domain)
-        if raised is not None:
-            return raised
+        integral, real_terms = [], [*integral, *real_terms]
+    if not integral and len(real_terms) == 1:
+        cosine_value = raised_cosine(low, constant, real_terms[0], domain)
+        if cosine_value is not None:
+            return cosine_value
     if integral:
         start = _line(low, constant, sp.Add(*integral), domain)
-        return _add_terms(low, others, expr, domain, start)
-    if constant > 0 and all(_sign(term) < 0 for term in others):
-        return _add_terms(low, others, expr, domain, low.constant(constant))
-    total = _add_terms(low, others, expr, domain)
+        return _add_terms(low, real_terms, expr, domain, start)
+    if constant > 0 and all(_sign(term) < 0 for term in real_terms):
+        return _add_terms(low, real_terms, expr, domain, low.constant(constant))
+    total = _add_terms(low, real_terms, expr, domain)
     if constant == 0:
         return total
     if constant < 0:
@@ -66,8 +66,8 @@ def _add_terms(
     domain: Domain,
     total: Value | None = None,
 ) -> Value:
-    ordered = sorted(terms, key=lambda term: (_sign(term) < 0, *_order(low, term)))
-    for term in ordered:
+    ordered_terms = sorted(terms, key=lambda term: (_sign(term) < 0, *_order(low, term)))
+    for term in ordered_terms:
         is_negative = total is not None and _sign(term) < 0
         magnitude = -term if is_negative else term
         value = low.operand(magnitude, user, domain)
@@ -172,8 +172,8 @@ def lower_mul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if factor.is_Rational and is_integral(core) and low.fits_integer(core, domain):
         return _slope_times(low, factor, core, domain)
     numbers = sp.Mul(*(arg for arg in expr.args if arg.is_number))
-    others = [arg for arg in expr.args if not arg.is_number]
-    numerators, denominators = split_fraction(others)
+    factors = [arg for arg in expr.args if not arg.is_number]
+    numerators, denominators = split_fraction(factors)
     values = [low.real(arg, domain) for arg in sorted(numerators, key=sp.default_sort_key)]
     return _quotient(low, numbers, values, denominators, domain)
 
@@ -192,8 +192,8 @@ def _quotient(
     result = low.fold(Op.MUL, values)
     if not denominators:
         return result
-    ordered = sorted(denominators, key=sp.default_sort_key)
-    below = low.fold(Op.MUL, [low.real(arg, domain) for arg in ordered])
+    ordered_denominators = sorted(denominators, key=sp.default_sort_key)
+    below = low.fold(Op.MUL, [low.real(arg, domain) for arg in ordered_denominators])
     return low.emit(Op.DIV, result, below)
 
 
@@ -211,8 +211,8 @@ def _multiply_tensors(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """``((s * x) * y) / z``: the scalars as one factor, a square as two factors ((s*g)*g)."""
     scalar = sp.Mul(*(arg for arg in expr.args if not low.is_tensor(arg)))
     numerators, denominators = split_fraction([arg for arg in expr.args if low.is_tensor(arg)])
-    ordered = sorted(numerators, key=lambda arg: _order(low, arg))
-    values = [value for arg in ordered for value in _repeated(low, arg, domain)]
+    ordered_factors = sorted(numerators, key=lambda arg: _order(low, arg))
+    values = [value for arg in ordered_factors for value in _repeat_factor(low, arg, domain)]
     if scalar == -1 and values:
         values[0] = low.emit(Op.NEG, values[0])
     elif scalar != 1 or not values:
@@ -224,7 +224,7 @@ def _multiply_tensors(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return low.emit(Op.DIV, result, low.fold(Op.MUL, below))
 
 
-def _repeated(low: Lowering, factor: sp.Expr, domain: Domain) -> list[Value]:
+def _repeat_factor(low: Lowering, factor: sp.Expr, domain: Domain) -> list[Value]:
     if isinstance(factor, sp.Pow) and factor.exp.is_Integer and 2 <= factor.exp <= 3:
         return [low.real(factor.base, domain)] * int(factor.exp)
     return [low.real(factor, domain)]
@@ -290,7 +290,7 @@ def _compensated_exponential(low: Lowering, core: sp.Expr, rate: sp.Expr, domain
     else:
         value = Number(low.real(core, domain))
     product = math.multiply(value, math.constant(rate))
-    grown = low.emit(Op.EXP, product.high)
+    exponential = low.emit(Op.EXP, product.high)
     if product.low is None:
-        return grown
-    return low.emit(Op.ADD, grown, low.emit(Op.MUL, grown, product.low))
+        return exponential
+    return low.emit(Op.ADD, exponential, low.emit(Op.MUL, exponential, product.low))

@@ -49,8 +49,8 @@ class BodyLowering(Lowering):
         """Lowers an expression to a float value; a scalar one outside."""
         if self.is_tensor(expr):
             return super().real(expr, domain)
-        prepared = expr if self.outer.prepare is None else self.outer.prepare(expr, domain)
-        return self._from_outside(self.outer.real(prepared, domain))
+        prepared_expr = expr if self.outer.prepare is None else self.outer.prepare(expr, domain)
+        return self._from_outside(self.outer.real(prepared_expr, domain))
 
     def tensor_value(self, expr: sp.Expr, domain: Domain) -> Value:
         """Lowers an expression to the tensor dtype; a scalar one outside, rounded once."""
@@ -74,10 +74,10 @@ class BodyLowering(Lowering):
             return super().element_count(shape)
         if self._size_of is None:
             return None
-        known = self.outer.constant(
+        known_sizes = self.outer.constant(
             sp.Integer(math.prod(size for size in shape if isinstance(size, int)))
         )
-        count = self.outer.fold(Op.MUL, [known, *map(self._size_of, names)])
+        count = self.outer.fold(Op.MUL, [known_sizes, *map(self._size_of, names)])
         count = self.outer.emit(Op.MAX, count, self.outer.constant(sp.Integer(1)))
         return self._from_outside(self.outer.cast(count, self.tensor))
 

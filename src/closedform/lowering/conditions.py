@@ -34,8 +34,8 @@ def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value
     if isinstance(condition, sp.Not):
         return low.emit(Op.NOT, low.condition(condition.args[0], domain))
     if isinstance(condition, sp.And | sp.Or):
-        ordered = sorted(condition.args, key=sp.default_sort_key)
-        values = [low.condition(arg, domain) for arg in ordered]
+        ordered_conditions = sorted(condition.args, key=sp.default_sort_key)
+        values = [low.condition(arg, domain) for arg in ordered_conditions]
         return low.fold(Op.AND if isinstance(condition, sp.And) else Op.OR, values)
     if not isinstance(condition, Relational):
         raise low.error(f"{condition} is not a condition that a graph can express")

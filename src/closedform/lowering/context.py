@@ -98,25 +98,25 @@ class Lowering:
             domain: Every step at which the graph may run.
             place: What is lowered, named in errors.
         """
-        other = Lowering(self.rules, self.builder, self.step, place, scalar=self.scalar)
-        self.symbols[symbol] = other.real(expr, domain)
+        lowering = Lowering(self.rules, self.builder, self.step, place, scalar=self.scalar)
+        self.symbols[symbol] = lowering.real(expr, domain)
 
     @property
     def integer(self) -> DType:
         """The integer dtype, that of the step."""
         return self.step.type.dtype
 
-    def error(self, what: str, hint: str | None = None) -> LoweringError:
+    def error(self, message: str, hint: str | None = None) -> LoweringError:
         """Returns an error that names the place."""
-        return LoweringError(what, where=self.place, hint=hint)
+        return LoweringError(message, where=self.place, hint=hint)
 
     def is_tensor(self, expr: sp.Basic) -> bool:
         """Returns whether an expression depends on tensors."""
-        known = self._tensor_known.get(expr)
-        if known is None:
-            known = any(symbol in self.tensors for symbol in expr.free_symbols)
-            self._tensor_known[expr] = known
-        return known
+        is_known = self._tensor_known.get(expr)
+        if is_known is None:
+            is_known = any(symbol in self.tensors for symbol in expr.free_symbols)
+            self._tensor_known[expr] = is_known
+        return is_known
 
     def dtype_of(self, expr: sp.Basic) -> DType:
         """Returns the float dtype of an expression."""
@@ -197,11 +197,11 @@ class Lowering:
             return self.real(expr, domain)
         key = (expr, domain)
         if key not in self._scalars:
-            prepared = expr if self.prepare is None else self.prepare(expr, domain)
+            prepared_expr = expr if self.prepare is None else self.prepare(expr, domain)
             self._scalars[key] = (
-                self.constant(prepared, self.tensor)
-                if prepared.is_number
-                else self.cast(self.real(prepared, domain), self.tensor)
+                self.constant(prepared_expr, self.tensor)
+                if prepared_expr.is_number
+                else self.cast(self.real(prepared_expr, domain), self.tensor)
             )
         return self._scalars[key]
 
@@ -228,6 +228,6 @@ class Lowering:
             return self.cast(value, self.scalar) if value.type.dtype.is_integer else value
         handler = self.rules.handlers.get(expr.func)
         if handler is None:
-            known = ", ".join(sorted(kind.__name__ for kind in self.rules.handlers))
-            raise self.error(f"{expr.func} cannot be lowered, in {expr}", f"known are {known}")
+            names = ", ".join(sorted(kind.__name__ for kind in self.rules.handlers))
+            raise self.error(f"{expr.func} cannot be lowered, in {expr}", f"known are {names}")
         return handler(self, expr, domain)

@@ -66,8 +66,8 @@ class Path:
         """Returns the condition under which the branch is taken, as far as scalars decide it."""
         if self.parent is None:
             return sp.true
-        *before, own = self.conditions[: self.place + 1]
-        parts = [own, *(sp.Not(other) for other in before)]
+        *before, condition = self.conditions[: self.place + 1]
+        parts = [condition, *(sp.Not(earlier) for earlier in before)]
         scalar = [part for part in parts if not part.free_symbols & tensors]
         return sp.And(self.parent.expression(tensors), *scalar)
 
@@ -77,7 +77,7 @@ class Path:
 
     def is_excused(self, values: dict[sp.Symbol, sp.Expr]) -> bool:
         """Whether such an argument has a value that decides at these values."""
-        decides = any(_is(truth, other, values) for other, truth in self.excuses)
+        decides = any(_is(truth, statement, values) for statement, truth in self.excuses)
         return decides or (self.parent is not None and self.parent.is_excused(values))
 
 
@@ -133,40 +133,46 @@ class _Guard:
         self.numbers = numbers
         self._known: dict[tuple[sp.Basic, Domain, Path], sp.Basic] = {}
 
-    def visit(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
+    def visit(self, expr: sp.Basic, domain: Domain, path: Path) -> sp.Basic:
         if not expr.args or expr.is_number:
             return expr
-        key = (expr, taken, path)
+        key = (expr, domain, path)
         if key not in self._known:
-            self._known[key] = self._rewrite(expr, taken, path)
+            self._known[key] = self._rewrite(expr, domain, path)
         return self._known[key]
 
-    def _rewrite(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
+    def _rewrite(self, expr: sp.Basic, domain: Domain, path: Path) -> sp.Basic:
         if isinstance(expr, sp.Piecewise):
-            return self._piecewise(expr, taken, path)
+            return self._piecewise(expr, domain, path)
         if isinstance(expr, sp.And | sp.Or):
-            return self._junction(expr, taken, path)
-        args = [self.visit(arg, taken, path) for arg in expr.args]
-        requirement = _requirement(expr, taken)
+            return self._junction(expr, domain, path)
+        args = [self.visit(arg, domain, path) for arg in expr.args]
+        requirement = _requirement(expr, domain)
         if requirement is not None:
-            place, needed = requirement
-            args[place] = self._safe(args[place], needed, taken, path, expr)
+            place, needs = requirement
+            args[place] = self._safe(args[place], needs, domain, path, expr)
         return expr if tuple(args) == expr.args else expr.func(*args)
 
-    def _piecewise(self, expr: sp.Piecewise, taken: Domain, path: Path) -> sp.Expr:
-        guarded = []
+    def _piecewise(self, expr: sp.Piecewise, domain: Domain, path: Path) -> sp.Expr:
+        guarded_branches = []
         conditions: list[sp.Basic] = []
-        for value, condition, inside in branches(expr, taken):
+        for value, condition, inside in branches(expr, domain):
             conditions.append(condition)
             here = Path(path, conditions, len(conditions) - 1)
-            guarded.append((self.visit(value, inside, here), self.visit(condition, taken, path)))
+            guarded_branches.append(
+                (self.visit(value, inside, here), self.visit(condition, domain, path))
+            )
         is_unchanged = all(
             new[0] is old[0] and new[1] is old[1]
-            for new, old in zip(guarded, expr.args, strict=False)
+            for new, old in zip(guarded_branches, expr.args, strict=False)
         )
-        return expr if is_unchanged and len(guarded) == len(expr.args) else sp.Piecewise(*guarded)
+        return (
+            expr
+            if is_unchanged and len(guarded_branches) == len(expr.args)
+            else sp.Piecewise(*guarded_branches)
+        )
 
-    def _junction(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
+    def _junction(self, expr: sp.Basic, domain: Domain, path: Path) -> sp.Basic:
         """An And matters to an argument only where the others hold, an Or where they do not.
 
         Only arguments that are total by themselves are conditions of a safe operand: were two
@@ -175,48 +181,48 @@ class _Guard:
         """
         is_and = isinstance(expr, sp.And)
         total = [arg for arg in expr.args if self._is_total(arg)]
-        joined = expr.func(*total)
-        inside = narrow(taken, joined, holds=is_and)
+        total_part = expr.func(*total)
+        inside = narrow(domain, total_part, holds=is_and)
         if len(total) == len(expr.args) or inside is None:
-            return expr if inside is not None else joined
-        conditions, place = ((joined,), 0) if is_and else ((joined, sp.true), 1)
+            return expr if inside is not None else total_part
+        conditions, place = ((total_part,), 0) if is_and else ((total_part, sp.true), 1)
         partial = [arg for arg in expr.args if arg not in total]
-        guarded = []
+        guarded_parts = []
         for arg in partial:
-            excuses = tuple((other, not is_and) for other in partial if other is not arg)
-            guarded.append(self.visit(arg, inside, Path(path, conditions, place, excuses)))
-        return expr.func(joined, *guarded)
+            excuses = tuple((sibling, not is_and) for sibling in partial if sibling is not arg)
+            guarded_parts.append(self.visit(arg, inside, Path(path, conditions, place, excuses)))
+        return expr.func(total_part, *guarded_parts)
 
     def _is_total(self, expr: sp.Basic) -> bool:
         """Whether every operand in an expression is legal at every step, taken or not."""
         for part in sp.preorder_traversal(expr):
             requirement = _requirement(part, self.outer)
             if requirement is not None:
-                place, needed = requirement
-                if not needed.is_met(interval(part.args[place], self.outer)):
+                place, needs = requirement
+                if not needs.is_met(interval(part.args[place], self.outer)):
                     return False
         return True
 
     def _safe(
-        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: Path, user: sp.Expr
+        self, operand: sp.Expr, needs: Requirement, domain: Domain, path: Path, user: sp.Expr
     ) -> sp.Expr:
-        if operand.free_symbols & self.tensors or needed.is_met(interval(operand, self.outer)):
+        if operand.free_symbols & self.tensors or needs.is_met(interval(operand, self.outer)):
             return operand
-        inside = interval(operand, taken)
+        inside = interval(operand, domain)
         condition = path.expression(self.tensors)
-        if needed.is_met(inside):
-            return _hold(operand, inside, needed, condition)
-        self._refute(operand, needed, taken, path, user)
+        if needs.is_met(inside):
+            return _hold(operand, inside, needs, condition)
+        self._refute(operand, needs, domain, path, user)
         if path.has_excuses():
             # Others may be changed at the same step: this one only where it is illegal.
-            condition = sp.And(condition, needed.relation(operand, 0))
+            condition = sp.And(condition, needs.relation(operand, 0))
         return SafeOperand(operand, condition)
 
     def _refute(
         self,
         operand: sp.Expr,
-        needed: Requirement,
-        taken: Domain,
+        needs: Requirement,
+        domain: Domain,
         path: Path,
         user: sp.Expr,
     ) -> None:
@@ -225,33 +231,33 @@ class _Guard:
         unbound = sorted(symbol.name for symbol in operand.free_symbols - {t, *self.numbers})
         if unbound:
             raise DomainError(
-                f"cannot show that {operand} is {needed.requirement}, as {user} needs",
+                f"cannot show that {operand} is {needs.requirement}, as {user} needs",
                 where=self.place,
                 hint=f"declare it: hyper({unbound[0]!r}, positive=True), or give it a value",
             )
-        for step in _samples(taken.interval(t), operand):
+        for step in _samples(domain.interval(t), operand):
             values = {**self.numbers, t: sp.Integer(step)}
             if not holds_at(condition, values):
                 continue
             value = value_at(operand, values)
             sign = sp.sign(sp.N(value, 40))
             # The sign of a number beyond all that SymPy computes with stays open.
-            is_illegal = sign.is_Integer and not needed.is_met(point(Fraction(int(sign))))
+            is_illegal = sign.is_Integer and not needs.is_met(point(Fraction(int(sign))))
             if is_illegal and not path.is_excused(values):
                 raise DomainError(
                     f"{user} has no finite real value at t = {step}: {operand} is {value}, "
-                    f"and must be {needed.requirement}",
+                    f"and must be {needs.requirement}",
                     where=self.place,
                     hint="change the formula or the branch conditions there",
                 )
 
 
-def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, condition: sp.Basic) -> sp.Expr:
+def _hold(operand: sp.Expr, inside: Interval, needs: Requirement, condition: sp.Basic) -> sp.Expr:
     """The operand clamped to its bound nearer to zero, or replaced by 1 outside of the branch."""
     low, high = inside.low, inside.high
-    if isinstance(low, Fraction) and low >= 0 and needed.is_met(point(low)):
+    if isinstance(low, Fraction) and low >= 0 and needs.is_met(point(low)):
         return made(sp.Max, operand, _rational(low))
-    if isinstance(high, Fraction) and high < 0 and needed.is_met(point(high)):
+    if isinstance(high, Fraction) and high < 0 and needs.is_met(point(high)):
         return made(sp.Min, operand, _rational(high))
     return SafeOperand(operand, condition)
 
@@ -294,7 +300,7 @@ def _samples(steps: Interval, operand: sp.Expr) -> Iterator[int]:
     powers += [power.args[0] for power in operand.atoms(sp.exp) if power.has(sp.log)]
     if any(t in exponent.free_symbols for exponent in powers):
         high, first, parts = min(high, low + _LAST_OF_POWERS), 20, 8
-    seen = set()
+    visited = set()
     near = [low + offset for offset in range(first)] + [high - offset for offset in range(3)]
     far = [low + (high - low) * part // parts for part in range(parts + 1)]
     doubling = [low + 2**exponent for exponent in range(50)]
@@ -302,6 +308,6 @@ def _samples(steps: Interval, operand: sp.Expr) -> Iterator[int]:
     roots = [-line[1] / line[0] for line in lines if line is not None and line[0] != 0]
     around = [math.floor(root) + offset for root in roots for offset in (-1, 0, 1, 2)]
     for step in (*near, *around, *far, *doubling):
-        if low <= step <= high and step not in seen:
-            seen.add(step)
+        if low <= step <= high and step not in visited:
+            visited.add(step)
             yield step

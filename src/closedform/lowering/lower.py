@@ -37,10 +37,10 @@ def _unary(op: Op) -> Handler:
     return handler
 
 
-def _folded(op: Op) -> Handler:
+def _fold_with(op: Op) -> Handler:
     def handler(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-        ordered = sorted(expr.args, key=constants_last)
-        return low.fold(op, [low.operand(arg, expr, domain) for arg in ordered])
+        ordered_args = sorted(expr.args, key=constants_last)
+        return low.fold(op, [low.operand(arg, expr, domain) for arg in ordered_args])
 
     return handler
 
@@ -81,8 +81,8 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.Add: lower_add,
     sp.Mul: lower_mul,
     sp.Pow: lower_power,
-    sp.Min: _folded(Op.MIN),
-    sp.Max: _folded(Op.MAX),
+    sp.Min: _fold_with(Op.MIN),
+    sp.Max: _fold_with(Op.MAX),
     sp.Abs: _unary(Op.ABS),
     sp.floor: _unary(Op.FLOOR),
     sp.exp: _unary(Op.EXP),

@@ -35,12 +35,14 @@ def lower_program(
     that have it. With ``takes_sizes``, a named size that a mean divides by is an input of it, too.
     """
     table = SumTable()
-    named = [(*table.named(one.rule), one.params) for one in assignments]
+    parts_of_rules = [
+        (*table.named(assignment.rule), assignment.params) for assignment in assignments
+    ]
     stages = []
     totals: list[str] = []
     for level in table.levels:
         stage = _Part(name, options, assignments, totals, takes_sizes=takes_sizes)
-        for rule, parts, params in named:
+        for rule, parts, params in parts_of_rules:
             here = {key: expr for key, expr in parts.items() if key in level}
             if here:
                 lowering = stage.lowering(parts_rule(rule, here))
@@ -49,9 +51,9 @@ def lower_program(
         totals.extend(level)
     part = _Part(name, options, assignments, totals, takes_sizes=takes_sizes)
     following = part.builder.emit(Op.ADD, part.step, part.builder.const(1, options.step_dtype))
-    lowerings = [(part.lowering(rule), params) for rule, _, params in named]
+    lowerings = [(part.lowering(rule), params) for rule, _, params in parts_of_rules]
     _clock(part, following, [lowering for lowering, _ in lowerings])
-    _shared(part, [lowering for lowering, _ in lowerings])
+    _add_shared_states(part, [lowering for lowering, _ in lowerings])
     for lowering, params in lowerings:
         part.add(params, lowering.step)
     return Program(name, *part.finish(), tuple(stages))
@@ -65,8 +67,8 @@ def lower_evaluation(
     The step is the number of steps done, as after the last one.
     """
     part = _Part(name, options, assignments, ())
-    for one in assignments:
-        part.add(one.params, part.lowering(evaluation_rule(one.rule)).point)
+    for assignment in assignments:
+        part.add(assignment.params, part.lowering(evaluation_rule(assignment.rule)).point)
     return Program(name, *part.finish())
 
 
@@ -87,8 +89,8 @@ class _Part:
         self.builder = Builder(name)
         self.step = self.builder.input("step", TensorType(options.step_dtype), Role.STEP)
         self.inputs: dict[str, Value] = {}
-        for one in assignments:
-            for key, spec in one.rule.shared.items():
+        for assignment in assignments:
+            for key, spec in assignment.rule.shared.items():
                 self._declare(naming.shared(key), Role.STATE, is_counter=spec.is_counter)
         for key in totals:
             self._declare(key, Role.HYPER)
@@ -113,16 +115,16 @@ class _Part:
 
     def add(self, params: Mapping[str, Shape], lower: Callable[[str, Shape], Body]) -> None:
         """Adds a call for each parameter; those of one shape share the body."""
-        known: dict[Shape, Body] = {}
+        bodies: dict[Shape, Body] = {}
         for param, shape in params.items():
-            if shape not in known:
-                known[shape] = lower(param, shape)
-            body, scalars = known[shape]
+            if shape not in bodies:
+                bodies[shape] = lower(param, shape)
+            body, scalars = bodies[shape]
             place = self._bodies.setdefault(body, len(self._bodies))
-            taken = tuple(
+            scalar_names = tuple(
                 self._names.setdefault(v, naming.scalar(len(self._names))) for v in scalars
             )
-            self._calls.append(Call(param, place, taken))
+            self._calls.append(Call(param, place, scalar_names))
 
     def finish(self) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
         """Returns the graph of scalars, the bodies and the calls."""
@@ -134,15 +136,17 @@ class _Part:
 def _clock(part: _Part, following: Value, lowerings: Sequence[RuleLowering]) -> None:
     """Adds the next step: the following one, where the rules let the clock go on."""
     label = "the condition of the clock"
-    given = [lowering for lowering in lowerings if lowering.rule.advances != sp.true]
-    _check_agreement(label, [(one, one.rule.advances) for one in given])
-    if given:
-        goes_on = given[0].condition(label, given[0].rule.advances)
+    conditional = [lowering for lowering in lowerings if lowering.rule.advances != sp.true]
+    _check_agreement(
+        label, [(rule_lowering, rule_lowering.rule.advances) for rule_lowering in conditional]
+    )
+    if conditional:
+        goes_on = conditional[0].condition(label, conditional[0].rule.advances)
         following = part.builder.emit(Op.WHERE, goes_on, following, part.step)
     part.builder.output(naming.following(naming.STEP), following)
 
 
-def _shared(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
+def _add_shared_states(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
     """Adds the next values of the states of the model."""
     owners: dict[str, list[RuleLowering]] = {}
     for lowering in lowerings:
@@ -156,20 +160,20 @@ def _shared(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
         part.builder.output(naming.following(naming.shared(name)), value)
 
 
-def _check_agreement(label: str, given: Sequence[tuple[RuleLowering, Any]]) -> None:
+def _check_agreement(label: str, statements: Sequence[tuple[RuleLowering, Any]]) -> None:
     """Raises where rules of one model say different things of it."""
-    if len(given) == 1:
+    if len(statements) == 1:
         return
-    said = []
-    for lowering, value in given:
+    keys = []
+    for lowering, value in statements:
         expr = value if isinstance(value, sp.Basic) else value.next
         rest = () if isinstance(value, sp.Basic) else (value.initial, value.is_counter)
-        said.append((expr.xreplace(lowering.numbers), *rest))
-    for (lowering, _), other in zip(given, said, strict=True):
-        if other != said[0]:
+        keys.append((expr.xreplace(lowering.numbers), *rest))
+    for (lowering, _), key in zip(statements, keys, strict=True):
+        if key != keys[0]:
             raise LoweringError(
-                f"the rules of a model must agree on {label}, got {said[0][0]} and {other[0]}",
-                where=f"rules {given[0][0].rule.name!r} and {lowering.rule.name!r}",
+                f"the rules of a model must agree on {label}, got {keys[0][0]} and {key[0]}",
+                where=f"rules {statements[0][0].rule.name!r} and {lowering.rule.name!r}",
                 hint="give both the same hyperparameters there",
             )
 
@@ -182,29 +186,37 @@ def lower_init(name: str, assignments: Sequence[Assignment], options: GraphOptio
     """
     builder = Builder(f"{name}_init")
     builder.output("step", builder.const(0, options.step_dtype))
-    common = {key: spec for one in assignments for key, spec in one.rule.shared.items()}
+    common = {
+        key: spec for assignment in assignments for key, spec in assignment.rule.shared.items()
+    }
     for key, spec in common.items():
         dtype = options.step_dtype if spec.is_counter else options.scalar_dtype
         initial = int(spec.initial) if spec.is_counter else float(spec.initial)
         builder.output(naming.shared(key), builder.const(initial, dtype))
-    for one in assignments:
-        for param, shape in one.params.items():
-            _start(builder, one.rule.for_shape(shape, param), param, shape, options.tensor_dtype)
+    for assignment in assignments:
+        for param, shape in assignment.params.items():
+            _start(
+                builder, assignment.rule.for_shape(shape, param), param, shape, options.tensor_dtype
+            )
     return builder.build()
 
 
 def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: DType) -> None:
     """Adds the states of one parameter to the graph of the start."""
-    given = None
+    param_value = None
     if any(spec.initial == PARAM for spec in rule.states.values()):
-        stored = dtype if rule.stored is None else DType(rule.stored)
-        given = builder.input(naming.param(param), TensorType(stored, shape), Role.PARAM)
-        given = given if stored is dtype else builder.emit(Op.CAST, given, to=dtype)
+        stored_dtype = dtype if rule.stored is None else DType(rule.stored)
+        param_value = builder.input(
+            naming.param(param), TensorType(stored_dtype, shape), Role.PARAM
+        )
+        param_value = (
+            param_value if stored_dtype is dtype else builder.emit(Op.CAST, param_value, to=dtype)
+        )
     for label, spec in rule.states.items():
-        wanted = rule.state_shape(label, shape)
-        if spec.initial == PARAM and given is not None:
-            builder.output(naming.state(param, label), given)
+        state_shape = rule.state_shape(label, shape)
+        if spec.initial == PARAM and param_value is not None:
+            builder.output(naming.state(param, label), param_value)
             continue
         fill = builder.const(float(spec.initial), dtype)
-        value = builder.emit(Op.BROADCAST_TO, fill, shape=wanted) if wanted else fill
+        value = builder.emit(Op.BROADCAST_TO, fill, shape=state_shape) if state_shape else fill
         builder.output(naming.state(param, label), value)

@@ -79,14 +79,14 @@ def _product(left: sp.Expr, right: sp.Expr, divisor: sp.Integer, domain: Domain)
     limit = largest_integer(domain)
     if interval(left * right, domain).high <= limit:
         return _mod(left * right, divisor, domain)
-    factor, other = (right, left) if right.is_Integer else (left, right)
+    factor, cofactor = (right, left) if right.is_Integer else (left, right)
     width = int(limit // divisor).bit_length() - 1
-    bits = int(interval(other, domain).high).bit_length()
+    bits = int(interval(cofactor, domain).high).bit_length()
     if not factor.is_Integer or width < 1 or bits > width * _MOST_DIGITS:
         return _mod(left * right, divisor, domain)
     base, digits = sp.Integer(2) ** width, []
     for index in range(0, bits, width):
-        rest = FloorDiv(other, sp.Integer(2) ** index) if index else other
+        rest = FloorDiv(cofactor, sp.Integer(2) ** index) if index else cofactor
         digit = FloorMod(rest, base) if index + width < bits else rest
         digits.append(FloorMod((factor * 2**index % divisor) * digit, divisor))
     return FloorMod(sp.Add(*digits), divisor)

@@ -78,26 +78,26 @@ def join_branches(
         table: Lowers a run of lines.
         select: The first operand where a condition holds, else the second.
     """
-    taken = branches(expr, domain)
-    segments = None if low.is_tensor(expr) else _ordered_segments(taken)
+    cases = branches(expr, domain)
+    segments = None if low.is_tensor(expr) else _ordered_segments(cases)
     if segments is not None:
         return _join_segments(low, segments, operand, table, select)
-    result = operand(taken[-1][0], taken[-1][2])
-    for value, condition, inside in reversed(taken[:-1]):
+    result = operand(cases[-1][0], cases[-1][2])
+    for value, condition, inside in reversed(cases[:-1]):
         test = low.condition(condition, domain)
         result = select(test, operand(value, inside), result)
     return result
 
 
 def _ordered_segments(
-    taken: Sequence[tuple[sp.Expr, sp.Basic, Domain]],
+    cases: Sequence[tuple[sp.Expr, sp.Basic, Domain]],
 ) -> list[Segment] | None:
     """The branches in order of steps; None if a condition is more than a threshold of t."""
-    if not all(_is_threshold(condition) for _, condition, _ in taken[:-1]):
+    if not all(_is_threshold(condition) for _, condition, _ in cases[:-1]):
         return None
     segments = [
         Segment(int(inside.interval(t).low), int(inside.interval(t).high), value, inside)
-        for value, _, inside in taken
+        for value, _, inside in cases
     ]
     segments.sort(key=lambda segment: segment.first)
     return segments
@@ -193,9 +193,9 @@ def _table(low: Lowering, segments: Sequence[Segment]) -> Value:
     if not any(slopes):
         return height
     start = low.emit(Op.LOOKUP, low.builder.const(np.array(starts), low.integer), index)
-    elapsed = low.cast(low.emit(Op.SUB, low.step, start), low.scalar)
+    steps_since = low.cast(low.emit(Op.SUB, low.step, start), low.scalar)
     slope = low.emit(Op.LOOKUP, _floats(low, slopes), index)
-    return low.emit(Op.ADD, low.emit(Op.MUL, slope, elapsed), height)
+    return low.emit(Op.ADD, low.emit(Op.MUL, slope, steps_since), height)
 
 
 def line_of(segment: Segment) -> tuple[Fraction, Fraction, int]:
@@ -219,5 +219,5 @@ def milestones_reached(low: Lowering, milestones: Sequence[int]) -> Value:
     if shape:
         column = low.builder.emit(Op.RESHAPE, low.step, shape=(*shape, 1))
     marks = low.builder.const(np.array(milestones), low.integer)
-    reached = low.cast(low.emit(Op.LE, marks, column), low.integer)
-    return low.builder.emit(Op.REDUCE_SUM, reached, axes=(len(shape),), keepdims=False)
+    is_reached = low.cast(low.emit(Op.LE, marks, column), low.integer)
+    return low.builder.emit(Op.REDUCE_SUM, is_reached, axes=(len(shape),), keepdims=False)

@@ -112,8 +112,8 @@ class RuleLowering:
     def _ready(self, label: str, expr: sp.Basic, tensors: frozenset[sp.Symbol]) -> sp.Basic:
         place = f"{self.place}, {label}"
         simple = simplify(expr, self.domain, place)
-        known = tensors | self.data
-        return guard(simple, self.domain, place, tensors=known, numbers=self.numbers)
+        tensor_symbols = tensors | self.data
+        return guard(simple, self.domain, place, tensors=tensor_symbols, numbers=self.numbers)
 
     def scalar_value(self, label: str, expr: sp.Basic, *, is_integer: bool = False) -> Value:
         """Returns a value computed once for the model, in the scalar dtype or that of the step."""
@@ -135,22 +135,22 @@ class RuleLowering:
         return self._prepared[key]
 
     def _prepare(self, rule: UpdateRule) -> _Prepared:
-        others = map(tensor_input, rule.inputs)
-        tensors = [PARAM, *(state(name) for name in rule.states), GRAD, *others]
+        inputs = map(tensor_input, rule.inputs)
+        tensors = [PARAM, *(state(name) for name in rule.states), GRAD, *inputs]
         scalars: dict[sp.Symbol, sp.Expr] = {}
         definitions: dict[str, sp.Expr] = {}
-        for name, given in rule.definitions.items():
-            expr = given.xreplace(scalars)
+        for name, definition in rule.definitions.items():
+            expr = definition.xreplace(scalars)
             if expr.free_symbols.isdisjoint(tensors):
                 scalars[local(name)] = expr
                 continue
             definitions[name] = expr
             tensors.append(local(name))
 
-        known = frozenset(tensors)
+        tensor_symbols = frozenset(tensors)
 
         def ready(label: str, expr: sp.Expr) -> sp.Expr:
-            return self._ready(label, expr.xreplace(scalars), known)
+            return self._ready(label, expr.xreplace(scalars), tensor_symbols)
 
         return _Prepared(
             rule,
@@ -168,11 +168,11 @@ class RuleLowering:
         for label, expr in ready.results.items():
             value = low.tensor_value(expr, self.domain)
             is_param = label == "param"
-            wanted = shape if is_param else ready.rule.state_shape(label, shape)
+            target_shape = shape if is_param else ready.rule.state_shape(label, shape)
             output = naming.BODY_PARAM if is_param else f"{naming.STATE}{label}"
-            shaped = _shaped(low, value, wanted, f"{label!r} of {param!r}")
-            shaped = low.cast(shaped, self.stored) if is_param else shaped
-            low.builder.output(naming.following(output), shaped)
+            output_value = _broadcast_to_shape(low, value, target_shape, f"{label!r} of {param!r}")
+            output_value = low.cast(output_value, self.stored) if is_param else output_value
+            low.builder.output(naming.following(output), output_value)
         return low.builder.build(), tuple(low.taken)
 
     def parts(self, param: str, shape: Shape) -> Body:
@@ -180,14 +180,14 @@ class RuleLowering:
         ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
         for name in ready.rule.definitions:
             if name.startswith(naming.TOTAL):
-                given = ready.rule.definitions[name]
+                definition = ready.rule.definitions[name]
                 if name in ready.definitions:
                     element = low.symbol(local(name))
-                elif given.is_number:  # its sum counts elements
-                    element = _filled(low, low.tensor_value(given, self.domain), shape)
+                elif definition.is_number:  # its sum counts elements
+                    element = _fill_shape(low, low.tensor_value(definition, self.domain), shape)
                 else:
-                    raise low.error(f"global_sum({given}) sums no tensor")
-                value = _shaped(low, element, shape, name)
+                    raise low.error(f"global_sum({definition}) sums no tensor")
+                value = _broadcast_to_shape(low, element, shape, name)
                 axes = tuple(range(len(shape)))
                 part = low.builder.emit(Op.REDUCE_SUM, value, axes=axes, keepdims=False)
                 low.builder.output(name, low.cast(part, self.scalar))
@@ -197,8 +197,8 @@ class RuleLowering:
         """Returns the parameter of a rule for the point of evaluation."""
         ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
         value = low.tensor_value(ready.results["param"], self.domain)
-        shaped = _shaped(low, value, shape, f"evaluation of {param!r}")
-        low.builder.output(naming.BODY_EVALUATION, low.cast(shaped, self.stored))
+        output_value = _broadcast_to_shape(low, value, shape, f"evaluation of {param!r}")
+        low.builder.output(naming.BODY_EVALUATION, low.cast(output_value, self.stored))
         return low.builder.build(), tuple(low.taken)
 
     def _begin(
@@ -207,13 +207,13 @@ class RuleLowering:
         """Starts the graph of a parameter; a sparing one has no inputs that it does not need."""
         ready = self._prepared_rule(rule)
         builder = Builder(self.rule.name)
-        needed = None
+        needed_symbols = None
         if is_sparing:
-            taken = [*ready.definitions.values(), ready.results["param"]]
-            needed = {symbol for expr in taken for symbol in expr.free_symbols}
+            expressions = [*ready.definitions.values(), ready.results["param"]]
+            needed_symbols = {symbol for expr in expressions for symbol in expr.free_symbols}
             definitions = ready.rule.definitions.items()
             if any(name.startswith(naming.TOTAL) and expr.is_number for name, expr in definitions):
-                needed.add(PARAM)  # a sum that counts elements has their shape from it
+                needed_symbols.add(PARAM)  # a sum that counts elements has their shape from it
         low = BodyLowering(
             self.outer,
             RULES,
@@ -222,7 +222,9 @@ class RuleLowering:
             f"{self.place}, parameter {param!r}",
             scalar=self.scalar,
             tensor=self.dtype,
-            symbols=_tensor_inputs(ready.rule, builder, shape, self.dtype, self.stored, needed),
+            symbols=_tensor_inputs(
+                ready.rule, builder, shape, self.dtype, self.stored, needed_symbols
+            ),
             tensors=ready.tensors,
             parameter=shape,
             size_of=self.size_of,
@@ -247,24 +249,24 @@ def _hyperparameters(
     rule: UpdateRule, low: Lowering, inputs: dict[str, Value]
 ) -> tuple[dict[sp.Symbol, sp.Expr], Domain]:
     """Gives open and scheduled symbols their values; returns other numbers, and the domain."""
-    used = {s.name: s for expr in rule.all_expressions() for s in expr.free_symbols}
+    symbols = {s.name: s for expr in rule.all_expressions() for s in expr.free_symbols}
     numbers: dict[sp.Symbol, sp.Expr] = {}
     intervals = {}
     clock = clock_domain(last=LAST_STEP[low.integer])
     for name, value in rule.hyperparameters.items():
-        symbol = used.get(name)
+        symbol = symbols.get(name)
         if symbol is None:
             continue
         if value is None:
             if name not in inputs:
-                made = declare_hypers(low.builder, (symbol,), low.integer, low.scalar)
-                inputs[name] = made[symbol]
+                declared_inputs = declare_hypers(low.builder, (symbol,), low.integer, low.scalar)
+                inputs[name] = declared_inputs[symbol]
             least, most = rule.ranges.get(name, (-sp.oo, sp.oo))
-            low.symbols[symbol] = _clamped(low, inputs[name], least, most)
+            low.symbols[symbol] = _clamp_to_range(low, inputs[name], least, most)
             intervals[symbol] = _intersection(hyper_interval(symbol), least, most)
         elif isinstance(value, Schedule):
             place = f"schedule {value.name!r} in rule {rule.name!r}"
-            expr = _scheduled(value, clock, place, low.scalar)
+            expr = _prepare_schedule(value, clock, place, low.scalar)
             low.adopt(symbol, expr, clock, place)
             intervals[symbol] = interval(expr, clock)
         else:
@@ -275,7 +277,7 @@ def _hyperparameters(
     return numbers, clock_domain(intervals, last=LAST_STEP[low.integer])
 
 
-def _clamped(low: Lowering, value: Value, least: sp.Expr, most: sp.Expr) -> Value:
+def _clamp_to_range(low: Lowering, value: Value, least: sp.Expr, most: sp.Expr) -> Value:
     """The value, or the nearest one in the range; its bounds are rounded inwards."""
     for op, bound, inwards in ((Op.MAX, least, np.inf), (Op.MIN, most, -np.inf)):
         if bound.is_finite:
@@ -293,7 +295,7 @@ def _intersection(values: Interval, least: sp.Expr, most: sp.Expr) -> Interval:
     return replace(values, high=min(values.high, Fraction(most))) if most.is_finite else values
 
 
-def _scheduled(schedule: Schedule, clock: Domain, place: str, scalar: DType) -> sp.Expr:
+def _prepare_schedule(schedule: Schedule, clock: Domain, place: str, scalar: DType) -> sp.Expr:
     """The expression of a schedule, prepared."""
     if schedule.open:
         raise LoweringError(
@@ -308,29 +310,29 @@ def _tensor_inputs(
     shape: Shape,
     dtype: DType,
     stored: DType,
-    needed: set[sp.Symbol] | None,
+    needed_symbols: set[sp.Symbol] | None,
 ) -> dict[sp.Symbol, Value]:
     """The tensors of a body in the dtype that is computed in, whatever they are stored in."""
-    given = TensorType(stored, shape)
-    wanted = {
-        PARAM: (naming.BODY_PARAM, given, Role.PARAM),
-        GRAD: (naming.BODY_GRAD, given, Role.GRAD),
+    tensor_type = TensorType(stored, shape)
+    ports = {
+        PARAM: (naming.BODY_PARAM, tensor_type, Role.PARAM),
+        GRAD: (naming.BODY_GRAD, tensor_type, Role.GRAD),
     }
     for label in rule.states:
         type_ = TensorType(dtype, rule.state_shape(label, shape))
-        wanted[state(label)] = (f"{naming.STATE}{label}", type_, Role.STATE)
+        ports[state(label)] = (f"{naming.STATE}{label}", type_, Role.STATE)
     for name in rule.inputs:
-        wanted[tensor_input(name)] = (f"{naming.INPUT}{name}", given, Role.GRAD)
+        ports[tensor_input(name)] = (f"{naming.INPUT}{name}", tensor_type, Role.GRAD)
     values = {}
-    for symbol, described in wanted.items():
-        if needed is None or symbol in needed:
-            value = builder.input(*described)
+    for symbol, port in ports.items():
+        if needed_symbols is None or symbol in needed_symbols:
+            value = builder.input(*port)
             is_computed_in = value.type.dtype is dtype
             values[symbol] = value if is_computed_in else builder.emit(Op.CAST, value, to=dtype)
     return values
 
 
-def _filled(low: Lowering, number: Value, shape: Shape) -> Value:
+def _fill_shape(low: Lowering, number: Value, shape: Shape) -> Value:
     """A number in a shape of which a size is not known: a choice that makes no difference."""
     if all(isinstance(size, int) for size in shape):
         return number
@@ -338,7 +340,7 @@ def _filled(low: Lowering, number: Value, shape: Shape) -> Value:
     return low.builder.emit(Op.WHERE, low.builder.emit(Op.LE, param, param), number, number)
 
 
-def _shaped(low: Lowering, value: Value, shape: Shape, name: str) -> Value:
+def _broadcast_to_shape(low: Lowering, value: Value, shape: Shape, name: str) -> Value:
     """A value broadcast to the shape of the tensor that it replaces."""
     if value.type.shape == shape:
         return value

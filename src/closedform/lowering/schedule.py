@@ -79,9 +79,9 @@ def _bound_but(schedule: Schedule, open_symbols: Sequence[sp.Symbol]) -> sp.Expr
     """The expression with every known hyperparameter but those replaced by its value."""
     if not open_symbols:
         return schedule.bound
-    known = schedule.hyperparameters
+    numbers = schedule.hyperparameters
     symbols = schedule.expr.free_symbols - set(open_symbols)
-    return substituted(schedule.expr, {s: known[s.name] for s in symbols if s.name in known})
+    return substituted(schedule.expr, {s: numbers[s.name] for s in symbols if s.name in numbers})
 
 
 def _inputs(schedule: Schedule, names: tuple[str, ...], place: str) -> tuple[sp.Symbol, ...]:
@@ -112,5 +112,5 @@ def _with_shape(low: Lowering, value: Value, shape: Shape) -> Value:
 
 
 def _identifier(name: str) -> str:
-    cleaned = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
-    return cleaned if cleaned and not cleaned[0].isdigit() else f"_{cleaned}"
+    identifier = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
+    return identifier if identifier and not identifier[0].isdigit() else f"_{identifier}"

@@ -85,7 +85,7 @@ class _Simplifier(Rewriter):
         return expr if tuple(args) == expr.args else made(expr.func, *args)
 
     def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
-        simplified: list[tuple[sp.Expr, sp.Basic]] = []
+        simplified_branches: list[tuple[sp.Expr, sp.Basic]] = []
         rest: Domain | None = domain
         for value, condition in expr.args:
             if rest is None:
@@ -93,17 +93,19 @@ class _Simplifier(Rewriter):
             simple = self.visit(condition, rest)
             inside, outside = split(simple, rest)
             if inside is not None:
-                simplified.append(
+                simplified_branches.append(
                     (self.visit(value, inside), sp.true if outside is None else simple)
                 )
             rest = outside
         if rest is not None:
-            raise self._uncovered(rest)
-        is_unchanged = tuple(simplified) == tuple((value, cond) for value, cond in expr.args)
-        is_flat = not isinstance(simplified[-1][0], sp.Piecewise)
-        return expr if is_unchanged and is_flat else _join(simplified)
+            raise self._uncovered_error(rest)
+        is_unchanged = tuple(simplified_branches) == tuple(
+            (value, cond) for value, cond in expr.args
+        )
+        is_flat = not isinstance(simplified_branches[-1][0], sp.Piecewise)
+        return expr if is_unchanged and is_flat else _join(simplified_branches)
 
-    def _uncovered(self, rest: Domain) -> LoweringError:
+    def _uncovered_error(self, rest: Domain) -> LoweringError:
         steps = rest.interval(t)
         is_open = steps.high in LAST_STEP.values()
         gap = f"t >= {steps.low}" if is_open else f"{steps.low} <= t <= {steps.high}"
@@ -132,9 +134,11 @@ def _join(branches: list[tuple[sp.Expr, sp.Basic]]) -> sp.Expr:
 def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Basic:
     """``Max(a, b) < c`` is ``a < c and b < c``, and so on: plain comparisons narrow domains."""
     if isinstance(right, sp.Min | sp.Max) and not isinstance(left, sp.Min | sp.Max):
-        mirrored = kind(left, right).reversed
-        if mirrored.func in _CHAINED and isinstance(mirrored.lhs, sp.Min | sp.Max):
-            return _comparison(mirrored.func, mirrored.lhs, mirrored.rhs)
+        reversed_relation = kind(left, right).reversed
+        if reversed_relation.func in _CHAINED and isinstance(
+            reversed_relation.lhs, sp.Min | sp.Max
+        ):
+            return _comparison(reversed_relation.func, reversed_relation.lhs, reversed_relation.rhs)
     if isinstance(left, sp.Min | sp.Max) and kind in _CHAINED:
         join = _CHAINED[kind]
         if isinstance(left, sp.Min):
@@ -146,13 +150,13 @@ def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Bas
 def _contenders(kind: type[sp.Expr], args: list[sp.Expr], domain: Domain) -> list[sp.Expr]:
     """Returns the arguments of a Min or Max that may be its value, as far as intervals tell."""
 
-    def loses(one: Interval, other: Interval) -> bool:
-        return one.high <= other.low if kind is sp.Max else one.low >= other.high
+    def loses(first: Interval, second: Interval) -> bool:
+        return first.high <= second.low if kind is sp.Max else first.low >= second.high
 
     rivals = [(arg, interval(arg, domain)) for arg in args]
     for rival in list(rivals):
-        others = [values for arg, values in rivals if arg is not rival[0]]
-        if any(loses(rival[1], values) for values in others):
+        rival_ranges = [values for arg, values in rivals if arg is not rival[0]]
+        if any(loses(rival[1], values) for values in rival_ranges):
             rivals.remove(rival)
     return [arg for arg, _ in rivals]
 
@@ -170,8 +174,8 @@ def integral_multiple(expr: sp.Expr) -> tuple[sp.Expr, int] | None:
     if not all(number.is_Rational for number in denominators):
         return None
     scale = int(sp.ilcm(1, *(number.q for number in denominators)))
-    scaled = sp.Add(*(scale * term for term in sp.Add.make_args(expr)))
-    return (scaled, scale) if is_integral(scaled) else None
+    multiple = sp.Add(*(scale * term for term in sp.Add.make_args(expr)))
+    return (multiple, scale) if is_integral(multiple) else None
 
 
 def _floor(args: list[sp.Expr], _: Domain) -> sp.Expr:
@@ -204,8 +208,8 @@ def _floor_mod(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     (top, top_scale), (bottom, bottom_scale) = above, below
     scale = sp.ilcm(top_scale, bottom_scale)
     top, bottom = top * (scale // top_scale), bottom * (scale // bottom_scale)
-    reduced = remainder(top, bottom, domain)
-    return reduced if scale == 1 else reduced / scale
+    remainder_value = remainder(top, bottom, domain)
+    return remainder_value if scale == 1 else remainder_value / scale
 
 
 def _sign(args: list[sp.Expr], _: Domain) -> sp.Expr:

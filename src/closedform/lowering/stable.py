@@ -59,17 +59,17 @@ class _Factors:
     exponent: sp.Expr = sp.S.Zero
     powers: dict[sp.Expr, sp.Expr] = field(default_factory=dict)
 
-    def multiply(self, other: _Factors, power: sp.Expr) -> None:
+    def multiply(self, factors: _Factors, power: sp.Expr) -> None:
         """Multiplies with a power of the exponential and the powers of another product."""
-        self.exponent = self.exponent + power * other.exponent
-        for base, exponent in other.powers.items():
+        self.exponent = self.exponent + power * factors.exponent
+        for base, exponent in factors.powers.items():
             self.powers[base] = self.powers.get(base, sp.Integer(0)) + power * exponent
 
     @property
     def logarithm(self) -> sp.Expr:
         """The logarithm of all but the rest, with the exponents multiplied out."""
         logs = [power * sp.log(_at_least_one(base)) for base, power in self.powers.items()]
-        return sp.Add(_collected(self.exponent), *logs)
+        return sp.Add(_collect_exponent(self.exponent), *logs)
 
     @property
     def has_growth(self) -> bool:
@@ -105,8 +105,8 @@ class _Stabilizer(Rewriter):
             factors = [self.visit(arg, domain) for arg in expr.args[0].args]
             return self._logarithm(sp.log(sp.Mul(*factors)), domain)
         args = [self.visit(arg, domain) for arg in expr.args]
-        same = all(new is old for new, old in zip(args, expr.args, strict=True))
-        result = expr if same else expr.func(*args)
+        is_unchanged = all(new is old for new, old in zip(args, expr.args, strict=True))
+        result = expr if is_unchanged else expr.func(*args)
         if isinstance(result, sp.Mul):
             return self._product(result, domain)
         if isinstance(result, sp.Pow) and result.exp.is_Rational and result.exp != -1:
@@ -135,17 +135,19 @@ class _Stabilizer(Rewriter):
             factor = _factors(argument, domain)
             product.rest += factor.rest
             product.multiply(factor, sp.Integer(1))
-        joined, more = self._joined(product, domain)
-        if joined is None:
+        joined_factor, more = self._join_growth(product, domain)
+        if joined_factor is None:
             return expr
-        return _where(sp.Mul(*product.rest, joined), [*where, *more], expr, domain)
+        return _where(sp.Mul(*product.rest, joined_factor), [*where, *more], expr, domain)
 
-    def _joined(self, product: _Factors, domain: Domain) -> tuple[sp.Expr | None, list[sp.Basic]]:
+    def _join_growth(
+        self, product: _Factors, domain: Domain
+    ) -> tuple[sp.Expr | None, list[sp.Basic]]:
         """The exponential and the powers as factors that do not overflow if their product does not.
 
         Also the conditions under which they are that.
         """
-        exponent = _collected(product.exponent)
+        exponent = _collect_exponent(product.exponent)
         powers = {base: power for base, power in product.powers.items() if power != 0}
         plain = sp.exp(exponent) * sp.Mul(*(base**power for base, power in powers.items()))
         parts = [sp.exp(exponent), *(base ** abs(power) for base, power in powers.items())]
@@ -171,11 +173,11 @@ class _Stabilizer(Rewriter):
         if not any(self._is_large(part, domain) for part in sp.Mul.make_args(operand)):
             return expr
         factors = _factors(operand, domain)
-        others = factors.rest
-        if not factors.has_growth or not all(_is_above(arg, 0, domain) for arg in others):
+        arguments = factors.rest
+        if not factors.has_growth or not all(_is_above(arg, 0, domain) for arg in arguments):
             return expr
         where = [base >= 1 for base in factors.powers if not _is_above(base, 1, domain)]
-        logs = [sp.log(sp.Mul(*others))] if others else []
+        logs = [sp.log(sp.Mul(*arguments))] if arguments else []
         return _where(sp.Add(factors.logarithm, *logs), where, expr, domain)
 
     def _is_large(self, expr: sp.Expr, domain: Domain) -> bool:
@@ -191,15 +193,15 @@ class _Stabilizer(Rewriter):
 
     def _leading(self, total: sp.Expr, domain: Domain) -> _Factors | None:
         """The exponential and the powers of the term of a sum that is largest at the last step."""
-        found: tuple[float, _Factors] | None = None
+        largest: tuple[float, _Factors] | None = None
         for term in total.args:
             factors = _factors(term, domain)
             growth = _at_the_end(factors.logarithm, domain)
             if growth is None:
                 return None
-            if factors.has_growth and (found is None or growth > found[0]):
-                found = growth, factors
-        return None if found is None else found[1]
+            if factors.has_growth and (largest is None or growth > largest[0]):
+                largest = growth, factors
+        return None if largest is None else largest[1]
 
 
 def _is_total(expr: sp.Expr) -> bool:
@@ -241,7 +243,7 @@ def _factors(expr: sp.Expr, domain: Domain) -> _Factors:
     return result
 
 
-def _collected(exponent: sp.Expr) -> sp.Expr:
+def _collect_exponent(exponent: sp.Expr) -> sp.Expr:
     """An exponent multiplied out, with one coefficient for each power of the clock."""
     return sp.collect(sp.expand_mul(exponent), t)
 
@@ -257,28 +259,36 @@ def _over(total: sp.Expr, leading: _Factors, domain: Domain) -> sp.Expr:
             for base, power in factors.powers.items()
             if power != 0
         ]
-        terms.append(sp.Mul(*factors.rest, sp.exp(_collected(factors.exponent)), *powers))
+        terms.append(sp.Mul(*factors.rest, sp.exp(_collect_exponent(factors.exponent)), *powers))
     return sp.Add(*terms)
 
 
 def _is_large_where(leading: _Factors, domain: Domain) -> list[sp.Basic]:
     """The conditions under which a product is >= 1 for sure, those that are not known to hold."""
-    exponent = _collected(leading.exponent)
+    exponent = _collect_exponent(leading.exponent)
     where = [exponent >= 0] if exponent != 0 else []
     return [*where, *(base >= 1 for base in leading.powers)]
 
 
 def _where(
-    value: sp.Expr, conditions: Sequence[sp.Basic], other: sp.Expr, domain: Domain
+    value: sp.Expr, conditions: Sequence[sp.Basic], fallback: sp.Expr, domain: Domain
 ) -> sp.Expr:
     """A value where the conditions hold, another one elsewhere."""
-    open_ = [each for each in conditions if decide(each, domain) is not True]
+    open_ = [
+        condition_part
+        for condition_part in conditions
+        if decide(condition_part, domain) is not True
+    ]
     if not open_:
         return value
     # A Piecewise in a condition becomes an ITE when SymPy makes the branch.
-    made = sp.piecewise_fold(sp.And(*open_))
-    condition = made.rewrite(sp.ITE) if isinstance(made, sp.Piecewise) else made
-    return sp.Piecewise((value, condition.replace(sp.ITE, without_choice)), (other, True))
+    folded_condition = sp.piecewise_fold(sp.And(*open_))
+    condition = (
+        folded_condition.rewrite(sp.ITE)
+        if isinstance(folded_condition, sp.Piecewise)
+        else folded_condition
+    )
+    return sp.Piecewise((value, condition.replace(sp.ITE, without_choice)), (fallback, True))
 
 
 def _quotients(powers: dict[sp.Expr, sp.Expr]) -> sp.Expr:
@@ -287,12 +297,12 @@ def _quotients(powers: dict[sp.Expr, sp.Expr]) -> sp.Expr:
     below = {base: -power for base, power in powers.items() if power < 0}
     result: list[sp.Expr] = []
     while above and below:
-        one, other = next(iter(above)), next(iter(below))
-        shared = min(above[one], below[other])
-        quotient = _at_least_one(one) / _at_least_one(other)
-        result.append(Exponential(shared * sp.log(quotient)))
-        for powers_, base in ((above, one), (below, other)):
-            powers_[base] -= shared
+        first, second = next(iter(above)), next(iter(below))
+        common_power = min(above[first], below[second])
+        quotient = _at_least_one(first) / _at_least_one(second)
+        result.append(Exponential(common_power * sp.log(quotient)))
+        for powers_, base in ((above, first), (below, second)):
+            powers_[base] -= common_power
             if powers_[base] == 0:
                 del powers_[base]
     result += [_at_least_one(base) ** power for base, power in above.items()]

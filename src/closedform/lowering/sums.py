@@ -32,8 +32,8 @@ class SumTable:
         """The names of the sums by level."""
         count = max(self._levels.values(), default=-1) + 1
         return [
-            tuple(name for name, level in self._levels.items() if level == wanted)
-            for wanted in range(count)
+            tuple(name for name, level in self._levels.items() if level == depth)
+            for depth in range(count)
         ]
 
     def named(self, rule: UpdateRule) -> tuple[UpdateRule, dict[str, sp.Expr]]:
@@ -48,12 +48,12 @@ class SumTable:
 
         for key, expr in rule.definitions.items():
             definitions[key] = name(expr)
-        made = rule.expressions_by(name, definitions)
+        changes = rule.expressions_by(name, definitions)
         # Symbols that occur only in a sum are used, too: each term becomes an unused definition.
-        unused = {f"added_to_{key}": part for key, part in parts.items()}
-        made["definitions"] = {**definitions, **unused}
+        extra_definitions = {f"added_to_{key}": part for key, part in parts.items()}
+        changes["definitions"] = {**definitions, **extra_definitions}
         numbers = {**rule.hyperparameters, **dict.fromkeys(parts)}
-        return replace(rule, **made, hyperparameters=numbers), parts
+        return replace(rule, **changes, hyperparameters=numbers), parts
 
     def _rewritten(
         self, expr: sp.Basic, definitions: dict[str, sp.Expr], parts: dict[str, sp.Expr]
@@ -70,10 +70,14 @@ class SumTable:
             expr = expr.xreplace(symbols)
 
     def _name(self, expr: sp.Expr, definitions: dict[str, sp.Expr]) -> str:
-        used = tuple(taken_by([expr], definitions).items())
-        key = (expr, used)
+        used_definitions = tuple(taken_by([expr], definitions).items())
+        key = (expr, used_definitions)
         if key not in self._names:
-            symbols = {s.name for part in (expr, *(e for _, e in used)) for s in part.free_symbols}
+            symbols = {
+                s.name
+                for part in (expr, *(e for _, e in used_definitions))
+                for s in part.free_symbols
+            }
             below = [self._levels[name] for name in symbols if name in self._levels]
             self._names[key] = naming.total(len(self._names))
             self._levels[self._names[key]] = max(below, default=-1) + 1
@@ -99,8 +103,8 @@ def evaluation_rule(rule: UpdateRule) -> UpdateRule:
     """
     point = PARAM if rule.evaluation is None else rule.evaluation
     definitions = dict(rule.definitions)
-    needed = [point, *taken_by([point], definitions).values()]
-    if any(expr.has(GlobalSum) for expr in needed):
+    expressions = [point, *taken_by([point], definitions).values()]
+    if any(expr.has(GlobalSum) for expr in expressions):
         raise LoweringError(
             "the point of evaluation takes a sum over all parameters",
             where=f"rule {rule.name!r}",
@@ -121,14 +125,14 @@ def narrowed(
     definitions: dict[str, sp.Expr],
 ) -> UpdateRule:
     """Returns a rule with other expressions, and the definitions and hyperparameters they need."""
-    needed = taken_by([param], definitions)
-    taken = [param, *needed.values()]
-    names = {symbol.name for expr in taken for symbol in expr.free_symbols}
+    used_definitions = taken_by([param], definitions)
+    expressions = [param, *used_definitions.values()]
+    names = {symbol.name for expr in expressions for symbol in expr.free_symbols}
     return replace(
         rule,
         param=param,
         states=states,
-        definitions=needed,
+        definitions=used_definitions,
         hyperparameters={key: v for key, v in rule.hyperparameters.items() if key in names},
         shared={key: Shared(sp.Integer(0), 0, s.is_counter) for key, s in rule.shared.items()},
         advances=sp.true,

@@ -59,7 +59,7 @@ def _reduce_mean(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     # The mean of no elements is 0: an empty parameter leaves no NaN in a state.
     count = low.element_count(tuple(operand.type.shape[axis] for axis in axes))
     if count is None:
-        raise _unnumbered(low, expr, operand)
+        raise _shape_error(low, expr, operand)
     return low.emit(Op.DIV, total, low.cast(count, operand.type.dtype))
 
 
@@ -74,11 +74,11 @@ def _count(low: Lowering, expr: sp.Expr, operand: Value, axes: tuple[int, ...]) 
     """The number of elements that are reduced to one."""
     sizes = [operand.type.shape[axis] for axis in axes]
     if not all(isinstance(size, int) for size in sizes):
-        raise _unnumbered(low, expr, operand)
+        raise _shape_error(low, expr, operand)
     return math.prod(int(size) for size in sizes)
 
 
-def _unnumbered(low: Lowering, expr: sp.Expr, operand: Value) -> LoweringError:
+def _shape_error(low: Lowering, expr: sp.Expr, operand: Value) -> LoweringError:
     return low.error(f"{expr.func} needs sizes that are numbers, got {operand.type}")
 
 
@@ -118,12 +118,12 @@ def _expand_dims(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
         raise low.error(f"{operand.type} cannot get an axis at {axis}")
     shape = list(operand.type.shape)
     shape.insert(axis % rank, 1)
-    return _reshaped(low, operand, tuple(shape))
+    return _reshape_value(low, operand, tuple(shape))
 
 
 def _reshape(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand = low.real(expr.args[0], domain)
-    return _reshaped(low, operand, _numbers(low, "reshape", expr.args[1].args))
+    return _reshape_value(low, operand, _numbers(low, "reshape", expr.args[1].args))
 
 
 def _numbers(low: Lowering, function: str, sizes: Sequence[sp.Expr]) -> Shape:
@@ -135,19 +135,19 @@ def _numbers(low: Lowering, function: str, sizes: Sequence[sp.Expr]) -> Shape:
 def _like_param(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if low.parameter is None:
         raise low.error(f"{expr} has the shape of a parameter, and there is none")
-    return _reshaped(low, low.real(expr.args[0], domain), low.parameter)
+    return _reshape_value(low, low.real(expr.args[0], domain), low.parameter)
 
 
-def _reshaped(low: Lowering, value: Value, shape: Shape) -> Value:
+def _reshape_value(low: Lowering, value: Value, shape: Shape) -> Value:
     if value.type.shape == shape:
         return value
     return low.builder.emit(Op.RESHAPE, value, shape=shape)
 
 
-def _rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+def _lower_rounding(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand = low.real(expr.args[0], domain)
-    stored = low.cast(operand, DType(expr.args[1].name))
-    return low.cast(stored, operand.type.dtype)
+    rounded_value = low.cast(operand, DType(expr.args[1].name))
+    return low.cast(rounded_value, operand.type.dtype)
 
 
 TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
@@ -161,6 +161,6 @@ TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     ExpandDims: _expand_dims,
     Reshape: _reshape,
     LikeParam: _like_param,
-    Rounded: _rounded,
+    Rounded: _lower_rounding,
 }
 """How functions of tensors are lowered."""

@@ -56,8 +56,8 @@ def lower_cosine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if turns is None:
         return _sine_of_complement(low, expr.args[0], domain)
     numerator, denominator = turns
-    folded = fold_angle(numerator, denominator, domain)
-    return _sine(low, denominator - 2 * folded, denominator, domain)
+    quarter = fold_angle(numerator, denominator, domain)
+    return _sine(low, denominator - 2 * quarter, denominator, domain)
 
 
 def _sine_of_complement(low: Lowering, angle: sp.Expr, domain: Domain) -> Value:
@@ -94,16 +94,16 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
     if turns is None:
         return None
     numerator, denominator = turns
-    folded = fold_angle(numerator, denominator, domain)
-    rise = complement(folded, denominator) if factor > 0 else folded
+    quarter = fold_angle(numerator, denominator, domain)
+    rise = complement(quarter, denominator) if factor > 0 else quarter
     height, floor = abs(factor), constant - abs(factor)
     if 0 <= floor < height * _LOW_FLOOR[low.scalar]:
         return _from_zero(low, floor, height, rise, denominator, domain)
     sine = _sine(low, 2 * rise - denominator, denominator, domain)
     swing = low.emit(Op.MUL, sine, low.constant(height))
-    lost = _lost(constant, height, low.scalar)
-    if lost != 0:
-        swing = low.emit(Op.ADD, swing, low.constant(lost))
+    correction = _lost(constant, height, low.scalar)
+    if correction != 0:
+        swing = low.emit(Op.ADD, swing, low.constant(correction))
     return low.emit(Op.ADD, swing, low.constant(constant)) if constant != 0 else swing
 
 

@@ -37,10 +37,10 @@ def interval(expr: sp.Expr, domain: Domain) -> Interval:
     rule = _RULES.get(expr.func)
     if rule is None:
         return ALL
-    known = domain._enclosed
-    if expr not in known:
-        known[expr] = rule(expr, domain)
-    return known[expr]
+    intervals = domain._enclosed
+    if expr not in intervals:
+        intervals[expr] = rule(expr, domain)
+    return intervals[expr]
 
 
 def is_integral(expr: sp.Expr) -> bool:
@@ -57,8 +57,8 @@ def is_integral(expr: sp.Expr) -> bool:
         return is_integral(expr.args[0])
     if isinstance(expr, sp.Piecewise):
         return all(is_integral(value) for value, _ in expr.args)
-    closed = (sp.Add, sp.Mul, sp.Min, sp.Max, sp.Abs, FloorMod)
-    return isinstance(expr, closed) and all(is_integral(arg) for arg in expr.args)
+    closed_operations = (sp.Add, sp.Mul, sp.Min, sp.Max, sp.Abs, FloorMod)
+    return isinstance(expr, closed_operations) and all(is_integral(arg) for arg in expr.args)
 
 
 def decide(condition: sp.Basic, domain: Domain) -> bool | None:
@@ -75,9 +75,9 @@ def split(condition: sp.Basic, domain: Domain) -> tuple[Domain | None, Domain | 
     inside, outside = narrow(domain, condition), narrow(domain, condition, holds=False)
     is_unchanged = inside is domain and outside is domain  # else both sides have a part
     if is_unchanged and isinstance(condition, Relational):
-        decided = _decide_comparison(condition, domain)
-        inside = None if decided is False else inside
-        outside = None if decided is True else outside
+        truth = _decide_comparison(condition, domain)
+        inside = None if truth is False else inside
+        outside = None if truth is True else outside
     return inside, outside
 
 

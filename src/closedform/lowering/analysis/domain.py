@@ -28,7 +28,7 @@ class Domain:
 
     bounds: Mapping[sp.Symbol, Interval] = field(default_factory=dict)
     # Passes over one expression narrow one domain by the same conditions, and enclose its parts.
-    _narrowed: dict[tuple[sp.Basic, bool], Domain | None] = field(
+    _compute_narrow: dict[tuple[sp.Basic, bool], Domain | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _enclosed: dict[sp.Expr, Interval] = field(
@@ -75,10 +75,10 @@ def linear_in(expr: sp.Expr, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | N
         return None if inner is None else (factor * inner[0], factor * inner[1])
     if isinstance(expr, sp.Add):
         parts = [linear_in(arg, symbol) for arg in expr.args]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
+        slopes = [part for part in parts if part is not None]
+        if len(slopes) < len(parts):
             return None
-        return sum((p[0] for p in known), Fraction(0)), sum((p[1] for p in known), Fraction(0))
+        return sum((p[0] for p in slopes), Fraction(0)), sum((p[1] for p in slopes), Fraction(0))
     return None
 
 
@@ -96,14 +96,14 @@ def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain
     The result may be larger than the true part, never smaller: conditions that are not a comparison
     of linear expressions in one symbol narrow nothing.
     """
-    known = domain._narrowed
+    cache = domain._compute_narrow
     key = condition, holds
-    if key not in known:
-        known[key] = _narrowed(domain, condition, holds)
-    return known[key]
+    if key not in cache:
+        cache[key] = _compute_narrow(domain, condition, holds)
+    return cache[key]
 
 
-def _narrowed(domain: Domain, condition: sp.Basic, holds: bool) -> Domain | None:
+def _compute_narrow(domain: Domain, condition: sp.Basic, holds: bool) -> Domain | None:
     if isinstance(condition, Relational) and condition.rhs.is_Rational:
         milestone = condition.rhs
         if condition.lhs in domain.bounds:

@@ -28,7 +28,7 @@ class Interval:
     is_nonzero: bool = False
 
     def __post_init__(self) -> None:
-        low, high = _bounded(self.low, -INFINITY), _bounded(self.high, INFINITY)
+        low, high = _round_bound(self.low, -INFINITY), _round_bound(self.high, INFINITY)
         if low is not self.low:
             object.__setattr__(self, "low", low)
         if high is not self.high:
@@ -130,7 +130,7 @@ def as_float(bound: Bound) -> float:
         return INFINITY if bound > 0 else -INFINITY
 
 
-def _bounded(bound: Bound, direction: float) -> Bound:
+def _round_bound(bound: Bound, direction: float) -> Bound:
     if isinstance(bound, float):
         return bound if math.isinf(bound) else Fraction(bound)
     if _bits(bound) <= _MAX_BITS:

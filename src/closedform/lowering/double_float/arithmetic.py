@@ -144,8 +144,8 @@ class Arithmetic:
 
     def split(self, a: Value) -> tuple[Value, Value]:
         """Returns (h, l) of 12 bits each with h + l == a."""
-        scaled = self.emit(Op.MUL, a, self.single(_SPLITTER))
-        high = self.emit(Op.SUB, scaled, self.emit(Op.SUB, scaled, a))
+        product = self.emit(Op.MUL, a, self.single(_SPLITTER))
+        high = self.emit(Op.SUB, product, self.emit(Op.SUB, product, a))
         return high, self.emit(Op.SUB, a, high)
 
     def two_product(self, a: Value, b: Value) -> tuple[Value, Value]:
@@ -185,17 +185,17 @@ class Arithmetic:
     def multiply(self, x: Number, y: Number) -> Number:
         """Returns x * y; the scales are joined, not multiplied in."""
         scale = (*x.scale, *y.scale)
-        for number, other in ((x, y), (y, x)):
+        for number, partner in ((x, y), (y, x)):
             if number.low is None and self._is_power_of_two(number.high):
-                return replace(self._times(other, number.high), scale=scale)
+                return replace(self._times(partner, number.high), scale=scale)
         high, rest = self.two_product(x.high, y.high)
         if x.low is None and y.low is None:
             return Number(high, rest, scale)
-        crossed = self._sum(
+        cross_terms = self._sum(
             None if y.low is None else self.emit(Op.MUL, x.high, y.low),
             None if x.low is None else self.emit(Op.MUL, x.low, y.high),
         )
-        high, low = self.fast_two_sum(high, self.emit(Op.ADD, rest, crossed))
+        high, low = self.fast_two_sum(high, self.emit(Op.ADD, rest, cross_terms))
         return Number(high, low, scale)
 
     def divide(self, x: Number, y: Number) -> Number:

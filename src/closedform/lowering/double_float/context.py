@@ -65,10 +65,10 @@ class DoubleFloat:
             return Number(self.low.cast(self.low.symbol(expr), DType.F32))
         handler = self._handlers.get(expr.func)
         if handler is None:
-            known = ", ".join(sorted(kind.__name__ for kind in self._handlers))
+            names = ", ".join(sorted(kind.__name__ for kind in self._handlers))
             raise self.low.error(
                 f"{expr.func} has no double-float form, in {expr}",
-                f"known are {known}; compile with precision='single'",
+                f"known are {names}; compile with precision='single'",
             )
         return handler(self, expr, domain)
 

@@ -64,9 +64,9 @@ def power_of_two(
         low: A lower bound of x.
         high: An upper bound of x.
     """
-    x = _clamped(math, math.settle(x), low, high)
-    scaled = math.emit(Op.MUL, x.high, math.single(_POWERS))
-    nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, scaled, math.single(0.5)))
+    x = _clamp_exponent(math, math.settle(x), low, high)
+    position = math.emit(Op.MUL, x.high, math.single(_POWERS))
+    nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, position, math.single(0.5)))
     whole = math.emit(Op.FLOOR, math.emit(Op.MUL, nearest, math.single(1 / _POWERS)))
     entry = math.emit(Op.SUB, nearest, math.emit(Op.MUL, whole, math.single(_POWERS)))
     index = _index(math, entry, 0, _POWERS - 1)
@@ -76,11 +76,13 @@ def power_of_two(
     table = _lookup_pair(
         math, _table(range(_POWERS), lambda j: mpmath.mpf(2) ** (j / _POWERS)), index
     )
-    result = _grown(math, table, math.multiply(rest, math.constant(sp.log(2))))
+    result = _times_small_exponential(math, table, math.multiply(rest, math.constant(sp.log(2))))
     return Number(result.high, result.low, _scale(math, whole, low, high))
 
 
-def _clamped(math: Arithmetic, x: Number, low: float | Fraction, high: float | Fraction) -> Number:
+def _clamp_exponent(
+    math: Arithmetic, x: Number, low: float | Fraction, high: float | Fraction
+) -> Number:
     """An exponent clamped to the range beyond which every float32 result is zero or infinite."""
     value = x.high
     if low < _LEAST_EXPONENT:
@@ -90,7 +92,7 @@ def _clamped(math: Arithmetic, x: Number, low: float | Fraction, high: float | F
     return Number(value, x.low)
 
 
-def _grown(math: Arithmetic, table: Number, y: Number) -> Number:
+def _times_small_exponential(math: Arithmetic, table: Number, y: Number) -> Number:
     """``table * exp(y)`` for a small y: y**2/2 and further terms in plain float32."""
     cubic = _polynomial(math, y.high, (1 / 2, 1 / 6, 1 / 24))
     tail = math.emit(Op.MUL, math.emit(Op.MUL, y.high, y.high), cubic)
@@ -112,8 +114,8 @@ def _scale(
 def _exact_power(math: Arithmetic, exponent: Value) -> Value:
     """2**n for a float n that is a whole number from -149 to 127."""
     powers = np.ldexp(np.float32(1), np.arange(_LEAST_POWER, _GREATEST_POWER + 1))
-    shifted = math.emit(Op.ADD, exponent, math.single(-float(_LEAST_POWER)))
-    index = _index(math, shifted, 0, len(powers) - 1)
+    offset = math.emit(Op.ADD, exponent, math.single(-float(_LEAST_POWER)))
+    index = _index(math, offset, 0, len(powers) - 1)
     return math.emit(Op.LOOKUP, math.builder.const(powers, DType.F32), index)
 
 
@@ -125,11 +127,11 @@ def logarithm(math: Arithmetic, x: Number) -> Number:
     exponent = math.emit(Op.FLOOR, math.emit(Op.ADD, about, math.single(0.5)))
     factor = _exact_power(math, math.emit(Op.NEG, exponent))
     mantissa = math.settle(Number(x.high, x.low, (factor,)))
-    scaled = math.emit(Op.MUL, mantissa.high, math.single(_LOGARITHMS))
-    nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, scaled, math.single(0.5)))
-    shifted = math.emit(Op.SUB, nearest, math.single(_FIRST_MANTISSA))
+    position = math.emit(Op.MUL, mantissa.high, math.single(_LOGARITHMS))
+    nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, position, math.single(0.5)))
+    offset = math.emit(Op.SUB, nearest, math.single(_FIRST_MANTISSA))
     reciprocals = [_reciprocal(i) for i in range(_FIRST_MANTISSA, _LAST_MANTISSA + 1)]
-    index = _index(math, shifted, 0, len(reciprocals) - 1)
+    index = _index(math, offset, 0, len(reciprocals) - 1)
     near = math.builder.const(np.array([float(c) for c in reciprocals]), DType.F32)
     rest = _distance(math, mantissa, math.emit(Op.LOOKUP, near, index))
     table = _table(reciprocals, lambda c: -mpmath.log(mpmath.mpf(c.numerator) / c.denominator, 2))
@@ -175,19 +177,19 @@ def sine_of_quarter(math: Arithmetic, turns: Number, per_quarter: int) -> Number
     table = _table(range(_SINES + 1), lambda k: mpmath.sinpi(k / (2 * _SINES)))
     complement = math.emit(Op.SUB, math.builder.const(_SINES, DType.I32), index)
     sine, cosine = (_lookup_pair(math, table, place) for place in (index, complement))
-    return _turned(math, sine, cosine, angle)
+    return _rotate_sine(math, sine, cosine, angle)
 
 
-def _turned(math: Arithmetic, sine: Number, cosine: Number, angle: Number) -> Number:
+def _rotate_sine(math: Arithmetic, sine: Number, cosine: Number, angle: Number) -> Number:
     """``sin(a + b)`` from sin a, cos a and a small b; terms of order b**2 in plain float32."""
     b = angle.high
     square = math.emit(Op.MUL, b, b)
     even = math.emit(Op.MUL, sine.high, _polynomial(math, square, (-1 / 2, 1 / 24)))
     odd = math.emit(Op.MUL, cosine.high, math.emit(Op.MUL, b, math.single(1 / 6)))
     tail = math.emit(Op.MUL, square, math.emit(Op.SUB, even, odd))
-    turned = math.multiply(cosine, angle)
-    low = tail if turned.low is None else math.emit(Op.ADD, turned.low, tail)
-    return math.add_smaller(sine, Number(turned.high, low))
+    correction = math.multiply(cosine, angle)
+    low = tail if correction.low is None else math.emit(Op.ADD, correction.low, tail)
+    return math.add_smaller(sine, Number(correction.high, low))
 
 
 def _polynomial(math: Arithmetic, x: Value, coefficients: tuple[float, ...]) -> Value:

@@ -57,33 +57,35 @@ def _add(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     """A sum: multiples of integers and the constant as one line, then the other terms."""
     constant, terms = expr.as_coeff_Add()
     integral: list[sp.Expr] = []
-    others: list[sp.Expr] = []
+    real_terms: list[sp.Expr] = []
     for term in sp.Add.make_args(terms):
         factor, core = term.as_coeff_Mul()
         is_multiple = factor.is_Rational and is_integral(core)
-        (integral if is_multiple and low.low.fits_integer(core, domain) else others).append(term)
-    if not integral and len(others) == 1:
-        raised = raised_cosine(low, constant, others[0], domain)
-        if raised is not None:
-            return raised
+        (integral if is_multiple and low.low.fits_integer(core, domain) else real_terms).append(
+            term
+        )
+    if not integral and len(real_terms) == 1:
+        cosine_value = raised_cosine(low, constant, real_terms[0], domain)
+        if cosine_value is not None:
+            return cosine_value
     parts = [_line(low, constant, integral, domain)] if integral else []
     if not integral and constant != 0:
-        others.append(constant)
+        real_terms.append(constant)
     parts += [
         (low.number(term, domain), interval(term, domain))
-        for term in sorted(others, key=constants_last)
+        for term in sorted(real_terms, key=constants_last)
     ]
     return _sum(low, parts)
 
 
 def _sum(low: DoubleFloat, parts: Sequence[tuple[Number, Interval]]) -> Number:
     total, values = parts[0]
-    for number, others in parts[1:]:
-        is_same_sign = (values.low >= 0 and others.low >= 0) or (
-            values.high <= 0 and others.high <= 0
+    for number, addend_range in parts[1:]:
+        is_same_sign = (values.low >= 0 and addend_range.low >= 0) or (
+            values.high <= 0 and addend_range.high <= 0
         )
         total = low.math.add(total, number, is_same_sign=is_same_sign)
-        values = values + others
+        values = values + addend_range
     return total
 
 
@@ -97,9 +99,9 @@ def _line(
         start = sp.Integer(reference(constant, slope, interval(integer, domain)))
     if not low.low.fits_integer(integer - start, domain):
         start = sp.Integer(0)
-    shifted, height = integer - start, constant + slope * start
-    values = interval(slope * shifted, domain)
-    line = low.math.multiply(low.number(shifted, domain), low.constant(slope))
+    elapsed, height = integer - start, constant + slope * start
+    values = interval(slope * elapsed, domain)
+    line = low.math.multiply(low.number(elapsed, domain), low.constant(slope))
     if height == 0:
         return line, values
     parts = [(line, values), (low.constant(height), interval(height, domain))]
@@ -157,9 +159,11 @@ def _table(low: DoubleFloat, segments: Sequence[Segment]) -> Number:
         return height
     integers = low.low.builder.const(np.array(starts), low.low.integer)
     start = low.math.emit(Op.LOOKUP, integers, index)
-    elapsed = low.math.emit(Op.SUB, low.low.step, start)
+    steps_since = low.math.emit(Op.SUB, low.low.step, start)
     largest = max(segment.last - segment.first for segment in segments)
-    run = low.math.multiply(_lookup(low, slopes, index), low.math.from_integer(elapsed, largest))
+    run = low.math.multiply(
+        _lookup(low, slopes, index), low.math.from_integer(steps_since, largest)
+    )
     return low.math.add(height, run)
 
 

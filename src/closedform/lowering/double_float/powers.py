@@ -34,15 +34,15 @@ def lower_power(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
         return low.number(sp.Piecewise((size, is_even), (-size, True)), domain)
     _require_positive(low, base, expr, domain)
     product = low.math.multiply(low.number(exponent, domain), _log2(low, base, domain))
-    return _of_zero(low, base, _raised(low, product, expr, domain), domain)
+    return _of_zero(low, base, _power_of_two(low, product, expr, domain), domain)
 
 
 def _constant_power(
     low: DoubleFloat, base: sp.Expr, exponent: sp.Rational, domain: Domain
 ) -> Number:
     if exponent < 0:
-        one = low.constant(sp.Integer(1))
-        return low.math.divide(one, _constant_power(low, base, -exponent, domain))
+        unit = low.constant(sp.Integer(1))
+        return low.math.divide(unit, _constant_power(low, base, -exponent, domain))
     value = low.number(base, domain)
     whole = int(exponent.p // exponent.q)
     if exponent.q <= 2 and whole <= _LARGEST_PRODUCT:
@@ -53,7 +53,7 @@ def _constant_power(
     power = sp.Pow(base, exponent)
     _require_positive(low, base, power, domain)
     product = low.math.multiply(_log2(low, base, domain), low.constant(exponent))
-    return _of_zero(low, base, _raised(low, product, power, domain), domain)
+    return _of_zero(low, base, _power_of_two(low, product, power, domain), domain)
 
 
 def _whole_power(low: DoubleFloat, value: Number, exponent: int) -> Number:
@@ -91,7 +91,7 @@ def _of_zero(low: DoubleFloat, base: sp.Expr, power: Number, domain: Domain) -> 
     return low.math.select(is_above, power, Number(zero))
 
 
-def _raised(low: DoubleFloat, exponent: Number, power: sp.Expr, domain: Domain) -> Number:
+def _power_of_two(low: DoubleFloat, exponent: Number, power: sp.Expr, domain: Domain) -> Number:
     """2**exponent, the value of ``power``."""
     values = interval(power, domain)
     return power_of_two(low.math, exponent, _log2_of(values.low, -1), _log2_of(values.high, 1))
@@ -112,7 +112,7 @@ def _exponential(
     """``2**(exponent * rate)``, the numbers of the product as one constant."""
     factor, core = exponent.as_coeff_Mul()
     product = low.math.multiply(low.number(core, domain), low.constant(factor * rate))
-    return _raised(low, product, power, domain)
+    return _power_of_two(low, product, power, domain)
 
 
 def lower_exp(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:

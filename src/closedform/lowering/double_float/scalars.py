@@ -37,8 +37,8 @@ class PairLowering(Lowering):
 
     def adopt(self, symbol: sp.Symbol, expr: sp.Expr, domain: Domain, place: str) -> None:
         """Gives a symbol the pair of an expression that is lowered by itself."""
-        other = PairLowering(self.builder, self.step, place)
-        self._pairs.symbols[symbol] = other._pairs.number(expr, domain)
+        lowering = PairLowering(self.builder, self.step, place)
+        self._pairs.symbols[symbol] = lowering._pairs.number(expr, domain)
 
     def _real(self, expr: sp.Expr, domain: Domain) -> Value:
         if expr.is_number:

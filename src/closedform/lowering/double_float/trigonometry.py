@@ -47,11 +47,11 @@ def lower_cosine(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
 
 
 def _cosine_of(low: DoubleFloat, angle: sp.Expr, domain: Domain) -> Number:
-    folded = _fold(low, angle, domain)
-    sine = sine_of_quarter(low.math, folded.beyond, folded.parts)
-    if folded.is_obtuse is None:
+    quarter_angle = _fold(low, angle, domain)
+    sine = sine_of_quarter(low.math, quarter_angle.beyond, quarter_angle.parts)
+    if quarter_angle.is_obtuse is None:
         return sine
-    return low.math.select(folded.is_obtuse, low.math.negate(sine), sine)
+    return low.math.select(quarter_angle.is_obtuse, low.math.negate(sine), sine)
 
 
 def lower_sine(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
@@ -68,9 +68,9 @@ def raised_cosine(
     is_raised = isinstance(core, sp.cos | sp.sin) and constant.is_Rational and factor.is_Rational
     if not is_raised or floor < 0:
         return None
-    folded = _fold(low, _angle(low, core), domain)
-    rise = folded.rest if factor > 0 else folded.count
-    sine = sine_of_quarter(low.math, rise, folded.parts)
+    quarter_angle = _fold(low, _angle(low, core), domain)
+    rise = quarter_angle.rest if factor > 0 else quarter_angle.count
+    sine = sine_of_quarter(low.math, rise, quarter_angle.parts)
     swing = low.math.multiply(low.math.multiply(sine, sine), low.constant(2 * height))
     if floor == 0:
         return swing
@@ -115,13 +115,13 @@ def _fold_real(low: DoubleFloat, angle: sp.Expr, domain: Domain) -> _Folded:
     """One part is a half turn: ``count = abs(u - 2*floor((u + 1)/2))`` for u half turns."""
     turns = sp.Add(*(term / sp.pi for term in sp.Add.make_args(angle)))
     math, count = low.math, low.number(turns, domain)
-    one = low.constant(sp.Integer(1))
+    unit = low.constant(sp.Integer(1))
     values = interval(turns, domain)
     if not (values.low >= 0 and values.high <= 1):
         half = low.constant(sp.Rational(1, 2))
-        whole = math.floor(math.multiply(math.add(count, one), half))
+        whole = math.floor(math.multiply(math.add(count, unit), half))
         count = math.absolute(math.add(count, math.multiply(whole, low.constant(sp.Integer(-2)))))
-    acute = math.add(one, math.multiply(count, low.constant(sp.Integer(-2))))
+    acute = math.add(unit, math.multiply(count, low.constant(sp.Integer(-2))))
     is_obtuse = math.compare(Op.LT, acute, low.constant(sp.Integer(0)))
-    rest = math.add(one, math.negate(count))
+    rest = math.add(unit, math.negate(count))
     return _Folded(count, rest, math.absolute(acute), is_obtuse, 1)

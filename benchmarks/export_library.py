@@ -69,12 +69,13 @@ def exported(source: Source) -> int:
 
 
 def classes_of_all_systems() -> set[str]:
-    """Every scheduler class of every framework, as framework:class."""
+    """Every scheduler class that builds schedules of the library, as framework:class."""
     return {
         f"{system}:{name}"
         for system, found in frameworks.FRAMEWORKS.items()
         if any(entry.builds for entry in found.schedules.values())
-        for name in found.schedules
+        for name, entry in found.schedules.items()
+        if entry.builds or entry.rule
     }
 
 

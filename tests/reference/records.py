@@ -115,7 +115,6 @@ NOT_READ = frozenset(
         "fairseq2",
         "lightning-hydra",
         "onetrainer",
-        "optax",
         "sentence-transformers",
         "simpletuner",
         "speechbrain",

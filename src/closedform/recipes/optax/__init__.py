@@ -2,13 +2,17 @@
 
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.framework import Framework
+from closedform.recipes.optax.schedule_free import DEFECTS, ENTRY
 from closedform.recipes.optax.schedules import SCHEDULES
 
 __all__ = ["FRAMEWORK"]
 
 FRAMEWORK = Framework(
     "optax",
-    SCHEDULES,
-    upstream="optax/schedules/_schedule.py",
+    {**SCHEDULES, ENTRY.name: ENTRY},
+    # The records of schedule_free are of this commit.
+    versions=("2edbcbe2390d",),
+    upstream="optax/schedules/_schedule.py, optax/contrib/_schedule_free.py",
     clock=Clock(Unit.UPDATE),
+    defects=DEFECTS,
 )

@@ -16,7 +16,7 @@ from closedform.errors import ArgumentError, DepartureError, DepartureWarning
 from closedform.language import Schedule
 from closedform.recipes.logs import read_log
 from closedform.torch import watch
-from closedform.torch.watch import Watcher
+from closedform.torch.watching import Watcher
 from closedform.watching import Kind, watch_log
 from tests.support.commands import CliRunner
 from tests.watching.loops import CONFIG, LOOPS, Loop, Values, records
@@ -152,6 +152,10 @@ def test_every_key_of_the_recipe_is_compared(key: str) -> None:
     optimizer.step()
     optimizer.param_groups[0][key] = 0.5
     with pytest.raises(DepartureError, match=f"update 1: {key} is 0.5"):
+        optimizer.step()
+    optimizer.state.clear()
+    watch(optimizer, recipe, start=0)
+    with pytest.raises(DepartureError, match=r"likely cause: another value: 0\.5 instead of"):
         optimizer.step()
 
 

@@ -55,13 +55,3 @@ def candidates(value: float, *, is_integer: bool) -> list[Fraction]:
         found = {number for number in found if number.denominator == 1}
         found.update(Fraction(n) for n in (math.floor(value), math.ceil(value), round(value)))
     return sorted(found, key=lambda n: (n != 0, digits(n), abs(float(n) - value)))
-
-
-def digits_of_integer(number: int) -> int:
-    """Returns the significant digits of an integer: those before its last zeros.
-
-    Example:
-        >>> [digits_of_integer(n) for n in (0, 500, 512, -40)]
-        [1, 1, 3, 1]
-    """
-    return max(len(str(abs(number)).rstrip("0")), 1)

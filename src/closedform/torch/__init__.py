@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
 
 from closedform.torch.optimizer import Optimizer
 from closedform.torch.scheduler import ParamScheduler
-from closedform.torch.watch import Watcher, lightning_callback, trainer_callback, watch
+from closedform.torch.watching import Watcher, lightning_callback, trainer_callback, watch
 
 __all__ = [
     "Optimizer",

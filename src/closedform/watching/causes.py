@@ -17,8 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.language import Schedule
-from closedform.recovery.numeric import is_supported, values_of
-from closedform.recovery.simplest import digits_of_integer
 
 Values = NDArray[np.float64]
 
@@ -46,6 +44,16 @@ class Kind(StrEnum):
     HORIZON = "horizon-of-another-run"
     RATE = "another-base-rate"
     UNKNOWN = "unknown"
+
+
+def digits_of(number: int) -> int:
+    """Returns the significant digits of an integer: those before its last zeros.
+
+    Example:
+        >>> [digits_of(n) for n in (0, 500, 512, -40)]
+        [1, 1, 3, 2]
+    """
+    return len(str(number).rstrip("0")) or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,9 @@ class _Search:
     """The causes of one departure."""
 
     def __init__(self, schedule: Schedule, seen: Seen, numbers: Numbers) -> None:
+        # Only a run that departs needs these modules, which import much.
+        from closedform.recovery.numeric import is_supported
+
         self.schedule, self.seen, self.numbers = schedule, seen, numbers
         length = numbers.horizon or (None if schedule.length is None else int(schedule.length))
         last_seen = int(seen.updates[-1])
@@ -149,6 +160,8 @@ class _Search:
         if bool(np.all(times == np.floor(times))):
             values = np.asarray(self.schedule(times.astype(np.int64)), dtype=np.float64)
         elif self.is_smooth:
+            from closedform.recovery.numeric import values_of
+
             values = np.array(values_of(self.schedule.bound, times), dtype=np.float64)
         else:
             values = np.full(times.shape, np.nan)
@@ -190,7 +203,7 @@ class _Search:
 
     def _not_scheduled(self) -> Iterator[Cause]:
         values = self.seen.values
-        if not self.has(np.full_like(values, values[-1])):
+        if np.ptp(self.curve) == 0 or not self.has(np.full_like(values, values[-1])):
             return
         # One value is not yet a constant, unless it is the rate that the group was made with.
         is_base = abs(values[-1] - float(np.max(self.curve))) <= self.seen.errors[-1]
@@ -354,7 +367,11 @@ class _Search:
                 return
 
     def _rate(self) -> Iterator[Cause]:
-        expected = self.at(self.seen.updates)
+        expected, values = self.at(self.seen.updates), self.seen.values
+        if np.ptp(self.curve) == 0 and self.has(np.full_like(values, values[-1])):
+            text = f"another value: {values[-1]:.6g} instead of {expected[-1]:.6g}, at every update"
+            yield Cause(Kind.RATE, text)
+            return
         is_positive = np.abs(expected) > 10 * self.seen.errors
         if not is_positive.any():
             return
@@ -391,7 +408,7 @@ class _Search:
             gap = np.abs(predicted - self.seen.values[index])
             chosen &= gap <= self.seen.errors[index]
         matches = sorted(
-            numbers[chosen].tolist(), key=lambda number: (digits_of_integer(int(number)), number)
+            numbers[chosen].tolist(), key=lambda number: (digits_of(int(number)), number)
         )
         return [number for number in matches[:MOST_CHECKED] if self.fits(whole(number))]
 
@@ -405,7 +422,7 @@ class _Search:
 
     def _best(self, matches: Sequence[float], likely: set[int]) -> Iterable[int]:
         integers = [int(number) for number in matches]
-        return sorted(integers, key=lambda n: (n not in likely, digits_of_integer(n), n))[:1]
+        return sorted(integers, key=lambda n: (n not in likely, digits_of(n), n))[:1]
 
     def _ratio(self, one: int, other: int) -> str:
         known = {

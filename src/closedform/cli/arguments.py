@@ -44,6 +44,7 @@ class SourceOptions:
             ``@version``.
         facts: For a config file, numbers of the run that it does not contain.
         files: For a config file, the directory of the files that it inherits from.
+        paths: For a config of no known framework, the path or value of each concept.
     """
 
     key: str = "lr"
@@ -52,6 +53,7 @@ class SourceOptions:
     framework: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Path | None = None
+    paths: Mapping[str, str] | None = None
 
 
 def add_name(parser: Parser, *, nargs: str | None = None) -> None:
@@ -130,14 +132,57 @@ def add_source_options(parser: Parser) -> None:
         help="facts of the run that a config leaves out: total_steps=1000; may be repeated",
     )
     parser.add_argument("--files", type=Path, help=FILES_HELP)
-    parts = ("key", "base_value", "as_implemented", "framework", "facts", "files")
+    add_generic(parser)
+    parts = ("key", "base_value", "as_implemented", "framework", "facts", "files", "generic", "map")
     parser.bundle("options", _source_options, parts)
+
+
+def add_generic(parser: Parser) -> None:
+    """Declares the options of a config of no known framework."""
+    parser.add_argument(
+        "--generic",
+        action="store_true",
+        help="read a config of no known framework by the names of its keys",
+    )
+    parser.add_argument(
+        "--map",
+        action="append",
+        metavar="CONCEPT=PATH",
+        help="with --generic, the key of a concept, or its value: lr=train.optim.lr, decay=cosine",
+    )
 
 
 def _source_options(
     *, base_value: float | None, facts: Sequence[str] | None, **others: Any
 ) -> SourceOptions:
-    return SourceOptions(base=base_value, facts=parse_facts(facts), **others)
+    framework, paths = generic_options(
+        others.pop("framework"), others.pop("map"), is_generic=others.pop("generic")
+    )
+    return SourceOptions(
+        base=base_value, facts=parse_facts(facts), framework=framework, paths=paths, **others
+    )
+
+
+def generic_options(
+    framework: str | None, words: Sequence[str] | None, *, is_generic: bool
+) -> tuple[str | None, dict[str, str] | None]:
+    """Returns the framework and the paths of ``--framework``, ``--generic`` and ``--map``.
+
+    Raises:
+        UsageError: They contradict each other, or a word of ``--map`` has another form.
+    """
+    if is_generic and framework not in (None, "generic"):
+        raise UsageError(f"give either --generic or --framework, got both, {framework!r}")
+    is_generic = is_generic or framework == "generic"
+    if words and not is_generic:
+        raise UsageError("--map is for configs of no known framework", hint="give --generic")
+    paths: dict[str, str] = {}
+    for word in words or ():
+        concept, equals, path = word.partition("=")
+        if not equals or not concept or not path:
+            raise UsageError(f"expected concept=path, got {word!r}", hint="--map lr=train.optim.lr")
+        paths[concept] = path
+    return ("generic" if is_generic else framework), (paths if words else None)
 
 
 def parse_facts(words: Sequence[str] | None) -> dict[str, Any]:

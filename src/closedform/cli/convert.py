@@ -6,8 +6,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import FILES_HELP, parse_facts
-from closedform.cli.parser import Parser, positive
+from closedform.cli.arguments import (
+    FILES_HELP,
+    SourceOptions,
+    add_generic,
+    generic_options,
+    parse_facts,
+)
+from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
     from closedform.writing import Written
@@ -23,7 +29,9 @@ error; the exit code is 1 if the conversion is impossible.
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP)
-    found.add_argument("source", type=Path, help="a config of a framework")
+    found.add_argument(
+        "source", help="a config of a framework, or FILE.py:FUNCTION, which is imported"
+    )
     found.add_argument("--to", required=True, help="the framework to write the config for")
     found.add_argument(
         "--from",
@@ -38,6 +46,7 @@ def parser(prog: str) -> Parser:
         help="a number of the run, as in --facts global_batch_size=512",
     )
     found.add_argument("--files", type=Path, help=FILES_HELP)
+    add_generic(found)
     found.add_argument(
         "--total", type=positive, help="the updates of the run, if the config has none"
     )
@@ -58,11 +67,13 @@ def parser(prog: str) -> Parser:
 
 def run(
     *,
-    source: Path,
+    source: str,
     to: str,
     framework: str | None,
     facts: list[str] | None,
     files: Path | None,
+    generic: bool,
+    map: list[str] | None,
     total: int | None,
     kind: str,
     output: Path | None,
@@ -70,11 +81,19 @@ def run(
 ) -> int:
     """Writes the config of another framework."""
     from closedform.cli.output import check_free, note_line
-    from closedform.recipes.load import load_recipe
+    from closedform.cli.sources import load_source
+    from closedform.language import Schedule
+    from closedform.recipes.recipe import Recipe, recipe_of
     from closedform.writing import Verdict, write_recipe
 
-    known = parse_facts(facts)
-    recipe = load_recipe(source, framework=framework, facts=known, files=files)
+    chosen, paths = generic_options(framework, map, is_generic=generic)
+    options = SourceOptions(framework=chosen, facts=parse_facts(facts), files=files, paths=paths)
+    loaded = load_source(source, (), options)
+    if isinstance(loaded, Schedule):
+        loaded = recipe_of(loaded, source, total)
+    if not isinstance(loaded, Recipe):
+        raise UsageError(f"{source} is an optimizer", hint="name a config or a schedule")
+    recipe = loaded
     written = write_recipe(recipe, to, total, kind)
     print(_verdict(written), file=sys.stderr)
     for note, text in recipe.notes.items():

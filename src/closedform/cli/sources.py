@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KINDS = ("schedules", "optimizers")
 """The modules of the library; ``optimizer:adamw`` selects one of them."""
 
-CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".args", ".sh", ".gin", ".py")
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".args", ".sh", ".gin", ".py", ".ipynb")
 """The endings of configs; a Python file with a function is named by both."""
 
 
@@ -65,21 +65,31 @@ def load_source(
             way = f"name the function that takes it: {name}:FUNCTION"
             hint = way if name.lower().endswith(".py") else None
             raise UsageError(f"a config file takes no {first}", hint=hint)
-        own, _, version = (options.framework or "").partition("@")
-        return cf.load_recipe(
-            Path(name), own or None, version or None, options.facts, files=options.files
-        )
+        return _loaded(Path(name), options)
     if name.lower().endswith(".onnx"):
         return cf.from_onnx(name)
     file, colon, function = name.rpartition(":")
     if colon and file.lower().endswith(".py"):
-        return _from_python(Path(file), function, arguments, inputs)
+        return _from_python(Path(file), function, arguments, inputs, options)
     kind, colon, own = name.partition(":")
     if colon and f"{kind}s" in KINDS:
         return _in_updates(_from_library(own, arguments, (f"{kind}s",)), options.facts)
     if not colon:
         return _in_updates(_from_library(name, arguments), options.facts)
     return _from_framework(kind, own, arguments, options)
+
+
+def _loaded(source: Any, options: SourceOptions) -> Recipe:
+    """The recipe of a config file, or of an object that is one."""
+    own, _, version = (options.framework or "").partition("@")
+    return cf.load_recipe(
+        source,
+        own or None,
+        version or None,
+        options.facts,
+        files=options.files,
+        paths=options.paths,
+    )
 
 
 def load_log(name: str, options: LogOptions) -> Log | None:
@@ -248,11 +258,16 @@ def _from_library(
 
 
 def _from_python(
-    path: Path, name: str, arguments: Mapping[str, Any], inputs: Sequence[str]
-) -> Schedule | UpdateRule:
-    """Returns the schedule of a function, or a scheduler or schedule, of a Python file."""
+    path: Path,
+    name: str,
+    arguments: Mapping[str, Any],
+    inputs: Sequence[str],
+    options: SourceOptions,
+) -> Schedule | UpdateRule | Recipe:
+    """Returns the schedule of a function, or a scheduler, schedule or config, of a Python file."""
     from closedform.cli.output import note_line
     from closedform.language import Schedule, UpdateRule
+    from closedform.recipes.documents.objects import is_config
 
     note_line(f"importing {path}, which runs its code")
     module = _imported(path)
@@ -264,6 +279,10 @@ def _from_python(
         if arguments:
             raise UsageError(f"{name} takes no {option(next(iter(arguments)))}")
         return found
+    if is_config(found):
+        if arguments:
+            raise UsageError(f"{name} takes no {option(next(iter(arguments)))}")
+        return _loaded(found, options)
     symbols = [key for key in inputs if key not in arguments]
     numbers = {key: arguments[key] for key in inputs if key in arguments}
     others = {key: value for key, value in arguments.items() if key not in numbers}

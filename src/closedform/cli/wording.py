@@ -6,7 +6,7 @@ import re
 
 _VALUE = r"""('[^']*'|"[^"]*"|\{[^{}]*\}|[\w.…]+)"""
 _CALL = re.compile(rf"load_recipe\((?:…, )?(\w+={_VALUE})\)")
-_ARGUMENT = re.compile(rf"\b(framework|version|facts|files|base|paths)={_VALUE}")
+_ARGUMENT = re.compile(rf"\b(framework|version|facts|files|base|paths|total)={_VALUE}")
 _MISSING = re.compile(r"missing facts: (\w+)")
 _ENTRY = re.compile(r"""['"]?([\w.\-]+)['"]?\s*:\s*['"]?([^'",{}]+)""")
 _OPTIONS = {
@@ -15,6 +15,7 @@ _OPTIONS = {
     "files": "--files",
     "framework": "--framework",
     "paths": "--map",
+    "total": "--total",
 }
 
 

@@ -1,4 +1,4 @@
-"""Safe reading of a config: a file of one of six forms, or a mapping, to plain data.
+"""Safe reading of a config: a file of one of seven forms, a mapping or object, to plain data.
 
 Config files come from strangers: nothing in them is run, and size, depth and number of values are
 limited. What a form refuses is described in its module of :mod:`closedform.recipes.documents`.
@@ -21,6 +21,8 @@ from closedform.recipes.documents.command_line import parsed_command_line, progr
 from closedform.recipes.documents.gin_text import parsed_gin
 from closedform.recipes.documents.json_text import parsed_json, parsed_toml
 from closedform.recipes.documents.limits import MAX_BYTES, Budget, checked_path
+from closedform.recipes.documents.notebook_text import MAX_NOTEBOOK, code_of_notebook
+from closedform.recipes.documents.objects import is_config, plain_object
 from closedform.recipes.documents.python_text import PythonText, parsed_python
 from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.documents.yaml_text import parsed_yaml
@@ -46,6 +48,7 @@ SUFFIXES: Mapping[str, Form] = {
     ".args": Form.ARGUMENTS,
     ".sh": Form.ARGUMENTS,
     ".py": Form.PYTHON,
+    ".ipynb": Form.PYTHON,
     ".gin": Form.GIN,
 }
 """The form of a file by its ending."""
@@ -105,8 +108,10 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any] | Document) ->
 
     Args:
         source: The path of a file of at most 1 MB, whose ending is its form: ``.yaml``, ``.yml``,
-            ``.json``, ``.toml``, ``.args`` or ``.sh`` for a command line, ``.py``, ``.gin``; or a
-            mapping, as YAML would have it; a document is returned as it is.
+            ``.json``, ``.toml``, ``.args`` or ``.sh`` for a command line, ``.py``, ``.gin``,
+            ``.ipynb`` for the code cells of a notebook; a mapping, as YAML would have it; a
+            dataclass such as ``TrainingArguments``, ``argparse.Namespace`` or OmegaConf; a document
+            is returned as it is.
 
     Raises:
         ConfigError: The file cannot be read, is not of its form, or holds what is refused.
@@ -117,16 +122,23 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any] | Document) ->
     """
     if isinstance(source, Document):
         return source
-    if isinstance(source, Mapping):
+    if isinstance(source, Mapping) and not hasattr(source, "items_ex"):
         content = _copied(source, "", Budget("<mapping>"))
         return Document(content, "<mapping>")
+    if is_config(source):
+        name = f"<{type(source).__name__}>"
+        return Document(plain_object(source, name), name)
     if not isinstance(source, str | PathLike):
         raise ConfigError(
-            f"a config must be a path or a mapping, got {type(source).__name__}",
-            hint="give the path of a file",
+            f"a config must be a path, a mapping, a dataclass or a namespace, got "
+            f"{type(source).__name__}",
+            hint="give the path of a file, or the object's dict",
         )
     path = Path(source)
-    return document_of(text_of(path), path.suffix, str(path))
+    is_notebook = path.suffix.lower() == ".ipynb"
+    return document_of(
+        text_of(path, MAX_NOTEBOOK if is_notebook else MAX_BYTES), path.suffix, str(path)
+    )
 
 
 def document_of(text: str, suffix: str, name: str) -> Document:
@@ -150,6 +162,8 @@ def document_of(text: str, suffix: str, name: str) -> Document:
             f"the ending of a config must be one of {', '.join(SUFFIXES)}, got {suffix!r}",
             where=name,
         )
+    if suffix.lower() == ".ipynb":
+        text = code_of_notebook(text, name)
     if form is Form.PYTHON:
         module = parsed_python(text, name)
         return Document(module.names, name, form, module)
@@ -164,8 +178,8 @@ def document_of(text: str, suffix: str, name: str) -> Document:
     return Document(parsed, name, form, program=program)
 
 
-def text_of(path: Path) -> str:
-    """Returns the text of a file of at most ``MAX_BYTES``.
+def text_of(path: Path, most: int = MAX_BYTES) -> str:
+    """Returns the text of a file of at most ``most`` bytes.
 
     Raises:
         ConfigError: There is none, it is larger, or it is not UTF-8.
@@ -175,11 +189,9 @@ def text_of(path: Path) -> str:
         if not path.is_file():
             raise ConfigError("there is no such file", where=str(path))
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(
-                f"a config must have at most {MAX_BYTES} bytes, got more", where=str(path)
-            )
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise ConfigError(f"a config must have at most {most} bytes, got more", where=str(path))
         return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error

@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from closedform.errors import ConfigError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.build import known_version
 from closedform.recipes.clock import CHECKED, Facts
@@ -28,6 +28,8 @@ _INCLUDES: Mapping[str, tuple[str, ...]] = {
     "verl": ("nemo",),
 }
 """Frameworks whose configs have the keys of others as well: they go before those."""
+GENERIC = "generic"
+"""The framework of configs of no known framework, which is read by the names of the keys."""
 AGREEMENT = 1e-6
 """How far, relatively, a fact may differ from the config: facts are often rounded to float32."""
 
@@ -39,13 +41,16 @@ def load_recipe(
     facts: Mapping[str, Any] | Facts | None = None,
     as_implemented: bool = True,
     files: Given | None = None,
+    paths: Mapping[str, str] | None = None,
 ) -> Recipe:
     """Returns the recipe of a config.
 
     Args:
         source: The path of a YAML, JSON, TOML, Python, gin or command-line file, by its ending, or
             a mapping, which is not changed. Nothing in it is run.
-        framework: The framework that it is written for; found by its content if not given.
+        framework: The framework that it is written for; found by its content if not given;
+            ``"generic"`` for none that is known: its keys are read by their names, and
+            ``recipe.notes`` lists what was read and assumed.
         version: A version of the framework, where its semantics changed; the newest if not given.
         facts: Numbers of the run that the config does not contain, by the names of
             :class:`~closedform.recipes.clock.Facts` or of the framework.
@@ -54,6 +59,8 @@ def load_recipe(
             documentation without a formula is refused then.
         files: The files that the config inherits from or includes: a directory, or texts by their
             paths. See :func:`~closedform.recipes.inheritance.merged`.
+        paths: For ``"generic"``, the path in the config, or the value, of concepts whose keys have
+            other names, or several of which have one: ``{"lr": "train.optim.lr"}``.
 
     Raises:
         ConfigError: The file cannot be read, its framework is not clear, a class, key or argument
@@ -89,7 +96,11 @@ def load_recipe(
     document = read_document(source)
     if files is not None:
         document = merged(document, files)
-    found, reader = _reader(document, framework)
+    if paths is not None and framework != GENERIC:
+        raise ArgumentError(
+            f"paths are for framework='generic', got {framework!r}", hint="leave them out"
+        )
+    found, reader = _reader(document, framework, paths)
     known = facts if isinstance(facts, Facts) else Facts.of(facts or {}, found.facts)
     reading = Reading(
         document,
@@ -133,12 +144,19 @@ def readable() -> tuple[str, ...]:
     return tuple(name for name, one in FRAMEWORKS.items() if one.reader is not None)
 
 
-def _reader(document: Document, framework: str | None) -> tuple[Framework, Reader]:
+def _reader(
+    document: Document, framework: str | None, paths: Mapping[str, str] | None = None
+) -> tuple[Framework, Reader]:
     """The framework and its reader: the one that is named, or the only one that matches."""
+    if framework == GENERIC:
+        from closedform.recipes.generic.reader import framework_of
+
+        return framework_of(paths)
     if framework is not None:
         if framework not in FRAMEWORKS:
             raise UnknownNameError(
-                f"there is no framework {framework!r}", hint=nearest(framework, FRAMEWORKS)
+                f"there is no framework {framework!r}",
+                hint=nearest(framework, [*FRAMEWORKS, GENERIC]),
             )
         reader = FRAMEWORKS[framework].reader
         if reader is None:

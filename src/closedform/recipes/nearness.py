@@ -109,7 +109,12 @@ def near_frameworks(document: Document) -> list[Near]:
         name: sum(1 / counts[key] for key in keys if _plain(key) in names)
         for name, names in declared.items()
     }
-    best = sorted((name for name in scores if scores[name]), key=lambda name: -scores[name])
+    # Of programs with one reader, the general one goes first.
+    general = {name: e.reader is not None and e.reader.is_general for name, e in readable.items()}
+    best = sorted(
+        (name for name in scores if scores[name]),
+        key=lambda name: (-scores[name], not general[name], name),
+    )
     return [
         Near(
             name,
@@ -131,6 +136,8 @@ def unrecognized(document: Document) -> ConfigError:
     ways = []
     if near:
         ways.append(f"near are {', '.join(map(str, near))}: framework={near[0].name!r} reads it so")
+    if keys:
+        ways.append("framework='generic' reads the keys by their names")
     functions = _functions(document)
     if functions:
         calls = ", ".join(f"{document.source}:{name}" for name in functions[:3])

@@ -136,6 +136,24 @@ def is_constant(schedule: Schedule) -> bool:
     return t not in schedule.expr.free_symbols
 
 
+def recipe_of(schedule: Schedule, source: str, total: int | None = None) -> Recipe:
+    """Returns the recipe of a learning rate without a config: its optimizer is not known.
+
+    Args:
+        schedule: The learning rate, in updates.
+        source: Where it comes from.
+        total: The updates of the run.
+    """
+
+    def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
+        del schedules
+        raise UnknownNameError("a schedule names no optimizer", where=source)
+
+    plan = OptimizerPlan("not named", {}, build)
+    group = ParamGroup({"lr": schedule}, plan, Role.DEFAULT)
+    return Recipe(schedule.name, "python", (group,), horizon=total, source=source)
+
+
 class Grouping(Protocol):
     """The way in which a framework divides the parameters of a model into param groups."""
 

@@ -159,7 +159,7 @@ def run_length(recipe: Recipe, total: int | None) -> int:
         raise ArgumentError(
             "the updates of the run are needed, and the recipe has no horizon",
             where=recipe.source,
-            hint="give total, or the fact total_updates when reading",
+            hint="give total=UPDATES, or the fact total_updates when reading",
         )
     return int(found)
 

@@ -1,0 +1,76 @@
+"""Objects that hold a config as plain mappings: dataclasses, namespaces, OmegaConf.
+
+Their packages are not imported: an object is known by its attributes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import types
+from collections.abc import Mapping
+from enum import Enum
+from numbers import Number
+from typing import Any
+
+from closedform.recipes.documents.limits import Budget
+from closedform.recipes.documents.values import Unresolved
+
+
+def is_config(value: object) -> bool:
+    """Returns whether an object holds a config: a mapping, dataclass, namespace or OmegaConf.
+
+    Example:
+        >>> is_config(argparse.Namespace(lr=0.1)), is_config(3)
+        (True, False)
+    """
+    is_instance = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return (
+        is_instance
+        or isinstance(value, Mapping | argparse.Namespace | types.SimpleNamespace)
+        or _nodes(value) is not None
+    )
+
+
+def _nodes(value: object) -> Any:
+    """The nodes of an OmegaConf container, interpolations as they are written."""
+    if isinstance(value, type) or not (hasattr(value, "items_ex") or hasattr(value, "_iter_ex")):
+        return None
+    return getattr(value, "__dict__", {}).get("_content")
+
+
+def plain_object(value: object, source: str) -> dict[str, Any]:
+    """Returns the content of an object as dicts, lists and scalars; anything else is unresolved.
+
+    Raises:
+        ConfigError: It is too large, or nested too deeply, as one that contains itself is.
+    """
+    content: dict[str, Any] = _plain(value, Budget(source), 0)
+    return content
+
+
+def _plain(value: Any, budget: Budget, depth: int) -> Any:
+    budget.spend(depth)
+    if isinstance(value, Enum):
+        value = value.value
+    nodes = _nodes(value)
+    if nodes is not None:
+        value = nodes
+    elif hasattr(value, "_is_missing") and hasattr(value, "_value"):  # a value node of OmegaConf
+        value = value._value()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {entry.name: getattr(value, entry.name) for entry in dataclasses.fields(value)}
+    elif isinstance(value, argparse.Namespace | types.SimpleNamespace):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {
+            key if isinstance(key, int) else str(key): _plain(item, budget, depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(item, budget, depth + 1) for item in value]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None or isinstance(value, bool | Number):
+        return value
+    return Unresolved(type(value).__name__)

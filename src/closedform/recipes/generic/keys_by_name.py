@@ -1,0 +1,259 @@
+"""The keys of a config by their concepts: candidates, and the choice of one or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
+from closedform.language import exact_number
+from closedform.recipes.document import Document, joined
+from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.generic.names import (
+    CLASS_KEYS,
+    CONCEPTS,
+    LISTS,
+    NAMES,
+    TEXTS,
+    Kind,
+    Meaning,
+    family,
+    fits,
+    plain,
+)
+from closedform.recipes.section import RELATED, Section
+
+_NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps", "momentum"})
+"""Concepts of the optimizer, of which the key in the section nearest to the rate counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value of a config, with its place.
+
+    Attributes:
+        path: Its path.
+        value: The value.
+        kind: Its unit.
+        is_weak: Whether it counts only where no stronger name is.
+    """
+
+    path: str
+    value: Any
+    kind: Kind = Kind.VALUE
+    is_weak: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path} = {self.value!r:.40}"
+
+
+def entries(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the path and the value of each entry at any depth, sections as well."""
+    if isinstance(content, Call):
+        content = content.kwargs
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            place = joined(path, key)
+            yield place, value
+            yield from entries(value, place)
+    elif isinstance(content, list | tuple):
+        for index, value in enumerate(content):
+            yield f"{path}[{index}]", value
+            yield from entries(value, f"{path}[{index}]")
+
+
+@dataclass
+class Book:
+    """The entries of a config, and what was read of them.
+
+    Attributes:
+        document: The config.
+        paths: The places, or literals, that the user chose by concept.
+        notes: What was read and assumed, by concept.
+        used: The paths that were read.
+    """
+
+    document: Document
+    paths: Mapping[str, str]
+    notes: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    values: dict[str, Any] = field(default_factory=dict)
+    blocks: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.values = dict(entries(self.document.content))
+        for concept in self.paths:
+            if concept not in CONCEPTS:
+                raise UnknownNameError(
+                    f"there is no concept {concept!r}", hint=nearest(concept, CONCEPTS)
+                )
+
+    def within_block(self, path: str) -> bool:
+        """Returns whether a path is within a block that is read by its class."""
+        return any(
+            path == block or path.startswith((f"{block}.", f"{block}[")) for block in self.blocks
+        )
+
+    def candidates(self, concept: str) -> list[Entry]:
+        """Returns the entries whose names are of a concept; weak ones if there are no others."""
+        result = []
+        for path, value in self.values.items():
+            if value is None or isinstance(value, Mapping | Call) or self.within_block(path):
+                continue
+            meaning = self._meaning(concept, path, value)
+            if meaning is None or not (isinstance(value, Unresolved) or fits(concept, value)):
+                continue
+            if concept == "total" and not isinstance(value, Unresolved) and _number(value) <= 0:
+                continue
+            result.append(Entry(path, value, meaning.kind, meaning.is_weak))
+        strong = [entry for entry in result if not entry.is_weak]
+        return strong or result
+
+    def _meaning(self, concept: str, path: str, value: Any) -> Meaning | None:
+        outer, _, name = path.rpartition(".")
+        meanings = NAMES.get(plain(name), ())
+        if concept in TEXTS and plain(name) in (plain(key) for key in CLASS_KEYS) and outer:
+            meanings = NAMES.get(
+                plain(outer.partition("[")[0] if outer.endswith("]") else outer), ()
+            )
+        return next((meaning for meaning in meanings if meaning.concept == concept), None)
+
+    def choose(self, concept: str) -> Entry | None:
+        """Returns the entry of a concept; None where there is none.
+
+        Raises:
+            ConfigError: Several entries can be it.
+            UnknownNameError: The path that the user chose is not in the config.
+        """
+        if concept in self.paths:
+            return self._used(concept, self._chosen(concept, self.paths[concept]))
+        found = self.candidates(concept)
+        if len(found) > 1 and concept in _NEAR:
+            found = self._nearest(found)
+        if len(found) > 1 and concept not in ("lr", "decay"):
+            first = found[0]
+            if all((entry.value, entry.kind) == (first.value, first.kind) for entry in found):
+                self.notes[f"{concept}-twice"] = (
+                    f"{' and '.join(entry.path for entry in found)} agree: the first was read"
+                )
+                found = found[:1]
+        if len(found) > 1:
+            raise self.ambiguous(concept, found)
+        return self._used(concept, found[0]) if found else None
+
+    def ambiguous(self, concept: str, found: list[Entry]) -> ConfigError:
+        """Returns the error of several entries for a concept."""
+        listed = ", ".join(map(str, found[:6]))
+        return ConfigError(
+            f"{len(found)} keys can be {CONCEPTS[concept]}: {listed}",
+            where=self.document.source,
+            hint=f"choose one: paths={{{concept!r}: {found[0].path!r}}}",
+        )
+
+    def missing(self, concept: str, why: str, example: str) -> ConfigError:
+        """Returns the error of a concept that no key has."""
+        return ConfigError(
+            f"the key of {concept} is missing ({CONCEPTS[concept]}): {why}",
+            where=self.document.source,
+            hint=f"name its path or value: paths={{{concept!r}: {example!r}}}",
+        )
+
+    def _chosen(self, concept: str, choice: str) -> Entry:
+        text = str(choice)
+        if text in self.values:
+            value = self.values[text]
+            name = plain(text)
+            meaning = next((m for m in NAMES.get(name, ()) if m.concept == concept), None)
+            return Entry(text, value, Kind.OPEN if meaning is None else meaning.kind)
+        literal = _literal(concept, text)
+        if literal is None:
+            raise UnknownNameError(
+                f"{concept} is neither a path of the config nor a value, got {text!r}",
+                where=self.document.source,
+                hint=nearest(text, self.values),
+            )
+        return Entry("", literal, Kind.OPEN)
+
+    def _used(self, concept: str, entry: Entry) -> Entry:
+        self.used.add(entry.path)
+        value = entry.value
+        if isinstance(value, Unresolved):
+            raise ConfigError(
+                f"{entry.path} is needed, but the file does not determine it: {value.text!r}",
+                where=self.document.source,
+                hint=f"write its value into the file, or paths={{{concept!r}: '1'}}",
+            )
+        place = entry.path or "the choice"
+        unit = "" if entry.kind is Kind.VALUE else f", in {entry.kind}"
+        if entry.kind in (Kind.RUN, Kind.RATIO):
+            unit = f", a {entry.kind}"
+        if entry.kind is Kind.OPEN:
+            unit = ""
+        shown = f"{value!r:.60}" if not isinstance(value, Mapping | Call) else "a block"
+        self.notes[concept] = f"{place} = {shown} was read as {CONCEPTS[concept]}{unit}"
+        return entry
+
+    def _nearest(self, found: list[Entry]) -> list[Entry]:
+        """The entries that share most of their path with the rate."""
+        rate = self.paths.get("lr") or next(
+            (path for path in self.used if plain(path) in NAMES), ""
+        )
+        shares = [_shared(entry.path, rate) for entry in found]
+        return [entry for entry, share in zip(found, shares, strict=True) if share == max(shares)]
+
+    def number(self, entry: Entry) -> sp.Expr:
+        """Returns the number of an entry, exactly.
+
+        Raises:
+            ConfigError: It is not a finite number.
+        """
+        name = entry.path or "value"
+        section = Section(self.document, {name: entry.value})
+        return exact_number(section.number(name))
+
+    def unread(self) -> list[str]:
+        """Returns the paths whose names concern a schedule, and that were not read."""
+        return [
+            path
+            for path, value in self.values.items()
+            if path not in self.used
+            and not self.within_block(path)
+            and not isinstance(value, Mapping | Call | Reference | list | tuple)
+            and value is not None
+            and (RELATED.search(path.rpartition(".")[2]) or plain(path) in NAMES)
+        ]
+
+
+def _number(value: Any) -> float:
+    return float(str(value).replace("_", ""))
+
+
+def _literal(concept: str, text: str) -> Any:
+    """The value that a choice states itself, None for what is none."""
+    if concept == "unit":
+        return text if text in ("update", "epoch") else None
+    if concept == "decay":
+        return text if family(text) is not None else None
+    if concept == "optimizer":
+        return text if text.isidentifier() else None
+    items = [item for item in text.strip("[]() ").split(",") if item.strip()]
+    if concept in LISTS:
+        return items if items and all(fits("lr", item) for item in items) else None
+    return text if fits("lr", text) else None
+
+
+def _shared(path: str, base: str) -> int:
+    count = 0
+    for one, two in zip(path.split("."), base.split("."), strict=False):
+        if one != two:
+            break
+        count += 1
+    return count
+
+
+def at(document: Document, what: str, path: str, hint: str | None = None) -> ArgumentError:
+    """Returns an error of a value of a config that is an argument."""
+    return ArgumentError(what, where=document.place(path), hint=hint)

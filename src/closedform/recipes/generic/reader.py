@@ -1,0 +1,546 @@
+"""The reading of a config of no known framework, with everything that it assumes as notes.
+
+The rate is that of one key, taken as it is written. A warmup is a line from the rate that it starts
+with, or 0, to the rate; the decay takes the rest of the run. A schedule whose lengths are epochs
+changes once in an epoch. Each of these is a note of the recipe; ``paths`` corrects a key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import ConfigError, MissingFactsError, UnknownNameError, nearest
+from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.recipes import torch
+from closedform.recipes.build import built
+from closedform.recipes.clock import Clock, Unit, hold
+from closedform.recipes.document import interpolated
+from closedform.recipes.framework import Framework
+from closedform.recipes.generic import classes
+from closedform.recipes.generic.keys_by_name import Book, Entry
+from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, Kind, family, plain
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
+from closedform.recipes.rules import planned
+from closedform.schedules import (
+    constant,
+    cosine,
+    inverse_square_root,
+    linear,
+    multi_step,
+    multiplicative,
+    polynomial,
+    step_decay,
+)
+
+NAME = "generic"
+_COUNTED = {Kind.UPDATES, Kind.EPOCHS}
+_EPOCHS = "updates_per_epoch"
+_FROM_THE_WARMUP = frozenset({"t_max", "cosine_steps", "lr_decay_length"})
+"""Names of a length that is counted from the end of the warmup; others are from the start."""
+_ONE_CYCLE = frozenset(
+    {"pct_start", "div_factor", "final_div_factor", "num_cycles", "t_0", "t_mult"}
+)
+"""Names of the arguments of schedules that are read by their class only."""
+
+
+def read(reading: Reading, paths: Mapping[str, str] | None = None) -> Recipe:
+    """Returns the recipe that the names of a config's keys propose.
+
+    Args:
+        reading: The config and the facts.
+        paths: The path, or the value itself, of each concept that the user chose.
+
+    Raises:
+        ConfigError: A key is missing, or several can be it; the message lists them.
+        MissingFactsError: The updates of an epoch are needed.
+        UnknownNameError: A concept or a path of ``paths`` does not exist.
+    """
+    document = interpolated(reading.document)
+    return _Proposal(replace(reading, document=document), Book(document, paths or {})).recipe()
+
+
+@dataclass
+class _Proposal:
+    """The reading of one config."""
+
+    reading: Reading
+    book: Book
+
+    def recipe(self) -> Recipe:
+        """Returns the recipe."""
+        book = self.book
+        block = self._block()
+        if block is not None:
+            book.blocks = {block[0]}
+        total = book.choose("total") if self._has_length() else None
+        if block is not None:
+            schedule, clock = self._by_class(*block, total)
+        else:
+            schedule, clock = self._by_names(total)
+        decay = book.choose("weight_decay")
+        schedules = {"lr": schedule}
+        if decay is not None:
+            schedules["weight_decay"] = constant(book.number(decay))
+        group = ParamGroup(schedules, self._plan(), Role.DEFAULT)
+        unread = book.unread()
+        if unread:
+            more = f" and {len(unread) - 12} more" if len(unread) > 12 else ""
+            book.notes["not-read"] = f"these keys were not used: {', '.join(unread[:12])}{more}"
+        made = self.reading.recipe(
+            [group],
+            clock=clock,
+            horizon=self._horizon(total),
+            clipping=None,
+            accumulation=None,
+            values=(),
+        )
+        return replace(made, notes=dict(book.notes))
+
+    def _has_length(self) -> bool:
+        """Whether the length is to be looked for: a fact of the user wins over several keys."""
+        known = self.reading.facts.total_updates
+        return (
+            known is None or len(self.book.candidates("total")) <= 1 or ("total" in self.book.paths)
+        )
+
+    def _block(self) -> tuple[str, Any] | None:
+        """The block of a scheduler's class, and its path."""
+        document, chosen = self.book.document, self.book.paths.get("decay")
+        if chosen is not None:
+            value = self.book.values.get(chosen)
+            return (chosen, value) if classes.is_scheduler(classes.class_of(value)) else None
+        found = list(classes.blocks(document.content))
+        if not found and document.python is not None:
+            found = list(classes.blocks(document.python.expressions))
+        if len(found) > 1:
+            raise self.book.ambiguous(
+                "decay", [Entry(path, classes.class_of(value)) for path, value in found]
+            )
+        if not found:
+            self._refuse_unknown_class()
+        return found[0] if found else None
+
+    def _refuse_unknown_class(self) -> None:
+        """Refuses a block in the place of a scheduler whose class is not torch's."""
+        for entry in self.book.candidates("decay"):
+            name = str(entry.value).rpartition(".")[2]
+            if "." in str(entry.value) and family(str(entry.value)) is None:
+                raise ConfigError(
+                    f"there is no scheduler class {entry.value!r}",
+                    where=self.book.document.place(entry.path),
+                    hint=f"{nearest(name, torch.FRAMEWORK.schedules)} or name a family: "
+                    "paths={'decay': 'cosine'}",
+                )
+
+    # --- by class ------------------------------------------------------------------------------
+
+    def _by_class(self, path: str, block: Any, total: Entry | None) -> tuple[Schedule, Clock]:
+        book = self.book
+        name = str(classes.class_of(block))
+        given = classes.arguments(book.document, block, path)
+        book.notes["decay"] = f"{path or 'the file'} is a block of {name}, read by its class"
+        rate = None
+        if name not in ("OneCycleLR", "CyclicLR"):
+            rate = self._rate()
+        if name == "ReduceLROnPlateau":
+            raise ConfigError(
+                f"{name} is driven by a metric: its value is not a function of the update",
+                where=book.document.place(path),
+                hint="closedform.frameworks.metric_rule('torch', 'ReduceLROnPlateau', …) has it",
+            )
+        is_function = name in classes.FUNCTIONS
+        by_epoch = self._is_by_epoch(total, default="update" if is_function else None)
+        if is_function and "num_training_steps" not in given:
+            names = [entry.name for entry in classes.entry_of(name).parameters]
+            if "num_training_steps" in names:
+                if total is None and self.reading.facts.total_updates is None:
+                    raise book.missing("total", f"{name} needs it", "1000")
+                length = (
+                    self._horizon(total) if not by_epoch or total is None else (book.number(total))
+                )
+                given["num_training_steps"] = int(length or 0)
+                book.notes["num_training_steps"] = f"num_training_steps is the run's {length}"
+        framework = "huggingface" if is_function else "torch"
+        entry = classes.entry_of(name)
+        with book_located(book, path):
+            made = built(
+                framework,
+                {**torch.FRAMEWORK.schedules, entry.name: entry},
+                entry.name,
+                given,
+                base=rate,
+            )
+        return self._in_updates(made, by_epoch)
+
+    # --- by names ------------------------------------------------------------------------------
+
+    def _by_names(self, total: Entry | None) -> tuple[Schedule, Clock]:
+        book = self.book
+        rate = self._rate()
+        name = self._family()
+        warmup = book.choose("warmup")
+        start = self._start(rate, warmup)
+        needs_total = name in ("cosine", "linear", "polynomial")
+        length = self._decay_length(name) if needs_total else None
+        milestones = book.choose("milestones") if name == "multistep" else None
+        size = self._step_size(name) if name in ("step",) else None
+        parts = [
+            entry
+            for entry in (
+                total if needs_total and length is None else None,
+                warmup,
+                length,
+                milestones,
+                size,
+            )
+            if entry is not None
+        ]
+        by_epoch = (
+            self._is_by_epoch(total, parts) if name != "constant" or _is_set(warmup) else False
+        )
+        if (
+            needs_total
+            and total is None
+            and length is None
+            and (self.reading.facts.total_updates is None)
+        ):
+            raise book.missing("total", f"a {name} decay needs it", "1000")
+        counted = self._counted(by_epoch)
+        rise = counted(warmup) if warmup is not None else sp.S.Zero
+        if warmup is not None and (warmup.kind is Kind.RUN or 0 < rise < 1):
+            whole = self._whole(total, counted)
+            rise = sp.floor(book.number(warmup) * whole)
+            book.notes["warmup"] += f": {rise} of {whole}, rounded down"
+        low = self._low(rate) if needs_total else sp.S.Zero
+        span = self._span(name, rate, low, rise, length, total, counted) if needs_total else low
+        distance = counted(size) if size is not None else sp.S.Zero
+        later = self._later(name, rate, low, span, rise, milestones, distance, counted)
+        made = later
+        if rise > 0:
+            if rise != int(rise):
+                raise ConfigError(
+                    f"the warmup must be a whole number, got {rise}", where=book.document.source
+                )
+            book.notes["warmup-place"] = (
+                f"the warmup is assumed to be a line from {start} to {rate}, which the rate has "
+                f"from {'epoch' if by_epoch else 'update'} {rise} on"
+            )
+            # Steps of a run are counted from its beginning, and so is an inverse square root.
+            is_absolute = name in ("multistep", "step", "exponential", "inverse_sqrt")
+            rest = later.shift(int(rise)) if is_absolute else later
+            made = linear(start, rate, int(rise)).then(rest)
+        return self._in_updates(made, by_epoch)
+
+    def _rate(self) -> sp.Expr:
+        entry = self.book.choose("lr")
+        if entry is None:
+            if self.reading.facts.lr is not None:
+                return exact_number(self.reading.facts.lr)
+            raise self.book.missing("lr", "no key names a rate", "0.001")
+        self.book.notes["lr"] += ", as it is written: no factor of a batch size or of processes"
+        return self.book.number(entry)
+
+    def _family(self) -> str:
+        book = self.book
+        entry = book.choose("decay")
+        if entry is not None:
+            name = family(str(entry.value))
+            if name is None:
+                raise ConfigError(
+                    f"there is no family of schedules {entry.value!r} by name",
+                    where=book.document.place(entry.path),
+                    hint=f"{nearest(str(entry.value), FAMILIES.values())}; name what comes near: "
+                    "paths={'decay': 'cosine'}",
+                )
+            if name == "step" and book.candidates("milestones"):
+                name = "multistep"
+            if name == "multistep" and not book.candidates("milestones"):
+                name = "step" if book.candidates("step_size") else name
+            return name
+        speaking = [
+            candidate
+            for concept in OF_SCHEDULE
+            for candidate in book.candidates(concept)
+            if concept not in ("step_size", "milestones") or book.candidates("gamma")
+        ]
+        cycles = [path for path in book.values if plain(path) in _ONE_CYCLE]
+        if not speaking and not cycles:
+            book.notes["decay"] = "no key names a decay: the rate is assumed to be constant"
+            return "constant"
+        concepts = {concept for concept in OF_SCHEDULE if book.candidates(concept)} - {
+            "decay_length"
+        }
+        for wanted, name in (("milestones", "multistep"), ("step_size", "step")):
+            others = concepts - {wanted, "gamma"}
+            if {wanted, "gamma"} <= concepts and not others and not cycles:
+                book.notes["decay"] = (
+                    f"no key names the decay: {wanted} and gamma are assumed to be those of "
+                    f"{'MultiStepLR' if name == 'multistep' else 'StepLR'}"
+                )
+                return name
+        listed = ", ".join([*(entry.path for entry in speaking), *cycles][:8])
+        raise book.missing("decay", f"no key names it, but {listed} speak of one", "cosine")
+
+    def _decay_length(self, name: str) -> Entry | None:
+        book = self.book
+        return (
+            book.choose("decay_length")
+            if book.candidates("decay_length") or ("decay_length" in book.paths)
+            else None
+        )
+
+    def _step_size(self, name: str) -> Entry:
+        book = self.book
+        entry = book.choose("step_size")
+        # A length such as decay_steps is the distance between steps where no key is.
+        entry = book.choose("decay_length") if entry is None else entry
+        if entry is None:
+            raise book.missing("step_size", f"a {name} decay needs it", "30")
+        return entry
+
+    def _whole(self, total: Entry | None, counted: Callable[[Entry], sp.Expr]) -> sp.Expr:
+        """The length of the run, in the unit of the clock."""
+        if total is not None:
+            return counted(total)
+        return sp.Integer(self.reading.determined(None, "total_updates"))
+
+    def _span(
+        self,
+        name: str,
+        rate: sp.Expr,
+        low: sp.Expr,
+        rise: sp.Expr,
+        length: Entry | None,
+        total: Entry | None,
+        counted: Callable[[Entry], sp.Expr],
+    ) -> sp.Expr:
+        """The length of the decay: the rest of the run, or that of its key."""
+        book = self.book
+        whole = self._whole(total, counted) if length is None else counted(length)
+        is_own = length is not None and plain(length.path) in _FROM_THE_WARMUP
+        span = whole if is_own else whole - rise
+        end = "of the run" if length is None else f"of {length.path}"
+        place = f"that begin after the warmup, {end}" if is_own else f"up to the end {end}"
+        book.notes["decay-place"] = (
+            f"the {name} decay from {rate} to {low} is assumed to take the {span} units {place}"
+        )
+        if span <= 0:
+            raise ConfigError(
+                f"the warmup of {rise} must be shorter than the {whole} {end}",
+                where=book.document.source,
+            )
+        return span
+
+    def _start(self, rate: sp.Expr, warmup: Entry | None) -> sp.Expr:
+        book = self.book
+        if warmup is None:
+            return sp.S.Zero
+        entry = book.choose("warmup_start")
+        if entry is None:
+            return sp.S.Zero
+        number = book.number(entry)
+        return number * rate if entry.kind is Kind.RATIO else number
+
+    def _low(self, rate: sp.Expr) -> sp.Expr:
+        entry = self.book.choose("min_lr")
+        if entry is None:
+            self.book.notes["min_lr"] = "no key names the lowest rate: it is assumed to be 0"
+            return sp.S.Zero
+        number = self.book.number(entry)
+        return number * rate if entry.kind is Kind.RATIO else number
+
+    def _later(
+        self,
+        name: str,
+        rate: sp.Expr,
+        low: sp.Expr,
+        span: sp.Expr,
+        rise: sp.Expr,
+        milestones: Entry | None,
+        size: sp.Expr,
+        counted: Callable[[Entry], sp.Expr],
+    ) -> Schedule:
+        """The decay; that of steps and of an inverse square root counts from the run's start."""
+        book = self.book
+        if name == "constant":
+            return constant(rate)
+        if name == "cosine":
+            return cosine(rate, low, span)
+        if name == "linear":
+            return linear(rate, low, span)
+        if name == "polynomial":
+            power = book.choose("power")
+            if power is None:
+                raise book.missing("power", "a polynomial decay needs it", "1")
+            return polynomial(rate, low, span, book.number(power))
+        if name == "inverse_sqrt":
+            if rise <= 0:
+                raise book.missing("warmup", "an inverse square root needs it", "1000")
+            book.notes["decay-place"] = (
+                f"the rate is assumed to be {rate} * sqrt({rise} / t) from the warmup on"
+            )
+            return inverse_square_root(rate, sp.sqrt(rise), rise)
+        gamma = book.choose("gamma")
+        if gamma is None:
+            raise book.missing("gamma", f"a decay by {name} needs it", "0.1")
+        factor = book.number(gamma)
+        book.notes["decay-place"] = "steps are assumed to be counted from the start of the run"
+        if name == "exponential":
+            book.notes["decay-place"] = "gamma is assumed to be the factor of every unit"
+            return multiplicative(rate, factor)
+        if name == "step":
+            return step_decay(rate, factor, size)
+        if milestones is None:
+            raise book.missing("milestones", "a decay at milestones needs them", "30,60")
+        items = milestones.value
+        if isinstance(items, str):
+            items = [item for item in items.strip("[]() ").split(",") if item.strip()]
+        marks = [counted(replace(milestones, value=item)) for item in items]
+        return multi_step(rate, factor, marks)
+
+    # --- clock ---------------------------------------------------------------------------------
+
+    def _is_by_epoch(
+        self, total: Entry | None, parts: list[Entry] | None = None, default: str | None = None
+    ) -> bool:
+        """Whether the scheduler steps once in an epoch; a note says why."""
+        book = self.book
+        chosen = book.choose("unit")
+        if chosen is not None:
+            return chosen.value is True or str(chosen.value).lower() in ("epoch", "epochs")
+        # A part of the run is one of its updates.
+        kinds: set[Kind] = {part.kind for part in parts or ()}
+        kinds = (kinds | ({Kind.UPDATES} if Kind.RUN in kinds else set())) & _COUNTED
+        if not kinds and total is not None:
+            kinds = {total.kind} & _COUNTED
+        if default is None and not kinds and parts is not None:
+            kinds = {Kind.UPDATES} if self.reading.facts.total_updates is not None else set()
+        if default is not None:
+            kinds = {Kind.UPDATES}
+        if len(kinds) == 2:
+            book.notes["unit"] = (
+                "lengths in updates and in epochs: the rate is assumed to change at every update"
+            )
+            return False
+        if not kinds:
+            raise book.missing(
+                "unit", "no key says whether the schedule counts updates or epochs", "update"
+            )
+        is_epoch = kinds == {Kind.EPOCHS}
+        book.notes["unit"] = (
+            "lengths are in epochs: the rate is assumed to change once in an epoch"
+            if is_epoch
+            else "the schedule is assumed to change at every update"
+        )
+        return is_epoch
+
+    def _counted(self, by_epoch: bool) -> Callable[[Entry], sp.Expr]:
+        """The length of an entry in the unit of the clock."""
+
+        def count(entry: Entry) -> sp.Expr:
+            value = sp.S.Zero if entry.value is False else self.book.number(entry)
+            if entry.kind is Kind.EPOCHS and not by_epoch:
+                return value * self._epoch()
+            if entry.kind is Kind.UPDATES and by_epoch:
+                return value / self._epoch()
+            return value
+
+        return count
+
+    def _epoch(self) -> int:
+        facts = self.reading.facts
+        if facts.updates_per_epoch is not None:
+            return int(facts.updates_per_epoch)
+        if facts.dataset_size is not None and facts.global_batch_size is not None:
+            self.book.notes[_EPOCHS] = "an epoch is assumed to end with its last, smaller batch"
+            return math.ceil(facts.dataset_size / facts.global_batch_size)
+        raise MissingFactsError(
+            f"missing facts: {_EPOCHS}",
+            where=self.book.document.source,
+            hint="the config has lengths in epochs; or give dataset_size and global_batch_size",
+        )
+
+    def _in_updates(self, schedule: Schedule, by_epoch: bool) -> tuple[Schedule, Clock]:
+        if not by_epoch:
+            return schedule, Clock(Unit.UPDATE)
+        if not schedule.expr.free_symbols:
+            return schedule, Clock(Unit.UPDATE)
+        return hold(schedule, self._epoch()), Clock(Unit.EPOCH)
+
+    def _horizon(self, total: Entry | None) -> int | None:
+        facts = self.reading.facts
+        if total is None:
+            return facts.total_updates
+        number = self.book.number(total)
+        if total.kind is Kind.EPOCHS:
+            if facts.total_updates is not None:
+                return facts.total_updates
+            try:
+                return int(sp.ceiling(number * self._epoch()))
+            except MissingFactsError:
+                return None
+        return int(number)
+
+    # --- optimizer -----------------------------------------------------------------------------
+
+    def _plan(self) -> OptimizerPlan:
+        book = self.book
+        arguments: dict[str, Any] = {}
+        betas = book.choose("betas")
+        if betas is not None:
+            arguments["betas"] = tuple(exact_number(float(item)) for item in betas.value)
+        else:
+            pair = [book.choose(name) for name in ("beta1", "beta2")]
+            if all(entry is not None for entry in pair):
+                arguments["betas"] = tuple(book.number(entry) for entry in pair if entry)
+        for key in ("eps", "momentum"):
+            entry = book.choose(key)
+            if entry is not None:
+                arguments[key] = book.number(entry)
+        named = book.choose("optimizer")
+        where = book.document.source
+        if named is None:
+            return OptimizerPlan("not named", arguments, _refused(where))
+        name = str(named.value).rpartition(".")[2]
+        rule_arguments = {k: v for k, v in arguments.items() if k != "momentum" or v}
+        if name.lower() != "sgd":
+            rule_arguments.pop("momentum", None)
+        else:
+            rule_arguments.pop("betas", None)
+            rule_arguments.pop("eps", None)
+        return planned(name, rule_arguments, where=where)
+
+
+def _refused(where: str) -> Callable[[Mapping[str, Schedule]], UpdateRule]:
+    def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
+        del schedules
+        raise UnknownNameError(
+            "no key of the config names the optimizer",
+            where=where,
+            hint="name it: paths={'optimizer': 'adamw'}",
+        )
+
+    return build
+
+
+def _is_set(entry: Entry | None) -> bool:
+    return entry is not None and entry.value not in (False, 0, "0", 0.0)
+
+
+def book_located(book: Book, path: str) -> Any:
+    """Returns the context that gives the errors of a builder the place of a block."""
+    from closedform.recipes.section import Section
+
+    return Section(book.document, {}, path).located()
+
+
+def framework_of(paths: Mapping[str, str] | None) -> tuple[Framework, Reader]:
+    """Returns the framework of a reading with the paths that the user chose, and its reader."""
+    reader = Reader(lambda reading: read(reading, paths), lambda document: False)
+    return Framework(NAME, {}, reader=reader, upstream="none: the names of the keys"), reader

@@ -1,0 +1,303 @@
+"""Configs of no known framework: by the names of their keys, by classes, and from objects."""
+
+import argparse
+import dataclasses
+import json
+import types
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import closedform as cf
+from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, UnknownNameError
+from closedform.recipes.load import load_recipe
+from tests.support.commands import CliRunner
+
+LR = "torch.optim.lr_scheduler."
+
+
+def read(config: Any, **options: Any) -> Any:
+    return load_recipe(config, framework="generic", **options)
+
+
+def rates(recipe: Any, steps: int) -> list[float]:
+    return [float(recipe.schedule().exact(step)) for step in range(steps)]
+
+
+def torch_rates(
+    build: Callable[[torch.optim.Optimizer], Any], base: float, steps: int, every: int = 1
+) -> list[float]:
+    """The rates of a scheduler of torch, stepped after every so many updates."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=base)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scheduler = build(optimizer)
+        found = []
+        for step in range(steps):
+            found.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            if (step + 1) % every == 0:
+                scheduler.step()
+    return found
+
+
+CLASSES: list[tuple[str, dict[str, Any]]] = [
+    ("StepLR", {"step_size": 4, "gamma": 0.5}),
+    ("MultiStepLR", {"milestones": [3, 7], "gamma": 0.25}),
+    ("ExponentialLR", {"gamma": 0.9}),
+    ("CosineAnnealingLR", {"T_max": 15, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 5, "T_mult": 2}),
+    ("LinearLR", {"start_factor": 0.5, "total_iters": 6}),
+    ("PolynomialLR", {"total_iters": 12, "power": 2.0}),
+    ("ConstantLR", {"factor": 0.5, "total_iters": 4}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 4, "cycle_momentum": False}),
+    ("OneCycleLR", {"max_lr": 0.1, "total_steps": 20, "cycle_momentum": False}),
+]
+FORMS: dict[str, Any] = {
+    "hydra": lambda name, given: {"_target_": f"{LR}{name}", "_partial_": True, **given},
+    "lightning": lambda name, given: {"class_path": f"{LR}{name}", "init_args": given},
+    "by name": lambda name, given: {"name": name, **given},
+    "nested": lambda name, given: {"type": name, "args": given},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("name", "given"), CLASSES, ids=[name for name, _ in CLASSES])
+@pytest.mark.parametrize("every", [1, 3])
+def test_blocks_are_read_by_their_class(
+    name: str, given: dict[str, Any], form: str, every: int
+) -> None:
+    form_of: Callable[[str, dict[str, Any]], dict[str, Any]] = FORMS[form]
+    block = form_of(name, given)
+    optimizer = {"_target_": "torch.optim.AdamW", "weight_decay": 0.1}
+    if name not in ("CyclicLR", "OneCycleLR"):
+        optimizer["lr"] = 0.1
+    length = {"max_epochs": 7} if every > 1 else {"max_steps": 20}
+    config = {"a": [{"b": {"optimizer": optimizer, "sched": block}}], "trainer": length}
+    recipe = read(config, facts={"updates_per_epoch": every})
+    expected = torch_rates(
+        lambda optimizer: getattr(torch.optim.lr_scheduler, name)(optimizer, **given), 0.1, 20,
+        every,
+    )  # fmt: skip
+    # torch changes the rate from one step to the next, 20 times.
+    assert rates(recipe, 20) == pytest.approx(expected, rel=1e-12)
+    assert name in recipe.notes["decay"]
+    assert recipe.optimizer().name == "adamw"
+
+
+def test_a_sequence_of_blocks_is_read() -> None:
+    members = [
+        {"_target_": f"{LR}LinearLR", "start_factor": 0.1, "total_iters": 5},
+        {"_target_": f"{LR}CosineAnnealingLR", "T_max": "${trainer.max_steps}"},
+    ]
+    block = {"_target_": f"{LR}SequentialLR", "schedulers": members, "milestones": [5]}
+    recipe = read({"optimizer": {"lr": 0.1}, "scheduler": block, "trainer": {"max_steps": 20}})
+
+    def build(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
+        first = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.1, total_iters=5)
+        second = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
+        return torch.optim.lr_scheduler.SequentialLR(optimizer, [first, second], milestones=[5])
+
+    assert rates(recipe, 20) == pytest.approx(torch_rates(build, 0.1, 20), rel=1e-12)
+
+
+def test_functions_of_transformers_are_read() -> None:
+    block = {"_target_": "transformers.get_cosine_schedule_with_warmup", "num_warmup_steps": 10}
+    recipe = read({"sched": block, "opt": {"lr": 1e-3}, "max_steps": 110})
+    assert [recipe.schedule().exact(step) for step in (0, 5, 10, 60, 110)] == [
+        *(0, pytest.approx(5e-4), pytest.approx(1e-3), pytest.approx(5e-4), pytest.approx(0)),
+    ]
+    with pytest.raises(ConfigError, match="the key of total is missing"):
+        read({"sched": block, "opt": {"lr": 1e-3}})
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"gen": {"lr": 1e-3}, "disc": {"lr": 1e-3}}, "2 keys can be the rate .*: gen.lr = 0.001"),
+        ({"lr": 1, "max_steps": 9, "epochs": 2, "sched": "linear"}, "2 keys can be the length"),
+        ({"lr": 1, "warmup_iters": 5, "warmup_ratio": 0.1}, "2 keys can be the length of the warm"),
+        ({"steps": 3, "sched": "cosine"}, "the key of lr is missing"),
+        ({"lr": 1, "sched": "cosine", "warmup_steps": 3}, "the key of total is missing"),
+        ({"lr": 1, "sched": "poly", "max_steps": 3}, "the key of power is missing"),
+        ({"lr": 1, "sched": "step", "max_steps": 3, "gamma": 0.1}, "the key of step_size is miss"),
+        ({"lr": 1, "sched": "step", "max_steps": 3, "step_size": 4}, "the key of gamma is missing"),
+        ({"lr": 1, "min_lr": 0.1, "max_steps": 3}, "the key of decay is missing .* min_lr speak"),
+        ({"lr": 1, "pct_start": 0.1, "max_steps": 3}, "the key of decay is missing"),
+        ({"lr": 1, "sched": "noam", "max_steps": 3}, "there is no family of schedules 'noam'"),
+        ({"lr": 1, "scheduler": {"_target_": "a.b.Foo"}, "max_steps": 3}, "no scheduler class"),
+        ({"lr": "${a}", "a": "${lr}"}, "nested at most"),
+        ({"lr": 1, "s": {"_target_": f"{LR}ReduceLROnPlateau"}}, "driven by a metric"),
+        (
+            {"lr": 1, "s": [{"type": "StepLR", "step_size": 2}, {"type": "StepLR"}], "epochs": 3},
+            "2 keys can be the family",
+        ),
+        ({"lr": 1, "s": {"type": "StepLR", "step_size": 2}}, "the key of unit is missing"),
+    ],
+)
+def test_what_the_names_leave_open_is_refused(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(ClosedFormError, match=words):
+        read(config)
+
+
+def test_a_map_corrects_the_reading() -> None:
+    config = {"gen": {"lr": 1e-3}, "disc": {"lr": 2e-3}, "rise": 4, "steps": 20, "sched": "linear"}
+    recipe = read(config, paths={"lr": "disc.lr", "warmup": "rise", "min_lr": "1e-3"})
+    assert [float(recipe.schedule().exact(step)) for step in (0, 2, 4, 12, 20)] == pytest.approx(
+        [0, 1e-3, 2e-3, 1.5e-3, 1e-3]
+    )
+    assert "gen.lr" in recipe.notes["not-read"]
+    with pytest.raises(UnknownNameError, match=r"neither a path .* 'disk.lr' .*mean 'disc.lr'"):
+        read(config, paths={"lr": "disk.lr"})
+    with pytest.raises(UnknownNameError, match="no concept 'warmpu': did you mean 'warmup'"):
+        read(config, paths={"warmpu": "rise"})
+    with pytest.raises(ClosedFormError, match="paths are for framework='generic'"):
+        load_recipe(config, paths={"lr": "disc.lr"})
+
+
+def test_the_terminal_has_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "gan.json"
+    path.write_text(json.dumps({"gen": {"lr": 1e-3}, "disc": {"lr": 2e-3}}))
+    runner = CliRunner()
+    ambiguous = runner.invoke(["show", str(path), "--generic"])
+    assert ambiguous.exit_code == 4
+    assert "choose one: --map lr=gen.lr" in ambiguous.stderr
+    shown = runner.invoke(["show", str(path), "--generic", "--map", "lr=disc.lr", "--json"])
+    data = json.loads(shown.stdout)
+    assert data["schedules"]["lr"]["values"][0]["value"] == 2e-3
+    assert data["recipe"]["notes"]["decay"].endswith("the rate is assumed to be constant")
+    alone = runner.invoke(["show", str(path), "--map", "lr=disc.lr"])
+    assert "give --generic" in alone.stderr
+
+
+def test_epochs_need_their_length() -> None:
+    config = {"lr": 0.1, "scheduler": "cosine", "epochs": 10, "warmup_epochs": 2}
+    with pytest.raises(MissingFactsError, match="updates_per_epoch"):
+        read(config)
+    recipe = read(config, facts={"dataset_size": 10, "global_batch_size": 4})
+    assert recipe.horizon == 30
+    assert float(recipe.schedule().exact(5)) == pytest.approx(0.05)
+    assert recipe.schedule().exact(6) == recipe.schedule().exact(8)
+    smooth = read(config, facts={"updates_per_epoch": 3}, paths={"unit": "update"})
+    assert float(smooth.schedule().exact(5)) == pytest.approx(0.1 * 5 / 6)
+
+
+@dataclasses.dataclass
+class Arguments:
+    learning_rate: float = 1e-3
+    lr_scheduler_type: str = "cosine"
+    max_steps: int = 100
+    device: object = dataclasses.field(default_factory=object)
+
+
+class Node:
+    """A container of OmegaConf by its attributes: nodes in ``_content``."""
+
+    def __init__(self, content: Any) -> None:
+        self.__dict__["_content"] = content
+
+    def items_ex(self, resolve: bool = True) -> Any:
+        raise AssertionError
+
+
+class Leaf:
+    """A value node of OmegaConf by its attributes."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def _is_missing(self) -> bool:
+        return False
+
+    def _value(self) -> Any:
+        return self.value
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Arguments(),
+        argparse.Namespace(learning_rate=1e-3, lr_scheduler_type="cosine", max_steps=100),
+        types.SimpleNamespace(learning_rate=1e-3, lr_scheduler_type="cosine", max_steps=100),
+        Node(
+            {
+                "learning_rate": Leaf("${base}"),
+                "base": Leaf(1e-3),
+                "lr_scheduler_type": Leaf("cosine"),
+                "max_steps": Leaf(100),
+            }
+        ),
+    ],
+    ids=lambda source: type(source).__name__,
+)
+def test_objects_are_configs(source: Any) -> None:
+    recipe = read(source)
+    assert recipe.horizon == 100
+    assert float(recipe.schedule().exact(50)) == pytest.approx(5e-4)
+
+
+def test_an_object_that_contains_itself_is_refused() -> None:
+    loop = argparse.Namespace(lr=1)
+    loop.inner = loop
+    with pytest.raises(ConfigError, match="nested at most"):
+        load_recipe(loop)
+    with pytest.raises(
+        ConfigError, match=r"a path, a mapping, a dataclass or a namespace, got set"
+    ):
+        load_recipe({1, 2})  # type: ignore[arg-type]
+
+
+def test_a_notebook_is_read_by_its_code_cells(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": "lr = 7"},
+        {"cell_type": "code", "source": ["%pip install trl\n", "!nvidia-smi\n", "steps = 60"]},
+        {"cell_type": "code", "source": "%%bash\nlr = 9"},
+        {"cell_type": "code", "source": "this is not Python"},
+        {
+            "cell_type": "code",
+            "source": "args = TrainingArguments(learning_rate=2e-4, max_steps=steps, "
+            "lr_scheduler_type='linear', optim='adamw_8bit')",
+        },
+    ]
+    path = tmp_path / "run.ipynb"
+    path.write_text(json.dumps({"cells": cells, "outputs": "x" * 2_000_000}))
+    recipe = cf.load_recipe(path)
+    assert (recipe.framework, recipe.horizon) == ("transformers", 60)
+    assert float(recipe.schedule().exact(30)) == pytest.approx(1e-4)
+    shown = CliRunner().invoke(["show", str(path), "--all"])
+    assert shown.exit_code == 0
+    assert "the library has no optimizer 'adamw_8bit'" in shown.stderr
+    path.write_text('{"nbformat": 4}')
+    with pytest.raises(ConfigError, match="a notebook must have a list of cells"):
+        cf.load_recipe(path)
+
+
+def test_a_function_is_converted(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import math\nfrom argparse import Namespace\n\n"
+        "def rate(step):\n"
+        "    if step < 10:\n        return 1e-3 * step / 10\n"
+        "    return 5e-4 * (1 + math.cos(math.pi * min(1.0, (step - 10) / 90)))\n\n"
+        "args = Namespace(learning_rate=1e-3, max_steps=100, lr_scheduler_type='cosine')\n"
+    )
+    runner = CliRunner()
+    written = runner.invoke(["convert", f"{path}:rate", "--to", "transformers", "--total", "100"])
+    assert written.exit_code == 0
+    assert "transformers: exact" in written.stderr
+    back = load_recipe(_yaml(tmp_path, written.stdout), framework="transformers")
+    assert float(back.schedule().exact(55)) == pytest.approx(5e-4)
+    without = runner.invoke(["convert", f"{path}:rate", "--to", "transformers"])
+    assert "give --total UPDATES" in without.stderr
+    shown = runner.invoke(["show", f"{path}:args"])
+    assert (shown.exit_code, "updates       100" in shown.stdout) == (0, True)
+
+
+def _yaml(folder: Path, text: str) -> Path:
+    path = folder / "written.yaml"
+    path.write_text(text)
+    return path

@@ -55,6 +55,7 @@ ALIASES: Mapping[str, str] = {
     "max_steps": "total_updates",
     "num_iterations": "total_updates",
     "num_processes": "world_size",
+    "num_steps": "total_updates",
     "num_train_steps": "total_updates",
     "num_training_steps": "total_updates",
     "optimizer_lr": "lr",

@@ -95,6 +95,16 @@ def numbers(default: Any = REQUIRED) -> Key:
     return Key(read, default)
 
 
+def number_or_numbers(default: Any = REQUIRED) -> Key:
+    """Returns a key that holds a number, or a tuple of them: one for each param group."""
+
+    def read(section: Section, key: str, value: Any) -> Any:
+        is_list = isinstance(section.value(key), list | tuple)
+        return (numbers() if is_list else number(value)).read(section, key, value)
+
+    return Key(read, default)
+
+
 def integers(default: Any = REQUIRED) -> Key:
     """Returns a key that holds a tuple of integers."""
 

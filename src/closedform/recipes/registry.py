@@ -20,6 +20,7 @@ _MODULES = {
     "dinov2": "dinov2",
     "dinov3": "dinov3",
     "fairseq": "fairseq",
+    "fairseq2": "fairseq2",
     "gpt-neox": "gpt_neox",
     "huggingface": "huggingface",
     "icefall": "icefall",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import sympy as sp
 
@@ -28,11 +27,11 @@ from closedform.recipes.keys import (
     ignored,
     integer,
     number,
+    number_or_numbers,
     numbers,
     section,
     text,
 )
-from closedform.recipes.section import Section
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line, logarithmic
 from closedform.schedules.sweeps import range_test
@@ -44,23 +43,13 @@ COUNT = CLOCK.count(Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
 
 
-def _for_groups(default: Any) -> Key:
-    """A key that holds a number, or a list with one for each param group."""
-
-    def read(place: Section, key: str, value: Any) -> Any:
-        is_list = isinstance(place.value(key), list | tuple)
-        return (numbers() if is_list else number(value)).read(place, key, value)
-
-    return Key(read, default)
-
-
 _STEPPED = {"last_batch_iteration": ignored(), "verbose": ignored()}
 _RISE = {"warmup_num_steps": number(1000), "warmup_type": text("log"), **_STEPPED}
-_WARMUP = {"warmup_min_lr": _for_groups(0), **_RISE}
+_WARMUP = {"warmup_min_lr": number_or_numbers(0), **_RISE}
 PARAMETERS = {
-    "WarmupLR": Keys(warmup_max_lr=_for_groups(None), **_WARMUP),
+    "WarmupLR": Keys(warmup_max_lr=number_or_numbers(None), **_WARMUP),
     "WarmupDecayLR": Keys(
-        total_num_steps=number(), warmup_max_lr=_for_groups(sp.Rational(1, 1000)), **_WARMUP
+        total_num_steps=number(), warmup_max_lr=number_or_numbers(sp.Rational(1, 1000)), **_WARMUP
     ),
     "WarmupCosineLR": Keys(
         total_num_steps=number(),
@@ -69,15 +58,15 @@ PARAMETERS = {
         **_RISE,
     ),
     "LRRangeTest": Keys(
-        lr_range_test_min_lr=_for_groups(0.001),
+        lr_range_test_min_lr=number_or_numbers(0.001),
         lr_range_test_step_size=integer(2000),
         lr_range_test_step_rate=number(1),
         lr_range_test_staircase=flag(False),
         **_STEPPED,
     ),
     "OneCycle": Keys(
-        cycle_min_lr=_for_groups(REQUIRED),
-        cycle_max_lr=_for_groups(REQUIRED),
+        cycle_min_lr=number_or_numbers(REQUIRED),
+        cycle_max_lr=number_or_numbers(REQUIRED),
         decay_lr_rate=number(0),
         cycle_first_step_size=number(2000),
         cycle_second_step_size=number(None),
@@ -149,7 +138,7 @@ def is_muon(optimizer: Values) -> bool:
     return str(optimizer.type).lower() == "muon"
 
 
-def _is_one_for_groups(optimizer: Values, params: Values) -> bool:
+def _is_onenumber_or_numbers(optimizer: Values, params: Values) -> bool:
     """Whether a single peak replaces the rates of Muon's groups."""
     peak = params.warmup_max_lr
     return is_muon(optimizer) and peak is not None and not isinstance(peak, tuple)
@@ -188,7 +177,7 @@ def _warmup(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     params, is_old = scheduler.params, context.version in (V0_16, V0_14)
     warmup = _warmup_steps(context, params)
     low = _group_value(context, params, "warmup_min_lr")
-    has_rates = scheduler.type == "WarmupLR" and _is_one_for_groups(optimizer, params)
+    has_rates = scheduler.type == "WarmupLR" and _is_onenumber_or_numbers(optimizer, params)
     if has_rates and not context.as_implemented:
         peak = _rate(context, optimizer)
     elif params.warmup_max_lr is not None:
@@ -413,7 +402,7 @@ DEFECTS = {
         lambda optimizer, scheduler: (
             scheduler is not None
             and scheduler.type == "WarmupLR"
-            and _is_one_for_groups(optimizer, scheduler.params)
+            and _is_onenumber_or_numbers(optimizer, scheduler.params)
         ),
         documented="the rate of each group as its peak",
         classes=("WarmupLR-groups",),

@@ -1,0 +1,472 @@
+"""fairseq2: the schedulers of its recipes, whose configs change the defaults of a recipe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import MissingFactsError, nearest
+from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.document import Document, in_sections
+from closedform.recipes.entries import Context
+from closedform.recipes.framework import Framework
+from closedform.recipes.intervals import (
+    UndefinedError,
+    Value,
+    by_intervals,
+    power_quotient,
+    quotient,
+)
+from closedform.recipes.keys import (
+    Key,
+    Keys,
+    OpenKeys,
+    Values,
+    anything,
+    integer,
+    number,
+    number_or_numbers,
+    numbers,
+    section,
+    section_entries,
+)
+from closedform.recipes.optimizer_classes import class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.section import Section
+from closedform.schedules import constant
+from closedform.schedules.blends import along_cosine, along_line
+
+CLOCK = Clock(Unit.UPDATE)
+CYCLES, MOST_CYCLES = 64, 1000
+"""The cycles of different lengths that are modelled: more, if those of the run are more."""
+
+_START = {"start_lr": number_or_numbers(0)}
+PARAMETERS: Mapping[str, Keys] = {
+    "cosine_annealing": Keys(
+        cycle_len=integer(None, least=1),
+        num_warmup_steps=integer(0, least=0),
+        cycle_mul=number(1),
+        lr_mul=number(1),
+        final_lr=number_or_numbers(None),
+        final_lr_scale=number_or_numbers(sp.Rational(1, 5)),
+        **_START,
+    ),
+    "polynomial_decay": Keys(
+        num_warmup_steps=integer(0, least=0),
+        power=number(1),
+        final_lr=number_or_numbers(0),
+        **_START,
+    ),
+    "myle": Keys(num_warmup_steps=integer(1, least=1), **_START),
+    "noam": Keys(num_warmup_steps=integer(0, least=0)),
+    "tri_stage": Keys(
+        stage_ratio=numbers((0, 0, 1)),
+        start_lr_scale=number_or_numbers(sp.Rational(1, 100)),
+        final_lr_scale=number_or_numbers(sp.Rational(1, 100)),
+    ),
+}
+"""The parameters of each scheduler."""
+
+
+def _parameters(place: Section, key: str, default: Any) -> Values:
+    name = place.text("name")
+    if name not in PARAMETERS:
+        raise place.error(
+            f"there is no lr_scheduler {name!r:.60}", "name", nearest(name, PARAMETERS)
+        )
+    return PARAMETERS[name].read(place.section(key))
+
+
+SCHEDULER = Keys(name=anything(), config=Key(_parameters, None))
+OPTIMIZER = Keys(name=anything("adamw"), config=anything())
+REGIME = OpenKeys(num_steps=integer(None, least=1))
+TRAINER = OpenKeys(
+    max_grad_norm=number(None), grad_accumulation=section(OpenKeys(num_batches=integer(None)))
+)
+
+Stages = tuple[tuple[Value, int | None], ...]
+
+
+def _of_group(context: Context, params: Values, name: str) -> sp.Expr:
+    """A parameter, or that of the group where it is a list with one for each group."""
+    value, groups = getattr(params, name), len(context.facts.get("group_lrs", (None,)))
+    if not isinstance(value, tuple):
+        return value
+    if len(value) != groups:
+        what = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
+        raise params.error(what, name)
+    return value[context.facts.get("group_index", 0)]
+
+
+def _rise(context: Context, params: Values, rate: sp.Expr) -> tuple[Value, int]:
+    first, warmup = _of_group(context, params, "start_lr"), params.num_warmup_steps
+    return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
+
+
+def _required(context: Context, total: int | None) -> int:
+    refuse_unless(total is not None, "regime.num_steps must be given", context.where)
+    return int(total or 0)
+
+
+def _cosine(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+    has_scale = params.origin.content.get("final_lr_scale", 0) is not None
+    is_one = (params.final_lr is None) is has_scale
+    refuse_unless(
+        is_one,
+        "exactly one of final_lr and final_lr_scale must be given: final_lr needs a final_lr_scale "
+        "of null",
+        context.where,
+    )
+    if has_scale:
+        low = rate * _of_group(context, params, "final_lr_scale")
+    else:
+        low = _of_group(context, params, "final_lr")
+    rise = _rise(context, params, rate)
+    warmup, length = params.num_warmup_steps, params.cycle_len
+    if length is None:
+        length = _required(context, total) - warmup
+    refuse_unless(
+        length >= 0, f"the cycle must not be negative, got {length} updates", context.where
+    )
+    if params.cycle_mul != 1:
+        return (rise, *_growing(params, rate, low, length, total or 0))
+    cycle = sp.Integer(length)
+
+    def wave() -> sp.Expr:
+        if length == 0:
+            raise UndefinedError("division by zero: the cycle has no update")
+        factor = params.lr_mul ** floor_div(t - warmup, length) if params.lr_mul != 1 else sp.S.One
+        return factor * along_cosine(rate, low, floor_mod(t - warmup, length) / cycle)
+
+    return rise, (wave, None)
+
+
+def _growing(params: Values, rate: sp.Expr, low: sp.Expr, length: int, total: int) -> Stages:
+    """The cycles whose lengths grow by a factor, with the roundings of the framework."""
+    factor, warmup = float(params.cycle_mul), params.num_warmup_steps
+
+    def wave(begin: int, cycle: int, scale: sp.Expr) -> Value:
+        return lambda: (
+            scale * along_cosine(rate, low, quotient(t - warmup - begin, sp.Integer(cycle)))
+        )
+
+    stages: list[tuple[Value, int | None]] = []
+    for index in range(MOST_CYCLES):
+        begin = int((1 - factor**index) / (1 - factor) * length)
+        if index >= CYCLES and begin > total:
+            break
+        end = int((1 - factor ** (index + 1)) / (1 - factor) * length)
+        while _cycle(end, length, factor) > index:
+            end -= 1
+        while _cycle(end, length, factor) == index:
+            end += 1
+        stage = wave(begin, int(factor**index * length), params.lr_mul**index)
+        stages.append((stage, warmup + end))
+    return (*stages, (_past_the_cycles, None))
+
+
+def _cycle(step: int, length: int, factor: float) -> int:
+    """The cycle of an update after the warmup, as the framework computes it."""
+    done = 1 - step / length * (1 - factor)
+    return int(math.log(done, factor)) if done > 0 else MOST_CYCLES
+
+
+def _past_the_cycles() -> sp.Expr:
+    raise UndefinedError("so many cycles of different lengths are not modelled")
+
+
+def _polynomial(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+    end, warmup = _required(context, total), params.num_warmup_steps
+    refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
+    low = _of_group(context, params, "final_lr")
+
+    def fall() -> sp.Expr:
+        rest = power_quotient(end - t, sp.Integer(end - warmup), params.power)
+        return along_line(low, rate, rest)
+
+    return _rise(context, params, rate), (fall, end), (lambda: low, None)
+
+
+def _myle(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+    del total
+    warmup = params.num_warmup_steps
+    return _rise(context, params, rate), (lambda: rate * sp.sqrt(warmup) / sp.sqrt(t), None)
+
+
+def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+    del context, total
+    warmup = sp.Integer(params.num_warmup_steps)
+    return (
+        (lambda: rate * t / warmup ** sp.Rational(3, 2), int(warmup)),
+        (lambda: rate, 1),
+        (lambda: rate / sp.sqrt(t), None),
+    )
+
+
+def _tri_stage(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+    end, ratios = _required(context, total), [float(part) for part in params.stage_ratio]
+    refuse_unless(
+        len(ratios) == 3 and math.isclose(sum(ratios), 1),
+        f"stage_ratio must hold three parts of 1, got {ratios}",
+        context.where,
+    )
+    rise, hold, fall = (int(part * end) for part in ratios)
+    first = rate * _of_group(context, params, "start_lr_scale")
+    low = _of_group(context, params, "final_lr_scale")
+
+    def decay() -> sp.Expr:
+        if low <= 0:
+            raise UndefinedError("final_lr_scale has no logarithm")
+        return rate * sp.exp(sp.log(low) * (t - rise - hold) / sp.Integer(fall))
+
+    return (
+        (lambda: along_line(first, rate, t / sp.Integer(rise)), rise),
+        (lambda: rate, rise + hold),
+        (decay, rise + hold + fall),
+        (lambda: rate * low, None),
+    )
+
+
+_CURVES: Mapping[str, Callable[[Context, Values, sp.Expr, int | None], Stages]] = {
+    "cosine_annealing": _cosine,
+    "polynomial_decay": _polynomial,
+    "myle": _myle,
+    "noam": _noam,
+    "tri_stage": _tri_stage,
+}
+
+
+def _is(scheduler: Values | None, name: str) -> bool:
+    return scheduler is not None and scheduler.name == name
+
+
+_FILES = "src/fairseq2/optim/lr_schedulers"
+DEFECTS = {
+    "restarts-after-the-run": Defect(
+        "a cosine begins again at the peak after its cycle, also where the cycle is the run",
+        f"{_FILES}/cosine_annealing.py:88",
+        lambda scheduler, total: _is(scheduler, "cosine_annealing"),
+        kind=Kind.CONVENTION,
+        classes=("cosine_annealing",),
+    ),
+    "noam-without-scale": Defect(
+        "noam has no scale: its peak is the rate over the root of the warmup",
+        f"{_FILES}/noam.py:58",
+        lambda scheduler, total: _is(scheduler, "noam") and scheduler.config.num_warmup_steps > 1,
+        kind=Kind.CONVENTION,
+        classes=("noam",),
+    ),
+    "stages-cut": Defect(
+        "the stages are cut to whole updates, so that the final rate comes before the end",
+        f"{_FILES}/tri_stage.py:68",
+        lambda scheduler, total: (
+            _is(scheduler, "tri_stage")
+            and sum(int(float(part) * total) for part in scheduler.config.stage_ratio) < total
+        ),
+        kind=Kind.CONVENTION,
+        classes=("tri_stage",),
+    ),
+}
+
+
+def _rate_of(optimizer: Values, context: Context) -> sp.Expr:
+    rates = context.facts.get("group_lrs")
+    if rates is not None:
+        return exact_number(rates[context.facts.get("group_index", 0)])
+    config = optimizer.origin.section("config")
+    return exact_number(config.number("lr", 1e-3))
+
+
+def _rate(context: Context, optimizer: Values, scheduler: Values, regime: Values) -> Schedule:
+    stages = _CURVES[scheduler.name](
+        context, scheduler.config, _rate_of(optimizer, context), regime.num_steps
+    )
+    return by_intervals(scheduler.name, *stages)
+
+
+_ADAMW = {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}
+_OF_LM: Mapping[str, Any] = {
+    "optimizer": {"name": "adamw", "config": _ADAMW},
+    "lr_scheduler": {"name": "cosine_annealing", "config": {"final_lr_scale": 0.2}},
+    "regime": {"num_steps": 48_000},
+    "trainer": {"max_grad_norm": 1.0},
+}
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "lm/sft": _OF_LM,
+    "lm/train": {
+        **_OF_LM,
+        "lr_scheduler": {
+            "name": "cosine_annealing",
+            "config": {"num_warmup_steps": 2000, "start_lr": 1e-30, "final_lr_scale": 0.01},
+        },
+    },
+    "wav2vec2/asr": {
+        "optimizer": {"name": "adamw", "config": {"lr": 5e-5, "betas": [0.9, 0.98]}},
+        "lr_scheduler": {
+            "name": "tri_stage",
+            "config": {"stage_ratio": [0.1, 0.4, 0.5], "final_lr_scale": 0.05},
+        },
+        "regime": {"num_steps": 20_000},
+        "trainer": {"grad_accumulation": {"num_batches": 4}},
+    },
+    "wav2vec2/ssl": {
+        "optimizer": {
+            "name": "adamw",
+            "config": {"lr": 5e-4, "betas": [0.9, 0.98], "eps": 1e-6, "weight_decay": 0.01},
+        },
+        "lr_scheduler": {"name": "polynomial_decay", "config": {"num_warmup_steps": 32_000}},
+        "regime": {"num_steps": 400_000},
+    },
+}
+"""The defaults of the recipes of fairseq2."""
+
+
+def _over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A section with changes; the parameters of another class than the default's replace it."""
+    merged = dict(base)
+    is_other = "name" in changes and changes["name"] != base.get("name", changes["name"])
+    for key, value in changes.items():
+        inner = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(inner, Mapping)
+        merged[key] = _over(inner or {}, value) if both and not is_other else value
+    if is_other and "config" not in changes:
+        merged.pop("config", None)
+    return merged
+
+
+def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Defaults by plain names, as the fact ``recipe_defaults`` has them, in their sections."""
+    optimizer = {key: given[key] for key in ("lr", "betas", "eps", "weight_decay") if key in given}
+    rest = {key: value for key, value in given.items() if key not in optimizer}
+    regime = {"num_steps": rest.pop("num_steps")} if "num_steps" in rest else {}
+    name = rest.pop("lr_scheduler", None)
+    scheduler = {"config": rest, **({} if name is None else {"name": name})}
+    return {"optimizer": {"config": optimizer}, "lr_scheduler": scheduler, "regime": regime}
+
+
+def _config(reading: Reading) -> Section:
+    """The config over the defaults of its recipe."""
+    document, facts = in_sections(reading.document), reading.facts.named
+    recipe = facts.get("recipe", document.content.get("recipe"))
+    base: Mapping[str, Any] = {}
+    if recipe is not None:
+        if recipe not in RECIPES:
+            raise document.error(
+                f"there is no recipe {recipe!r:.60}", "recipe", nearest(str(recipe), RECIPES)
+            )
+        base = RECIPES[recipe]
+    base = _over(base, _defaults(facts["recipe_defaults"])) if "recipe_defaults" in facts else base
+    return Section(document, _over(base, document.content))
+
+
+def _matches(document: Document) -> bool:
+    names = [str(key) for key in document.content]
+    return document.python is None and (
+        isinstance(document.content.get("regime"), dict)
+        or any(name.startswith("regime.") for name in names)
+    )
+
+
+def _read(reading: Reading) -> Recipe:
+    config, context = _config(reading), reading.context
+    if "lr_scheduler" not in config.content:
+        raise MissingFactsError(
+            "missing facts: recipe",
+            where=reading.document.source,
+            hint=f"give the recipe whose defaults the config changes: {', '.join(RECIPES)}",
+        )
+    optimizer, regime = (
+        OPTIMIZER.read(config.section("optimizer")),
+        REGIME.read(config.section("regime")),
+    )
+    trainer = TRAINER.read(config.section("trainer"))
+    total = regime.num_steps
+    if total is None and reading.facts.total_updates is not None:
+        total = int(reading.facts.total_updates)
+    regime = regime.changed(num_steps=total)
+    scheduler = None
+    if config.content["lr_scheduler"] is not None:
+        scheduler = SCHEDULER.read(config.section("lr_scheduler"))
+
+    def schedule(context: Context) -> Schedule:
+        if scheduler is None:
+            return constant(_rate_of(optimizer, context))
+        with scheduler.origin.located("config"):
+            return _rate(context, optimizer, scheduler, regime)
+
+    clipping = trainer.max_grad_norm
+    accumulation = trainer.grad_accumulation.num_batches
+    return reading.recipe(
+        _groups(context, optimizer, schedule),
+        clock=CLOCK,
+        horizon=total,
+        clipping=None if clipping is None else Clipping(clipping),
+        accumulation=1 if accumulation is None else accumulation,
+        values=(scheduler, total),
+        derived={} if total is None else {"total_updates": total},
+    )
+
+
+def _groups(
+    context: Context, optimizer: Values, schedule: Callable[[Context], Schedule]
+) -> list[ParamGroup]:
+    """The groups of the optimizer: those that are listed, and then all other parameters."""
+    config = optimizer.origin.section("config")
+    listed = config.sections("groups")
+    default = _rate_of(optimizer, context)
+    if listed:
+        rates = [exact_number(group.number("lr", default)) for group in listed]
+        context = context.with_facts(group_lrs=(*rates, default), group_index=len(listed))
+    groups = [_group(optimizer, config, schedule(context))]
+    for index, group in enumerate(listed):
+        changed = Section(config.document, {**config.content, **group.content}, group.path)
+        patterns = group.value("params", ".*")
+        groups.append(
+            _group(
+                optimizer,
+                changed,
+                schedule(context.with_facts(group_index=index)),
+                f"group {index}",
+                (patterns,) if isinstance(patterns, str) else tuple(patterns),
+            )
+        )
+    return groups
+
+
+def _group(
+    optimizer: Values,
+    config: Section,
+    rate: Schedule,
+    name: str = "",
+    patterns: tuple[str, ...] = (),
+) -> ParamGroup:
+    kinds = {"adamw": "torch.optim.AdamW", "adafactor": "torch.optim.Adafactor"}
+    if optimizer.name not in kinds:
+        raise optimizer.error(f"there is no optimizer {optimizer.name!r:.60}", "name")
+    defaults = {"weight_decay": 0} if optimizer.name == "adamw" else {"lr": 1e-2}
+    left_out = ("groups", "impl", "params")
+    made = class_optimizer(config, kinds[optimizer.name], left_out, defaults)
+    return made.group(rate, name=name, patterns=patterns)
+
+
+FRAMEWORK = Framework(
+    "fairseq2",
+    section_entries(
+        dict.fromkeys(PARAMETERS, _rate),
+        {"optimizer": OPTIMIZER, "lr_scheduler": SCHEDULER, "regime": REGIME},
+        lambda optimizer, scheduler, regime: str(scheduler.name),
+    ),
+    versions=("027bdebca4b9",),
+    upstream=_FILES,
+    clock=CLOCK,
+    defects=DEFECTS,
+    reader=Reader(_read, _matches),
+    facts=("recipe", "recipe_defaults"),
+)

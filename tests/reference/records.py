@@ -115,7 +115,6 @@ NOT_READ = frozenset(
         "lightning-hydra",
         "onetrainer",
         "sentence-transformers",
-        "simpletuner",
         "speechbrain",
     ]
 )

@@ -53,6 +53,7 @@ ALIASES: Mapping[str, str] = {
     "max_seq_len": "sequence_length",
     "max_seq_length": "sequence_length",
     "max_steps": "total_updates",
+    "max_train_steps": "total_updates",
     "num_iterations": "total_updates",
     "num_processes": "world_size",
     "num_steps": "total_updates",

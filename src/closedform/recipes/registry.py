@@ -54,6 +54,7 @@ _MODULES = {
     "paddle": "paddle",
     "prime-rl": "prime_rl",
     "pytorch_accelerated": "pytorch_accelerated",
+    "simpletuner": "simpletuner",
     "slime": "slime",
     "t5x": "t5x",
     "timm": "timm",

@@ -113,7 +113,6 @@ NOT_READ = frozenset(
     [
         "espnet",
         "lightning-hydra",
-        "onetrainer",
         "sentence-transformers",
         "speechbrain",
     ]

@@ -47,6 +47,7 @@ _MODULES = {
     "nemo-rl": "nemo_rl",
     "olmo": "olmo",
     "olmo_core": "olmo_core",
+    "onetrainer": "onetrainer",
     "open-instruct": "open_instruct",
     "open_clip": "open_clip",
     "openrlhf": "openrlhf",

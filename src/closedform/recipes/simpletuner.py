@@ -44,7 +44,7 @@ PERIODIC = ("cosine", "cosine_with_restarts", "sine")
 CURVES = ("constant", "constant_with_warmup", "linear", "polynomial", *PERIODIC)
 BILLION = 10**9
 MOST_CUTS = 200
-"""The most values that are told apart from the exact ones, where floats are just below them."""
+"""The most values whose floats are distinguished from the exact ones just above them."""
 
 _KEYS = {
     "learning_rate": number(4e-7),

@@ -985,7 +985,7 @@ max_duration: 10ba
     ),
     Defect(
         "cerebras",
-        "CosineAnnealingWarmRestarts: after the first period each period has one rate.",
+        "",
         """\
 trainer:
   init:
@@ -999,10 +999,11 @@ trainer:
         "a cosine in each 5 updates",
         {},
         20,
+        name="restarts-are-constant",
     ),
     Defect(
         "cerebras",
-        "PolynomialLR ignores cycle.",
+        "",
         """\
 trainer:
   init:
@@ -1017,6 +1018,59 @@ trainer:
         "lines to the end rate over 5, then 10, then 15 updates",
         {},
         12,
+        name="cycle-ignored",
+    ),
+    Defect(
+        "cerebras",
+        "",
+        """\
+trainer:
+  init:
+    optimizer: {SGD: {learning_rate: 1.0, momentum: 0.9}}
+    schedulers:
+    - LambdaLR: {initial_learning_rate: 0.5, lambdas: ["t/10", "1 - t/20"]}
+""",
+        lambda: Schedule(t / 20 * (1 - t / 20)),
+        "half of the product of the functions",
+        name="initial-value-of-each-function",
+    ),
+    Defect(
+        "cerebras",
+        "",
+        """\
+trainer:
+  init:
+    optimizer: {SGD: {learning_rate: 1.0, momentum: 0.9}}
+    schedulers:
+    - SequentialLR:
+        last_epoch: 1
+        schedulers:
+        - LinearLR: {initial_learning_rate: 0.0, end_learning_rate: 1.0, total_iters: 4}
+        - LinearLR: {initial_learning_rate: 1.0, end_learning_rate: 0.0, total_iters: 4}
+""",
+        lambda: linear(0, 1, 4).then(linear(1, 0, 4), at=4).shift(2),
+        "from update 2 of the sequence on",
+        name="last-epoch-of-the-sequence",
+    ),
+    Defect(
+        "cerebras",
+        "",
+        """\
+trainer:
+  init:
+    optimizer: {SGD: {learning_rate: 1.0, momentum: 0.9}}
+    schedulers:
+    - SequentialLR:
+        schedulers:
+        - LinearLR: {initial_learning_rate: 0.0, end_learning_rate: 1.0, total_iters: 4}
+        - SequentialLR:
+            schedulers:
+            - LinearLR: {initial_learning_rate: 1.0, end_learning_rate: 0.5, total_iters: 4}
+            - LinearLR: {initial_learning_rate: 0.5, end_learning_rate: 0.0, total_iters: 4}
+""",
+        lambda: linear(0, 1, 4).then(linear(1, 0.5, 4).then(linear(0.5, 0, 4), at=4), at=4),
+        "the inner sequence, from update 4 on",
+        name="members-of-members-stay",
     ),
     Defect(
         "yolox",

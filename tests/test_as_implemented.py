@@ -4,9 +4,15 @@ A departure with a documented formula has a counterexample in docs/defects.py, u
 Its expected schedule was written by hand from the documentation, and is the judge here.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
 from closedform.errors import DefinitionError
+from closedform.language import UpdateRule
+from closedform.optimizers import muon, nadam
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import document_of
@@ -16,11 +22,27 @@ from docs import defects as counterexamples
 Key = tuple[str, str]
 EXAMPLES = {(example.framework, example.name): example for example in counterexamples.DEFECTS}
 SHOWN = {id(FRAMEWORKS[framework].defects[name]) for framework, name in EXAMPLES if name}
+MUON: dict[str, Any] = {
+    "weight_decay": 0.01,
+    "momentum": 0.95,
+    "nesterov": True,
+    "lookahead": "sum",
+    "scale": "match_rms_adamw",
+    "decay": "scaled",
+    "floor": "added",
+    "precision": "bf16",
+}
+"""The choices of cerebras' Muon."""
+OF_OPTIMIZERS: dict[str, tuple[str, Callable[..., UpdateRule]]] = {
+    "doubled-factor": ("NAdam", nadam),
+    "lost-buffer": ("Muon", partial(muon, **MUON)),
+}
+"""Departures of optimizers of cerebras, and the documented rules."""
 DEPARTURES: dict[Key, Defect] = {
     (framework, name): defect
     for framework, declaration in FRAMEWORKS.items()
     for name, defect in declaration.defects.items()
-    if defect.kind is Kind.DEPARTURE and defect.applies is not None
+    if defect.kind is Kind.DEPARTURE and defect.applies is not None and name not in OF_OPTIMIZERS
     # A framework that takes over the table of another one needs no counterexample of its own.
     if (framework, name) in EXAMPLES or id(defect) not in SHOWN
 }
@@ -58,6 +80,26 @@ def test_the_documented_formula_is_the_expected_one(key: Key) -> None:
     assert [implemented.schedule().exact(step) for step in steps] != expected
     assert key[1] in implemented.notes
     assert key[1] not in documented.notes
+
+
+@pytest.mark.parametrize("name", OF_OPTIMIZERS)
+def test_the_documented_rule_is_that_of_the_library(name: str) -> None:
+    label, rule = OF_OPTIMIZERS[name]
+    config = {"trainer": {"init": {"optimizer": {label: {"lr": 0.5}}}}}
+    implemented, documented = (
+        load_recipe(config, "cerebras", as_implemented=flag) for flag in (True, False)
+    )
+    assert name in implemented.notes
+    assert name not in documented.notes
+    expected = rule(0.5)
+    assert (documented.optimizer().param, documented.optimizer().states) == (
+        expected.param,
+        expected.states,
+    )
+    assert (implemented.optimizer().param, implemented.optimizer().states) != (
+        expected.param,
+        expected.states,
+    )
 
 
 @pytest.mark.parametrize("key", [key for key in departures(False) if key in EXAMPLES], ids="-".join)

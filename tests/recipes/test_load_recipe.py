@@ -250,7 +250,7 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "section of another form": (
         {"trainer": {"init": [1]}},
-        "expected a mapping, got list [1] (<mapping>: trainer.init)",
+        "init must be a mapping, got list (<mapping>: trainer.init)",
     ),
     "cycle": (cyclic(), f"{LIMITS} (<mapping>: {'a.' * 40})"),
     "object": (
@@ -260,7 +260,7 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "two optimizers": (
         config({"Adam": {}, "SGD": {}}),
-        f"expected a mapping of one class name to its arguments, got ['Adam', 'SGD'] "
+        f"optimizer must be a mapping of one name to its arguments, got ['Adam', 'SGD'] "
         f"({OPTIMIZER_AT})",
     ),
     "mistyped argument": (
@@ -297,7 +297,8 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "factors in a list": (
         config({"Adam": {"adjust_learning_rate": [2]}}),
-        f"expected a mapping, got list [2] ({OPTIMIZER_AT}.Adam.adjust_learning_rate)",
+        "adjust_learning_rate must be a mapping, got list "
+        f"({OPTIMIZER_AT}.Adam.adjust_learning_rate)",
     ),
     "factor in text": (
         config({"Adam": {"adjust_learning_rate": {"embedding": "two"}}}),
@@ -307,7 +308,7 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "no steps": (
         config(loop={"max_steps": 0}),
-        "max_steps must be an integer >= 1, got 0 (<mapping>: trainer.init.loop.max_steps)",
+        "max_steps must be at least 1, got 0 (<mapping>: trainer.init.loop.max_steps)",
     ),
     "schedulers in text": (
         config(schedulers="linear"),
@@ -329,8 +330,8 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "no members": (
         config(schedulers=[{"SequentialLR": {}}]),
-        "schedulers must be a list of one-key mappings, got None "
-        f"({SCHEDULERS_AT}[0].SequentialLR)",
+        "schedulers must be a list of one-key mappings, got NoneType "
+        f"({SCHEDULERS_AT}[0].SequentialLR.schedulers)",
     ),
     "other milestones": (
         config(schedulers=[{"SequentialLR": {"schedulers": [LINEAR, MEMBER], "milestones": [3]}}]),
@@ -350,7 +351,7 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
         ),
         "a member has tags of its own: 'a' "
         f"({SCHEDULERS_AT}[0].SequentialLR.schedulers[0].ConstantLR): "
-        "give them to the composite alone",
+        "give them only to the composite",
     ),
     "tags in common": (
         config(

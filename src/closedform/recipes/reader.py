@@ -35,7 +35,7 @@ from closedform.recipes.clock import Clock, Facts, hold
 from closedform.recipes.defects import Defect, check_documented, concerned
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, Grouping, ParamGroup, Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class Reading:
         accumulation: int | None,
         values: Sequence[object],
         derived: Mapping[str, Any] | None = None,
+        grouping: Grouping | None = None,
     ) -> Recipe:
         """Returns the recipe of the config, with the notes on the defects that concern it.
 
@@ -106,6 +107,7 @@ class Reading:
             accumulation: As in ``Recipe``.
             values: The arguments of the conditions of the framework's defects.
             derived: As in ``Recipe``.
+            grouping: As in ``Recipe``.
 
         Raises:
             DefinitionError: The documented formula is asked for, and there is none.
@@ -142,6 +144,7 @@ class Reading:
                 if self.as_implemented or defect.documented is None
             },
             derived=derived or {},
+            grouping=grouping,
         )
 
 

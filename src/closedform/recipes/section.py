@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -141,10 +141,8 @@ class Section:
         found = self.value(key, REQUIRED)
         if isinstance(found, str):
             found = [part for part in re.split(r"[\s,]+", found.strip("()[] ")) if part]
-        items = found if isinstance(found, list | tuple) else [found]
-        entries = {f"{key}[{index}]": item for index, item in enumerate(items)}
-        inner = Section(self.document, entries, self.path)
-        return tuple(inner.number(one) for one in entries)
+        inner = self.entries(key, found if isinstance(found, list | tuple) else [found])
+        return tuple(inner.number(entry) for entry in inner.content)
 
     def section(self, key: str) -> Section:
         """Returns a mapping below this one, an empty one where there is none.
@@ -176,9 +174,30 @@ class Section:
         found = self.value(key, [])
         if not isinstance(found, list | tuple):
             raise self.error(f"{key} must be a list, got {type(found).__name__}", key)
-        entries = {f"{key}[{index}]": item for index, item in enumerate(found)}
-        inner = Section(self.document, entries, self.path)
-        return [inner.section(one) for one in entries]
+        inner = self.entries(key, found)
+        return [inner.section(entry) for entry in inner.content]
+
+    def entries(self, key: str, items: Sequence[object]) -> Section:
+        """Returns the items of a list as a section, whose keys are ``key[0]`` and so on."""
+        content = {f"{key}[{index}]": item for index, item in enumerate(items)}
+        return Section(self.document, content, self.path)
+
+    def named(self, key: str) -> tuple[str, Section]:
+        """Returns the name and the arguments of a mapping of one name to its arguments.
+
+        Raises:
+            ConfigError: It is not such a mapping.
+        """
+        entry = self.value(key)
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            got = list(entry) if isinstance(entry, Mapping) else type(entry).__name__
+            raise self.error(
+                f"{key} must be a mapping of one name to its arguments, got {got!r:.60}", key
+            )
+        (name,) = entry
+        if not isinstance(name, str):
+            raise self.error(f"a name must be a text, got {name!r:.60}", key)
+        return name, self.section(key).section(name)
 
     def check(self, known: Collection[str]) -> None:
         """Refuses each key that is unknown: for a section that concerns the optimizer alone.

@@ -20,7 +20,7 @@ from closedform.recipes.cerebras.param_groups import (
     layer_decay_groups,
 )
 from closedform.recipes.cerebras.reader import READER
-from closedform.recipes.cerebras.schedules import SCHEDULES
+from closedform.recipes.cerebras.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.recipes.framework import Framework
 
 __all__ = [
@@ -37,5 +37,14 @@ __all__ = [
 ]
 
 FRAMEWORK = Framework(
-    "cerebras", SCHEDULES, OPTIMIZERS, AS_IMPLEMENTED, functions=FUNCTIONS, reader=READER
+    "cerebras",
+    SCHEDULES,
+    OPTIMIZERS,
+    AS_IMPLEMENTED,
+    versions=("2.10",),
+    upstream="cerebras/pytorch/optim/lr_scheduler.py",
+    clock=CLOCK,
+    defects=DEFECTS,
+    functions=FUNCTIONS,
+    reader=READER,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, floor_mod, t
 from closedform.recipes import checks
 from closedform.recipes.cerebras import composites
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -45,6 +47,7 @@ from closedform.schedules.exponential import check_factor
 from closedform.schedules.one_cycle import ANNEALS, cycle_phases
 from closedform.schedules.polynomial import check_cycle
 
+CLOCK = Clock(Unit.UPDATE)
 Arguments = Mapping[str, Any]
 
 _DEFAULT_LAMBDAS = ("t/30", "0.95**t")
@@ -368,3 +371,125 @@ _ROWS = (
     ),
 )
 SCHEDULES = {entry.name: entry for row in _ROWS for entry in row}
+
+
+def _defect(
+    text: str,
+    place: str,
+    stems: Sequence[str],
+    concerns: Callable[[Arguments], bool] = lambda arguments: True,
+    documented: str | None = None,
+) -> Defect:
+    """A defect of the classes of some formulas; without a documented formula, a convention."""
+    classes = tuple(f"{stem}{end}" for stem in stems for end in ("LR", "WD", "Scheduler"))
+    classes = tuple(name if name in SCHEDULES else name[:-2] for name in classes)
+
+    def applies(specs: Sequence[Arguments], optimizer: str) -> bool:
+        return any(
+            spec["class"] in classes and concerns(spec["kwargs"])
+            for outer in specs
+            for spec in _nested(outer)
+        )
+
+    kind = Kind.CONVENTION if documented is None else Kind.DEPARTURE
+    upstream = f"cerebras/pytorch/optim/lr_scheduler.py, {place}"
+    return Defect(text, upstream, applies, documented, kind, classes)
+
+
+def _nested(spec: Arguments) -> Iterator[Arguments]:
+    """A scheduler, and those within it."""
+    yield spec
+    for member in _members(spec):
+        yield from _nested(member)
+
+
+def _members(spec: Arguments) -> Sequence[Arguments]:
+    arguments = spec["kwargs"]
+    inner = arguments.get("scheduler")
+    members: Sequence[Arguments] = arguments.get("schedulers", () if inner is None else (inner,))
+    return members
+
+
+def _is_frozen(spec: Arguments, is_frozen: bool = False, is_halted: bool = False) -> bool:
+    """Whether a scheduler within composites stays at step 0, or holds one that does."""
+    name = spec["class"]
+    is_sequence, is_chain = name.startswith("Sequential"), name.startswith("Chained")
+    if is_frozen and (is_sequence or name in composites.SCALE_CLASSES):
+        return True
+    if is_halted and is_chain:
+        return True
+    inner = (is_sequence or is_chain, is_chain)
+    return any(_is_frozen(member, *inner) for member in _members(spec))
+
+
+DEFECTS = {
+    "restarts-are-constant": _defect(
+        "after the first period each period has one rate",
+        "class CosineAnnealingWarmRestarts",
+        ("CosineAnnealingWarmRestarts",),
+        documented="a cosine in each period",
+    ),
+    "cycle-ignored": _defect(
+        "cycle has no effect",
+        "class PolynomialLR",
+        ("Linear", "Polynomial"),
+        lambda arguments: bool(arguments.get("cycle")),
+        documented="the polynomial over the time that is stretched to whole cycles",
+    ),
+    "initial-value-of-each-function": _defect(
+        "the initial value is a factor as often as there are functions",
+        "class LambdaLR",
+        ("Lambda",),
+        lambda arguments: len(arguments.get("lambdas") or _DEFAULT_LAMBDAS) > 1,
+        documented="the initial value times the functions",
+    ),
+    "last-epoch-of-the-sequence": _defect(
+        "last_epoch moves the milestones, but not the members",
+        "class SequentialLR",
+        ("Sequential",),
+        lambda arguments: arguments.get("last_epoch", -1) != -1,
+        documented="the sequence from last_epoch + 1 on",
+    ),
+    "members-of-members-stay": Defect(
+        "the members of a composite within a composite stay at step 0",
+        "cerebras/pytorch/optim/lr_scheduler.py, classes SequentialLR and ChainedLR",
+        lambda specs, optimizer: any(_is_frozen(spec) for spec in specs),
+        documented="each member goes on from where it begins",
+        classes=tuple(name for name, entry in SCHEDULES.items() if entry.children == "schedulers"),
+    ),
+    "unknown-mode": _defect(
+        "an unknown mode is exp_range",
+        "class CyclicLR",
+        ("Cyclic",),
+        lambda arguments: arguments.get("mode", MODES[0]) not in MODES,
+    ),
+    "unknown-strategy": _defect(
+        "each anneal_strategy except cos is linear",
+        "class OneCycleLR",
+        ("OneCycle",),
+        lambda arguments: arguments.get("anneal_strategy", "cos") not in tuple(ANNEALS),
+    ),
+    "surplus-values": _defect(
+        "of the values past the milestones the last one counts",
+        "class PiecewiseConstantLR",
+        ("PiecewiseConstant",),
+        lambda arguments: (
+            len(arguments.get("learning_rates", arguments.get("vals", ())))
+            > len(arguments["milestones"]) + 1
+        ),
+    ),
+    "doubled-factor": Defect(
+        "NAdam takes the momentum of the step once more in its second factor",
+        "cerebras/pytorch/optim/NAdam.py, NAdam.step",
+        lambda specs, optimizer: optimizer == "NAdam",
+        documented="the formula of NAdam",
+        classes=(),
+    ),
+    "lost-buffer": Defect(
+        "Muon never stores its momentum: there is none",
+        "cerebras/pytorch/optim/Muon.py, Muon.step",
+        lambda specs, optimizer: optimizer == "Muon",
+        documented="the formula of Muon",
+        classes=(),
+    ),
+}

@@ -76,21 +76,10 @@ def _entry(config: Section, key: str) -> tuple[str, Section]:
     if isinstance(entry, list | tuple):
         if len(entry) != 1:
             raise config.error(f"{key} must hold one entry, got {len(entry)}", key)
-        return _entry(*_indexed(config, key, entry))
+        return _entry(config.entries(key, entry), f"{key}[0]")
     if isinstance(entry, Mapping) and "name" in entry:
         return config.section(key).text("name"), config.section(key)
-    if not isinstance(entry, Mapping) or len(entry) != 1:
-        raise config.error(f"{key} must be a mapping of one name to its arguments", key)
-    (name,) = entry
-    return str(name), config.section(key).section(name)
-
-
-def _indexed(
-    config: Section, key: str, entries: Sequence[object]
-) -> tuple[Section, *tuple[str, ...]]:
-    """A list as a section, and its keys."""
-    content = {f"{key}[{index}]": entry for index, entry in enumerate(entries)}
-    return Section(config.document, content, config.path), *content
+    return config.named(key)
 
 
 def schedulers(names: Mapping[str, str]) -> Key:
@@ -108,8 +97,8 @@ def schedulers(names: Mapping[str, str]) -> Key:
             )
         if not isinstance(entries, list | tuple):
             raise config.error(f"{key} must be a list or a mapping", key)
-        place, *keys = _indexed(config, key, entries)
-        return tuple(_scheduler(*_entry(place, entry), names) for entry in keys)
+        place = config.entries(key, entries)
+        return tuple(_scheduler(*_entry(place, entry), names) for entry in place.content)
 
     return Key(read, ())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy as sp
 
 import closedform as cf
 from closedform.errors import ExportError
@@ -156,8 +157,10 @@ def test_what_is_refused() -> None:
         "an optimizer of Keras updates each tensor by itself, and this one looks at shapes or at "
         "whole tensors (rule 'muon')"
     )
-    with pytest.raises(ExportError, match="has any learning rate, and the rule has not: cannot"):
-        cf.to_keras(cf.optimizers.asgd())
+    rate = cf.expr.hyper("lr")
+    rooted = UpdateRule("rooted", PARAM - sp.sqrt(1 - rate) * cf.expr.GRAD, {}, {"lr": 0.5})
+    with pytest.raises(ExportError, match="Keras allows any learning rate, but this rule does not"):
+        cf.to_keras(rooted)
     with pytest.raises(ExportError, match="a schedule takes no options, got clipnorm"):
         cf.to_keras(LR, clipnorm=1.0)  # type: ignore[call-overload]
     still = UpdateRule("still", PARAM - cf.expr.GRAD, {}, {})

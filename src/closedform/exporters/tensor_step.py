@@ -41,8 +41,7 @@ def tensor_step(rule: UpdateRule, shape: Shape, options: GraphOptions, framework
         (((*stages, step),),) = compile_parts(rule.name, [(unbound, [shape])], options)
     except DomainError as error:
         raise ExportError(
-            f"an optimizer of {framework} has any learning rate, and the rule has not: "
-            f"{error.what}",
+            f"{framework} allows any learning rate, but this rule does not: {error.what}",
             where=f"rule {rule.name!r}",
         ) from None
     if stages or step is None:

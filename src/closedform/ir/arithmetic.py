@@ -190,7 +190,7 @@ def _floor(_: Node, operands: Operands) -> Interval:
     return Interval(low, high, operand.maybe_nan)
 
 
-def _widened(op: Op, low: Any, high: Any, dtype: DType, maybe_nan: bool) -> Interval:
+def _widen_bounds(op: Op, low: Any, high: Any, dtype: DType, maybe_nan: bool) -> Interval:
     """The bounds moved out by twice the error of the op: that of the bound, that of the result."""
     steps = 2 * math.ceil(OPS[op].ulp) + 1
     kind = dtype.numpy.type
@@ -234,13 +234,13 @@ def _monotone(function: Callable[[Any], Any], least: float) -> Rule:
         with np.errstate(all="ignore"):
             low = function(dtype.numpy.type(max(operand.low, least)))
             high = function(dtype.numpy.type(operand.high))
-        widened = _widened(node.op, low, high, dtype, maybe_nan)
+        bounds = _widen_bounds(node.op, low, high, dtype, maybe_nan)
         if node.op is Op.LOG:
-            return _on_its_side(widened, 0.0, operand.high <= 1, operand.low >= 1)
-        widened = _not_negative(widened)
+            return _on_its_side(bounds, 0.0, operand.high <= 1, operand.low >= 1)
+        bounds = _not_negative(bounds)
         if node.op is Op.EXP:
-            return _on_its_side(widened, 1.0, operand.high <= 0, operand.low >= 0)
-        return widened
+            return _on_its_side(bounds, 1.0, operand.high <= 0, operand.low >= 0)
+        return bounds
 
     return rule
 
@@ -258,11 +258,13 @@ def _pow(node: Node, operands: Operands) -> Interval:
         return full(node.type.dtype)
     corners = _corners(np.power, operands, node.type.dtype)
     bounds = _floats(corners, maybe_nan)
-    widened = _not_negative(_widened(node.op, bounds.low, bounds.high, node.type.dtype, maybe_nan))
+    power_bounds = _not_negative(
+        _widen_bounds(node.op, bounds.low, bounds.high, node.type.dtype, maybe_nan)
+    )
     grows, shrinks = exponent.low >= 0, exponent.high <= 0
     is_above = (base.low >= 1 and grows) or (base.high <= 1 and shrinks)
     is_below = (base.low >= 1 and shrinks) or (base.high <= 1 and grows)
-    return _on_its_side(widened, 1.0, is_below, is_above)
+    return _on_its_side(power_bounds, 1.0, is_below, is_above)
 
 
 def _order(holds: Callable[[Any, Any], bool]) -> Rule:
@@ -287,16 +289,16 @@ def _not(_: Node, operands: Operands) -> Interval:
     return Interval(1 - operand.high, 1 - operand.low)
 
 
-def sum_of_floats(operand: Interval, reduced: Sequence[Dim], node: Node) -> Interval:
+def sum_of_floats(operand: Interval, reduced_dims: Sequence[Dim], node: Node) -> Interval:
     """Bounds in any order: count terms at a bound, moved by (1 + eps)**count for the roundings.
 
     Terms of one sign have a sum of that sign, and it is not NaN.
     """
     info = np.finfo(node.type.dtype.numpy)
-    sizes = [dim for dim in reduced if isinstance(dim, int)]
-    count = math.prod(sizes) if len(sizes) == len(reduced) else math.inf
+    sizes = [dim for dim in reduced_dims if isinstance(dim, int)]
+    count = math.prod(sizes) if len(sizes) == len(reduced_dims) else math.inf
     one_sign = operand.low >= 0 or operand.high <= 0
-    signed = Interval(
+    sign_bounds = Interval(
         0.0 if operand.low >= 0 else -math.inf,
         0.0 if operand.high <= 0 else math.inf,
         operand.maybe_nan or not one_sign,
@@ -306,16 +308,18 @@ def sum_of_floats(operand: Interval, reduced: Sequence[Dim], node: Node) -> Inte
     if count == 0:
         return Interval(0.0, 0.0)
     if slack > 0.1 or largest * count > float(info.max) / 2:
-        return signed
+        return sign_bounds
     low, high = operand.low * count, operand.high * count
-    bounds = _widened(
+    bounds = _widen_bounds(
         node.op,
         low - abs(low) * slack,
         high + abs(high) * slack,
         node.type.dtype,
         operand.maybe_nan,
     )
-    return Interval(max(bounds.low, signed.low), min(bounds.high, signed.high), operand.maybe_nan)
+    return Interval(
+        max(bounds.low, sign_bounds.low), min(bounds.high, sign_bounds.high), operand.maybe_nan
+    )
 
 
 ARITHMETIC: Mapping[Op, Rule] = {

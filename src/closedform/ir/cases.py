@@ -63,13 +63,13 @@ def cases(table: Ranges, conditions: Sequence[int]) -> list[Ranges]:
     for condition in conditions:
         following = []
         for part in parts:
-            decided = part.known[condition]
-            if decided.low == decided.high or len(parts) > _CASES:
+            truth_range = part.known[condition]
+            if truth_range.low == truth_range.high or len(parts) > _CASES:
                 following.append(part)
                 continue
             for truth in (True, False):
-                for one, holds in _alternatives(table.nodes, condition, truth):
-                    inner = part.where(one, holds)
+                for fact, holds in _alternatives(table.nodes, condition, truth):
+                    inner = part.where(fact, holds)
                     if inner is not None:
                         inner.depth = table.depth
                         following.append(_congruent(inner))
@@ -83,23 +83,29 @@ def _alternatives(nodes: Sequence[Node], condition: int, truth: bool) -> list[tu
     if node.op is Op.NOT:
         return _alternatives(nodes, node.operands[0], not truth)
     if (node.op is Op.OR and truth) or (node.op is Op.AND and not truth):
-        return [each for part in node.operands for each in _alternatives(nodes, part, truth)]
+        return [
+            alternative
+            for part in node.operands
+            for alternative in _alternatives(nodes, part, truth)
+        ]
     return [(condition, truth)]
 
 
 def _conditions(nodes: Sequence[Node], table: Ranges, indices: Iterable[int]) -> list[int]:
     """The conditions that are not decided of the ``where`` on which nodes depend."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     pending = list(indices)
     while pending:
         index = pending.pop()
-        if index not in seen:
-            seen.add(index)
+        if index not in visited:
+            visited.add(index)
             pending.extend(nodes[index].operands)
-    chosen = dict.fromkeys(
-        nodes[index].operands[0] for index in sorted(seen) if nodes[index].op is Op.WHERE
+    choices = dict.fromkeys(
+        nodes[index].operands[0] for index in sorted(visited) if nodes[index].op is Op.WHERE
     )
-    undecided = [each for each in chosen if table.known[each].low != table.known[each].high]
+    undecided = [
+        choice for choice in choices if table.known[choice].low != table.known[choice].high
+    ]
     return undecided[-_CONDITIONS:]
 
 
@@ -110,26 +116,30 @@ def _congruent(table: Ranges) -> Ranges:
     """
     if table.elementwise:
         return table
-    nodes, known = table.nodes, table.known
+    nodes, intervals = table.nodes, table.known
     leaders: dict[object, int] = {}
     classes: list[int] = []
     for index, node in enumerate(nodes):
-        interval = known[index]
-        key: object = (node.op, node.attributes, tuple(classes[each] for each in node.operands))
+        interval = intervals[index]
+        key: object = (
+            node.op,
+            node.attributes,
+            tuple(classes[operand] for operand in node.operands),
+        )
         is_point = interval.low == interval.high and not interval.maybe_nan
         if is_point and not node.type.shape:
             key = ("number", node.type, interval.low)
-        elif node.op in _POLES and any(known[each].contains(0) for each in node.operands):
+        elif node.op in _POLES and any(intervals[operand].contains(0) for operand in node.operands):
             key = index
         leader = leaders.setdefault(key, index)
         classes.append(leader)
-        meet = both(known[leader], interval)
-        known[leader] = known[index] = interval if meet is None else meet
+        meet = both(intervals[leader], interval)
+        intervals[leader] = intervals[index] = interval if meet is None else meet
     for index, node in enumerate(nodes):
         if node.op not in (Op.INPUT, Op.CONST):
-            meet = both(known[index], known[classes[index]])
-            interval = known[index] if meet is None else meet
-            known[index] = both(interval, table.bound(node)) or interval
+            meet = both(intervals[index], intervals[classes[index]])
+            interval = intervals[index] if meet is None else meet
+            intervals[index] = both(interval, table.bound(node)) or interval
     return table
 
 

@@ -46,8 +46,8 @@ def check(graph: Graph, where: str = "") -> None:
     place = f"graph {graph.name!r}" + (f", {where}" if where else "")
     if len(problems) == 1:
         raise GraphError(problems[0], where=place)
-    listed = "".join(f"\n  {problem}" for problem in problems)
-    raise GraphError(f"{len(problems)} rules are broken{listed}\n", where=place)
+    problem_lines = "".join(f"\n  {problem}" for problem in problems)
+    raise GraphError(f"{len(problems)} rules are broken{problem_lines}\n", where=place)
 
 
 def label(graph: Graph, index: int) -> str:
@@ -120,12 +120,12 @@ def _node(graph: Graph, index: int) -> Iterator[str]:
     if not all(isinstance(operand, TensorType) for operand in operands):
         return  # said of the operand
     try:
-        inferred = infer_type(node.op, operands, dict(node.attributes))
+        inferred_type = infer_type(node.op, operands, dict(node.attributes))
     except GraphError as error:
         yield error.what.removeprefix(f"{node.op}: ")
         return
-    if inferred != node.type:
-        yield f"the node states {node.type}, but its type is {inferred}"
+    if inferred_type != node.type:
+        yield f"the node states {node.type}, but its type is {inferred_type}"
         return
     yield from RULES.get(node.op, _nothing)(graph, node)
 
@@ -216,20 +216,20 @@ RULES: Mapping[Op, Rule] = {Op.INPUT: _input, Op.CONST: _const, Op.LOOKUP: _look
 
 
 def _values(graph: Graph) -> Iterator[str]:
-    known = ranges(graph)
+    intervals = ranges(graph)
     for index, node in enumerate(graph.nodes):
         if node.op is Op.LOOKUP:
-            problems = _index(graph, node, known)
+            problems = _index(graph, node, intervals)
         elif node.op in (Op.FLOOR_DIV, Op.FLOOR_MOD) and node.type.dtype.is_integer:
-            problems = _divisor(graph, node, known)
+            problems = _divisor(graph, node, intervals)
         else:
             continue
         for problem in problems:
             yield f"{label(graph, index)} = {node.op}: {problem}"
 
 
-def _divisor(graph: Graph, node: Node, known: tuple[Interval, ...]) -> Iterator[str]:
-    dividend, divisor = (known[operand] for operand in node.operands)
+def _divisor(graph: Graph, node: Node, intervals: tuple[Interval, ...]) -> Iterator[str]:
+    dividend, divisor = (intervals[operand] for operand in node.operands)
     name = label(graph, node.operands[1])
     if divisor.contains(0):
         yield f"divisor {name} is not proved nonzero, its range is {divisor}: use max(divisor, 1)"
@@ -241,10 +241,10 @@ def _divisor(graph: Graph, node: Node, known: tuple[Interval, ...]) -> Iterator[
         )
 
 
-def _index(graph: Graph, node: Node, known: tuple[Interval, ...]) -> Iterator[str]:
+def _index(graph: Graph, node: Node, intervals: tuple[Interval, ...]) -> Iterator[str]:
     table, index = node.operands
     size = int(graph.nodes[table].type.shape[0])
-    interval = known[index]
+    interval = intervals[index]
     if interval.low < 0 or interval.high >= size:
         yield (
             f"index {label(graph, index)} is not proved in 0..{size - 1}, its range is "

@@ -39,25 +39,25 @@ class _Form:
     size: int = 0
 
 
-def combined(nodes: Sequence[Node], known: Sequence[Interval], node: Node) -> Interval | None:
+def combined(nodes: Sequence[Node], intervals: Sequence[Interval], node: Node) -> Interval | None:
     """Returns an interval of a sum of floats in which a value occurs more than once, else None.
 
     Args:
         nodes: The nodes.
-        known: Their intervals, up to the operands of the sum.
+        intervals: Their intervals, up to the operands of the sum.
         node: The sum, an addition or a subtraction.
     """
     if not any(nodes[operand].op in (*_SUMS, Op.MUL) for operand in node.operands):
         return None
     form = _Form()
     left, right = node.operands
-    _collect(nodes, known, left, (1.0, 1.0), form)
-    _collect(nodes, known, right, (1.0, 1.0) if node.op is Op.ADD else (-1.0, -1.0), form)
+    _collect(nodes, intervals, left, (1.0, 1.0), form)
+    _collect(nodes, intervals, right, (1.0, 1.0) if node.op is Op.ADD else (-1.0, -1.0), form)
     if not form.repeats or form.size > _LARGEST_FORM:
         return None
     low = high = size = 0.0
     for index, coefficient in form.terms.items():
-        ends = _product(coefficient, (float(known[index].low), float(known[index].high)))
+        ends = _product(coefficient, (float(intervals[index].low), float(intervals[index].high)))
         low, high, size = low + ends[0], high + ends[1], size + max(map(abs, ends))
     slack = form.error + _rounding(size + form.error, node.type.dtype) + size * _SLACK
     if not math.isfinite(low - slack) or not math.isfinite(high + slack):
@@ -67,7 +67,7 @@ def combined(nodes: Sequence[Node], known: Sequence[Interval], node: Node) -> In
 
 def _collect(
     nodes: Sequence[Node],
-    known: Sequence[Interval],
+    intervals: Sequence[Interval],
     index: int,
     coefficient: tuple[float, float],
     form: _Form,
@@ -78,24 +78,24 @@ def _collect(
     if form.size > _LARGEST_FORM or not node.type.dtype.is_float:
         _add_term(index, coefficient, form)
         return
-    factor = _scale(nodes, known, node)
+    factor = _scale(nodes, intervals, node)
     if node.op not in _SUMS and factor is None:
         _add_term(index, coefficient, form)
         return
     size = max(map(abs, coefficient))
-    form.error += size * _rounding(_size(known[index]), node.type.dtype)
+    form.error += size * _rounding(_size(intervals[index]), node.type.dtype)
     if factor is not None:
         inner, ends = factor
-        _collect(nodes, known, inner, _product(coefficient, ends), form)
+        _collect(nodes, intervals, inner, _product(coefficient, ends), form)
         return
     left, right = node.operands
     negative = (-coefficient[1], -coefficient[0])
-    _collect(nodes, known, left, coefficient, form)
-    _collect(nodes, known, right, coefficient if node.op is Op.ADD else negative, form)
+    _collect(nodes, intervals, left, coefficient, form)
+    _collect(nodes, intervals, right, coefficient if node.op is Op.ADD else negative, form)
 
 
 def _scale(
-    nodes: Sequence[Node], known: Sequence[Interval], node: Node
+    nodes: Sequence[Node], intervals: Sequence[Interval], node: Node
 ) -> tuple[int, tuple[float, float]] | None:
     """A tensor and its scalar factor, whose interval is the coefficient; None for other nodes."""
     if node.op is Op.NEG:
@@ -103,29 +103,29 @@ def _scale(
     if node.op is not Op.MUL:
         return None
     first, second = node.operands
-    for scalar, other in ((first, second), (second, first)):
-        interval = known[scalar]
+    for scalar, cofactor in ((first, second), (second, first)):
+        interval = intervals[scalar]
         if nodes[scalar].type.shape or interval.maybe_nan or interval.has_infinity:
             continue
-        is_constant = nodes[scalar].op is Op.CONST or bool(nodes[other].type.shape)
+        is_constant = nodes[scalar].op is Op.CONST or bool(nodes[cofactor].type.shape)
         if is_constant:
-            return other, (float(interval.low), float(interval.high))
+            return cofactor, (float(interval.low), float(interval.high))
     return None
 
 
 def _add_term(index: int, coefficient: tuple[float, float], form: _Form) -> None:
-    known = form.terms.get(index)
-    if known is not None:
+    coefficients = form.terms.get(index)
+    if coefficients is not None:
         form.repeats = True
         coefficient = (
-            math.nextafter(known[0] + coefficient[0], -math.inf),
-            math.nextafter(known[1] + coefficient[1], math.inf),
+            math.nextafter(coefficients[0] + coefficient[0], -math.inf),
+            math.nextafter(coefficients[1] + coefficient[1], math.inf),
         )
     form.terms[index] = coefficient
 
 
-def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    corners = [a * b for a in one for b in other]
+def _product(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    corners = [a * b for a in first for b in second]
     if any(map(math.isnan, corners)):
         return -math.inf, math.inf
     return math.nextafter(min(corners), -math.inf), math.nextafter(max(corners), math.inf)
@@ -154,16 +154,18 @@ def split_integers(nodes: Sequence[Node]) -> frozenset[int]:
 
     ``n`` is then the sum of ``r = cast(cast(n, f32), i64)`` and ``n - r``, and nothing is lost.
     """
-    found = {index for index in range(len(nodes)) if _rounded(nodes, index) is not None}
-    for node in nodes if found else ():
+    integers = {index for index in range(len(nodes)) if _rounded_integer(nodes, index) is not None}
+    for node in nodes if integers else ():
         for place, operand in enumerate(node.operands):
             is_rest = node.op is Op.SUB and place == 1
-            if operand in found and not (is_rest and node.operands[0] == _rounded(nodes, operand)):
-                found.discard(operand)
-    return frozenset(found)
+            if operand in integers and not (
+                is_rest and node.operands[0] == _rounded_integer(nodes, operand)
+            ):
+                integers.discard(operand)
+    return frozenset(integers)
 
 
-def _rounded(nodes: Sequence[Node], index: int) -> int | None:
+def _rounded_integer(nodes: Sequence[Node], index: int) -> int | None:
     """The integer of which a node is what a float holds, in the same dtype."""
     node = nodes[index]
     if node.op is not Op.CAST or not node.type.dtype.is_integer:
@@ -175,19 +177,21 @@ def _rounded(nodes: Sequence[Node], index: int) -> int | None:
     return source if nodes[source].type.dtype is node.type.dtype else None
 
 
-def rounding_of_integer(nodes: Sequence[Node], known: Sequence[Interval], node: Node) -> int | None:
+def rounding_of_integer(
+    nodes: Sequence[Node], intervals: Sequence[Interval], node: Node
+) -> int | None:
     """Returns the size of the difference of an integer and its float; None for other nodes.
 
     Args:
         nodes: The nodes.
-        known: Their intervals, up to the operands of the node.
+        intervals: Their intervals, up to the operands of the node.
         node: An addition or subtraction of integers.
     """
     whole, part = node.operands
-    if node.op is not Op.SUB or _rounded(nodes, part) != whole:
+    if node.op is not Op.SUB or _rounded_integer(nodes, part) != whole:
         return None
     limits = full(node.type.dtype)
-    size = max(abs(int(known[whole].low)), abs(int(known[whole].high)))
+    size = max(abs(int(intervals[whole].low)), abs(int(intervals[whole].high)))
     dtype = nodes[nodes[part].operands[0]].type.dtype
     error = size // 2 ** (np.finfo(dtype.numpy).nmant + 1)
     # The float of a number next to the largest one may be beyond it.
@@ -198,7 +202,7 @@ def rounding_of_integer(nodes: Sequence[Node], known: Sequence[Interval], node: 
 
 
 def part_of(
-    nodes: Sequence[Node], known: Sequence[Interval], part: int, whole: int
+    nodes: Sequence[Node], intervals: Sequence[Interval], part: int, whole: int
 ) -> float | None:
     """Returns how many times another value the size of a value is at most, but for rounding.
 
@@ -206,37 +210,39 @@ def part_of(
     not seen.
     """
     if part == whole:
-        return 1.0 if known[part].low >= 0 else None
+        return 1.0 if intervals[part].low >= 0 else None
     node = nodes[whole]
     match node.op:
         case Op.ADD:
             left, right = node.operands
-            for one, other in ((left, right), (right, left)):
-                if known[other].low >= 0:
-                    factor = part_of(nodes, known, part, one)
+            for addend, rest in ((left, right), (right, left)):
+                if intervals[rest].low >= 0:
+                    factor = part_of(nodes, intervals, part, addend)
                     if factor is not None:
                         return factor
             return None
         case Op.MAX:
-            found = (part_of(nodes, known, part, operand) for operand in node.operands)
-            return next((factor for factor in found if factor is not None), None)
+            factors_of_operands = (
+                part_of(nodes, intervals, part, operand) for operand in node.operands
+            )
+            return next((factor for factor in factors_of_operands if factor is not None), None)
         case Op.WHERE:
-            _, then, other = node.operands
-            factors = [part_of(nodes, known, part, branch) for branch in (then, other)]
+            _, then, rest = node.operands
+            factors = [part_of(nodes, intervals, part, branch) for branch in (then, rest)]
             return None if None in factors else max(filter(None, factors))
         case Op.SQRT:
             return 1.0 if _is_sum_of_squares(nodes, node.operands[0], part) else None
         case Op.DIV:
             above, below = node.operands
-            divisor = known[below]
-            factor = part_of(nodes, known, part, above) if 0 < divisor.low else None
+            divisor = intervals[below]
+            factor = part_of(nodes, intervals, part, above) if 0 < divisor.low else None
             return None if factor is None else factor * float(divisor.high)
         case Op.REDUCE_SUM:
             (inner,) = node.operands
-            is_sum = known[inner].low >= 0 and node.type.dtype.is_float
-            return part_of(nodes, known, part, inner) if is_sum else None
+            is_sum = intervals[inner].low >= 0 and node.type.dtype.is_float
+            return part_of(nodes, intervals, part, inner) if is_sum else None
         case Op.CAST | Op.RESHAPE | Op.BROADCAST_TO if node.type.dtype.is_float:
-            return part_of(nodes, known, part, node.operands[0])
+            return part_of(nodes, intervals, part, node.operands[0])
         case Op.ABS:
             return 1.0 if node.operands[0] == part else None
         case _:
@@ -256,10 +262,10 @@ def quotient_bound(nodes: Sequence[Node], whole: int) -> float:
     A square that is subnormal may be rounded to two thirds of itself: a norm is then a root of that
     too small, a sum of squares in any order never so far.
     """
-    pending, seen = [whole], 0
-    while pending and seen < _LARGEST_FORM:
+    pending, visited = [whole], 0
+    while pending and visited < _LARGEST_FORM:
         node = nodes[pending.pop()]
-        seen += 1
+        visited += 1
         if node.op is Op.SQRT:
             return 1.5
         pending.extend(node.operands)

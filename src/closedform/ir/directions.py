@@ -27,63 +27,75 @@ class Direction(IntEnum):
 
 def directions(graph: Graph, table: Ranges) -> tuple[Direction, ...]:
     """Returns for each node its direction over the steps of a table of intervals."""
-    found: list[Direction] = []
+    node_directions: list[Direction] = []
     for index, node in enumerate(graph.nodes):
         operands = tuple(table.of(operand) for operand in node.operands)
-        known = tuple(found[operand] for operand in node.operands)
+        operand_directions = tuple(node_directions[operand] for operand in node.operands)
         interval = table.of(index)
         is_fixed = interval.low == interval.high and not interval.maybe_nan
-        found.append(
-            Direction.CONSTANT if is_fixed else _direction(node, known, operands, interval)
+        node_directions.append(
+            Direction.CONSTANT
+            if is_fixed
+            else _direction(node, operand_directions, operands, interval)
         )
-    return tuple(found)
+    return tuple(node_directions)
 
 
 def _direction(
-    node: Node, known: Sequence[Direction], operands: Sequence[Interval], interval: Interval
+    node: Node,
+    operand_directions: Sequence[Direction],
+    operands: Sequence[Interval],
+    interval: Interval,
 ) -> Direction:
     if node.op is Op.INPUT:
         is_step = node.attribute("role") is Role.STEP
         return Direction.RISING if is_step else Direction.NONE
     if node.op is Op.WHERE:
-        return _of_where(known, operands[0])
-    if all(each is Direction.CONSTANT for each in known):
+        return _of_where(operand_directions, operands[0])
+    if all(direction is Direction.CONSTANT for direction in operand_directions):
         return Direction.CONSTANT
     is_inexact = OPS[node.op].ulp and node.type.dtype.is_float
     if is_inexact or (node.type.dtype.is_integer and interval == full(node.type.dtype)):
         return Direction.NONE
     match node.op:
         case Op.ADD | Op.MIN | Op.MAX | Op.AND | Op.OR:
-            return _common(known)
+            return _common(operand_directions)
         case Op.SUB:
-            return _common((known[0], _turned(known[1])))
+            return _common((operand_directions[0], _turn_direction(operand_directions[1])))
         case Op.NEG | Op.NOT:
-            return _turned(known[0])
+            return _turn_direction(operand_directions[0])
         case Op.MUL:
-            return _common((_times(known[0], operands[1]), _times(known[1], operands[0])))
+            return _common(
+                (
+                    _times(operand_directions[0], operands[1]),
+                    _times(operand_directions[1], operands[0]),
+                )
+            )
         case Op.DIV | Op.FLOOR_DIV:
-            return _of_quotient(known, operands)
+            return _of_quotient(operand_directions, operands)
         case Op.FLOOR | Op.CAST | Op.RESHAPE | Op.BROADCAST_TO | Op.REDUCE_SUM | Op.REDUCE_MAX:
-            return known[0]
+            return operand_directions[0]
         case Op.LT | Op.LE:
-            return _common((_turned(known[0]), known[1]))
+            return _common((_turn_direction(operand_directions[0]), operand_directions[1]))
         case _:
             return Direction.NONE
 
 
-def _of_where(known: Sequence[Direction], condition: Interval) -> Direction:
+def _of_where(operand_directions: Sequence[Direction], condition: Interval) -> Direction:
     if condition.low != condition.high:
         return Direction.NONE
-    return known[1] if condition.low else known[2]
+    return operand_directions[1] if condition.low else operand_directions[2]
 
 
-def _of_quotient(known: Sequence[Direction], operands: Sequence[Interval]) -> Direction:
+def _of_quotient(
+    operand_directions: Sequence[Direction], operands: Sequence[Interval]
+) -> Direction:
     above, below = operands
     if below.contains(0):
         return Direction.NONE
-    by_dividend = _times(known[0], below)
+    by_dividend = _times(operand_directions[0], below)
     # 1/x falls as x rises, on either side of 0.
-    by_divisor = _times(_turned(known[1]), above)
+    by_divisor = _times(_turn_direction(operand_directions[1]), above)
     return _common((by_dividend, by_divisor))
 
 
@@ -91,16 +103,16 @@ def _times(direction: Direction, factor: Interval) -> Direction:
     """The direction of a product as one factor changes, the other one of this interval."""
     if direction is Direction.CONSTANT or factor.low >= 0:
         return direction
-    return _turned(direction) if factor.high <= 0 else Direction.NONE
+    return _turn_direction(direction) if factor.high <= 0 else Direction.NONE
 
 
-def _turned(direction: Direction) -> Direction:
+def _turn_direction(direction: Direction) -> Direction:
     return direction if direction is Direction.NONE else Direction(-direction)
 
 
-def _common(known: Sequence[Direction]) -> Direction:
+def _common(operand_directions: Sequence[Direction]) -> Direction:
     """The direction of what rises with all of these."""
-    moving = {each for each in known if each is not Direction.CONSTANT}
+    moving = {each for each in operand_directions if each is not Direction.CONSTANT}
     if not moving:
         return Direction.CONSTANT
     return moving.pop() if len(moving) == 1 else Direction.NONE

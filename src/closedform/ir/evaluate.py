@@ -67,10 +67,10 @@ def evaluate_node(node: Node, operands: tuple[Array, ...], sizes: Sizes | None =
         GraphError: An integer division by zero, an index out of range, or a result of another
             type than the node states.
     """
-    known: Sizes = {} if sizes is None else sizes
+    axis_sizes: Sizes = {} if sizes is None else sizes
     with np.errstate(all="ignore"):
-        result = np.asarray(KERNELS[node.op](node, operands, known), order="C")
-    expected = concrete_shape(node.type.shape, known)
+        result = np.asarray(KERNELS[node.op](node, operands, axis_sizes), order="C")
+    expected = concrete_shape(node.type.shape, axis_sizes)
     if result.dtype != node.type.dtype.numpy or result.shape != expected:
         raise GraphError(
             f"{node.op}: the node states {node.type}, its value is {result.dtype} of shape "

@@ -125,12 +125,12 @@ class Builder:
         Raises:
             GraphError: The dtype is bool or an integer and does not hold the value exactly.
         """
-        given = np.asarray(value)
+        array_of_value = np.asarray(value)
         with np.errstate(invalid="ignore", over="ignore"):
-            array = given.astype(dtype.numpy, copy=False)
-        if not dtype.is_float and not np.array_equal(array, given):
+            array = array_of_value.astype(dtype.numpy, copy=False)
+        if not dtype.is_float and not np.array_equal(array, array_of_value):
             raise GraphError(f"const: {dtype} does not hold {value!r} exactly")
-        return self.emit(Op.CONST, data=array.tobytes(), dtype=dtype, shape=given.shape)
+        return self.emit(Op.CONST, data=array.tobytes(), dtype=dtype, shape=array_of_value.shape)
 
     def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
         """Adds a node and returns its value; GraphError if the operands do not fit the op."""
@@ -156,12 +156,12 @@ class Builder:
 
     def build(self) -> Graph:
         """Returns the graph: inputs first, then the nodes that the outputs need, in order."""
-        needed = {output.index for output in self._outputs}
+        indices = {output.index for output in self._outputs}
         for index in range(len(self._nodes) - 1, -1, -1):
-            if index in needed:
-                needed.update(self._nodes[index].operands)
+            if index in indices:
+                indices.update(self._nodes[index].operands)
         order = [i for i, node in enumerate(self._nodes) if node.op is Op.INPUT]
-        order += [i for i in sorted(needed) if self._nodes[i].op is not Op.INPUT]
+        order += [i for i in sorted(indices) if self._nodes[i].op is not Op.INPUT]
         place = {old: new for new, old in enumerate(order)}
         nodes = tuple(_renumber(self._nodes[old], place) for old in order)
         outputs = tuple(Output(output.name, place[output.index]) for output in self._outputs)

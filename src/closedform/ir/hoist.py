@@ -52,25 +52,25 @@ def hoist(graph: Graph) -> tuple[Graph, Graph]:
 
 def _numbers(graph: Graph) -> list[bool]:
     """Whether each node depends on no tensor, and is none."""
-    found: list[bool] = []
+    is_number: list[bool] = []
     for node in graph.nodes:
         if node.op is Op.INPUT:
-            found.append(not node.type.shape and node.attribute("role") in _NUMBERS)
+            is_number.append(not node.type.shape and node.attribute("role") in _NUMBERS)
         else:
             is_spread = node.op is Op.BROADCAST_TO
-            found.append(not is_spread and all(found[operand] for operand in node.operands))
-    return found
+            is_number.append(not is_spread and all(is_number[operand] for operand in node.operands))
+    return is_number
 
 
 def _read_by_tensors(graph: Graph, is_number: list[bool]) -> list[bool]:
     """Whether the second graph has each node: as it is, or handed over as a number."""
-    found = [not known for known in is_number]
+    is_read = [not is_scalar for is_scalar in is_number]
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
-        if found[index] and not (is_number[index] and _is_handed_over(node)):
+        if is_read[index] and not (is_number[index] and _is_handed_over(node)):
             for operand in node.operands:
-                found[operand] = True
-    return found
+                is_read[operand] = True
+    return is_read
 
 
 def _is_handed_over(node: Node) -> bool:

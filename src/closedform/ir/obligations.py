@@ -87,7 +87,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
     for output in graph.outputs:
         root.demand(output.index, Demand.FINITE)
     regions = [root]
-    found: dict[tuple[int, Kind], Fault] = {}
+    faults_by_place: dict[tuple[int, Kind], Fault] = {}
     inexact = _inexact(graph.nodes, table.known)
     split = split_integers(graph.nodes) - {output.index for output in graph.outputs}
     while any(region.pending for region in regions):
@@ -98,8 +98,10 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
             kind = _fault(graph.nodes, region, index, demand, inexact)
             is_split = kind is Kind.INEXACT and index in split
             if kind is not None and not is_split:
-                found.setdefault((index, kind), Fault(index, kind, region.table.known[index]))
-    return tuple(found[key] for key in sorted(found))
+                faults_by_place.setdefault(
+                    (index, kind), Fault(index, kind, region.table.known[index])
+                )
+    return tuple(faults_by_place[key] for key in sorted(faults_by_place))
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class _Region:
 
 def _visit(nodes: Sequence[Node], region: _Region, regions: list[_Region], limit: int) -> None:
     """Passes the demands of one region on, from the last node to the first."""
-    known = region.table.known
+    intervals = region.table.known
     while region.pending:
         index = max(region.pending)
         region.pending.remove(index)
@@ -151,12 +153,12 @@ def _visit(nodes: Sequence[Node], region: _Region, regions: list[_Region], limit
         if node.op is Op.WHERE:
             _visit_where(nodes, region, regions, index, limit)
             continue
-        operands = tuple(known[operand] for operand in node.operands)
+        operands = tuple(intervals[operand] for operand in node.operands)
         place = region if node.op not in MIXES_ELEMENTS else region.whole
-        for operand, needed in zip(
+        for operand, demanded in zip(
             node.operands, operand_demands(node, demand, operands), strict=True
         ):
-            place.demand(operand, needed)
+            place.demand(operand, demanded)
 
 
 def _visit_where(
@@ -165,10 +167,10 @@ def _visit_where(
     condition, *branches = nodes[index].operands
     demand = region.demands[index]
     region.demand(condition, Demand.NUMBER)
-    decided = region.table.known[condition]
+    condition_range = region.table.known[condition]
     for truth, branch in zip((True, False), branches, strict=True):
-        if decided.low == decided.high:
-            if decided.low == truth:
+        if condition_range.low == condition_range.high:
+            if condition_range.low == truth:
                 region.demand(branch, demand)
             continue
         key = condition, truth
@@ -176,8 +178,8 @@ def _visit_where(
             region.demand(branch, demand)
             continue
         if key not in region.inner:
-            narrowed = region.table.where(condition, truth)
-            region.inner[key] = None if narrowed is None else _Region(narrowed, region)
+            inner_table = region.table.where(condition, truth)
+            region.inner[key] = None if inner_table is None else _Region(inner_table, region)
             regions.extend(filter(None, [region.inner[key]]))
         inside = region.inner[key]
         if inside is not None:
@@ -302,19 +304,19 @@ def _fault(
     return None
 
 
-def _inexact(nodes: Sequence[Node], known: Sequence[Interval]) -> frozenset[int]:
+def _inexact(nodes: Sequence[Node], intervals: Sequence[Interval]) -> frozenset[int]:
     """Floats that may come from an integer that they do not hold."""
-    found: set[int] = set()
+    inexact_nodes: set[int] = set()
     for index, node in enumerate(nodes):
         if not node.type.dtype.is_float:
             continue
         if node.op is Op.CAST and nodes[node.operands[0]].type.dtype.is_integer:
             bits = np.finfo(node.type.dtype.numpy).nmant + 1
-            if _most(known[node.operands[0]]) > 2.0**bits:
-                found.add(index)
-        elif not found.isdisjoint(node.operands):
-            found.add(index)
-    return frozenset(found)
+            if _most(intervals[node.operands[0]]) > 2.0**bits:
+                inexact_nodes.add(index)
+        elif not inexact_nodes.isdisjoint(node.operands):
+            inexact_nodes.add(index)
+    return frozenset(inexact_nodes)
 
 
 __all__ = ["OPERAND_DEMANDS", "Demand", "Fault", "Kind", "faults", "operand_demands"]

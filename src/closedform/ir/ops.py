@@ -96,8 +96,8 @@ class OpSpec:
 
 def _same_dtype(types: tuple[TensorType, ...]) -> DType:
     if any(operand.dtype != types[0].dtype for operand in types):
-        listed = ", ".join(str(operand) for operand in types)
-        raise GraphError(f"operands must share one dtype, got {listed}")
+        operand_types = ", ".join(str(operand) for operand in types)
+        raise GraphError(f"operands must share one dtype, got {operand_types}")
     return types[0].dtype
 
 
@@ -141,7 +141,7 @@ def _shape_attribute(attributes: Attributes, name: str) -> Shape:
     return value
 
 
-def _reduced(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+def _reduced_type(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     (operand,) = types
     axes = _shape_attribute(attributes, "axes")
     legal = all(isinstance(axis, int) and 0 <= axis < operand.rank for axis in axes)
@@ -161,7 +161,7 @@ def _reduced(types: tuple[TensorType, ...], attributes: Attributes) -> TensorTyp
 
 
 def _reduce_max(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
-    result = _reduced(types, attributes)
+    result = _reduced_type(types, attributes)
     (operand,) = types
     sizes = [operand.shape[int(axis)] for axis in _shape_attribute(attributes, "axes")]
     if not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -193,10 +193,10 @@ def _transpose(types: tuple[TensorType, ...], attributes: Attributes) -> TensorT
 
 def _size(shape: Shape) -> tuple[int, tuple[str, ...]]:
     """Product of the known sizes, and the named ones in order."""
-    known = 1
+    product = 1
     for dim in shape:
-        known *= dim if isinstance(dim, int) else 1
-    return known, tuple(sorted(dim for dim in shape if isinstance(dim, str)))
+        product *= dim if isinstance(dim, int) else 1
+    return product, tuple(sorted(dim for dim in shape if isinstance(dim, str)))
 
 
 def _reshape(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
@@ -268,7 +268,7 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.NOT, 1, BOOLS, _elementwise),
         OpSpec(Op.WHERE, 3, BOOLS | NUMBERS, _where),
         OpSpec(Op.CAST, 1, ANY, _cast, ("to",)),
-        OpSpec(Op.REDUCE_SUM, 1, NUMBERS, _reduced, ("axes", "keepdims"), 8.0, _ORDER),
+        OpSpec(Op.REDUCE_SUM, 1, NUMBERS, _reduced_type, ("axes", "keepdims"), 8.0, _ORDER),
         OpSpec(Op.REDUCE_MAX, 1, NUMBERS, _reduce_max, ("axes", "keepdims")),
         OpSpec(Op.MATMUL, 2, COMPUTED_FLOATS, _matmul, ulp=16.0, reason=_ORDER),
         OpSpec(Op.TRANSPOSE, 1, ANY, _transpose, ("permutation",)),

@@ -22,7 +22,7 @@ _DEPTH = 6
 
 def is_at_most(
     nodes: Sequence[Node],
-    known: Sequence[Interval],
+    intervals: Sequence[Interval],
     conditions: Conditions,
     lesser: int,
     greater: int,
@@ -31,61 +31,70 @@ def is_at_most(
 
     Args:
         nodes: The nodes.
-        known: Their intervals where the conditions hold, up to both nodes.
+        intervals: Their intervals where the conditions hold, up to both nodes.
         conditions: Conditions with their truths.
         lesser: The one.
         greater: The other one.
     """
-    if known[lesser].maybe_nan or known[greater].maybe_nan:
+    if intervals[lesser].maybe_nan or intervals[greater].maybe_nan:
         return False
-    if _below(nodes, known, lesser, greater, _DEPTH):
+    if _below(nodes, intervals, lesser, greater, _DEPTH):
         return True
-    facts = (fact for condition in conditions for fact in _facts(nodes, known, *condition))
+    facts = (fact for condition in conditions for fact in _facts(nodes, intervals, *condition))
     return any(
-        upper == greater and _below(nodes, known, lesser, lower, _DEPTH) for lower, upper in facts
+        upper == greater and _below(nodes, intervals, lesser, lower, _DEPTH)
+        for lower, upper in facts
     )
 
 
 def _facts(
-    nodes: Sequence[Node], known: Sequence[Interval], condition: int, truth: bool
+    nodes: Sequence[Node], intervals: Sequence[Interval], condition: int, truth: bool
 ) -> Iterator[tuple[int, int]]:
     """The pairs (a, b) with a <= b that a condition gives."""
     for node, holds in leaves(nodes, condition, truth):
         if not holds or node.op not in (Op.LT, Op.LE):
             continue
         left, right = node.operands
-        if max(left, right) >= len(known):
+        if max(left, right) >= len(intervals):
             continue
         yield left, right
-        if node.op is Op.LT and nodes[left].op is Op.SUB and known[right].high <= 0:
+        if node.op is Op.LT and nodes[left].op is Op.SUB and intervals[right].high <= 0:
             yield nodes[left].operands[0], nodes[left].operands[1]
-        if node.op is Op.LT and nodes[right].op is Op.SUB and known[left].low >= 0:
+        if node.op is Op.LT and nodes[right].op is Op.SUB and intervals[left].low >= 0:
             yield nodes[right].operands[1], nodes[right].operands[0]
 
 
 def _below(
-    nodes: Sequence[Node], known: Sequence[Interval], lesser: int, greater: int, depth: int
+    nodes: Sequence[Node], intervals: Sequence[Interval], lesser: int, greater: int, depth: int
 ) -> bool:
     """Whether the form of a value shows it to be at most another one."""
-    if lesser == greater or known[lesser].high <= known[greater].low:
+    if lesser == greater or intervals[lesser].high <= intervals[greater].low:
         return True
-    node, other = nodes[lesser], nodes[greater]
-    if node.op is not Op.MUL or depth == 0 or known[lesser].has_infinity:
+    node, greater_node = nodes[lesser], nodes[greater]
+    if node.op is not Op.MUL or depth == 0 or intervals[lesser].has_infinity:
         return False
-    for one, rest in (node.operands, node.operands[::-1]):
-        is_part = 0 <= known[one].low and known[one].high <= 1 and known[rest].low >= 0
-        if is_part and _below(nodes, known, rest, greater, depth - 1):
+    for factor_node, rest in (node.operands, node.operands[::-1]):
+        is_part = (
+            0 <= intervals[factor_node].low
+            and intervals[factor_node].high <= 1
+            and intervals[rest].low >= 0
+        )
+        if is_part and _below(nodes, intervals, rest, greater, depth - 1):
             return True
-        if other.op is Op.MUL:
-            for same, factor in (other.operands, other.operands[::-1]):
-                is_square = same == factor
-                if rest == same and is_square and _shrinks(nodes, known, one, factor, depth):
+        if greater_node.op is Op.MUL:
+            for square_base, factor in (greater_node.operands, greater_node.operands[::-1]):
+                is_square = square_base == factor
+                if (
+                    rest == square_base
+                    and is_square
+                    and _shrinks(nodes, intervals, factor_node, factor, depth)
+                ):
                     return True
     return False
 
 
 def _shrinks(
-    nodes: Sequence[Node], known: Sequence[Interval], index: int, of: int, depth: int
+    nodes: Sequence[Node], intervals: Sequence[Interval], index: int, of: int, depth: int
 ) -> bool:
     """Whether a value is another one times factors of at most 1 in size."""
     if index == of:
@@ -94,9 +103,9 @@ def _shrinks(
     if node.op is not Op.MUL or depth == 0:
         return False
     return any(
-        -1 <= known[factor].low
-        and known[factor].high <= 1
-        and _shrinks(nodes, known, rest, of, depth - 1)
+        -1 <= intervals[factor].low
+        and intervals[factor].high <= 1
+        and _shrinks(nodes, intervals, rest, of, depth - 1)
         for factor, rest in (node.operands, node.operands[::-1])
     )
 

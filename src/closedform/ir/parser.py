@@ -125,11 +125,11 @@ class _Parser:
         name = self.identifier("the name of the graph")
         self.listed(self.input, "(", ")")
         self.expect("->")
-        declared = self.listed(self.declared_output, "(", ")")
+        declared_outputs = self.listed(self.declared_output, "(", ")")
         self.expect("{")
         while self.token.kind == "value":
             self.line()
-        outputs = tuple(self.output(name, type_) for name, type_ in declared)
+        outputs = tuple(self.output(name, type_) for name, type_ in declared_outputs)
         self.expect("}")
         if self.token.kind != "end":
             raise self.error("the end of the text", self.token)
@@ -168,8 +168,8 @@ class _Parser:
         try:
             return kind(token.text)
         except ValueError:
-            known = ", ".join(kind)
-            raise self.error(meaning, token, f"known are {known}") from None
+            choices = ", ".join(kind)
+            raise self.error(meaning, token, f"known are {choices}") from None
 
     def type(self) -> TensorType:
         dtype = self.choice(DType, "a dtype")

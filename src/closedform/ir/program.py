@@ -76,12 +76,12 @@ class Program:
         A stage whose bodies take no scalars has a graph without outputs, which is left unchanged.
         """
 
-        def mapped(part: Stage | Program) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
+        def map_part(part: Stage | Program) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
             scalars = function(part.scalars) if part.scalars.outputs else part.scalars
             return scalars, tuple(map(function, part.bodies)), part.calls
 
-        stages = tuple(Stage(*mapped(stage)) for stage in self.stages)
-        return Program(self.name, *mapped(self), stages)
+        stages = tuple(Stage(*map_part(stage)) for stage in self.stages)
+        return Program(self.name, *map_part(self), stages)
 
 
 def flatten(program: Program) -> Graph:
@@ -99,8 +99,8 @@ def flatten(program: Program) -> Graph:
         totals: dict[str, Value] = {}
         for call in stage.calls:
             for name, part in _call(builder, stage.bodies, call, scalars, values).items():
-                known = totals.get(name)
-                totals[name] = part if known is None else builder.emit(Op.ADD, known, part)
+                partial = totals.get(name)
+                totals[name] = part if partial is None else builder.emit(Op.ADD, partial, part)
         values |= totals
     scalars = _copy(builder, program.scalars, values)
     for name, value in scalars.items():
@@ -172,20 +172,20 @@ def _call(
 ) -> dict[str, Value]:
     """Adds the body of a call, and names its outputs."""
     body = bodies[call.body]
-    given = {naming.scalar(place): scalars[name] for place, name in enumerate(call.scalars)}
+    inputs = {naming.scalar(place): scalars[name] for place, name in enumerate(call.scalars)}
     for node in body.inputs:
         name = node.attribute("name")
         if not name.startswith(naming.SCALAR):
-            given[name] = values[naming.outer_name(name, call.param)]
-    return _copy(builder, body, given)
+            inputs[name] = values[naming.outer_name(name, call.param)]
+    return _copy(builder, body, inputs)
 
 
-def _copy(builder: Builder, graph: Graph, given: Mapping[str, Value]) -> dict[str, Value]:
+def _copy(builder: Builder, graph: Graph, inputs: Mapping[str, Value]) -> dict[str, Value]:
     """Adds the nodes of a graph, its inputs replaced by the given values, and names its outputs."""
     values: list[Value] = []
     for node in graph.nodes:
         if node.op is Op.INPUT:
-            values.append(given[node.attribute("name")])
+            values.append(inputs[node.attribute("name")])
             continue
         operands = (values[index] for index in node.operands)
         values.append(builder.emit(node.op, *operands, **dict(node.attributes)))

@@ -116,46 +116,46 @@ class Ranges:
             last: The last node whose interval is wanted; that of all if not given.
         """
         nodes = self.nodes if last is None else self.nodes[: last + 1]
-        known: list[Interval] = []
-        bounded = frozenset(compared(self.nodes, condition, truth))
-        is_scalar = all(not self.nodes[index].type.shape for index in bounded)
-        changed: set[int] = set()
+        intervals: list[Interval] = []
+        bounded_nodes = frozenset(compared(self.nodes, condition, truth))
+        is_scalar = all(not self.nodes[index].type.shape for index in bounded_nodes)
+        changed_nodes: set[int] = set()
         elementwise = set(self.elementwise)
         inner = Ranges(
             self.nodes,
             self.step_max,
-            known,
+            intervals,
             self.step_min,
             self.given,
             self.flushes,
             depth=self.depth + 1,
             conditions=(*self.conditions, (condition, truth)),
         )
-        negatives = _negatives(self.nodes, bounded)
+        negatives = _negatives(self.nodes, bounded_nodes)
         for index, node in enumerate(nodes):
             interval = self.known[index]
             is_mixed = node.op in MIXES_ELEMENTS and not elementwise.isdisjoint(node.operands)
             # The condition may order the operands of a difference, whose ranges stay the same.
             is_difference = self.flushes and node.op is Op.SUB and interval.low < 0
-            if (is_difference or not changed.isdisjoint(node.operands)) and not is_mixed:
+            if (is_difference or not changed_nodes.isdisjoint(node.operands)) and not is_mixed:
                 interval = both(interval, inner.bound(node)) or interval
             if index == condition:
                 interval = Interval(int(truth), int(truth))
-            if index in bounded:
-                refined = refine(self.nodes, self.known, condition, truth, index)
-                meet = None if refined is None else both(interval, refined)
+            if index in bounded_nodes:
+                narrower = refine(self.nodes, self.known, condition, truth, index)
+                meet = None if narrower is None else both(interval, narrower)
                 if meet is None:
                     return None
                 interval = meet
             if index in negatives:
-                refined = refine(self.nodes, self.known, condition, truth, negatives[index])
-                if refined is not None:
-                    negative = Interval(-refined.high, -refined.low, refined.maybe_nan)
+                narrower = refine(self.nodes, self.known, condition, truth, negatives[index])
+                if narrower is not None:
+                    negative = Interval(-narrower.high, -narrower.low, narrower.maybe_nan)
                     interval = both(interval, negative) or interval
-            known.append(interval)
+            intervals.append(interval)
             is_new = interval != self.known[index]
             if is_new:
-                changed.add(index)
+                changed_nodes.add(index)
             depends = not is_mixed and not elementwise.isdisjoint(node.operands)
             if depends or (is_new and not is_scalar):
                 elementwise.add(index)
@@ -179,36 +179,36 @@ def left_without(nodes: Sequence[Node], node: Node) -> int | None:
     places = (
         [(first, second)] if node.op in (Op.SUB, Op.DIV) else [(first, second), (second, first)]
     )
-    for other, constant in places:
+    for remaining, constant in places:
         inner = nodes[constant]
         if inner.op is Op.CONST and inner.array().size == 1:
             number = float(inner.array().ravel()[0])
             is_near = 0 < abs(number - neutral) < 1e-6
             if is_near and float(np.float32(number)) == neutral:
-                return other
+                return remaining
     return None
 
 
-def _negatives(nodes: Sequence[Node], bounded: frozenset[int]) -> dict[int, int]:
+def _negatives(nodes: Sequence[Node], bounded_nodes: frozenset[int]) -> dict[int, int]:
     """The differences of floats ``b - a`` by the bounded node ``a - b``, their negative."""
-    wanted = {
+    differences = {
         nodes[index].operands[::-1]: index
-        for index in bounded
+        for index in bounded_nodes
         if nodes[index].op is Op.SUB and nodes[index].type.dtype.is_float
     }
-    if not wanted:
+    if not differences:
         return {}
     return {
-        index: wanted[node.operands]
+        index: differences[node.operands]
         for index, node in enumerate(nodes)
-        if node.op is Op.SUB and node.operands in wanted
+        if node.op is Op.SUB and node.operands in differences
     }
 
 
-def both(one: Interval, other: Interval) -> Interval | None:
+def both(first: Interval, second: Interval) -> Interval | None:
     """Returns the interval of what is in both; None where nothing is."""
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    return Interval(low, high, one.maybe_nan and other.maybe_nan) if low <= high else None
+    low, high = max(first.low, second.low), min(first.high, second.high)
+    return Interval(low, high, first.maybe_nan and second.maybe_nan) if low <= high else None
 
 
 def ranges(graph: Graph, step_max: int = STEP_MAX) -> tuple[Interval, ...]:
@@ -246,12 +246,12 @@ def _of_array(array: Any, dtype: DType) -> Interval:
 
 def _where(table: Ranges, node: Node, operands: Operands) -> Interval:
     condition = operands[0]
-    _, then, other = node.operands
+    _, then, otherwise = node.operands
     branches = []
     if condition.high:
         branches.append(_branch(table, node.operands[0], True, then))
     if not condition.low:
-        branches.append(_branch(table, node.operands[0], False, other))
+        branches.append(_branch(table, node.operands[0], False, otherwise))
     possible = [branch for branch in branches if branch is not None]
     return hull(possible) if possible else full(node.type.dtype)
 
@@ -294,15 +294,15 @@ def _cast(table: Ranges, node: Node, operands: Operands) -> Interval:
 def _reduce_sum(table: Ranges, node: Node, operands: Operands) -> Interval:
     (operand,) = operands
     shape = table.nodes[node.operands[0]].type.shape
-    reduced = [shape[axis] for axis in node.attribute("axes")]
+    reduced_dims = [shape[axis] for axis in node.attribute("axes")]
     dtype = node.type.dtype
-    if not reduced:
+    if not reduced_dims:
         return operand
     if dtype.is_float:
-        return sum_of_floats(operand, reduced, node)
-    if any(isinstance(dim, str) for dim in reduced):
+        return sum_of_floats(operand, reduced_dims, node)
+    if any(isinstance(dim, str) for dim in reduced_dims):
         return full(dtype)
-    count = math.prod(int(dim) for dim in reduced)
+    count = math.prod(int(dim) for dim in reduced_dims)
     return exact(int(operand.low * count), int(operand.high * count), dtype)
 
 
@@ -316,8 +316,8 @@ def _lookup(table: Ranges, node: Node, operands: Operands) -> Interval:
     if source.op is not Op.CONST:
         return entries
     array = source.array()
-    reached = array[max(int(index.low), 0) : max(int(index.high) + 1, 0)]
-    return _of_array(reached if reached.size else array, node.type.dtype)
+    values = array[max(int(index.low), 0) : max(int(index.high) + 1, 0)]
+    return _of_array(values if values.size else array, node.type.dtype)
 
 
 def _sum(table: Ranges, node: Node, operands: Operands) -> Interval:
@@ -331,10 +331,10 @@ def _sum(table: Ranges, node: Node, operands: Operands) -> Interval:
         larger, smaller = node.operands
         if is_at_most(table.nodes, table.known, table.conditions, smaller, larger):
             interval = Interval(0.0, interval.high)
-    other = combined(table.nodes, table.known, node)
-    if other is None:
+    combined_interval = combined(table.nodes, table.known, node)
+    if combined_interval is None:
         return interval
-    low, high = max(interval.low, other.low), min(interval.high, other.high)
+    low, high = max(interval.low, combined_interval.low), min(interval.high, combined_interval.high)
     return Interval(low, high)
 
 

@@ -33,25 +33,25 @@ class Fact:
 
 
 def refine(
-    nodes: Sequence[Node], known: Sequence[Interval], condition: int, truth: bool, branch: int
+    nodes: Sequence[Node], intervals: Sequence[Interval], condition: int, truth: bool, branch: int
 ) -> Interval | None:
     """Returns the interval of a branch where the condition has this truth; None if it never has.
 
     Args:
         nodes: The nodes of the graph.
-        known: Intervals of the nodes, up to the operands of the ``where`` at least.
+        intervals: Intervals of the nodes, up to the operands of the ``where`` at least.
         condition: Index of the condition.
         truth: True for the first branch, False for the second.
         branch: Index of the branch.
     """
-    interval: Interval | None = known[branch]
-    for fact in _facts(nodes, known, condition, truth):
-        interval = _bounded(nodes, known, fact, branch, interval)
+    interval: Interval | None = intervals[branch]
+    for fact in _facts(nodes, intervals, condition, truth):
+        interval = _narrow_by_fact(nodes, intervals, fact, branch, interval)
         if interval is None:
             return None
     for first, second in _unequal(nodes, condition, truth):
-        interval = _trimmed(nodes, known, first, second, branch, interval)
-        interval = _trimmed(nodes, known, second, first, branch, interval)
+        interval = _trim_excluded(nodes, intervals, first, second, branch, interval)
+        interval = _trim_excluded(nodes, intervals, second, first, branch, interval)
     return interval
 
 
@@ -83,7 +83,7 @@ def leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple
 
 
 def _facts(
-    nodes: Sequence[Node], known: Sequence[Interval], condition: int, truth: bool
+    nodes: Sequence[Node], intervals: Sequence[Interval], condition: int, truth: bool
 ) -> Iterator[Fact]:
     for node, holds in leaves(nodes, condition, truth):
         left, right = node.operands
@@ -95,7 +95,7 @@ def _facts(
                 yield Fact(right, left, 0, excludes_nan=True)
             continue
         # A comparison with NaN is false too: then its falsehood says nothing of the order.
-        if node.op is not Op.EQ and not (known[left].maybe_nan or known[right].maybe_nan):
+        if node.op is not Op.EQ and not (intervals[left].maybe_nan or intervals[right].maybe_nan):
             is_strict = node.op is Op.LE
             yield Fact(right, left, step if is_strict else 0, True, is_strict=is_strict)
 
@@ -106,9 +106,9 @@ def _unequal(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tup
             yield node.operands[0], node.operands[1]
 
 
-def _bounded(
+def _narrow_by_fact(
     nodes: Sequence[Node],
-    known: Sequence[Interval],
+    intervals: Sequence[Interval],
     fact: Fact,
     branch: int,
     interval: Interval | None,
@@ -116,14 +116,14 @@ def _bounded(
     if interval is None:
         return None
     low, high, maybe_nan = interval.low, interval.high, interval.maybe_nan
-    shift = _difference(nodes, known, branch, fact.lesser)
+    shift = _difference(nodes, intervals, branch, fact.lesser)
     if shift is not None:
-        bound = known[fact.greater].high - fact.gap + shift
+        bound = intervals[fact.greater].high - fact.gap + shift
         high = min(high, _beside(bound, -1, nodes[branch], fact))
         maybe_nan = maybe_nan and not fact.excludes_nan
-    shift = _difference(nodes, known, branch, fact.greater)
+    shift = _difference(nodes, intervals, branch, fact.greater)
     if shift is not None:
-        bound = known[fact.lesser].low + fact.gap + shift
+        bound = intervals[fact.lesser].low + fact.gap + shift
         low = max(low, _beside(bound, 1, nodes[branch], fact))
         maybe_nan = maybe_nan and not fact.excludes_nan
     return Interval(low, high, maybe_nan) if low <= high else None
@@ -149,17 +149,17 @@ def _next(bound: Bound, direction: int, node: Node) -> float:
     return neighbor
 
 
-def _trimmed(
+def _trim_excluded(
     nodes: Sequence[Node],
-    known: Sequence[Interval],
+    intervals: Sequence[Interval],
     value: int,
     excluded: int,
     branch: int,
     interval: Interval | None,
 ) -> Interval | None:
     """The interval without an end that the branch is known not to equal."""
-    shift = _difference(nodes, known, branch, value)
-    point = known[excluded]
+    shift = _difference(nodes, intervals, branch, value)
+    point = intervals[excluded]
     if interval is None or shift is None or point.low != point.high:
         return interval
     low, high = interval.ends
@@ -175,21 +175,21 @@ def _trimmed(
 
 
 def _difference(
-    nodes: Sequence[Node], known: Sequence[Interval], first: int, second: int
+    nodes: Sequence[Node], intervals: Sequence[Interval], first: int, second: int
 ) -> int | None:
     """``first - second`` if it is one number that is known."""
     if first == second:
         return 0
-    base, offset = _affine(nodes, known, first)
-    other_base, other_offset = _affine(nodes, known, second)
+    base, offset = _affine(nodes, intervals, first)
+    other_base, other_offset = _affine(nodes, intervals, second)
     return offset - other_offset if base == other_base else None
 
 
-def _affine(nodes: Sequence[Node], known: Sequence[Interval], index: int) -> tuple[int, int]:
+def _affine(nodes: Sequence[Node], intervals: Sequence[Interval], index: int) -> tuple[int, int]:
     """A node and a number whose sum is this value, none of the additions between wrapping."""
     offset = 0
     while nodes[index].op in (Op.ADD, Op.SUB) and nodes[index].type.dtype.is_integer:
-        step = constant_step(nodes[index], known)
+        step = constant_step(nodes[index], intervals)
         if step is None:
             return index, offset
         index, number = step
@@ -197,7 +197,7 @@ def _affine(nodes: Sequence[Node], known: Sequence[Interval], index: int) -> tup
     return index, offset
 
 
-def constant_step(node: Node, known: Sequence[Interval]) -> tuple[int, int] | None:
+def constant_step(node: Node, intervals: Sequence[Interval]) -> tuple[int, int] | None:
     """Returns (x, k) if the node is x + k or x - (-k), k is known, and nothing wraps."""
     left, right = node.operands
     sign = 1 if node.op is Op.ADD else -1
@@ -206,10 +206,13 @@ def constant_step(node: Node, known: Sequence[Interval]) -> tuple[int, int] | No
         candidates.append((right, left, sign))
     limits = full(node.type.dtype)
     for base, constant, factor in candidates:
-        number = known[constant]
+        number = intervals[constant]
         if number.low != number.high:
             continue
         shift = factor * int(number.low)
-        if limits.low <= known[base].low + shift and known[base].high + shift <= limits.high:
+        if (
+            limits.low <= intervals[base].low + shift
+            and intervals[base].high + shift <= limits.high
+        ):
             return base, shift
     return None

@@ -81,8 +81,10 @@ def _function(name: str, body: list[ast.stmt]) -> ScalarFunction:
     definition = ast.FunctionDef(name, arguments, body, [], None)
     module = ast.fix_missing_locations(ast.Module([definition], []))
     code = compile(module, f"<graph {name}>", "exec")
-    made = next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return types.FunctionType(made, dict(_NAMES))
+    function_code = next(
+        constant for constant in code.co_consts if isinstance(constant, types.CodeType)
+    )
+    return types.FunctionType(function_code, dict(_NAMES))
 
 
 # Forms: expressions in the operands a, b, c.
@@ -264,8 +266,8 @@ class _Writer:
             block = self.places.get(index)
             if block is None:
                 continue
-            for operand, used in self._uses(index, block):
-                self.places[operand] = _join(self.places.get(operand), used)
+            for operand, blocks in self._uses(index, block):
+                self.places[operand] = _join(self.places.get(operand), blocks)
 
     def _uses(self, index: int, block: _Block) -> list[tuple[int, _Block]]:
         """The operands of a node, and the block in which each is needed."""
@@ -284,19 +286,19 @@ class _Writer:
             self.values[index] = ast.Constant(_constant(node))
             return True
         if not _is_one(node) or any(operand not in self.values for operand in node.operands):
-            written = self._counted(index)
+            expression = self._count_expression(index)
         elif node.op is Op.WHERE:
             return self._where(index, node)
         elif node.op is Op.LOOKUP:
-            written = self._lookup(node)
+            expression = self._lookup(node)
         elif node.op in _SAME:
             self.values[index] = self.values[node.operands[0]]
             return True
         else:
-            written = self._form(node)
-        if written is None:
+            expression = self._form(node)
+        if expression is None:
             return not _is_one(node)
-        self._assign(index, written, self.places[index])
+        self._assign(index, expression, self.places[index])
         return True
 
     def _assign(self, index: int, value: ast.expr, block: _Block) -> None:
@@ -309,26 +311,26 @@ class _Writer:
         if node.op is Op.CAST:
             text = "a" if source is node.type.dtype else CASTS[source, node.type.dtype]
         else:
-            known = FORMS[source].get(node.op)
-            if known is None:
+            form = FORMS[source].get(node.op)
+            if form is None:
                 return None
-            text = known
-        return _filled(text, operands)
+            text = form
+        return _fill_form(text, operands)
 
     def _lookup(self, node: Node) -> ast.expr | None:
         table, place = (self.values[operand] for operand in node.operands)
         if not isinstance(table, ast.Constant) or not isinstance(table.value, tuple):
             return None
         size = ast.Constant(len(table.value))
-        return _filled("a[b] if 0 <= b < c else uncommon()", [table, place, size])
+        return _fill_form("a[b] if 0 <= b < c else uncommon()", [table, place, size])
 
-    def _counted(self, index: int) -> ast.expr | None:
+    def _count_expression(self, index: int) -> ast.expr | None:
         count = self.counts.get(index)
         if count is None:
             return None
         marks: Any = count.marks
         operands = [ast.Constant(marks), self.values[count.operand]]
-        return _filled(f"{count.function}(a, b)", operands)
+        return _fill_form(f"{count.function}(a, b)", operands)
 
     def _where(self, index: int, node: Node) -> bool:
         condition, yes, no = (self.values[operand] for operand in node.operands)
@@ -354,7 +356,7 @@ class _Count:
 
 def _counts(graph: Graph) -> dict[int, _Count]:
     """The nodes that count over a table of integers: ``reduce_sum(cast(le(marks, x)))``."""
-    found: dict[int, _Count] = {}
+    counts: dict[int, _Count] = {}
     for index, node in enumerate(graph.nodes):
         if node.op is not Op.REDUCE_SUM or not _is_one(node) or node.type.dtype is not DType.I64:
             continue
@@ -369,8 +371,8 @@ def _counts(graph: Graph) -> dict[int, _Count]:
             # A mark is counted where mark <= value: those to the right of it are not.
             function = "bisect_right" if test.op is Op.LE else "bisect_left"
             table = tuple(sorted(int(mark) for mark in marks.array().reshape(-1)))
-            found[index] = _Count(function, table, test.operands[1])
-    return found
+            counts[index] = _Count(function, table, test.operands[1])
+    return counts
 
 
 def _name(index: int) -> str:
@@ -387,16 +389,17 @@ def _constant(node: Node) -> Any:
     return numbers[0] if _is_one(node) else tuple(numbers)
 
 
-def _filled(form: str, operands: Sequence[ast.expr]) -> ast.expr:
+def _fill_form(form: str, operands: Sequence[ast.expr]) -> ast.expr:
     """The syntax tree of a form of this file with the operands in place of a, b, c."""
-    given = dict(zip("abc", operands, strict=False))
+    names = dict(zip("abc", operands, strict=False))
     tree = ast.parse(form, mode="eval")
     for node in ast.walk(tree):
         for label, part in ast.iter_fields(node):
             if isinstance(part, ast.Name):
-                setattr(node, label, given.get(part.id, part))
+                setattr(node, label, names.get(part.id, part))
             elif isinstance(part, list):
                 part[:] = [
-                    given.get(one.id, one) if isinstance(one, ast.Name) else one for one in part
+                    names.get(item.id, item) if isinstance(item, ast.Name) else item
+                    for item in part
                 ]
     return tree.body

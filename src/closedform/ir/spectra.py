@@ -75,7 +75,7 @@ class Spectra:
             base
             for node in self.nodes
             if node.op is Op.MATMUL
-            for base in [_squared(self.nodes, node)]
+            for base in [_squared_matrix(self.nodes, node)]
             if base is not None
         )
 
@@ -88,16 +88,16 @@ class Spectra:
         """
         if not self._is_matrix(index):
             return None
-        found = self._polynomial(index, ranges)
-        norm = None if found is None else self._norm(found)
+        spectrum = self._polynomial(index, ranges)
+        norm = None if spectrum is None else self._norm(spectrum)
         if index in self.bases:
             whole = _norm_of_quotient(self.nodes, index, ranges)
             frobenius = self._most(index, ranges) * math.sqrt(self._count(index))
-            norm = min(each for each in (norm, whole, frobenius) if each is not None)
-            found = _Spectrum(index, _PLAIN, (0.0, 1.0), 0.0) if math.isfinite(norm) else None
+            norm = min(limit for limit in (norm, whole, frobenius) if limit is not None)
+            spectrum = _Spectrum(index, _PLAIN, (0.0, 1.0), 0.0) if math.isfinite(norm) else None
             self.norms[index] = norm
-        if found is not None and norm is not None and math.isfinite(norm):
-            self.known[index] = found
+        if spectrum is not None and norm is not None and math.isfinite(norm):
+            self.known[index] = spectrum
             return norm
         return None
 
@@ -120,115 +120,124 @@ class Spectra:
         node = self.nodes[index]
         match node.op:
             case Op.TRANSPOSE:
-                found = self.known.get(node.operands[0])
-                swapped = None if found is None else (found.form[1], found.form[0])
-                return None if found is None or swapped is None else _with(found, form=swapped)
+                spectrum = self.known.get(node.operands[0])
+                swapped_form = None if spectrum is None else (spectrum.form[1], spectrum.form[0])
+                return (
+                    None
+                    if spectrum is None or swapped_form is None
+                    else _with(spectrum, form=swapped_form)
+                )
             case Op.CAST:
-                return self._rounded(index, self.known.get(node.operands[0]))
+                return self._with_rounding(index, self.known.get(node.operands[0]))
             case Op.MUL:
-                return self._rounded(index, self._scaled(node, ranges))
+                return self._with_rounding(index, self._scaled_spectrum(node, ranges))
             case Op.ADD | Op.SUB:
-                return self._rounded(index, self._added(node))
+                return self._with_rounding(index, self._sum_spectrum(node))
             case Op.MATMUL:
-                return self._multiplied(node)
+                return self._product_spectrum(node)
             case _:
                 return None
 
-    def _scaled(self, node: Node, ranges: Sequence[Interval]) -> _Spectrum | None:
+    def _scaled_spectrum(self, node: Node, ranges: Sequence[Interval]) -> _Spectrum | None:
         for matrix, scalar in (node.operands, node.operands[::-1]):
-            found, factor = self.known.get(matrix), ranges[scalar]
+            spectrum, factor = self.known.get(matrix), ranges[scalar]
             is_one = not self.nodes[scalar].type.shape and factor.low == factor.high
-            if found is not None and is_one and math.isfinite(factor.low):
+            if spectrum is not None and is_one and math.isfinite(factor.low):
                 number = float(factor.low)
-                coefficients = tuple(number * each for each in found.coefficients)
-                error = abs(number) * found.error * _SLACK
-                return _Spectrum(found.base, found.form, coefficients, error)
+                coefficients = tuple(number * coefficient for coefficient in spectrum.coefficients)
+                error = abs(number) * spectrum.error * _SLACK
+                return _Spectrum(spectrum.base, spectrum.form, coefficients, error)
         return None
 
-    def _added(self, node: Node) -> _Spectrum | None:
-        one, other = (self.known.get(operand) for operand in node.operands)
-        if one is None or other is None or (one.base, one.form) != (other.base, other.form):
+    def _sum_spectrum(self, node: Node) -> _Spectrum | None:
+        left, right = (self.known.get(operand) for operand in node.operands)
+        if left is None or right is None or (left.base, left.form) != (right.base, right.form):
             return None
         sign = 1.0 if node.op is Op.ADD else -1.0
-        size = max(len(one.coefficients), len(other.coefficients))
+        size = max(len(left.coefficients), len(right.coefficients))
         first, second = (
-            each.coefficients + (0.0,) * (size - len(each.coefficients)) for each in (one, other)
+            spectrum.coefficients + (0.0,) * (size - len(spectrum.coefficients))
+            for spectrum in (left, right)
         )
         coefficients = tuple(a + sign * b for a, b in zip(first, second, strict=True))
-        return _Spectrum(one.base, one.form, coefficients, (one.error + other.error) * _SLACK)
+        return _Spectrum(left.base, left.form, coefficients, (left.error + right.error) * _SLACK)
 
-    def _multiplied(self, node: Node) -> _Spectrum | None:
-        one, other = (self.known.get(operand) for operand in node.operands)
-        if one is None or other is None or one.base != other.base:
+    def _product_spectrum(self, node: Node) -> _Spectrum | None:
+        left, right = (self.known.get(operand) for operand in node.operands)
+        if left is None or right is None or left.base != right.base:
             return None
-        if one.form[1] != other.form[0]:
+        if left.form[1] != right.form[0]:
             return None
-        size = len(one.coefficients) + len(other.coefficients) - 1
+        size = len(left.coefficients) + len(right.coefficients) - 1
         if size > _DEGREE:
             return None
-        coefficients = tuple(np.convolve(one.coefficients, other.coefficients).tolist())
+        coefficients = tuple(np.convolve(left.coefficients, right.coefficients).tolist())
         inner = int(self.nodes[node.operands[0]].type.shape[-1])
-        error = self._exact_norm(one) * other.error + one.error * self._exact_norm(other)
+        error = self._exact_norm(left) * right.error + left.error * self._exact_norm(right)
         rounding = inner * float(np.finfo(node.type.dtype.numpy).eps)
         if rounding > 0.1:
             return None
-        rounding *= 1.25 * self._frobenius(one) * self._frobenius(other)
-        lost = LEAST_NORMAL[node.type.dtype] * inner * math.prod(map(int, node.type.shape))
-        error = (error + one.error * other.error + rounding + lost) * _SLACK
-        return _Spectrum(one.base, (one.form[0], other.form[1]), coefficients, error)
+        rounding *= 1.25 * self._frobenius(left) * self._frobenius(right)
+        underflow = LEAST_NORMAL[node.type.dtype] * inner * math.prod(map(int, node.type.shape))
+        error = (error + left.error * right.error + rounding + underflow) * _SLACK
+        return _Spectrum(left.base, (left.form[0], right.form[1]), coefficients, error)
 
-    def _rounded(self, index: int, found: _Spectrum | None) -> _Spectrum | None:
+    def _with_rounding(self, index: int, spectrum: _Spectrum | None) -> _Spectrum | None:
         """With the error of one rounding of each element."""
-        if found is None:
+        if spectrum is None:
             return None
         dtype = self.nodes[index].type.dtype
         if dtype not in _COMPUTED:
             return None
         eps = float(np.finfo(dtype.numpy).eps)
-        lost = LEAST_NORMAL[dtype] * self._count(index)
-        return _with(found, error=(found.error + eps * self._frobenius(found) + lost) * _SLACK)
+        underflow = LEAST_NORMAL[dtype] * self._count(index)
+        return _with(
+            spectrum, error=(spectrum.error + eps * self._frobenius(spectrum) + underflow) * _SLACK
+        )
 
-    def _exact_norm(self, found: _Spectrum) -> float:
+    def _exact_norm(self, spectrum: _Spectrum) -> float:
         """The largest value of the polynomial in size, at points and by its slope between them."""
-        most = self.norms[found.base]
+        most = self.norms[spectrum.base]
         if not math.isfinite(most) or most > 2.0**20:
             return math.inf
         at = np.linspace(0.0, most, _POINTS)
-        values = np.abs(np.polynomial.polynomial.polyval(at, found.coefficients))
+        values = np.abs(np.polynomial.polynomial.polyval(at, spectrum.coefficients))
         slope = sum(
             power * abs(number) * most ** (power - 1)
-            for power, number in enumerate(found.coefficients)
+            for power, number in enumerate(spectrum.coefficients)
             if power
         )
         return float((values.max() + slope * most / (_POINTS - 1)) * _SLACK)
 
-    def _norm(self, found: _Spectrum) -> float:
-        return (self._exact_norm(found) + found.error) * _SLACK
+    def _norm(self, spectrum: _Spectrum) -> float:
+        return (self._exact_norm(spectrum) + spectrum.error) * _SLACK
 
-    def _frobenius(self, found: _Spectrum) -> float:
-        rank = min(int(dim) for dim in self.nodes[found.base].type.shape)
-        return (math.sqrt(rank) * self._exact_norm(found) + found.error) * _SLACK
+    def _frobenius(self, spectrum: _Spectrum) -> float:
+        rank = min(int(dim) for dim in self.nodes[spectrum.base].type.shape)
+        return (math.sqrt(rank) * self._exact_norm(spectrum) + spectrum.error) * _SLACK
 
 
 _COMPUTED = frozenset({DType.F32, DType.F64})
 
 
-def _with(found: _Spectrum, *, form: _Form | None = None, error: float | None = None) -> _Spectrum:
+def _with(
+    spectrum: _Spectrum, *, form: _Form | None = None, error: float | None = None
+) -> _Spectrum:
     return _Spectrum(
-        found.base,
-        found.form if form is None else form,
-        found.coefficients,
-        found.error if error is None else error,
+        spectrum.base,
+        spectrum.form if form is None else form,
+        spectrum.coefficients,
+        spectrum.error if error is None else error,
     )
 
 
-def _squared(nodes: Sequence[Node], node: Node) -> int | None:
+def _squared_matrix(nodes: Sequence[Node], node: Node) -> int | None:
     """The matrix that a product multiplies by its transpose, on either side."""
-    one, other = node.operands
-    if nodes[other].op is Op.TRANSPOSE and nodes[other].operands[0] == one:
-        return one
-    if nodes[one].op is Op.TRANSPOSE and nodes[one].operands[0] == other:
-        return other
+    left, right = node.operands
+    if nodes[right].op is Op.TRANSPOSE and nodes[right].operands[0] == left:
+        return left
+    if nodes[left].op is Op.TRANSPOSE and nodes[left].operands[0] == right:
+        return right
     return None
 
 
@@ -251,8 +260,8 @@ def _norm_of_quotient(
     rounding = (count + 8) * float(np.finfo(dtype.numpy).eps)
     if rounding > 0.1:
         return None
-    lost = count * LEAST_NORMAL[dtype] / least**2
-    return math.sqrt((1 + 2.5 * rounding) + lost) * (1 + rounding) * _SLACK
+    underflow = count * LEAST_NORMAL[dtype] / least**2
+    return math.sqrt((1 + 2.5 * rounding) + underflow) * (1 + rounding) * _SLACK
 
 
 def _is_norm(nodes: Sequence[Node], ranges: Sequence[Interval], index: int, of: int) -> bool:
@@ -260,12 +269,12 @@ def _is_norm(nodes: Sequence[Node], ranges: Sequence[Interval], index: int, of: 
     node = nodes[index]
     match node.op:
         case Op.MAX:
-            return any(_is_norm(nodes, ranges, each, of) for each in node.operands)
+            return any(_is_norm(nodes, ranges, operand, of) for operand in node.operands)
         case Op.ADD:
-            one, other = node.operands
+            left, right = node.operands
             return any(
-                ranges[rest].low >= 0 and _is_norm(nodes, ranges, each, of)
-                for each, rest in ((one, other), (other, one))
+                ranges[rest].low >= 0 and _is_norm(nodes, ranges, operand, of)
+                for operand, rest in ((left, right), (right, left))
             )
         case Op.RESHAPE | Op.BROADCAST_TO:
             return _is_norm(nodes, ranges, node.operands[0], of)

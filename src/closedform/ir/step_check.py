@@ -95,21 +95,21 @@ def check_steps(
     """
     if not _open(graph, first, last):
         return StepCheck(Answer.MET, first, last)
-    allowed = Effort.of(_WORK) if effort is None else effort
+    effort_left = Effort.of(_WORK) if effort is None else effort
     steps = GraphSteps(graph)
-    failed = _first_failure(steps, first, last, allowed)
-    partition = Subdivision(steps, segments, allowed)
-    end = last if failed is None else failed - 1
-    found = _first_open(partition, first, end) if first <= end else None
-    if found is None and failed is None:
+    failed_step = _first_failure(steps, first, last, effort_left)
+    partition = Subdivision(steps, segments, effort_left)
+    end = last if failed_step is None else failed_step - 1
+    open_cell = _first_open(partition, first, end) if first <= end else None
+    if open_cell is None and failed_step is None:
         return StepCheck(Answer.MET, first, last, segments=partition.count)
-    if found is not None and (failed is None or found.is_hard):
-        answer = Answer.FAILED if found.is_certain else Answer.OPEN
+    if open_cell is not None and (failed_step is None or open_cell.is_hard):
+        answer = Answer.FAILED if open_cell.is_certain else Answer.OPEN
         return _result(
-            steps, answer, first, last, found.step, not partition.is_over, partition.count
+            steps, answer, first, last, open_cell.step, not partition.is_over, partition.count
         )
-    step = last if failed is None else failed
-    return _result(steps, Answer.FAILED, first, last, step, found is None, partition.count)
+    step = last if failed_step is None else failed_step
+    return _result(steps, Answer.FAILED, first, last, step, open_cell is None, partition.count)
 
 
 def first_nonfinite(graph: Graph, first: int, last: int) -> StepCheck | None:
@@ -119,10 +119,10 @@ def first_nonfinite(graph: Graph, first: int, last: int) -> StepCheck | None:
     """
     steps = GraphSteps(graph)
     outputs = [output.index for output in graph.outputs]
-    found = _first_at(steps, outputs, first, last, Effort.of(_WORK))
-    if found is None:
+    failed_step = _first_at(steps, outputs, first, last, Effort.of(_WORK))
+    if failed_step is None:
         return None
-    return _result(steps, Answer.FAILED, first, last, found, False, 1)
+    return _result(steps, Answer.FAILED, first, last, failed_step, False, 1)
 
 
 def _open(graph: Graph, first: int, last: int, *, flushes: bool = True) -> tuple[Fault, ...]:
@@ -136,10 +136,10 @@ def _open_at(steps: GraphSteps, step: int) -> tuple[tuple[Fault, ...], tuple[Fau
     Where none is open without it, a subnormal number that is flushed to zero is what fails.
     """
     open_ = _open(steps.graph, step, step)
-    flushed = bool(open_) and not _open(steps.graph, step, step, flushes=False)
-    values = steps.values(np.array([step]), flushes=flushed)
+    is_flushed = bool(open_) and not _open(steps.graph, step, step, flushes=False)
+    values = steps.values(np.array([step]), flushes=is_flushed)
     certain = tuple(fault for fault in open_ if _is_certain(values, fault))
-    if flushed:
+    if is_flushed:
         open_, certain = (
             tuple(replace(fault, kind=Kind.SUBNORMAL) for fault in part)
             for part in (open_, certain)
@@ -182,10 +182,10 @@ def _first_open(partition: Subdivision, first: int, last: int) -> _Found | None:
     graph = partition.steps.graph
     if joins_steps(graph):
         return _Found(first)
-    found = partition.first(first, last, lambda low, high: not _open(graph, low, high))
-    if found is None:
+    open_cell = partition.first(first, last, lambda low, high: not _open(graph, low, high))
+    if open_cell is None:
         return None
-    low, high = found
+    low, high = open_cell
     if low != high:
         return _Found(low)
     _, certain = _open_at(partition.steps, low)

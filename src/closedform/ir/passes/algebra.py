@@ -125,9 +125,9 @@ def _abs(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
     (operand,) = operands
     if rewriter.node(operand).op is Op.ABS:
         return operand
-    negated = _under(rewriter, operand, Op.NEG)
-    if negated is not None:
-        return rewriter.emit(Op.ABS, negated)
+    inner = _under(rewriter, operand, Op.NEG)
+    if inner is not None:
+        return rewriter.emit(Op.ABS, inner)
     low = rewriter.interval(operand).low
     is_exact = low > 0 or (low == 0 and operand.type.dtype.is_integer)
     return operand if is_exact else None
@@ -159,7 +159,7 @@ def _idempotent(_: Rewriter, node: Node, operands: Operands) -> Value | None:
     return fits(operands[-1], node) if operands[-1] == operands[-2] else None
 
 
-def _decided(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+def _decide_comparison(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
     """Rule 7."""
     for winner, loser in (operands, operands[::-1]):
         lesser, greater = (winner, loser) if node.op is Op.MIN else (loser, winner)
@@ -210,13 +210,13 @@ def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Va
         source = _under(rewriter, operand, Op.BROADCAST_TO)
         if source is None:
             continue
-        narrowed = (*operands[:place], source, *operands[place + 1 :])
+        narrow_operands = (*operands[:place], source, *operands[place + 1 :])
         try:
-            found = node_of(node.op, narrowed, {})
+            narrow_node = node_of(node.op, narrow_operands, {})
         except GraphError:  # the source broadcasts to its own shape, not to the other operands
             continue
-        if found.type == node.type and rewriter.bound(found) == rewriter.bound(node):
-            return rewriter.emit(node.op, *narrowed)
+        if narrow_node.type == node.type and rewriter.bound(narrow_node) == rewriter.bound(node):
+            return rewriter.emit(node.op, *narrow_operands)
     return None
 
 
@@ -252,8 +252,8 @@ RULES: Mapping[Op, tuple[Rule, ...]] = {
     Op.NOT: (_twice,),
     Op.ABS: (_abs,),
     Op.CAST: (_cast,),
-    Op.MIN: (_idempotent, _decided),
-    Op.MAX: (_idempotent, _decided),
+    Op.MIN: (_idempotent, _decide_comparison),
+    Op.MAX: (_idempotent, _decide_comparison),
     Op.AND: (_idempotent,),
     Op.OR: (_idempotent,),
     Op.WHERE: (_idempotent,),

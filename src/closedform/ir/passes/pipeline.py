@@ -52,12 +52,12 @@ class Pipeline:
                 it), a pass changes the interface, or the passes do not settle.
         """
         check(graph, "before the first pass")
-        unchanged = 0
+        idle_passes = 0
         for _ in range(self.rounds):
             for pass_ in self.passes:
                 before, graph = graph, _run(pass_, graph)
-                unchanged = unchanged + 1 if graph is before else 0
-                if unchanged == len(self.passes):
+                idle_passes = idle_passes + 1 if graph is before else 0
+                if idle_passes == len(self.passes):
                     return graph
         names = ", ".join(pass_.name for pass_ in self.passes)
         raise GraphError(

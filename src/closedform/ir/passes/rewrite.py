@@ -110,8 +110,8 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     for node in graph.nodes:
         operands = tuple(values[operand] for operand in node.operands)
         if all(v.type == graph.nodes[i].type for v, i in zip(operands, node.operands, strict=True)):
-            moved = Node(node.op, tuple(v.index for v in operands), node.attributes, node.type)
-            values.append(rewriter.add(moved, operands))
+            moved_node = Node(node.op, tuple(v.index for v in operands), node.attributes, node.type)
+            values.append(rewriter.add(moved_node, operands))
         else:
             values.append(rewriter.emit(node.op, *operands, **dict(node.attributes)))
     if not rewriter.changed:
@@ -126,8 +126,8 @@ def first_of(rules: Mapping[Op, tuple[Rule, ...]], *for_all: Rule) -> Rule:
     """Returns the rule that tries those of an op in order, then those for all ops."""
 
     def rule(rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:
-        for each in (*rules.get(node.op, ()), *for_all):
-            result = each(rewriter, node, operands)
+        for candidate in (*rules.get(node.op, ()), *for_all):
+            result = candidate(rewriter, node, operands)
             if result is not None:
                 return result
         return None

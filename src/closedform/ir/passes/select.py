@@ -46,20 +46,20 @@ class Select:
         return rewrite(graph, first_of(RULES))
 
 
-def _taken(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+def _take_branch(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
     """Rule 1."""
-    condition, then, other = operands
+    condition, then, otherwise = operands
     interval = rewriter.interval(condition)
     if interval.low == interval.high:
-        return fits(then if interval.low else other, node)
+        return fits(then if interval.low else otherwise, node)
     return None
 
 
-def _negated(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
+def _remove_negation(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
     """Rule 2."""
-    condition, then, other = operands
+    condition, then, otherwise = operands
     if rewriter.node(condition).op is Op.NOT:
-        return rewriter.emit(Op.WHERE, rewriter.operands(condition)[0], other, then)
+        return rewriter.emit(Op.WHERE, rewriter.operands(condition)[0], otherwise, then)
     if rewriter.node(condition).op is not Op.LT:
         return None
     least, value = rewriter.operands(condition)
@@ -69,26 +69,26 @@ def _negated(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
     if _integer(rewriter, value) is not None:  # both are constants: exchanging them has no end
         return None
     bound = _constant(rewriter, number + 1, least.type)
-    return rewriter.emit(Op.WHERE, rewriter.emit(Op.LT, value, bound), other, then)
+    return rewriter.emit(Op.WHERE, rewriter.emit(Op.LT, value, bound), otherwise, then)
 
 
-def _nested(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+def _flatten_choice(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
     """Rule 3."""
-    condition, then, other = operands
-    for place, branch in ((1, then), (2, other)):
+    condition, then, otherwise = operands
+    for place, branch in ((1, then), (2, otherwise)):
         if rewriter.node(branch).op is not Op.WHERE:
             continue
         inner = rewriter.operands(branch)
         if inner[0] != condition:
             continue
-        branches = (inner[1], other) if place == 1 else (then, inner[2])
+        branches = (inner[1], otherwise) if place == 1 else (then, inner[2])
         result = rewriter.try_emit(node.type, Op.WHERE, condition, *branches)
         if result is not None:
             return result
     return None
 
 
-def _decided(rewriter: Rewriter, node: Node, _: Operands) -> Value | None:
+def _decide_condition(rewriter: Rewriter, node: Node, _: Operands) -> Value | None:
     """Rule 4."""
     interval = rewriter.bound(node)
     if node.type.shape or interval.low != interval.high:
@@ -130,7 +130,7 @@ def _strict(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
     return None
 
 
-def _moved(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+def _move_constant(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
     """Rule 8."""
     for place, value in enumerate(operands):
         bound = operands[1 - place]
@@ -141,9 +141,9 @@ def _moved(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
         base, shift = offset
         if not full(bound.type.dtype).contains(number - shift):
             continue
-        moved = _constant(rewriter, number - shift, bound.type)
+        moved_bound = _constant(rewriter, number - shift, bound.type)
         result = rewriter.try_emit(
-            node.type, node.op, *((base, moved) if place == 0 else (moved, base))
+            node.type, node.op, *((base, moved_bound) if place == 0 else (moved_bound, base))
         )
         if result is not None:
             return result
@@ -161,12 +161,12 @@ def _constant(rewriter: Rewriter, number: int, type_: TensorType) -> Value:
 
 
 RULES: Mapping[Op, tuple[Rule, ...]] = {
-    Op.WHERE: (_taken, _negated, _nested),
-    Op.LT: (_decided, _moved),
-    Op.LE: (_decided, _strict),
-    Op.EQ: (_decided, _moved),
-    Op.AND: (_decided, _neutral),
-    Op.OR: (_decided, _neutral),
-    Op.NOT: (_decided, _not_comparison),
+    Op.WHERE: (_take_branch, _remove_negation, _flatten_choice),
+    Op.LT: (_decide_condition, _move_constant),
+    Op.LE: (_decide_condition, _strict),
+    Op.EQ: (_decide_condition, _move_constant),
+    Op.AND: (_decide_condition, _neutral),
+    Op.OR: (_decide_condition, _neutral),
+    Op.NOT: (_decide_condition, _not_comparison),
 }
 """The rewrites that are tried on each op, in order."""

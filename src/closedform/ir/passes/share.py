@@ -28,12 +28,12 @@ class Share:
 
     def __call__(self, graph: Graph) -> Graph:
         """Returns the graph with its nodes shared; the same object if they are already."""
-        ordered = rewrite(graph, _ordered)
-        shared = rewrite(ordered, _touch)
-        return graph if shared == graph else shared
+        ordered_graph = rewrite(graph, _order_operands)
+        shared_graph = rewrite(ordered_graph, _touch)
+        return graph if shared_graph == graph else shared_graph
 
 
-def _ordered(rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:
+def _order_operands(rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:
     if node.op not in COMMUTATIVE:
         return None
     first, second = operands

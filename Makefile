@@ -100,6 +100,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/recipes/compare_packages.py tests/recipes/compare_drawn.py tests/recipes/compare_logs.py \
+	  tests/recipes/compare_timm_arguments.py \
 	  tests/optimizers/compare_packages.py tests/optimizers/compare_rules.py
 	@echo "== compare: the library beside its sources: installed packages, traced and proved equal"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_library.py

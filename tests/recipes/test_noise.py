@@ -12,7 +12,7 @@ from closedform import frameworks
 from closedform.errors import ConfigError, DefinitionError
 from closedform.language import Schedule
 from closedform.recipes import cerebras
-from closedform.recipes.timm import noise, uniform
+from closedform.recipes.timm.schedules import noise, uniform
 
 PRIME = 2**24 - 3
 STEPS = np.arange(40_000)

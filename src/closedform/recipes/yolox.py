@@ -138,7 +138,7 @@ def _attributes(document: Document) -> Mapping[str, Any] | None:
     return {name: called.names[f"self.{name}"] for _, _, name in attributes if "." not in name}
 
 
-_TYPICAL = {"basic_lr_per_img", "no_aug_epochs", "warmup_lr", "mosaic_prob"}
+_TYPICAL = {"basic_lr_per_img", "no_aug_epochs"}
 
 
 def _matches(document: Document) -> bool:

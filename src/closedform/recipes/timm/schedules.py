@@ -17,9 +17,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, floor_mod, t
 from closedform.recipes import checks
-from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.cycles import cycles
-from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -27,7 +25,6 @@ from closedform.recipes.entries import (
     ScheduleBuilder,
     ScheduleEntry,
 )
-from closedform.recipes.framework import Framework
 from closedform.recipes.group_values import base_value
 from closedform.recipes.plateau import metric_entry, timm_plateau
 from closedform.schedules import multi_step, step_decay
@@ -347,29 +344,7 @@ _ENTRIES = (
         _wsd,
     ),
 )
-DEFECTS = {
-    "milestone-early": Defect(
-        "a milestone applies one step before it, where decay_t of StepLRScheduler is exact",
-        "timm/scheduler/multistep_lr.py:65",
-        classes=("MultiStepLRScheduler",),
-    ),
-    "warmup-cuts-the-curve": Defect(
-        "without warmup_prefix the warmup stands in place of the beginning of the curve, which "
-        "goes on below the peak",
-        "timm/scheduler/cosine_lr.py:117",
-        kind=Kind.CONVENTION,
-        classes=("CosineLRScheduler", "TanhLRScheduler", "PolyLRScheduler"),
-    ),
+SCHEDULES: Mapping[str, ScheduleEntry] = {
+    entry.name: entry if entry.rule else replace(entry, build=_grouped(entry.build))
+    for entry in _ENTRIES
 }
-
-FRAMEWORK = Framework(
-    "timm",
-    {
-        entry.name: entry if entry.rule else replace(entry, build=_grouped(entry.build))
-        for entry in _ENTRIES
-    },
-    versions=("1.0.31",),
-    upstream="timm/scheduler/*.py",
-    clock=Clock(Unit.UPDATE),
-    defects=DEFECTS,
-)

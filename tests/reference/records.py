@@ -112,7 +112,6 @@ def _compressed_lines(path: Path) -> list[Row]:
 NOT_READ = frozenset(
     [
         "espnet",
-        "lightning-hydra",
         "sentence-transformers",
         "speechbrain",
     ]

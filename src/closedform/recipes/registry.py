@@ -28,6 +28,7 @@ _MODULES = {
     "kohya": "kohya",
     "levanter": "levanter",
     "lightning-cli": "lightning_cli",
+    "lightning-hydra": "lightning_hydra",
     "lingua": "lingua",
     "litgpt": "litgpt",
     "llama-factory": "llama_factory",

@@ -120,13 +120,17 @@ def test_functions_of_transformers_are_read() -> None:
     [
         ({"gen": {"lr": 1e-3}, "disc": {"lr": 1e-3}}, "2 keys can be the rate .*: gen.lr = 0.001"),
         ({"lr": 1, "max_steps": 9, "epochs": 2, "sched": "linear"}, "2 keys can be the length"),
-        ({"lr": 1, "warmup_iters": 5, "warmup_ratio": 0.1}, "2 keys can be the length of the warm"),
+        (
+            {"lr": 1, "sched": "linear", "warmup_iters": 5, "warmup_ratio": 0.1},
+            "2 keys can be the length of the warm",
+        ),
         ({"steps": 3, "sched": "cosine"}, "the key of lr is missing"),
         ({"lr": 1, "sched": "cosine", "warmup_steps": 3}, "the key of total is missing"),
         ({"lr": 1, "sched": "poly", "max_steps": 3}, "the key of power is missing"),
         ({"lr": 1, "sched": "step", "max_steps": 3, "gamma": 0.1}, "the key of step_size is miss"),
         ({"lr": 1, "sched": "step", "max_steps": 3, "step_size": 4}, "the key of gamma is missing"),
         ({"lr": 1, "min_lr": 0.1, "max_steps": 3}, "the key of decay is missing .* min_lr speak"),
+        ({"lr": 1, "max_steps": 3}, "the key of decay is missing .*: the run has a length"),
         ({"lr": 1, "pct_start": 0.1, "max_steps": 3}, "the key of decay is missing"),
         ({"lr": 1, "sched": "noam", "max_steps": 3}, "there is no family of schedules 'noam'"),
         ({"lr": 1, "scheduler": {"_target_": "a.b.Foo"}, "max_steps": 3}, "no scheduler class"),
@@ -169,7 +173,7 @@ def test_the_terminal_has_the_same(tmp_path: Path) -> None:
     shown = runner.invoke(["show", str(path), "--generic", "--map", "lr=disc.lr", "--json"])
     data = json.loads(shown.stdout)
     assert data["schedules"]["lr"]["values"][0]["value"] == 2e-3
-    assert data["recipe"]["notes"]["decay"].endswith("the rate is assumed to be constant")
+    assert data["recipe"]["notes"]["decay"].endswith("the rate is constant")
     alone = runner.invoke(["show", str(path), "--map", "lr=disc.lr"])
     assert "give --generic" in alone.stderr
 

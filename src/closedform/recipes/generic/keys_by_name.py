@@ -201,7 +201,10 @@ class Book:
         rate = self.paths.get("lr") or next(
             (path for path in self.used if plain(path) in NAMES), ""
         )
-        shares = [_shared(entry.path, rate) for entry in found]
+        section = rate.rpartition(".")[0]
+        shares = [
+            (_shared(entry.path, rate), entry.path.rpartition(".")[0] == section) for entry in found
+        ]
         return [entry for entry, share in zip(found, shares, strict=True) if share == max(shares)]
 
     def number(self, entry: Entry) -> sp.Expr:

@@ -100,7 +100,7 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
         "num_warmup_steps lr_warmup_steps n_warmup_steps lr_warmup_iters num_warmup_iters "
         "warmup_num_steps warm_up_step warm_up_steps n_warmup lr_warmup_step warmup_batches "
         "warm_up_iters warmup_num_iters n_warm_steps lr_warmup_iterations "
-        "learning_rate_warmup_steps",
+        "learning_rate_warmup_steps learning_rate_warmup",
     ),
     (
         "warmup",
@@ -143,7 +143,7 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
         False,
         "epochs num_epochs num_epoch max_epochs max_epoch n_epochs n_epoch total_epochs "
         "total_epoch num_train_epochs train_epochs training_epochs nepochs end_epoch "
-        "max_num_epochs number_of_epochs epochs_num nb_epochs",
+        "epoch_num epoches max_num_epochs number_of_epochs epochs_num nb_epochs",
     ),
     ("total", Kind.EPOCHS, True, "epoch"),
     (
@@ -154,7 +154,7 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
         "schedule lr_decay_style lr_decay_type decay_method scheduler_type scheduler_name lr_mode "
         "schedule_type decay_type learning_rate_schedule learning_rate_scheduler lr_sched "
         "lr_scheduler_name scheduler_class scheduler_fn lr_decay_mode lr_decay_method "
-        "learning_rate_decay_type lr_scheduler_class schedulers",
+        "learning_rate_decay_type lr_scheduler_class schedulers scheduling lr_scheduling",
     ),
     ("decay", Kind.VALUE, True, "policy decay lr_decay annealing lr_anneal"),
     (
@@ -191,9 +191,10 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
         "step_size",
         Kind.OPEN,
         False,
-        "step_size lr_step_size lr_decay_step lr_step lr_drop decay_every lr_decay_every "
-        "decay_step decay_interval lr_decay_interval lr_decay_period step_lr stepsize",
+        "step_size lr_step_size lr_step lr_drop decay_every lr_decay_every "
+        "decay_interval lr_decay_interval lr_decay_period step_lr stepsize",
     ),
+    ("step_size", Kind.UPDATES, False, "decay_step lr_decay_step"),
     (
         "step_size",
         Kind.EPOCHS,
@@ -235,7 +236,17 @@ TEXTS = frozenset({"decay", "optimizer", "unit"})
 LISTS = frozenset({"betas", "milestones"})
 """Concepts whose values are lists."""
 
-CLASS_KEYS = ("name", "type", "kind", "_target_", "class_path", "class", "class_name", "target")
+CLASS_KEYS = (
+    "name",
+    "_name_",
+    "type",
+    "kind",
+    "_target_",
+    "class_path",
+    "class",
+    "class_name",
+    "target",
+)
 """Keys of a block whose text names the class or the family that the block configures."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -273,6 +284,7 @@ def _is_number(text: str) -> bool:
 FAMILIES: Mapping[str, str] = {
     "cos": "cosine",
     "cosine": "cosine",
+    "cosinewarmup": "cosine",
     "halfcyclecosine": "cosine",
     "warmupcosine": "cosine",
     "linearwarmupcosine": "cosine",

@@ -211,6 +211,9 @@ class _Proposal:
             and (self.reading.facts.total_updates is None)
         ):
             raise book.missing("total", f"a {name} decay needs it", "1000")
+        if warmup is not None and warmup.value is not False and book.number(warmup) < 0:
+            book.notes["warmup"] += ": below 0, there is none"
+            warmup = None
         counted = self._counted(by_epoch)
         rise = counted(warmup) if warmup is not None else sp.S.Zero
         if warmup is not None and (warmup.kind is Kind.RUN or 0 < rise < 1):
@@ -271,7 +274,13 @@ class _Proposal:
         ]
         cycles = [path for path in book.values if plain(path) in _ONE_CYCLE]
         if not speaking and not cycles:
-            book.notes["decay"] = "no key names a decay: the rate is assumed to be constant"
+            # Programs with a decay that no key names are as common as constant rates.
+            has_length = any("epoch" in plain(path) for path in book.values)
+            if has_length or book.candidates("total") or book.candidates("warmup"):
+                raise book.missing(
+                    "decay", "the run has a length, but no key names its decay", "constant"
+                )
+            book.notes["decay"] = "no key names a decay or a length: the rate is constant"
             return "constant"
         concepts = {concept for concept in OF_SCHEDULE if book.candidates(concept)} - {
             "decay_length"

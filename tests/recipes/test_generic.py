@@ -305,3 +305,52 @@ def _yaml(folder: Path, text: str) -> Path:
     path = folder / "written.yaml"
     path.write_text(text)
     return path
+
+
+def test_a_method_without_a_step_names_its_wrapper() -> None:
+    class Stateful:
+        batch = 0
+
+        def get_lr(self) -> list[float]:
+            return [0.1 * ((self.batch**2 + 25) / 25) ** -0.25]
+
+    scheduler = Stateful()
+    with pytest.raises(ClosedFormError, match=r"no argument for the step .* def rate\(step\)"):
+        cf.from_python(scheduler.get_lr)
+
+    def rate(step: int) -> float:
+        scheduler.batch = step
+        return scheduler.get_lr()[0]
+
+    assert float(cf.from_python(rate).exact(5)) == pytest.approx(0.1 * 2**-0.25)
+
+
+def test_one_file_of_one_curve_is_exported(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("learning_rate: 1e-3\nmax_steps: 10\nlr_scheduler_type: cosine\n")
+    target = tmp_path / "lr.onnx"
+    result = CliRunner().invoke(["export", str(path), "-o", str(target)])
+    assert (result.exit_code, target.is_file()) == (0, True)
+
+
+def test_a_local_table_of_numpy_is_read() -> None:
+    import numpy as np
+
+    def rate(step: int) -> float:
+        table = np.linspace(0, 1, 100)
+        return float(table[step])
+
+    assert float(cf.from_python(rate).exact(3)) == pytest.approx(3 / 99)
+
+
+@pytest.mark.parametrize("name", ["adafactor", "muon", "ademamix", "adamw_8bit"])
+def test_an_optimizer_that_is_not_modelled_leaves_the_schedule(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        f"learning_rate: 1e-3\nmax_steps: 10\nlr_scheduler_type: cosine\noptim: {name}\n"
+    )
+    result = CliRunner().invoke(["show", str(path), "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["schedules"]["lr"]["values"]
+    assert f"did you mean '{name}'" not in result.stderr
+    assert name in result.stderr

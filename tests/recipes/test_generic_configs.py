@@ -216,7 +216,7 @@ CASES = {
                 "by_epoch": False,
             },
         },
-        refused=r"2 keys can be the length of the warmup: .*warmup_iters = 1500, .*warmup_ratio",
+        refused=r"2 keys can be the length of the warmup: .*warmup_iters = 1500, .*ratio",
     ),
     # wenet-e2e/wenet examples/aishell/s0/conf/train_conformer.yaml
     "wenet": Case(
@@ -333,8 +333,8 @@ CASES = {
     "EasyOCR": Case(
         {"num_iter": 300000, "optim": False, "lr": 1.0, "beta1": 0.9, "rho": 0.95}, refused=DECAY
     ),
-    # CompVis/latent-diffusion configs/latent-diffusion/ffhq-ldm-vq-4.yaml: the rate is multiplied by
-    # the batch size and the number of devices
+    # CompVis/latent-diffusion configs/latent-diffusion/ffhq-ldm-vq-4.yaml: the rate is multiplied
+    # by the batch size and the number of devices
     "latent-diffusion": Case(
         {
             "model": {
@@ -393,7 +393,7 @@ CASES = {
                 "optimizer": "adam",
             }
         },
-        refused="2 keys can be the length of the run: training.num_epochs = 1000, training.num_st",
+        refused="2 keys can be the length of the run: training.num_epochs = 1000, train",
     ),
     # yl4579/StyleTTS2 Configs/config.yml
     "StyleTTS2": Case(

@@ -162,7 +162,8 @@ def _reader(
         if reader is None:
             raise UnknownNameError(
                 f"configs of {framework} are not read",
-                hint=f"those of {', '.join(readable())} are",
+                hint=f"those of {', '.join(readable())} are; framework='generic' reads others by "
+                "the names of their keys",
             )
         return FRAMEWORKS[framework], reader
     matching = {

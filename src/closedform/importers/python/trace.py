@@ -179,7 +179,12 @@ def signature_of(function: Function) -> Signature:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     is_variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
     if not is_variadic and not any(p.kind in positional for p in parameters):
-        raise TraceError("the function takes no argument for the step", where=f"function {name!r}")
+        raise TraceError(
+            "the function takes no argument for the step",
+            where=f"function {name!r}",
+            hint="wrap it in a function of the step, which sets what it reads: "
+            "def rate(step): scheduler.batch = step; return scheduler.get_lr()[0]",
+        )
     others = [p for p in parameters[1:] if "VAR" not in p.kind.name]
     values = {p.name: None if p.default is p.empty else p.default for p in others}
     required = {

@@ -221,7 +221,7 @@ class _Proposal:
             rise = sp.floor(book.number(warmup) * whole)
             book.notes["warmup"] += f": {rise} of {whole}, rounded down"
         low = self._low(rate) if needs_total else sp.S.Zero
-        span = self._span(name, rate, low, rise, length, total, counted) if needs_total else low
+        span = self._span(name, rate, low, rise, length, total, by_epoch) if needs_total else low
         distance = counted(size) if size is not None else sp.S.Zero
         later = self._later(name, rate, low, span, rise, milestones, distance, counted)
         made = later
@@ -327,17 +327,18 @@ class _Proposal:
         rise: sp.Expr,
         length: Entry | None,
         total: Entry | None,
-        counted: Callable[[Entry], sp.Expr],
+        by_epoch: bool,
     ) -> sp.Expr:
         """The length of the decay: the rest of the run, or that of its key."""
-        book = self.book
+        book, counted = self.book, self._counted(by_epoch)
         whole = self._whole(total, counted) if length is None else counted(length)
         is_own = length is not None and plain(length.path) in _FROM_THE_WARMUP
         span = whole if is_own else whole - rise
         end = "of the run" if length is None else f"of {length.path}"
         place = f"that begin after the warmup, {end}" if is_own else f"up to the end {end}"
         book.notes["decay-place"] = (
-            f"the {name} decay from {rate} to {low} is assumed to take the {span} units {place}"
+            f"the {name} decay from {rate} to {low} is assumed to take {span} "
+            f"{'epochs' if by_epoch else 'updates'} {place}"
         )
         if span <= 0:
             raise ConfigError(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from closedform.recipes.framework import Framework
+from closedform.recipes.keys import section_entries
 from closedform.recipes.lightning_cli.reader import CLOCKS, DEFECTS, READER
-from closedform.recipes.lightning_cli.schedules import SCHEDULES
+from closedform.recipes.lightning_cli.schedules import ARGUMENTS, CURVES, rate
 from closedform.recipes.lightning_cli.writer import WRITER
 
 FRAMEWORK = Framework(
     "lightning-cli",
-    SCHEDULES,
+    section_entries({name: partial(rate, name=name) for name in CURVES}, {"": ARGUMENTS}),
     versions=("c4d012163c7f",),
     upstream="src/lightning/pytorch/cli.py, modelgenerator/lr_schedulers",
     clock=CLOCKS["epoch"],

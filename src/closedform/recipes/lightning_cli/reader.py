@@ -1,6 +1,6 @@
 """The reader of LightningCLI's configs.
 
-A scheduler beside the model is stepped after every epoch, LightningCLI's default. A scheduler
+A scheduler next to the model is stepped after every epoch, LightningCLI's default. A scheduler
 within the model is stepped as the module asks for: after every update in those of ModelGenerator;
 other modules are not known, and refused.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from closedform.errors import nearest
@@ -20,7 +20,7 @@ from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document, interpolated
 from closedform.recipes.keys import OpenKeys, Values, choice, integer, number
-from closedform.recipes.lightning_cli.schedules import SCHEDULES, warmup_updates
+from closedform.recipes.lightning_cli.schedules import ARGUMENTS, CURVES, rate, warmup_updates
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import (
     Clipping,
@@ -35,7 +35,6 @@ from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 
-_FRAMEWORK = "lightning-cli"
 _BLOCK = ("class_path", "init_args", "dict_kwargs")
 _MODULES = "modelgenerator."
 """The package whose modules step their schedulers after every update."""
@@ -91,29 +90,13 @@ def _inner(top: Section) -> Section:
     return Section(top.document, model, "model")
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The length of the run, in updates and epochs, where they are known."""
-
-    reading: Reading
-    trainer: Values
-
-    def updates(self) -> int | None:
-        """Returns the updates of the run."""
-        steps, epochs = self.trainer.max_steps, self.trainer.max_epochs
-        length = self.reading.facts.updates_per_epoch
-        ends = [steps] if steps > 0 else []
-        ends += [math.ceil(epochs * length)] if epochs > 0 and length else []
-        return min(ends) if ends else self.reading.facts.total_updates
-
-    def required(self, path: str) -> int:
-        """Returns the updates of the run, or raises ArgumentError."""
-        found = self.updates()
-        if found is None:
-            place = self.reading.document.place(path)
-            (given,) = self.reading.facts.require("total_updates", where=place)
-            found = int(given)
-        return found
+def _updates(reading: Reading, trainer: Values) -> int | None:
+    """The updates of the run."""
+    steps, epochs = trainer.max_steps, trainer.max_epochs
+    length = reading.facts.updates_per_epoch
+    ends = [steps] if steps > 0 else []
+    ends += [math.ceil(epochs * length)] if epochs > 0 and length else []
+    return min(ends) if ends else reading.facts.total_updates
 
 
 def read(reading: Reading) -> Recipe:
@@ -133,10 +116,10 @@ def read(reading: Reading) -> Recipe:
             "there is no optimizer", hint="LightningCLI has it in optimizer or model.init_args"
         )
     optimizer = outer.section("optimizer")
-    run = _Run(reading, trainer)
-    plan, rate, decay = _optimizer(optimizer)
-    derived: dict[str, Any] = {"lr": rate}
-    schedule, clock, name = constant(rate), CLOCKS["update"], ""
+    total = _updates(reading, trainer)
+    plan, base, decay = _optimizer(optimizer)
+    derived: dict[str, Any] = {"lr": base}
+    schedule, clock, name = constant(base), CLOCKS["update"], ""
     if "lr_scheduler" in outer:
         block = outer.section("lr_scheduler")
         block.check(_BLOCK)
@@ -144,16 +127,24 @@ def read(reading: Reading) -> Recipe:
         if is_within and not _steps_each_update(top, block):
             raise block.error(
                 "the module decides when its scheduler is stepped, and this one is not known",
-                hint="put optimizer and lr_scheduler beside the model, or write it in updates",
+                hint="put optimizer and lr_scheduler next to the model, or write it in updates",
             )
-        schedule = _scheduled(run, block, rate, by_epoch, derived)
         clock, name = CLOCKS["epoch" if by_epoch else "update"], _class(block)
+        if name in CURVES:
+            total = reading.determined(total, "total_updates")
+            values = ARGUMENTS.read(block.section("init_args"))
+            derived["warmup_updates"] = warmup_updates(values, total)
+            context = reading.context.with_facts(total_updates=total)
+            with block.located():
+                schedule = rate(replace(context, base=base), values, name)
+        else:
+            schedule = _of_torch(reading, block, base, by_epoch)
     group = ParamGroup({"lr": schedule, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
     threshold = trainer.gradient_clip_val
     return reading.recipe(
         [group],
         clock=clock,
-        horizon=run.updates(),
+        horizon=total,
         clipping=Clipping(threshold, ClippingKind(trainer.gradient_clip_algorithm))
         if threshold
         else None,
@@ -193,50 +184,30 @@ def _optimizer(block: Section) -> tuple[OptimizerPlan, Any, Any]:
     return planned(name, arguments, where=block.document.place(block.path)), rate, decay
 
 
-def _scheduled(
-    run: _Run, block: Section, rate: Any, by_epoch: bool, derived: dict[str, Any]
-) -> Schedule:
-    """The rate under the scheduler of a block, in updates."""
-    name, given = _class(block), block.section("init_args")
+def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Schedule:
+    """The rate under one of torch's schedulers, in updates."""
+    name, inner = _class(block), block.section("init_args")
     if name == _METRIC:
         raise block.error(
             f"{name} is driven by a metric: its value is not a function of the update",
             hint="closedform.frameworks.metric_rule('torch', 'ReduceLROnPlateau', …) has its rule",
         )
-    arguments = {key: given.value(key) for key in given.content if key in given}
-    if name in SCHEDULES:
-        total = run.required(block.path)
-        with block.located():
-            full = {"num_warmup_steps": None, "warmup_ratio": None, **arguments}
-            derived["warmup_updates"] = warmup_updates(full, total, _FRAMEWORK)
-            return built(
-                _FRAMEWORK,
-                SCHEDULES,
-                name,
-                arguments,
-                base=rate,
-                facts={"num_training_steps": total},
-            )
-    known = torch.FRAMEWORK.schedules
-    if name not in known:
-        hint = nearest(name, [*known, *SCHEDULES])
+    classes = torch.FRAMEWORK.schedules
+    if name not in classes:
+        hint = nearest(name, [*classes, *CURVES])
         raise block.error(f"there is no scheduler {name!r}", "class_path", hint=hint)
+    arguments = {key: inner.value(key) for key in inner.content if key in inner}
     arguments.pop("verbose", None)
     with block.located():
-        made = built("torch", known, name, arguments, base=rate)
-    if not by_epoch or is_constant(made):
-        return made
-    facts = run.reading.facts
-    length = facts.updates_per_epoch
-    if length is None and facts.dataset_size is not None:
-        place = block.document.place(block.path)
+        schedule = built("torch", classes, name, arguments, base=base)
+    if not by_epoch or is_constant(schedule):
+        return schedule
+    facts, place = reading.facts, block.document.place(block.path)
+    if facts.updates_per_epoch is None and facts.dataset_size is not None:
         (size,) = facts.require("global_batch_size", where=place)
-        length = math.ceil(facts.dataset_size / size)
-    if length is None:
-        place = block.document.place(block.path)
-        (given_length,) = facts.require("updates_per_epoch", where=place)
-        length = int(given_length)
-    return hold(made, length)
+        return hold(schedule, math.ceil(facts.dataset_size / size))
+    (length,) = facts.require("updates_per_epoch", where=place)
+    return hold(schedule, int(length))
 
 
 READER = Reader(read, matches)

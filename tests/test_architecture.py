@@ -51,6 +51,7 @@ def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
 # The standard library may be imported everywhere, torch only where it is named.
 LAYERS = in_order(
     {
+        "alignment": frozenset(),
         "errors": frozenset(),
         "version": frozenset(),
         "files": frozenset(),

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from closedform.alignment import aligned
 from closedform.cli.parser import UsageError
 from closedform.cli.wording import in_terminal
 from closedform.errors import ClosedFormError
@@ -91,29 +92,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
     if sys.stdout.isatty() and is_unicode(sys.stdout.encoding) and _has_rich():
         _folded(columns, rows, numbers=numbers)
         return
-    for line in lines(columns, rows, numbers=numbers):
+    for line in aligned([columns, *rows], numbers=numbers):
         print(line)
-
-
-def lines(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False
-) -> list[str]:
-    """Returns a table as lines of text: the titles, and one line per row.
-
-    Example:
-        >>> lines(("step", "value"), [("0", "1.0"), ("10", "0.5")], numbers=True)
-        ['step  value', '   0  1.0', '  10  0.5']
-    """
-    cells = [[*columns], *([cell.replace("\n", "; ") for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-    last = len(columns) - 1
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if numbers and index < last else f"{cell:<{width}}"
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
 
 
 def tracked(items: Sequence[Item], description: str) -> Iterable[Item]:

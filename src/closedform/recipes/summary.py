@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
+from closedform.alignment import aligned
 from closedform.language import Schedule
 from closedform.language.description import summarize as summarize_schedule
 
@@ -65,7 +66,7 @@ class Summary:
         width = max(len(name) for name in self.options)
         listed, remaining = self.groups[:most_groups], len(self.groups[most_groups or None :])
         options = [f"  {name:<{width}}  {text}" for name, text in self.options.items()]
-        result = [self.title, *options, "", *_aligned(self._rows(listed))]
+        result = [self.title, *options, "", *aligned(self._rows(listed))]
         if most_groups is not None and remaining:
             result.append(f"… and {_counted(remaining, 'more param group', 'more param groups')}")
         if self.notes:
@@ -195,12 +196,3 @@ def _amount(value: object) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _PATTERNS_WIDTH else f"{text[: _PATTERNS_WIDTH - 1]}…"
-
-
-def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    cells = list(rows)
-    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]

@@ -44,9 +44,9 @@ def _first_change(relation: Relational) -> int | None:
 
 def _crossing(difference: sp.Expr) -> int | None:
     """The first step at or after the zero of an expression linear in t; None for others."""
-    expanded = sp.expand(difference)
-    slope = expanded.coeff(t)
-    rest = expanded - slope * t
+    polynomial = sp.expand(difference)
+    slope = polynomial.coeff(t)
+    rest = polynomial - slope * t
     if slope == 0 or rest.free_symbols or slope.free_symbols:
         return None
     return int(sp.ceiling(-rest / slope))

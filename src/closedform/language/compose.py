@@ -52,7 +52,7 @@ def sequential(
     Source: ``SequentialLR`` of torch 2.13 and of cerebras.pytorch 2.10, whose members are not in
     local time where they hold others; ``join_schedules`` of optax.
     """
-    members, shared = _merge("sequential", schedules)
+    members, hyperparameters = _merge("sequential", schedules)
     if milestones is None:
         marks = _milestones_from_lengths(members)
     elif not isinstance(milestones, Sequence) or isinstance(milestones, str):
@@ -71,7 +71,9 @@ def sequential(
     last = members[-1].duration
     length = None if last is None else starts[-1] + last
     domain = _joined_domain(members, expr)
-    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
+    return Schedule.of(
+        expr, values_in(expr, hyperparameters), name=name, length=length, domain=domain
+    )
 
 
 @with_lengths
@@ -95,7 +97,7 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
     Source: ``ChainedLR`` of cerebras.pytorch 2.10; ``ChainedScheduler`` of torch 2.13 for members
     that are factors of the base value.
     """
-    members, shared = _merge("chained", schedules)
+    members, hyperparameters = _merge("chained", schedules)
     expr = members[0].expr
     for index, (member, schedule) in enumerate(zip(members[1:], schedules[1:], strict=True), 1):
         initial = value_at(schedule.bound, {t: sp.Integer(0), **{s: s for s in schedule.open}})
@@ -109,7 +111,9 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
     durations = [member.duration for member in members if member.duration is not None]
     length = sp.Max(*durations) if durations else None
     domain = _joined_domain(members, expr)
-    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
+    return Schedule.of(
+        expr, values_in(expr, hyperparameters), name=name, length=length, domain=domain
+    )
 
 
 @with_lengths
@@ -133,7 +137,7 @@ def product(schedules: Sequence[Schedule], *, name: str = "product") -> Schedule
 
     Source: the factors of ``create_learning_rate_scheduler`` of T5X.
     """
-    return _combined("product", schedules, lambda exprs: sp.Mul(*exprs), name)
+    return _combine_schedules("product", schedules, lambda exprs: sp.Mul(*exprs), name)
 
 
 @with_lengths
@@ -154,7 +158,7 @@ def total(schedules: Sequence[Schedule], *, name: str = "sum") -> Schedule:
         >>> total([linear(0, 1, 10), constant(3)]).exact(5)
         7/2
     """
-    return _combined("total", schedules, lambda exprs: sp.Add(*exprs), name)
+    return _combine_schedules("total", schedules, lambda exprs: sp.Add(*exprs), name)
 
 
 @with_lengths
@@ -178,22 +182,24 @@ def maximum(schedules: Sequence[Schedule], *, name: str = "maximum") -> Schedule
 
     Source: ``max_scheduler`` of OLMo.
     """
-    return _combined("maximum", schedules, lambda exprs: sp.Max(*exprs), name)
+    return _combine_schedules("maximum", schedules, lambda exprs: sp.Max(*exprs), name)
 
 
-def _combined(
+def _combine_schedules(
     composition: str,
     schedules: Sequence[Schedule],
     combine: Callable[[Sequence[sp.Expr]], sp.Expr],
     name: str,
 ) -> Schedule:
     """One function of the values of all schedules at each step."""
-    members, shared = _merge(composition, schedules)
+    members, hyperparameters = _merge(composition, schedules)
     expr = combine([member.expr for member in members])
     durations = [member.duration for member in members if member.duration is not None]
     length = sp.Max(*durations) if len(durations) == len(members) else None
     domain = _joined_domain(members, expr)
-    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
+    return Schedule.of(
+        expr, values_in(expr, hyperparameters), name=name, length=length, domain=domain
+    )
 
 
 @with_lengths
@@ -261,13 +267,15 @@ def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice"
     Source: none; it describes a run whose number of steps is changed while it is under way.
     """
     mark = whole_steps(at, "at")
-    members, shared = _merge("splice", (schedule, new))
+    members, hyperparameters = _merge("splice", (schedule, new))
     expr = sp.Piecewise((members[0].expr, t < mark), (members[1].expr, True))
     if mark == 0:
         expr = members[1].expr
     length = None if members[1].duration is None else sp.Max(members[1].duration, mark)
     domain = _joined_domain(members, expr)
-    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
+    return Schedule.of(
+        expr, values_in(expr, hyperparameters), name=name, length=length, domain=domain
+    )
 
 
 class _Member(NamedTuple):
@@ -300,22 +308,24 @@ def _merge(
     members: list[_Member] = []
     values: dict[str, sp.Expr] = {}
     for number, schedule in enumerate(schedules, 1):
-        renamed = {}
+        new_symbols = {}
         for symbol in schedule.expr.free_symbols - {t}:
             key = symbol.name
             if len(meanings[key]) > 1:
                 key = _free_name(f"{symbol.name}_{number}", meanings)
-                renamed[symbol] = sp.Symbol(key, **symbol.assumptions0)
+                new_symbols[symbol] = sp.Symbol(key, **symbol.assumptions0)
             if symbol.name in schedule.hyperparameters:
                 values[key] = schedule.hyperparameters[symbol.name]
-        duration = None if schedule.duration is None else schedule.duration.xreplace(renamed)
-        domain = tuple(condition.xreplace(renamed) for condition in schedule.domain)
-        members.append(_Member(schedule.name, schedule.expr.xreplace(renamed), duration, domain))
+        duration = None if schedule.duration is None else schedule.duration.xreplace(new_symbols)
+        domain = tuple(condition.xreplace(new_symbols) for condition in schedule.domain)
+        members.append(
+            _Member(schedule.name, schedule.expr.xreplace(new_symbols), duration, domain)
+        )
     return members, values
 
 
-def _free_name(name: str, taken: Mapping[str, Any]) -> str:
-    while name in taken:
+def _free_name(name: str, reserved: Mapping[str, Any]) -> str:
+    while name in reserved:
         name = f"{name}_"
     return name
 

@@ -53,10 +53,10 @@ def taken_by(results: Iterable[sp.Basic], definitions: Mapping[str, sp.Expr]) ->
         >>> taken_by([b + 1], {"a": sp.Symbol("x"), "b": a**2, "c": a})
         {'a': x, 'b': local.a**2}
     """
-    wanted = {symbol for expr in results for symbol in expr.free_symbols}
-    taken: dict[str, sp.Expr] = {}
+    symbols = {symbol for expr in results for symbol in expr.free_symbols}
+    used_definitions: dict[str, sp.Expr] = {}
     for name, expr in reversed(list(definitions.items())):
-        if local(name) in wanted:
-            taken[name] = expr
-            wanted |= expr.free_symbols
-    return dict(reversed(list(taken.items())))
+        if local(name) in symbols:
+            used_definitions[name] = expr
+            symbols |= expr.free_symbols
+    return dict(reversed(list(used_definitions.items())))

@@ -78,7 +78,7 @@ def _enclosures(expr: sp.Expr, resolve: Resolve) -> Iterator[tuple[Enclosure, in
     while True:
         context = MPIntervalContext()
         context.prec = bits
-        enclosure = _enclosed(expr, context, resolve)
+        enclosure = _enclose_number(expr, context, resolve)
         if enclosure is None:
             return
         yield enclosure, bits, bits >= most
@@ -101,7 +101,7 @@ def _floor(end: tuple[int, int, int, int]) -> int | None:
     return number << exponent if exponent >= 0 else number >> -exponent
 
 
-def _enclosed(expr: sp.Basic, context: Any, resolve: Resolve) -> Enclosure | None:
+def _enclose_number(expr: sp.Basic, context: Any, resolve: Resolve) -> Enclosure | None:
     """An interval around a number; None if it is not real, or its value is not known."""
     if expr.is_Rational:
         return context.mpf(int(expr.p)) / int(expr.q)
@@ -109,12 +109,16 @@ def _enclosed(expr: sp.Basic, context: Any, resolve: Resolve) -> Enclosure | Non
         return +context.pi if expr is sp.pi else +context.e
     function = _FUNCTIONS.get(expr.func)
     if function is None:
-        resolved = resolve(expr)
-        is_final = resolved == expr
-        return _approximate(expr, context) if is_final else _enclosed(resolved, context, resolve)
+        definition = resolve(expr)
+        is_final = definition == expr
+        return (
+            _approximate(expr, context)
+            if is_final
+            else _enclose_number(definition, context, resolve)
+        )
     args = []
     for arg in expr.args:
-        enclosure = _enclosed(arg, context, resolve)
+        enclosure = _enclose_number(arg, context, resolve)
         if enclosure is None:
             return None
         args.append(enclosure)

@@ -90,15 +90,15 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
 def _junction_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
     """An And or Or; an argument may have no value where another one decides."""
     decisive = isinstance(condition, sp.Or)
-    undefined: DomainError | None = None
+    domain_error: DomainError | None = None
     for arg in condition.args:
         try:
             if holds_at(arg, values) is decisive:
                 return decisive
         except DomainError as error:
-            undefined = error
-    if undefined is not None:
-        raise undefined
+            domain_error = error
+    if domain_error is not None:
+        raise domain_error
     return not decisive
 
 
@@ -175,7 +175,7 @@ def _floor(expr: sp.Expr, number: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> 
     return sp.Integer(floor)
 
 
-def _floored(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
+def _round_integer(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     """The value of a floor, ceiling, quotient or remainder."""
     args = [_value(arg, values) for arg in expr.args]
     if isinstance(expr, sp.floor):
@@ -200,7 +200,7 @@ def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     if isinstance(expr, sp.Piecewise):
         return _value(_branch(expr, values), values)
     if isinstance(expr, _FLOORS):
-        return _floored(expr, values)
+        return _round_integer(expr, values)
     args = [_value(arg, values) for arg in expr.args]
     if isinstance(expr, sp.Min | sp.Max) and all(arg.is_Rational for arg in args):
         # SymPy sorts and compares the arguments several times: 0.2 ms

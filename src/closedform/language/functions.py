@@ -217,10 +217,10 @@ def _reduction(
     with_axes = sp.true if keepdims else sp.false
     if isinstance(axes, AllBut):
         return kind(argument, axes, with_axes)
-    listed = [_integer(axis, f"an axis of {name}") for axis in axes]
-    if len(set(listed)) != len(listed):
+    axis_numbers = [_integer(axis, f"an axis of {name}") for axis in axes]
+    if len(set(axis_numbers)) != len(axis_numbers):
         raise DefinitionError(f"{name} must name each axis once, got {tuple(axes)}")
-    return kind(argument, sp.Tuple(*listed), with_axes)
+    return kind(argument, sp.Tuple(*axis_numbers), with_axes)
 
 
 def matmul(a: Operand, b: Operand) -> sp.Expr:
@@ -261,8 +261,8 @@ def broadcast_to(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
         x: The tensor or number.
         sizes: Integers or expressions in the symbols of the shape, such as ``axis_size(0)``.
     """
-    given = [operand(size, "a size of broadcast_to") for size in sizes]
-    return BroadcastTo(operand(x, "broadcast_to"), sp.Tuple(*given))
+    dimensions = [operand(size, "a size of broadcast_to") for size in sizes]
+    return BroadcastTo(operand(x, "broadcast_to"), sp.Tuple(*dimensions))
 
 
 def expand_dims(x: Operand, axis: int) -> sp.Expr:
@@ -277,8 +277,8 @@ def reshape(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
         x: The tensor.
         sizes: Integers or expressions in the symbols of the shape, such as ``axis_size(0)``.
     """
-    given = [operand(size, "a size of reshape") for size in sizes]
-    return Reshape(operand(x, "reshape"), sp.Tuple(*given))
+    dimensions = [operand(size, "a size of reshape") for size in sizes]
+    return Reshape(operand(x, "reshape"), sp.Tuple(*dimensions))
 
 
 def like_param(x: Operand) -> sp.Expr:

@@ -55,14 +55,14 @@ class Group:
         """Returns whether the group matches a parameter."""
         if not any(fnmatchcase(name, glob) for glob in self.globs):
             return False
-        met = self.shapes.xreplace(shape_values(shape))
-        if met.free_symbols & SHAPE_SYMBOLS:
+        condition = self.shapes.xreplace(shape_values(shape))
+        if condition.free_symbols & SHAPE_SYMBOLS:
             raise DefinitionError(
-                f"the condition {met} is not decided by the shape {list(shape)}",
+                f"the condition {condition} is not decided by the shape {list(shape)}",
                 where=f"group {list(self.globs)}, parameter {name!r}",
                 hint="write it on RANK first, such as sp.Ge(RANK, 2)",
             )
-        return bool(met)
+        return bool(condition)
 
     def bound(self, rule: UpdateRule) -> UpdateRule:
         """Returns the rule of the group's parameters; ``rule`` is that of the model.
@@ -71,17 +71,17 @@ class Group:
             DefinitionError: It has no hyperparameter of a name, or one that is an input of the
                 graph is to be multiplied.
         """
-        own = rule if self.rule is None else self.rule
+        own_rule = rule if self.rule is None else self.rule
         changes = dict(self.changes)
         for name, factor in self.factors.items():
             where = f"group {list(self.globs)}, factor of {name!r}"
-            if name not in own.hyperparameters:
+            if name not in own_rule.hyperparameters:
                 raise DefinitionError(
-                    f"rule {own.name!r} has no hyperparameter {name!r}",
+                    f"rule {own_rule.name!r} has no hyperparameter {name!r}",
                     where=where,
-                    hint=nearest(name, own.hyperparameters),
+                    hint=nearest(name, own_rule.hyperparameters),
                 )
-            value = changes.get(name, own.hyperparameters[name])
+            value = changes.get(name, own_rule.hyperparameters[name])
             if value is None:
                 raise DefinitionError(
                     f"{name!r} is an input of the graph, which has no factor here",
@@ -93,7 +93,7 @@ class Group:
             changes[name] = (
                 value.scale(number) if is_schedule else exact_number(value, name) * number
             )
-        return own.bind(**changes) if changes else own
+        return own_rule.bind(**changes) if changes else own_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ def assign(
         >>> [(one.rule.hyperparameters, list(one.params)) for one in assignments]
         [({'lr': 1}, ['w']), ({'lr': 1/2}, ['b'])]
     """
-    matched: list[dict[str, Shape]] = [{} for _ in (None, *groups)]
+    names_by_group: list[dict[str, Shape]] = [{} for _ in (None, *groups)]
     for name, shape in params.items():
         matching = (i for i, group in enumerate(groups, 1) if group.matches(name, shape))
-        matched[next(matching, 0)][name] = shape
-    for group, names in zip(groups, matched[1:], strict=True):
+        names_by_group[next(matching, 0)][name] = shape
+    for group, names in zip(groups, names_by_group[1:], strict=True):
         if not names:
             raise DefinitionError(
                 f"group {list(group.globs)} matches no remaining parameter",
@@ -134,7 +134,11 @@ def assign(
                 hint="a glob matches the whole name, and the first matching group wins",
             )
     rules = [rule, *(group.bound(rule) for group in groups)]
-    return [Assignment(own, names) for own, names in zip(rules, matched, strict=True) if names]
+    return [
+        Assignment(group_rule, names)
+        for group_rule, names in zip(rules, names_by_group, strict=True)
+        if names
+    ]
 
 
 def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRule) -> list[Group]:
@@ -155,19 +159,19 @@ def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRul
         [Group(params=('b',), rule=None, changes={}, factors={'lr': 0.5}, shapes=True)]
     """
     groups = []
-    for index, given in enumerate(param_groups):
-        if not isinstance(given, Mapping) or "params" not in given:
+    for index, entry in enumerate(param_groups):
+        if not isinstance(entry, Mapping) or "params" not in entry:
             raise DefinitionError(
-                f"a param group is a mapping with 'params', got {given!r}",
+                f"a param group is a mapping with 'params', got {entry!r}",
                 where=f"param group {index}",
             )
-        names = tuple(_literal(name) for name in given["params"])
-        factor = given.get("adjust_learning_rate", 1)
-        known = ("params", "tags", "adjust_learning_rate")
+        names = tuple(_literal(name) for name in entry["params"])
+        factor = entry.get("adjust_learning_rate", 1)
+        reserved_keys = ("params", "tags", "adjust_learning_rate")
         changes = {
             key: value
-            for key, value in given.items()
-            if key not in known and (key in rule.hyperparameters or value != 0)
+            for key, value in entry.items()
+            if key not in reserved_keys and (key in rule.hyperparameters or value != 0)
         }
         if names:
             groups.append(Group(names, None, changes, {"lr": factor} if factor != 1 else {}))

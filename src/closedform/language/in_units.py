@@ -54,21 +54,27 @@ class ScheduleInUnits(Schedule, HasLengths):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ScheduleInUnits):
             return False
-        return self.function is other.function and self._given() == other._given()
+        return (
+            self.function is other.function
+            and self._arguments_by_name() == other._arguments_by_name()
+        )
 
     def __hash__(self) -> int:
         return hash((self.function, repr(self)))
 
     def __repr__(self) -> str:
         call = self._call(self.arguments)
-        given = [*map(_shown, call.args), *(f"{k}={_shown(v)}" for k, v in call.kwargs.items())]
-        return f"{self.function.__name__}({', '.join(given)})"
+        arguments = [
+            *map(_argument_text, call.args),
+            *(f"{k}={_argument_text(v)}" for k, v in call.kwargs.items()),
+        ]
+        return f"{self.function.__name__}({', '.join(arguments)})"
 
     def _call(self, arguments: Mapping[str, Any]) -> inspect.BoundArguments:
         signature = inspect.signature(self.function)
         return inspect.BoundArguments(signature, OrderedDict(arguments))
 
-    def _given(self) -> dict[str, Any]:
+    def _arguments_by_name(self) -> dict[str, Any]:
         """The arguments, with the defaults of those that are not given."""
         call = self._call(self.arguments)
         call.apply_defaults()
@@ -76,11 +82,11 @@ class ScheduleInUnits(Schedule, HasLengths):
 
     def _refuse(self, facts: object) -> NoReturn:
         missing = self.missing_facts(facts)
-        given = ", ".join(f"{name}=…" for name in missing)
+        named_facts = ", ".join(f"{name}=…" for name in missing)
         raise ArgumentError(
             f"lengths in units have no value yet, missing facts: {', '.join(missing) or 'none'}",
             where=f"schedule {self.name!r}",
-            hint=f"convert them first: resolve({given})",
+            hint=f"convert them first: resolve({named_facts})",
         )
 
     def missing_facts(self, facts: object = None) -> tuple[str, ...]:
@@ -113,17 +119,17 @@ class ScheduleInUnits(Schedule, HasLengths):
             ArgumentError: A fact is missing or unknown; the message names all that are missing.
             DefinitionError: The schedule does not take a converted length.
         """
-        known = _merged(facts, named)
-        if self.missing_facts(known):
-            self._refuse(known)
-        call = self._call(resolved(self.arguments, known))
+        all_facts = _merge_facts(facts, named)
+        if self.missing_facts(all_facts):
+            self._refuse(all_facts)
+        call = self._call(resolved(self.arguments, all_facts))
         try:
             return self.function(*call.args, **call.kwargs)
         except DefinitionError as error:
             fractions = [
-                f"{length} is {length.updates(known)} updates"
+                f"{length} is {length.updates(all_facts)} updates"
                 for length in lengths_in(self)
-                if not length.updates(known).is_Integer
+                if not length.updates(all_facts).is_Integer
             ]
             hint = "; ".join([*fractions, 'a length may be rounded: rounding="floor"'])
             raise type(error)(
@@ -134,7 +140,7 @@ class ScheduleInUnits(Schedule, HasLengths):
         """Has no formula before its lengths are converted: notebooks print the call."""
 
 
-def _merged(facts: object, named: Mapping[str, object]) -> object:
+def _merge_facts(facts: object, named: Mapping[str, object]) -> object:
     if not named:
         return {} if facts is None else facts
     if facts is None:
@@ -150,15 +156,15 @@ def _merged(facts: object, named: Mapping[str, object]) -> object:
 def _plain(value: Any) -> Any:
     """An argument in which sequences of one content are equal."""
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _shown(value: Any) -> str:
+def _argument_text(value: Any) -> str:
     if isinstance(value, Length):
         return str(value)
     if isinstance(value, list | tuple) and next(lengths_in(value), None) is not None:
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_argument_text, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name}: {_shown(one)}' for name, one in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {_argument_text(item)}' for name, item in value.items())}}}"
     return repr(value)

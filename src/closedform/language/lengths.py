@@ -68,8 +68,8 @@ def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
             bound = inspect.signature(function).bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(str(error), where=function.__name__) from None
-        found: Made = length.deferred(made, bound.arguments)
-        return found
+        deferred_call: Made = length.deferred(made, bound.arguments)
+        return deferred_call
 
     return made
 
@@ -81,11 +81,11 @@ def lengths_in(value: object) -> Iterator[Length]:
     elif isinstance(value, HasLengths):
         yield from lengths_in(value.arguments)
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from lengths_in(one)
+        for item in value.values():
+            yield from lengths_in(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from lengths_in(one)
+        for item in value:
+            yield from lengths_in(item)
 
 
 def resolved(value: Any, facts: object) -> Any:
@@ -96,8 +96,8 @@ def resolved(value: Any, facts: object) -> Any:
     if isinstance(value, HasLengths):
         return value.resolve(facts)
     if isinstance(value, Mapping):
-        return {name: resolved(one, facts) for name, one in value.items()}
+        return {name: resolved(item, facts) for name, item in value.items()}
     if isinstance(value, list | tuple) and next(lengths_in(value), None) is not None:
-        items = [resolved(one, facts) for one in value]
+        items = [resolved(item, facts) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value

@@ -24,10 +24,10 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
 
     def _print_Symbol(self, expr: sp.Symbol, style: str = "plain") -> str:
         """A name of several letters is one word, not a product of its letters."""
-        printed = str(super()._print_Symbol(expr, style=style))
+        symbol_text = str(super()._print_Symbol(expr, style=style))
         name = expr.name.removeprefix("state.")
-        if len(name) == 1 or printed.startswith("\\"):
-            return printed
+        if len(name) == 1 or symbol_text.startswith("\\"):
+            return symbol_text
         return rf"\mathit{{{name.replace('_', chr(92) + '_')}}}"
 
 
@@ -41,13 +41,13 @@ class _Code(StrPrinter):  # type: ignore[misc]
 
     def _print_Piecewise(self, expr: sp.Piecewise) -> str:
         *branches, last = expr.args
-        found = str(self._print(last.expr))
+        text_so_far = str(self._print(last.expr))
         if last.cond != sp.true:
             raise ValueError("a branch for all other steps is missing")
         for branch in reversed(branches):
             condition = self._print(branch.cond)
-            found = f"where({condition}, {self._print(branch.expr)}, {found})"
-        return found
+            text_so_far = f"where({condition}, {self._print(branch.expr)}, {text_so_far})"
+        return text_so_far
 
     def _print_Relational(self, expr: Relational) -> str:
         return f"{self.parenthesize(expr.lhs, 0)} {expr.rel_op} {self.parenthesize(expr.rhs, 0)}"

@@ -96,14 +96,14 @@ class Schedule:
         hyperparameters: Mapping[str, Number],
         ending: str = "",
     ) -> None:
-        checked = _expression(expr, name)
-        symbols = _symbols(checked, name)
+        checked_expr = _expression(expr, name)
+        symbols = _symbols(checked_expr, name)
         values = {
             key: _value(key, value, symbols, name) for key, value in sorted(hyperparameters.items())
         }
         self.__setstate__(
             {
-                "expr": checked,
+                "expr": checked_expr,
                 "name": name,
                 "duration": _duration(length),
                 "domain": _domain(domain, symbols, values, name),
@@ -136,9 +136,9 @@ class Schedule:
         Raises:
             DefinitionError: As for ``Schedule``.
         """
-        made = cls.__new__(cls)
-        made._define(expr, name, length, domain, values, ending)
-        return made
+        schedule = cls.__new__(cls)
+        schedule._define(expr, name, length, domain, values, ending)
+        return schedule
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Schedule is immutable: cannot set {name!r}; use bind()")
@@ -234,8 +234,8 @@ class Schedule:
             values: Values by name, for names that Python or this method has another use for.
             **hyperparameters: Values by name.
         """
-        changed = {**(values or {}), **hyperparameters}
-        return self._with(self.expr, {**self.hyperparameters, **changed})
+        values_by_name = {**(values or {}), **hyperparameters}
+        return self._with(self.expr, {**self.hyperparameters, **values_by_name})
 
     @with_lengths
     def unbind(self, *names: str) -> Schedule:
@@ -251,9 +251,9 @@ class Schedule:
                     where=f"schedule {self.name!r}",
                     hint=nearest(name, self.hyperparameters) if self.hyperparameters else None,
                 )
-        dropped = names or tuple(self.hyperparameters)
+        unbound = names or tuple(self.hyperparameters)
         remaining = {
-            key: self.hyperparameters[key] for key in self.hyperparameters if key not in dropped
+            key: self.hyperparameters[key] for key in self.hyperparameters if key not in unbound
         }
         return self._with(self.expr, remaining)
 
@@ -445,7 +445,7 @@ class Schedule:
 
         if not _is_operand(other):
             return NotImplemented
-        return total((self, other)) if isinstance(other, Schedule) else self._raised(other)
+        return total((self, other)) if isinstance(other, Schedule) else self._add_number(other)
 
     __radd__ = __add__
 
@@ -462,7 +462,7 @@ class Schedule:
         return -self + other if _is_operand(other) else NotImplemented
 
     @with_lengths
-    def _raised(self, number: Number) -> Schedule:
+    def _add_number(self, number: Number) -> Schedule:
         return self._with(exact_number(number, "the summand") + self.expr, self.hyperparameters)
 
     @with_lengths
@@ -498,31 +498,35 @@ class Schedule:
             raise DefinitionError(f"steps must be an integer, got {steps!r}")
         local = t + offset if offset >= 0 else sp.Max(t + offset, 0)
         length = None if self.duration is None else sp.Max(self.duration - offset, 0)
-        moved = self._with(self.expr.xreplace({t: local}), self.hyperparameters, length=length)
+        shifted_schedule = self._with(
+            self.expr.xreplace({t: local}), self.hyperparameters, length=length
+        )
         ends = [_last_of(rule) - offset for rule in self.domain if t in rule.free_symbols]
         if not ends:
-            return moved
-        rules = [rule for rule in moved.domain if t not in rule.free_symbols]
+            return shifted_schedule
+        rules = [rule for rule in shifted_schedule.domain if t not in rule.free_symbols]
         return Schedule.of(
-            moved.expr,
-            moved.hyperparameters,
-            name=moved.name,
-            length=moved.duration,
+            shifted_schedule.expr,
+            shifted_schedule.hyperparameters,
+            name=shifted_schedule.name,
+            length=shifted_schedule.duration,
             domain=[*rules, *(t <= end for end in ends)],
-            ending=moved.ending,
+            ending=shifted_schedule.ending,
         )
 
     def _with(
         self, expr: sp.Expr, hyperparameters: Mapping[str, Any], *, length: Any = ...
     ) -> Schedule:
-        used = {symbol.name for symbol in expr.free_symbols} | {t.name}
-        unknown = set(hyperparameters) - used - set(self.hyperparameters)
+        used_names = {symbol.name for symbol in expr.free_symbols} | {t.name}
+        unknown = set(hyperparameters) - used_names - set(self.hyperparameters)
         return Schedule.of(
             expr,
-            {key: hyperparameters[key] for key in hyperparameters if key in used | unknown},
+            {key: hyperparameters[key] for key in hyperparameters if key in used_names | unknown},
             name=self.name,
             length=self.duration if length is ... else length,
-            domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used],
+            domain=[
+                rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used_names
+            ],
             ending=self.ending,
         )
 
@@ -586,7 +590,7 @@ def _domain(
 ) -> tuple[sp.Basic, ...]:
     """The conditions, each checked where all of its symbols have values."""
     where = f"schedule {name!r}"
-    checked = []
+    checked_conditions = []
     for condition in conditions:
         if not isinstance(condition, Boolean) or condition.is_Symbol:
             raise DefinitionError(
@@ -601,13 +605,15 @@ def _domain(
             )
         if t in condition.free_symbols:
             _last_of(condition, where)
-        known = {s: values[s.name] for s in condition.free_symbols if s.name in values}
-        if condition.xreplace(known) == sp.false:
-            given = ", ".join(f"{key} = {known[symbols[key]]}" for key in sorted(map(str, known)))
-            raise DomainError(f"{condition} must hold, got {given}", where=where)
+        numbers = {s: values[s.name] for s in condition.free_symbols if s.name in values}
+        if condition.xreplace(numbers) == sp.false:
+            assignments = ", ".join(
+                f"{key} = {numbers[symbols[key]]}" for key in sorted(map(str, numbers))
+            )
+            raise DomainError(f"{condition} must hold, got {assignments}", where=where)
         if condition != sp.true:
-            checked.append(condition)
-    return tuple(checked)
+            checked_conditions.append(condition)
+    return tuple(checked_conditions)
 
 
 def _last_of(condition: sp.Basic, where: str = "") -> sp.Expr:

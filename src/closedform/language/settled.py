@@ -69,10 +69,10 @@ def made(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
         >>> made(Min, t, t + 1)
         t
     """
-    args = [sp.Integer(each) if isinstance(each, int) else each for each in operands]
+    args = [sp.Integer(operand) if isinstance(operand, int) else operand for operand in operands]
     try:
         if func is sp.cos:
-            angle = _reduced(args[0])
+            angle = _reduce_angle(args[0])
             return func(args[0]) if angle is None else func(angle, evaluate=False)
         if (func in _EXTREMA and _is_flat(func, args)) or func in _ORDERS:
             return func(*args, evaluate=not _has_no_order(args))
@@ -115,9 +115,9 @@ def product(factors: Sequence[sp.Expr]) -> Any:
     if not any(map(_is_settled_root, parts)) or not _stay_apart(parts):
         return sp.Mul(*factors)
     numbers = [part for part in parts if part.is_Rational]
-    others = [part for part in parts if not part.is_Rational]
-    ordered = sorted(others, key=functools.cmp_to_key(sp.Basic.compare))
-    return sp.Mul(*numbers, *ordered, evaluate=False)
+    non_numbers = [part for part in parts if not part.is_Rational]
+    ordered_factors = sorted(non_numbers, key=functools.cmp_to_key(sp.Basic.compare))
+    return sp.Mul(*numbers, *ordered_factors, evaluate=False)
 
 
 def _is_settled_root(expr: sp.Basic) -> bool:
@@ -165,30 +165,30 @@ def _is_positive_somewhere(expr: sp.Basic) -> bool:
 
 def _is_flat(func: type[sp.Basic], args: Sequence[sp.Basic]) -> bool:
     """Whether at most one operand of a Min or Max is a Max or Min, and shares no operand."""
-    nested = [arg for arg in args if isinstance(arg, _EXTREMA)]
-    if len(nested) > 1 or any(isinstance(arg, func) for arg in nested):
+    extrema = [arg for arg in args if isinstance(arg, _EXTREMA)]
+    if len(extrema) > 1 or any(isinstance(arg, func) for arg in extrema):
         return False
-    parts = {part for arg in nested for part in sp.preorder_traversal(arg)}
-    return not any(arg in parts for arg in args if arg not in nested)
+    parts = {part for arg in extrema for part in sp.preorder_traversal(arg)}
+    return not any(arg in parts for arg in args if arg not in extrema)
 
 
 def _has_no_order(args: Sequence[sp.Basic]) -> bool:
     """Whether each of two operands is above the other one somewhere."""
-    undecided = set(itertools.combinations(range(len(args)), 2))
+    open_pairs = set(itertools.combinations(range(len(args)), 2))
     orders: dict[tuple[int, int], bool] = {}
     for values in _samples(args, with_roots=True):
-        for pair in tuple(undecided):
-            one, other = (values[index] for index in pair)
-            if abs(one - other) <= _LEAST_GAP:
+        for pair in tuple(open_pairs):
+            first, second = (values[index] for index in pair)
+            if abs(first - second) <= _LEAST_GAP:
                 continue
-            if orders.setdefault(pair, one < other) is not (one < other):
-                undecided.discard(pair)
-        if not undecided:
+            if orders.setdefault(pair, first < second) is not (first < second):
+                open_pairs.discard(pair)
+        if not open_pairs:
             return True
     return False
 
 
-def _reduced(angle: sp.Basic) -> sp.Expr | None:
+def _reduce_angle(angle: sp.Basic) -> sp.Expr | None:
     """An angle pi*x as a cosine holds it; None if x may be half an integer at each step.
 
     The factor of x is in (0, 2): SymPy takes whole turns off, and negative angles.
@@ -223,17 +223,19 @@ def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator
     if not all(symbol.assumptions0.items() <= _POSITIVE_INTEGER.items() for symbol in symbols):
         raise _UnknownError
     names = sorted(symbols.union(*(expr.atoms(RealValued) for expr in exprs)), key=str)
-    marks = {int(one.p) for expr in exprs for one in expr.atoms(sp.Integer)}
+    marks = {int(atom.p) for expr in exprs for atom in expr.atoms(sp.Integer)}
     near = [mark + 1 for mark in sorted(marks)[:_MOST_MARKS] if mark > 0]
     steps = (*_STEPS, *near)
-    signed = [name for name in names if name.is_positive is None and name.is_nonnegative is None]
+    signed_names = [
+        name for name in names if name.is_positive is None and name.is_nonnegative is None
+    ]
     # After a point where all are positive, each in turn is negative.
-    count = min(_MOST_POINTS, len(steps) * max(1, len(signed)))
+    count = min(_MOST_POINTS, len(steps) * max(1, len(signed_names)))
     for index in range(count):
-        values = {one: _number(one, index, i) for i, one in enumerate(names)}
-        turn = (index + index // len(steps)) % (len(signed) + 1)
+        values = {atom: _number(atom, index, i) for i, atom in enumerate(names)}
+        turn = (index + index // len(steps)) % (len(signed_names) + 1)
         if turn:
-            values[signed[turn - 1]] *= -1
+            values[signed_names[turn - 1]] *= -1
         values[t] = Fraction(steps[index % len(steps)])
         try:
             yield [_value(expr, values, with_roots=with_roots) for expr in exprs]
@@ -302,9 +304,9 @@ def _branch(
             return branch
         if not isinstance(condition, _ORDERS):
             raise _UnknownError
-        one, other = (_value(part, values, with_roots=with_roots) for part in condition.args)
-        if abs(one - other) <= _LEAST_GAP:
+        left, right = (_value(part, values, with_roots=with_roots) for part in condition.args)
+        if abs(left - right) <= _LEAST_GAP:
             raise _NoValueError
-        if (one < other) is isinstance(condition, sp.Lt | sp.Le):
+        if (left < right) is isinstance(condition, sp.Lt | sp.Le):
             return branch
     raise _NoValueError

@@ -111,10 +111,10 @@ def shape_by(rule: ShapeRule, shape: Shape, where: str) -> Shape:
         (1, 3, 1)
     """
     if isinstance(rule, Without):
-        gone = _places(rule.axes, shape, where)
+        removed_axes = _places(rule.axes, shape, where)
         if rule.keepdims:
-            return tuple(1 if axis in gone else dim for axis, dim in enumerate(shape))
-        return tuple(dim for axis, dim in enumerate(shape) if axis not in gone)
+            return tuple(1 if axis in removed_axes else dim for axis, dim in enumerate(shape))
+        return tuple(dim for axis, dim in enumerate(shape) if axis not in removed_axes)
     if isinstance(rule, Sizes):
         return tuple(_size_by(size, shape, where) for size in rule.sizes)
     return shape if rule == "param" else ()
@@ -133,7 +133,7 @@ def _size_by(size: sp.Expr | int, shape: Shape, where: str) -> int:
 
 def other_axes(remaining: AllBut, rank: int) -> set[int]:
     """Returns the axes of a tensor but one, counted from the first."""
-    (axis,) = (int(each) for each in remaining.args)
+    (axis,) = (int(axis_number) for axis_number in remaining.args)
     return set(range(rank)) - {axis if axis >= 0 else rank + axis}
 
 

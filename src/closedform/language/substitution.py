@@ -41,15 +41,15 @@ class Substitution:
 
     def __call__(self, expr: sp.Basic) -> sp.Basic:
         """Returns ``expr.xreplace(values)``."""
-        known = self._known
-        if expr in known:
-            return known[expr]
+        results = self._known
+        if expr in results:
+            return results[expr]
         result = expr
         if expr.args:
             args = [self(arg) for arg in expr.args]
             if any(new is not old for new, old in zip(args, expr.args, strict=True)):
                 result = _made_again(expr, args, self._powers)
-        known[expr] = result
+        results[expr] = result
         return result
 
 
@@ -77,15 +77,15 @@ class _Powers:
 
     def power(self, base: sp.Rational, exponent: sp.Integer) -> sp.Expr:
         """Returns ``base**exponent``."""
-        wanted = int(exponent)
+        target = int(exponent)
         last, value = self._last.get(base, (0, sp.S.One))
-        if wanted < last or base in (0, 1, -1):
+        if target < last or base in (0, 1, -1):
             return base**exponent
-        further = base ** sp.Integer(wanted - last)
+        further = base ** sp.Integer(target - last)
         # Powers of coprime integers are coprime.
-        made = sp.Rational.from_coprime_ints(value.p * further.p, value.q * further.q)
-        self._last[base] = (wanted, made)
-        return made
+        power_value = sp.Rational.from_coprime_ints(value.p * further.p, value.q * further.q)
+        self._last[base] = (target, power_value)
+        return power_value
 
 
 def _is_settled(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:

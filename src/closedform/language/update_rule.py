@@ -123,22 +123,22 @@ class UpdateRule:
         object.__setattr__(self, "states", states)
         object.__setattr__(self, "shared", self._checked_shared())
         tensors = {PARAM, GRAD, *map(state, states), *map(tensor_input, self.inputs)}
-        known = {t, EPSILON, *SHAPE_SYMBOLS, *tensors, *self.shared_symbols.values()}
+        symbols = {t, EPSILON, *SHAPE_SYMBOLS, *tensors, *self.shared_symbols.values()}
         definitions = {}
         for name, expr in self.definitions.items():
             definitions[name] = self._checked_expression(name, expr)
-            self._check_symbols(f"definition {name!r}", definitions[name], known)
-            known.add(local(name))
+            self._check_symbols(f"definition {name!r}", definitions[name], symbols)
+            symbols.add(local(name))
         object.__setattr__(self, "definitions", definitions)
-        self._check_names({symbol.name for symbol in known})
+        self._check_names({symbol.name for symbol in symbols})
         for label, expr in self.expressions().items():
-            self._check_symbols(f"next value of {label!r}", expr, known)
+            self._check_symbols(f"next value of {label!r}", expr, symbols)
         if self.evaluation is not None:
             point = self._checked_expression("evaluation", self.evaluation)
             object.__setattr__(self, "evaluation", point)
-            self._check_symbols("the point of evaluation", point, known)
+            self._check_symbols("the point of evaluation", point, symbols)
         for label, expr in self.scalar_expressions().items():
-            self._check_symbols(label, expr, known)
+            self._check_symbols(label, expr, symbols)
             self._check_scalar(label, expr, {*tensors, *map(local, definitions)})
         for label, condition in self._conditions().items():
             self._check_condition(label, condition)
@@ -151,10 +151,10 @@ class UpdateRule:
 
     def _check_scalar(self, label: str, expr: sp.Basic, tensors: set[sp.Symbol]) -> None:
         outside = expr.xreplace({total: sp.Integer(1) for total in expr.atoms(GlobalSum)})
-        found = sorted(symbol.name for symbol in outside.free_symbols & tensors)
-        if found:
+        tensor_names = sorted(symbol.name for symbol in outside.free_symbols & tensors)
+        if tensor_names:
             raise DefinitionError(
-                f"{found[0]!r} belongs to one parameter, and this is for the whole model",
+                f"{tensor_names[0]!r} belongs to one parameter, and this is for the whole model",
                 where=f"rule {self.name!r}, {label}",
                 hint="use it inside global_sum(…)",
             )
@@ -179,27 +179,29 @@ class UpdateRule:
                 )
 
     def _check_use(self) -> None:
-        used = {symbol.name for expr in self.all_expressions() for symbol in expr.free_symbols}
-        unused = [name for name in self.hyperparameters if name not in used]
-        if unused:
+        used_names = {
+            symbol.name for expr in self.all_expressions() for symbol in expr.free_symbols
+        }
+        unused_names = [name for name in self.hyperparameters if name not in used_names]
+        if unused_names:
             raise DefinitionError(
-                f"no expression uses the hyperparameter {unused[0]!r}",
+                f"no expression uses the hyperparameter {unused_names[0]!r}",
                 where=f"rule {self.name!r}",
                 hint="leave it out",
             )
 
-    def _check_names(self, taken: set[str]) -> None:
+    def _check_names(self, reserved: set[str]) -> None:
         """Raises DefinitionError for a hyperparameter that is named as another symbol is."""
         for name in self.hyperparameters:
-            if name in taken:
+            if name in reserved:
                 raise DefinitionError(
                     f"a hyperparameter may not be named {name!r}, as a symbol of rules is",
                     where=f"rule {self.name!r}",
                     hint="choose another name",
                 )
 
-    def _check_symbols(self, label: str, expr: sp.Expr, known: set[sp.Symbol]) -> None:
-        names = [symbol.name for symbol in expr.free_symbols - known]
+    def _check_symbols(self, label: str, expr: sp.Expr, symbols: set[sp.Symbol]) -> None:
+        names = [symbol.name for symbol in expr.free_symbols - symbols]
         unknown = sorted(name for name in names if name not in self.hyperparameters)
         if unknown:
             raise DefinitionError(
@@ -315,8 +317,8 @@ class UpdateRule:
         """
         if self.is_for_all_shapes:
             return self
-        whose = "" if parameter is None else f" of parameter {parameter!r}"
-        where = f"rule {self.name!r}, shape {list(shape)}{whose}"
+        owner = "" if parameter is None else f" of parameter {parameter!r}"
+        where = f"rule {self.name!r}, shape {list(shape)}{owner}"
         values = shape_values(shape)
         if not holds(self.requires, values, where):
             raise DefinitionError(
@@ -329,7 +331,7 @@ class UpdateRule:
             for name, spec in self.states.items()
             if holds(spec.exists, values, where)
         }
-        needed = {
+        needed_definitions = {
             name: resolved(expr, values, where, is_final=False)
             for name, expr in self.definitions.items()
         }
@@ -342,11 +344,11 @@ class UpdateRule:
             *(spec.next for spec in states.values()),
             param if point is None else point,
         ]
-        definitions = taken_by([*results, *self.scalar_expressions().values()], needed)
+        definitions = taken_by([*results, *self.scalar_expressions().values()], needed_definitions)
         for expr in definitions.values():
             resolved(expr, values, where)
-        taken = [*results, *definitions.values(), *self.scalar_expressions().values()]
-        names = {symbol.name for expr in taken for symbol in expr.free_symbols}
+        expressions = [*results, *definitions.values(), *self.scalar_expressions().values()]
+        names = {symbol.name for expr in expressions for symbol in expr.free_symbols}
         return replace(
             self,
             param=param,
@@ -378,8 +380,8 @@ class UpdateRule:
                     where=f"rule {self.name!r}",
                     hint=f"it has {', '.join(self.hyperparameters)}",
                 )
-        merged = {**self.hyperparameters, **hyperparameters}
-        return replace(self, hyperparameters=merged)
+        values = {**self.hyperparameters, **hyperparameters}
+        return replace(self, hyperparameters=values)
 
     def clamped(self) -> UpdateRule:
         """Returns the rule with its ranges written into the expressions, as Max and Min."""
@@ -391,8 +393,8 @@ class UpdateRule:
             for symbol in symbols
             if symbol.name in self.ranges and self.hyperparameters.get(symbol.name, 0) is None
         }
-        made = self.expressions_by(lambda expr: expr.xreplace(inside))
-        return replace(self, **made, ranges={})
+        expressions = self.expressions_by(lambda expr: expr.xreplace(inside))
+        return replace(self, **expressions, ranges={})
 
     def _checked_shared(self) -> dict[str, Shared]:
         for name, spec in self.shared.items():

@@ -292,15 +292,15 @@ def sm3(
     definitions = {"square": gradient**2}
     if is_second:
         definitions["cover"] = _least(before)
-        definitions["nu"] = _accumulated(local("cover"), local("square"), values["beta2"])
+        definitions["nu"] = _accumulate_square(local("cover"), local("square"), values["beta2"])
         after = [_largest("nu", axis) for axis in range(AXES)]
     else:
-        grown = [_largest("square", axis) for axis in range(AXES)]
-        for name, old, new in zip(names, before, grown, strict=True):
-            definitions[name] = _accumulated(old, new, values["beta2"])
+        accumulators = [_largest("square", axis) for axis in range(AXES)]
+        for name, old, new in zip(names, before, accumulators, strict=True):
+            definitions[name] = _accumulate_square(old, new, values["beta2"])
         after = [local(name) for name in names]
         definitions["nu"] = _least(after)
-    change = _scaled(gradient, local("nu"), values["eps"])
+    change = _scale_gradient(gradient, local("nu"), values["eps"])
     states = {
         name: State(following, 0, Without(all_but(axis), keepdims=True), exists=_has(axis))
         for axis, (name, following) in enumerate(zip(names, after, strict=True))
@@ -323,7 +323,7 @@ def _largest(name: str, axis: int) -> sp.Expr:
     return reduce_max(local(name), all_but(axis), keepdims=True)
 
 
-def _accumulated(old: sp.Expr, square: sp.Expr, beta2: Hyper) -> sp.Expr:
+def _accumulate_square(old: sp.Expr, square: sp.Expr, beta2: Hyper) -> sp.Expr:
     return old + square if beta2 == 1 else weighted(old, square, hyper("beta2"))
 
 
@@ -335,7 +335,7 @@ def _least(accumulators: Sequence[sp.Expr]) -> sp.Expr:
     return sp.Piecewise(*branches, (sp.Min(*accumulators), True))
 
 
-def _scaled(gradient: sp.Expr, moment: sp.Expr, eps: Hyper) -> sp.Expr:
+def _scale_gradient(gradient: sp.Expr, moment: sp.Expr, eps: Hyper) -> sp.Expr:
     """The gradient over the root; 0 / 0 is 0 where no eps, or none that is known, prevents it."""
     if eps is not None and not is_zero(eps) and not isinstance(eps, Schedule):
         return gradient / sp.sqrt(moment + hyper("eps"))

@@ -80,7 +80,7 @@ def adam(
     use with bias correction; ``Adam`` of torch 2.13 (eps 1e-8) and of cerebras.pytorch 2.10
     (eps 1e-6, always corrected; its float32 running powers of β are derived from t here).
     """
-    values = _checked("adam", lr, betas, eps, weight_decay)
+    values = _check_arguments("adam", lr, betas, eps, weight_decay)
     choice(eps_added, "eps_added", "adam", EPS_ADDED)
     ratio, states = adam_moments(
         with_penalty(ascent_or_descent(maximize, "adam"), values["weight_decay"]),
@@ -132,7 +132,7 @@ def adamw(
     by η. ``AdamW`` of torch 2.13 (weight decay 1e-2, eps 1e-8; it multiplies p by 1 - ηλ first, the
     same mathematics) and of cerebras.pytorch 2.10 (weight decay 0, eps 1e-6).
     """
-    values = _checked("adamw", lr, betas, eps, weight_decay)
+    values = _check_arguments("adamw", lr, betas, eps, weight_decay)
     choice(eps_added, "eps_added", "adamw", EPS_ADDED)
     ratio, states = adam_moments(
         ascent_or_descent(maximize, "adamw"),
@@ -173,7 +173,7 @@ def adam_moments(
     return mean / correction1 / (sp.sqrt(largest) / correction2 + eps), states
 
 
-def _checked(
+def _check_arguments(
     where: str, lr: Hyper, betas: Sequence[Hyper], eps: Hyper, weight_decay: Hyper
 ) -> dict[str, Any]:
     return hyperparameters(where, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
@@ -220,8 +220,8 @@ def adamax(
     values = hyperparameters("adamax", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
     gradient = with_penalty(ascent_or_descent(maximize, "adamax"), values["weight_decay"])
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
-    decayed = hyper("beta2") * state("exp_inf")
-    largest = made(sp.Max, decayed, sp.Abs(gradient) + hyper("eps"))
+    decayed_norm = hyper("beta2") * state("exp_inf")
+    largest = made(sp.Max, decayed_norm, sp.Abs(gradient) + hyper("eps"))
     rate = hyper("lr") / (1 - hyper("beta1") ** (t + 1))
     states = {"exp_avg": State(mean), "exp_inf": State(largest)}
     return rule_of("adamax", PARAM - rate * mean / largest, states, values)
@@ -298,8 +298,8 @@ def nadam(
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
     square = weighted(state("exp_avg_sq"), gradient**2, hyper("beta2"))
     now, following = _momentum(t + 1), _momentum(t + 2)
-    stored = storage(scalar_states, "nadam")
-    product = stored(state("mu_product") * stored(now))
+    store = storage(scalar_states, "nadam")
+    product = store(state("mu_product") * store(now))
     ahead = product * following
     if flag(doubled_factor, "doubled_factor", "nadam"):
         ahead = ahead * now
@@ -383,10 +383,10 @@ def radam(
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
     square = weighted(state("exp_avg_sq"), gradient**2, beta2)
     correction = 1 - beta2 ** (t + 1)
-    length, rectified = rectification(beta2, 5)
+    length, factor = rectification(beta2, 5)
     size = sp.sqrt(square) + hyper("eps")
-    adapted = product([rectified, sp.sqrt(correction), 1 / size])
-    scale = sp.Piecewise((adapted, made(sp.Gt, length, 5)), (1, True))
+    adaptive_scale = product([factor, sp.sqrt(correction), 1 / size])
+    scale = sp.Piecewise((adaptive_scale, made(sp.Gt, length, 5)), (1, True))
     if _is_never_rectified(values["beta2"]):
         scale = sp.Integer(1)
     param = PARAM - hyper("lr") / (1 - hyper("beta1") ** (t + 1)) * mean * scale

@@ -75,8 +75,8 @@ def qhadam(
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", where)
     if not is_decoupled:
         gradient = with_penalty(gradient, values["weight_decay"])
-    mean = _corrected("exp_avg", gradient, hyper("beta1"))
-    square = _corrected("exp_avg_sq", gradient**2, hyper("beta2"))
+    mean = _correct_bias("exp_avg", gradient, hyper("beta1"))
+    square = _correct_bias("exp_avg_sq", gradient**2, hyper("beta2"))
     above = weighted(mean, gradient, hyper("nu1"))
     below = sp.sqrt(weighted(square, gradient**2, hyper("nu2"))) + hyper("eps")
     param = PARAM - hyper("lr") * above / below
@@ -89,7 +89,7 @@ def qhadam(
 _QHADAM = ("lr", "beta1", "beta2", "nu1", "nu2", "eps", "weight_decay")
 
 
-def _corrected(name: str, value: sp.Expr, beta: sp.Expr) -> sp.Expr:
+def _correct_bias(name: str, value: sp.Expr, beta: sp.Expr) -> sp.Expr:
     """The running mean of all values so far, whose weights sum to 1 at each step."""
     return weighted(state(name), value, 1 - (1 - beta) / (1 - beta ** (t + 1)))
 

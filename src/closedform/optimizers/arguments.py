@@ -41,13 +41,13 @@ def hyperparameter(
     too_high = below is not None and number >= below
     above = at_most is not None and number > at_most
     if too_low or too_high or above:
-        wanted = f">= {at_least}" if below is None else f"in [{at_least}, {below})"
-        wanted = wanted if at_most is None else f"in [{at_least}, {at_most}]"
-        raise DefinitionError(f"{name} must be {wanted}, got {value!r}", where=where)
+        allowed_range = f">= {at_least}" if below is None else f"in [{at_least}, {below})"
+        allowed_range = allowed_range if at_most is None else f"in [{at_least}, {at_most}]"
+        raise DefinitionError(f"{name} must be {allowed_range}, got {value!r}", where=where)
     return number
 
 
-def hyperparameters(where: str, **given: object) -> dict[str, Any]:
+def hyperparameters(where: str, **values: object) -> dict[str, Any]:
     """Returns hyperparameters by name, numbers >= 0; those checked before may be among them.
 
     ``betas`` are two numbers in [0, 1), which become ``beta1`` and ``beta2``.
@@ -55,13 +55,13 @@ def hyperparameters(where: str, **given: object) -> dict[str, Any]:
     Raises:
         DefinitionError: One is not a number, a Schedule or None, or is a number below 0.
     """
-    checked: dict[str, Any] = {}
-    for name, value in given.items():
+    results: dict[str, Any] = {}
+    for name, value in values.items():
         if name == "betas":
-            checked |= decay_rates(value, where)
+            results |= decay_rates(value, where)
         else:
-            checked[name] = hyperparameter(value, name, where)
-    return checked
+            results[name] = hyperparameter(value, name, where)
+    return results
 
 
 def number(value: object, name: str, where: str) -> Any:
@@ -71,9 +71,9 @@ def number(value: object, name: str, where: str) -> Any:
         DefinitionError: It is a Schedule, None, no number, or negative.
     """
     if value is None or isinstance(value, Schedule):
-        given = "None" if value is None else "a Schedule"
+        kind = "None" if value is None else "a Schedule"
         raise DefinitionError(
-            f"{name} must be a number, got {given}",
+            f"{name} must be a number, got {kind}",
             where=where,
             hint="a state starts from it, before there is a step",
         )

@@ -235,13 +235,13 @@ def mars(
     beta1, beta2 = hyper("beta1"), hyper("beta2")
     strength = hyper("gamma") * beta1 / (1 - beta1)
     change = sp.Piecewise((0, sp.Eq(t, 0)), (GRAD - state("last_grad"), True))
-    corrected = GRAD + strength * change
-    clipped = corrected / sp.Max(1, sp.sqrt(reduce_sum(square(corrected))))
-    mean = weighted(state("exp_avg"), clipped, beta1)
+    correction = GRAD + strength * change
+    clipped_gradient = correction / sp.Max(1, sp.sqrt(reduce_sum(square(correction))))
+    mean = weighted(state("exp_avg"), clipped_gradient, beta1)
     states = {"exp_avg": State(mean)}
     direction = sign(mean)
     if form == "adamw":
-        mean_square = weighted(state("exp_avg_sq"), square(clipped), beta2)
+        mean_square = weighted(state("exp_avg_sq"), square(clipped_gradient), beta2)
         states["exp_avg_sq"] = State(mean_square)
         size = sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps")
         direction = mean / (1 - beta1 ** (t + 1)) / size

@@ -93,11 +93,11 @@ def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
     power = beta2 ** (t + 1)
     limit = 2 / (1 - beta2) - 1
     length = limit - 2 * (t + 1) * power / (1 - power)
-    clamped = made(sp.Max, length, threshold)
-    ratio = (clamped - 4) * (clamped - 2) * limit / ((limit - 4) * (limit - 2))
+    safe_length = made(sp.Max, length, threshold)
+    ratio = (safe_length - 4) * (safe_length - 2) * limit / ((limit - 4) * (limit - 2))
     # SymPy returns the same expression, after 50 ms in which it asks for signs.
     root = sp.Pow(ratio, sp.S.Half, evaluate=False)
-    return length, product([root, sp.Pow(clamped, -sp.S.Half, evaluate=False)])
+    return length, product([root, sp.Pow(safe_length, -sp.S.Half, evaluate=False)])
 
 
 def rule_of(
@@ -113,17 +113,17 @@ def rule_of(
     evaluation: sp.Expr | None = None,
 ) -> UpdateRule:
     """Returns the rule with those of the hyperparameters that its expressions contain."""
-    common, named = shared or {}, definitions or {}
-    expressions = [param, *(spec.next for spec in states.values()), *named.values()]
+    common, definitions_by_name = shared or {}, definitions or {}
+    expressions = [param, *(spec.next for spec in states.values()), *definitions_by_name.values()]
     expressions += [spec.next for spec in common.values()]
     expressions += [] if evaluation is None else [evaluation]
-    used = {symbol.name for expr in expressions for symbol in expr.free_symbols}
+    used_names = {symbol.name for expr in expressions for symbol in expr.free_symbols}
     return UpdateRule(
         name,
         param,
         states,
-        {key: value for key, value in values.items() if key in used},
-        named,
+        {key: value for key, value in values.items() if key in used_names},
+        definitions_by_name,
         requires,
         inputs=inputs,
         shared=common,

@@ -154,7 +154,7 @@ def d_adapt_adam(
     agreement = rate * global_sum(gradient * state("s") / before)
     numerator = weighted(shared("numerator_weighted"), agreement, slow)
     length = global_sum(sp.Abs(path))
-    size = _grown(numerator / ((1 - slow) * length), length, growth_rate, values, where)
+    size = _next_estimate(numerator / ((1 - slow) * length), length, growth_rate, values, where)
     return rule_of(
         where,
         adam.moved(mean / (sp.sqrt(mean_square) + hyper("eps"))),
@@ -224,11 +224,11 @@ def d_adapt_sgd(
     path = state("s") + rate * gradient
     numerator = shared("numerator_weighted") + rate * global_sum(gradient * state("s"))
     length = sp.sqrt(global_sum(path**2))
-    size = _grown(2 * numerator / length, length, growth_rate, values, where)
-    moved = state("x0") - path
+    size = _next_estimate(2 * numerator / length, length, growth_rate, values, where)
+    next_param = state("x0") - path
     return rule_of(
         where,
-        moved + hyper("momentum") * (PARAM - moved),
+        next_param + hyper("momentum") * (PARAM - next_param),
         {"s": State(path), "x0": State(state("x0"), PARAM)},
         values,
         shared={
@@ -239,12 +239,12 @@ def d_adapt_sgd(
     )
 
 
-def _grown(
+def _next_estimate(
     estimate: sp.Expr, length: sp.Expr, growth_rate: Hyper, values: dict[str, Any], where: str
 ) -> sp.Expr:
     """The next d: the estimate, if it is larger, and known."""
-    bounded = bounded_growth(estimate, SIZE, growth_rate, values, where)
-    return sp.Piecewise((sp.Max(SIZE, bounded), length > 0), (SIZE, True))
+    bounded_size = bounded_growth(estimate, SIZE, growth_rate, values, where)
+    return sp.Piecewise((sp.Max(SIZE, bounded_size), length > 0), (SIZE, True))
 
 
 def prodigy(
@@ -331,9 +331,9 @@ def prodigy(
     largest = sp.Piecewise((sp.Max(shared("d_max"), estimate), is_known), (shared("d_max"), True))
     following = largest
     if growth_rate is not None:
-        jumped = sp.Piecewise((sp.Max(size, estimate), sp.Eq(size, hyper("d0"))), (size, True))
-        grown = bounded_growth(largest, jumped, growth_rate, values, "prodigy")
-        following = sp.Piecewise((grown, is_known), (size, True))
+        first_size = sp.Piecewise((sp.Max(size, estimate), sp.Eq(size, hyper("d0"))), (size, True))
+        next_size = bounded_growth(largest, first_size, growth_rate, values, "prodigy")
+        following = sp.Piecewise((next_size, is_known), (size, True))
     return rule_of(
         "prodigy",
         adam.moved(rate * (mean / (sp.sqrt(mean_square) + following * hyper("eps")))),

@@ -124,7 +124,7 @@ def pid(
         "i_buffer": State(mu * state("i_buffer") + (1 - hyper("dampening")) * now),
         "d_buffer": State(mu * state("d_buffer") + (1 - mu) * change),
     }
-    controlled = now + hyper("integral") * states["i_buffer"].next
-    controlled = controlled + hyper("derivative") * states["d_buffer"].next
-    param = PARAM - hyper("lr") * controlled
+    control = now + hyper("integral") * states["i_buffer"].next
+    control = control + hyper("derivative") * states["d_buffer"].next
+    param = PARAM - hyper("lr") * control
     return rule_of(where, param, states, values, definitions={"gradient": gradient})

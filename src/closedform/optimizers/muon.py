@@ -128,16 +128,16 @@ def muon(
     Source: Jordan et al. (2024), for hidden layers; ``Muon`` of torch 2.13 and of
     cerebras.pytorch 2.10, whose defaults are lr 0.02 and weight decay 0.01.
     """
-    values = _checked(lr, weight_decay, momentum, eps, ns_coefficients)
+    values = _check_arguments(lr, weight_decay, momentum, eps, ns_coefficients)
     whole(ns_steps, "ns_steps", "muon", at_least=0)
-    for name, given, options in (
+    for name, setting, options in (
         ("lookahead", lookahead, LOOKAHEADS),
         ("scale", scale, SCALES),
         ("decay", decay, DECAYS),
         ("floor", floor, FLOORS),
         ("precision", precision, PRECISIONS),
     ):
-        choice(given, name, "muon", options)
+        choice(setting, name, "muon", options)
     gradient = ascent_or_descent(maximize, "muon")
     is_lost = flag(lost_buffer, "lost_buffer", "muon")
     previous = sp.Integer(0) if is_lost else state("momentum_buffer")
@@ -163,7 +163,7 @@ def muon(
     return rule_of("muon", param, states, values, definitions=definitions, requires=sp.Ge(RANK, 2))
 
 
-def _checked(
+def _check_arguments(
     lr: Hyper, weight_decay: Hyper, momentum: Hyper, eps: Hyper, coefficients: Coefficients
 ) -> dict[str, Any]:
     return {
@@ -182,7 +182,7 @@ def checked_coefficients(coefficients: Coefficients, where: str) -> dict[str, An
         DefinitionError: They are neither three numbers nor several times three.
     """
     several: Sequence[Any] = coefficients if isinstance(coefficients, Sequence) else ()
-    is_each = bool(several) and all(isinstance(each, Sequence) for each in several)
+    is_each = bool(several) and all(isinstance(triple, Sequence) for triple in several)
     rows = several if is_each and not isinstance(coefficients, str) else [coefficients]
     values: dict[str, Any] = {}
     for step, row in enumerate(rows, 1):
@@ -224,8 +224,12 @@ def orthogonalized(
 
     several = sum(key.startswith("ns_a_") for key in values)
     matrix = reshape(local("direction"), (axis_size(0), _KERNEL_COLUMNS))
-    given = sp.Piecewise((matrix, _IS_KERNEL), (local("direction"), True))
-    definitions = {"wide": fused(sp.Piecewise((transpose(given), _IS_TALL), (given, True)))}
+    direction_matrix = sp.Piecewise((matrix, _IS_KERNEL), (local("direction"), True))
+    definitions = {
+        "wide": fused(
+            sp.Piecewise((transpose(direction_matrix), _IS_TALL), (direction_matrix, True))
+        )
+    }
     wide = local("wide")
     length = fused(sp.sqrt(reduce_sum(wide**2, (-2, -1), keepdims=True)))
     is_clamped = floor == "clamped"
@@ -263,15 +267,15 @@ def _polynomial(
     # bf16, less then falls to the other side.
     near_a, near_b, near_c = (_power_of_two(values[f"ns_{name}{suffix}"]) for name in "abc")
     names = [f"{part}_{step}" for part in ("square", "most", "rest", "inner", "moved")]
-    square, most, rest, inner, moved = map(local, names)
-    made = (
+    square, most, rest, inner, update = map(local, names)
+    terms = (
         matmul(gram, gram),
         near_b * gram + near_c * square,
         (b - near_b) * gram + (c - near_c) * square,
         bf16(most + rest),
         near_a * now + matmul(inner, now),
     )
-    return {**dict(zip(names, made, strict=True)), result: bf16(moved + (a - near_a) * now)}
+    return {**dict(zip(names, terms, strict=True)), result: bf16(update + (a - near_a) * now)}
 
 
 def _power_of_two(value: Hyper) -> sp.Expr:

@@ -93,9 +93,9 @@ def adamp(
     if flag(nesterov, "nesterov", where):
         mean = states["exp_avg"].next
         ratio = ratio.xreplace({mean: blend(mean, gradient, hyper("beta1"))})
-    definitions = _projected(ratio, gradient)
-    step = hyper("lr") * _chosen("projected", "perturb")
-    decay = decoupled(values["weight_decay"], rate=hyper("lr") * _decayed())
+    definitions = _projection_definitions(ratio, gradient)
+    step = hyper("lr") * _choose_by_rank("projected", "perturb")
+    decay = decoupled(values["weight_decay"], rate=hyper("lr") * _decay_factor())
     return rule_of(where, PARAM - step - decay, states, values, definitions=definitions)
 
 
@@ -157,9 +157,9 @@ def sgdp(
     mu = hyper("momentum")
     buffer = mu * state("momentum_buffer") + (1 - hyper("dampening")) * gradient
     direction = gradient + mu * buffer if flag(nesterov, "nesterov", where) else buffer
-    definitions = _projected(direction, gradient)
-    step = hyper("lr") * _chosen("projected", "perturb")
-    rate = hyper("lr") * _decayed() / (1 - mu)
+    definitions = _projection_definitions(direction, gradient)
+    step = hyper("lr") * _choose_by_rank("projected", "perturb")
+    rate = hyper("lr") * _decay_factor() / (1 - mu)
     decay = decoupled(values["weight_decay"], rate=rate)
     states = {"momentum_buffer": State(buffer)}
     return rule_of(where, PARAM - step - decay, states, values, definitions=definitions)
@@ -172,28 +172,28 @@ IS_PROJECTED = sp.Ge(RANK, 2)
 """The parameters that are tested for a projection."""
 
 
-def _chosen(matrix: str, other: str) -> sp.Expr:
+def _choose_by_rank(matrix: str, otherwise: str) -> sp.Expr:
     """One of two definitions, by the number of axes."""
-    return sp.Piecewise((local(matrix), IS_PROJECTED), (local(other), True))
+    return sp.Piecewise((local(matrix), IS_PROJECTED), (local(otherwise), True))
 
 
-def _decayed() -> sp.Expr:
+def _decay_factor() -> sp.Expr:
     """The part of the weight decay that remains."""
     is_any = sp.Or(local("channel") > 0, local("layer") > 0)
     part = sp.Piecewise((hyper("wd_ratio"), is_any), (1, True))
     return sp.Piecewise((part, IS_PROJECTED), (1, True))
 
 
-def _projected(direction: sp.Expr, gradient: sp.Expr) -> Mapping[str, sp.Expr]:
+def _projection_definitions(direction: sp.Expr, gradient: sp.Expr) -> Mapping[str, sp.Expr]:
     """Definitions up to ``projected``, those of a matrix only where there is one."""
     channels: _Extent = (all_but(0), True)
-    every: _Extent = (None, False)
+    all_axes: _Extent = (None, False)
     is_channel, is_layer = local("channel") > 0, local("layer") > 0
     return {
         "perturb": direction,
         "channel": _is_scale_invariant(gradient, channels, SIZE / sp.Max(1, axis_size(0))),
-        "layer": _is_scale_invariant(gradient, every, SIZE),
-        "radius": sp.Piecewise((_norm(PARAM, channels), is_channel), (_norm(PARAM, every), True))
+        "layer": _is_scale_invariant(gradient, all_axes, SIZE),
+        "radius": sp.Piecewise((_norm(PARAM, channels), is_channel), (_norm(PARAM, all_axes), True))
         + hyper("eps"),
         "unit": PARAM / local("radius"),
         "radial": sp.Piecewise(

@@ -74,7 +74,7 @@ def schedule_free_sgd(
     }
     rate = hyper("lr") * _warmup(warmup_steps, where)
     direction = with_penalty(GRAD, values["weight_decay"])
-    return _averaged(where, rate, direction, hyper("momentum"), {}, values)
+    return _averaged_rule(where, rate, direction, hyper("momentum"), {}, values)
 
 
 def schedule_free_adamw(
@@ -125,11 +125,11 @@ def schedule_free_adamw(
     }
     mean_square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1))
-    scaled = GRAD / (sp.sqrt(mean_square) / correction + hyper("eps"))
-    direction = with_penalty(scaled, values["weight_decay"])
+    normalized = GRAD / (sp.sqrt(mean_square) / correction + hyper("eps"))
+    direction = with_penalty(normalized, values["weight_decay"])
     rate = hyper("lr") * _warmup(warmup_steps, where)
     states = {"exp_avg_sq": State(mean_square)}
-    return _averaged(where, rate, direction, hyper("beta1"), states, values)
+    return _averaged_rule(where, rate, direction, hyper("beta1"), states, values)
 
 
 def schedule_free_radam(
@@ -176,16 +176,16 @@ def schedule_free_radam(
     is_silent = flag(silent_sgd_phase, "silent_sgd_phase", where)
     beta2 = hyper("beta2")
     mean_square = weighted(state("exp_avg_sq"), GRAD**2, beta2)
-    scaled = GRAD / (sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps"))
+    normalized = GRAD / (sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps"))
     length, factor = rectification(beta2, 4)
-    chosen = sp.Piecewise((scaled, length > 4), (GRAD, True))
-    direction = with_penalty(chosen, values["weight_decay"])
+    base_direction = sp.Piecewise((normalized, length > 4), (GRAD, True))
+    direction = with_penalty(base_direction, values["weight_decay"])
     rate = hyper("lr") * sp.Piecewise((factor, length > 4), (0 if is_silent else 1, True))
     states = {"exp_avg_sq": State(mean_square)}
-    return _averaged(where, rate, direction, hyper("beta1"), states, values)
+    return _averaged_rule(where, rate, direction, hyper("beta1"), states, values)
 
 
-def _averaged(
+def _averaged_rule(
     name: str,
     rate: sp.Expr,
     direction: sp.Expr,
@@ -220,17 +220,17 @@ def _common(lr: Hyper, decay: Hyper, exponent: Hyper, power: Hyper, where: str) 
 
 
 def _adaptive(betas: Sequence[Hyper], eps: Hyper, where: str) -> dict[str, Any]:
-    checked = decay_rates(betas, where)
-    _inside(checked["beta1"], "betas[0]", where)
-    return {**checked, "eps": hyperparameter(eps, "eps", where)}
+    rates = decay_rates(betas, where)
+    _inside(rates["beta1"], "betas[0]", where)
+    return {**rates, "eps": hyperparameter(eps, "eps", where)}
 
 
 def _inside(value: Hyper, name: str, where: str) -> Any:
     """A weight that is not 0: the point of evaluation divides by it."""
-    checked = hyperparameter(value, name, where, below=1)
-    if is_zero(checked):
+    rate = hyperparameter(value, name, where, below=1)
+    if is_zero(rate):
         raise DefinitionError(f"{name} must be above 0, got {value!r}", where=where)
-    return checked
+    return rate
 
 
 def _warmup(steps: int, where: str) -> sp.Expr:

@@ -237,23 +237,23 @@ def adopt(
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "adopt")
     if not is_decoupled:
         gradient = with_penalty(gradient, values["weight_decay"])
-    scaled = gradient / sp.Max(sp.sqrt(state("exp_avg_sq")), hyper("eps"))
+    normalized = gradient / sp.Max(sp.sqrt(state("exp_avg_sq")), hyper("eps"))
     if clip_exponent is not None:
         values["clip_exponent"] = hyperparameter(clip_exponent, "clip_exponent", "adopt")
         bound = sp.Integer(1)
         if not is_zero(values["clip_exponent"]):
             bound = t ** hyper("clip_exponent")
-        scaled = sp.Max(sp.Min(scaled, bound), -bound)
-    mean = blend(state("exp_avg"), scaled, hyper("beta1"))
-    moved = PARAM - hyper("lr") * mean
+        normalized = sp.Max(sp.Min(normalized, bound), -bound)
+    mean = blend(state("exp_avg"), normalized, hyper("beta1"))
+    next_param = PARAM - hyper("lr") * mean
     if is_decoupled:
-        moved = moved - decoupled(values["weight_decay"])
+        next_param = next_param - decoupled(values["weight_decay"])
     mean_square = weighted(state("exp_avg_sq"), gradient**2, hyper("beta2"))
     states = {
         "exp_avg": State(_from_second(mean, state("exp_avg"))),
         "exp_avg_sq": State(_from_second(mean_square, gradient**2)),
     }
-    return rule_of("adopt", _from_second(moved, PARAM), states, values)
+    return rule_of("adopt", _from_second(next_param, PARAM), states, values)
 
 
 def _from_second(value: sp.Expr, first: sp.Expr) -> sp.Expr:
@@ -305,8 +305,8 @@ def stable_adamw(
     gradient = ascent_or_descent(maximize, "stable_adamw")
     eps_symbol, mean, square = hyper("eps"), local("exp_avg"), local("exp_avg_sq")
     definitions = {
-        "exp_avg": blend(state("exp_avg"), gradient, _corrected("beta1")),
-        "exp_avg_sq": weighted(state("exp_avg_sq"), gradient**2, _corrected("beta2")),
+        "exp_avg": blend(state("exp_avg"), gradient, _corrected_rate("beta1")),
+        "exp_avg_sq": weighted(state("exp_avg_sq"), gradient**2, _corrected_rate("beta2")),
     }
     # A quotient is squared, not its parts: they overflow where it does not.
     definitions["lag"] = gradient / sp.sqrt(sp.Max(square, eps_symbol**2))
@@ -317,7 +317,7 @@ def stable_adamw(
     return rule_of("stable_adamw", param, states, values, definitions=definitions)
 
 
-def _corrected(beta: str) -> sp.Expr:
+def _corrected_rate(beta: str) -> sp.Expr:
     """The decay rate with which a running mean is one of all gradients so far: 0 at first."""
     power = hyper(beta) ** (t + 1)
     return 1 - (1 - hyper(beta)) / (1 - power)

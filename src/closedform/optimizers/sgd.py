@@ -81,8 +81,8 @@ def sgd(
         gradient = local("gradient")
     change = hyper("lr") * gradient
     if not is_zero(values["momentum"]):
-        dampened = not is_zero(values["dampening"])
-        buffer = next_momentum(gradient, dampened=dampened, first=first_momentum)
+        is_dampened = not is_zero(values["dampening"])
+        buffer = next_momentum(gradient, dampened=is_dampened, first=first_momentum)
         states["momentum_buffer"] = State(buffer)
         change = hyper("lr") * buffer
         if nesterov:
@@ -98,10 +98,10 @@ def next_momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
 
     It starts at 0, so only a dampened one needs a separate first step.
     """
-    carried = hyper("momentum") * state("momentum_buffer")
+    momentum_term = hyper("momentum") * state("momentum_buffer")
     if not dampened:
-        return carried + gradient
-    usual = carried + (1 - hyper("dampening")) * gradient
+        return momentum_term + gradient
+    usual = momentum_term + (1 - hyper("dampening")) * gradient
     return sp.Piecewise((gradient, sp.Eq(t, 0)), (usual, True)) if first == "gradient" else usual
 
 
@@ -180,17 +180,17 @@ def asgd(
         "asgd", lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay
     )
     gradient = with_penalty(ascent_or_descent(maximize, "asgd"), values["weight_decay"])
-    stored = storage(scalar_states, "asgd")
-    rate = sp.Piecewise((stored(hyper("lr")), sp.Eq(t, 0)), (state("eta"), True))
+    store = storage(scalar_states, "asgd")
+    rate = sp.Piecewise((store(hyper("lr")), sp.Eq(t, 0)), (state("eta"), True))
     # The decay joins the gradient: the factor 1 - lambd*rate, rounded to float32, would err by up
     # to 3e-8 at each step to the same side, and a term of its own would round the parameter twice.
     param = PARAM - rate * (gradient + hyper("lambd") * PARAM)
-    averaged = state("ax") + state("mu") * (param - state("ax"))
+    average = state("ax") + state("mu") * (param - state("ax"))
     next_rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * (t + 1)) ** hyper("alpha")
     next_weight = 1 / made(sp.Max, 1, t + 1 - hyper("t0"))
     states = {
-        "eta": State(stored(next_rate), number_or_zero(values["lr"]), "scalar"),
-        "mu": State(stored(next_weight), 1, "scalar"),
-        "ax": State(sp.Piecewise((param, state("mu") >= 1), (averaged, True))),
+        "eta": State(store(next_rate), number_or_zero(values["lr"]), "scalar"),
+        "mu": State(store(next_weight), 1, "scalar"),
+        "ax": State(sp.Piecewise((param, state("mu") >= 1), (average, True))),
     }
     return rule_of("asgd", param, states, values)

@@ -228,6 +228,6 @@ def rprop(
     )
     size = made(sp.Min, before * factor, hyper("largest_step"))
     size = made(sp.Max, size, hyper("smallest_step"))
-    applied = sp.Piecewise((0, turns), (gradient, True))
-    states = {"prev": State(applied), "step_size": State(size, first)}
-    return rule_of("rprop", PARAM - sign(applied) * size, states, values)
+    effective_gradient = sp.Piecewise((0, turns), (gradient, True))
+    states = {"prev": State(effective_gradient), "step_size": State(size, first)}
+    return rule_of("rprop", PARAM - sign(effective_gradient) * size, states, values)

@@ -76,7 +76,7 @@ def sophia(
         is_due = sp.Eq(floor_mod(t, period), 0)
         curvature = sp.Piecewise((curvature, is_due), (state("hessian_moment"), True))
     ratio = mean / sp.Max(hyper("gamma") * curvature, hyper("eps"))
-    clipped = sp.Max(sp.Min(ratio, hyper("clip")), -hyper("clip"))
-    param = PARAM - hyper("lr") * clipped - decoupled(values["weight_decay"])
+    clipped_ratio = sp.Max(sp.Min(ratio, hyper("clip")), -hyper("clip"))
+    param = PARAM - hyper("lr") * clipped_ratio - decoupled(values["weight_decay"])
     states = {"momentum": State(mean), "hessian_moment": State(curvature)}
     return rule_of("sophia", param, states, values, inputs=("hessian",))

@@ -85,14 +85,16 @@ def spam(
         "first": _forgotten("exp_avg", place),
         "second": _forgotten("exp_avg_sq", place),
     }
-    clipped, clipped_square = gradient, gradient**2
+    clipped_gradient, clipped_square = gradient, gradient**2
     if not is_zero(values["threshold"]):
         limit = hyper("threshold") * local("second")
         clips = place >= quiet
         root = sign(gradient) * sp.sqrt(limit)
-        clipped = sp.Piecewise((root, sp.And(gradient**2 > limit, clips)), (gradient, True))
+        clipped_gradient = sp.Piecewise(
+            (root, sp.And(gradient**2 > limit, clips)), (gradient, True)
+        )
         clipped_square = sp.Piecewise((sp.Min(gradient**2, limit), clips), (gradient**2, True))
-    mean = blend(local("first"), clipped, hyper("beta1"))
+    mean = blend(local("first"), clipped_gradient, hyper("beta1"))
     definitions["square"] = weighted(local("second"), clipped_square, hyper("beta2"))
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1)) / (1 - hyper("beta1") ** (t + 1))
     rate = hyper("lr") * correction * _factor(place, period, rise)

@@ -143,8 +143,8 @@ def decoupled_sgdw(
     direction: sp.Expr = GRAD
     states = {}
     if not is_zero(values["momentum"]):
-        dampened = not is_zero(values["dampening"])
-        buffer = next_momentum(GRAD, dampened=dampened, first="gradient")
+        is_dampened = not is_zero(values["dampening"])
+        buffer = next_momentum(GRAD, dampened=is_dampened, first="gradient")
         states["momentum_buffer"] = State(buffer)
         direction = GRAD + hyper("momentum") * buffer if nesterov else buffer
     param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"], rate=part)
@@ -297,8 +297,8 @@ def adams(
     )
     param = PARAM - hyper("lr") * ratio
     if not is_zero(values["weight_decay"]):
-        corrected = states["exp_avg_sq"].next / (1 - hyper("beta2") ** (t + 1))
-        mean = global_sum(corrected) / GlobalSum(1)
+        mean_square = states["exp_avg_sq"].next / (1 - hyper("beta2") ** (t + 1))
+        mean = global_sum(mean_square) / GlobalSum(1)
         rate = hyper("lr") / (sp.sqrt(mean) + hyper("eps"))
         param = param - decoupled(values["weight_decay"], rate=rate)
     return rule_of(where, param, states, values)

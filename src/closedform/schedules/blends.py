@@ -37,11 +37,13 @@ def along_half_exponential(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> s
     return along_line(end, start, 2 * sp.Rational(1, 2) ** progress - 1)
 
 
-def along_inverse_root(start: sp.Expr, end: sp.Expr, elapsed: sp.Expr, scale: sp.Expr) -> sp.Expr:
+def along_inverse_root(
+    start: sp.Expr, end: sp.Expr, steps_since: sp.Expr, scale: sp.Expr
+) -> sp.Expr:
     """Returns ``start`` at time 0, and half way to ``end`` when the time is three scales."""
-    return along_line(end, start, sp.sqrt(scale) / sp.sqrt(elapsed + scale))
+    return along_line(end, start, sp.sqrt(scale) / sp.sqrt(steps_since + scale))
 
 
-def logarithmic(done: sp.Expr, length: sp.Expr) -> sp.Expr:
+def logarithmic(steps_since: sp.Expr, length: sp.Expr) -> sp.Expr:
     """Returns the progress ``log(done + 1) / log(length)``: 1 at ``length - 1``."""
-    return sp.log(done + 1) / sp.log(length)
+    return sp.log(steps_since + 1) / sp.log(length)

@@ -115,12 +115,12 @@ def multi_step(value: Number, gamma: Number, milestones: Sequence[Steps]) -> Sch
     marks = Counter(rational_milestones(milestones, "multi_step"))
     initial, factor = hyper("value"), hyper("gamma")
     distinct = sorted(marks)
-    reached = accumulate((marks[mark] for mark in distinct), initial=0)
-    expr = stepwise([_product(factor**count, initial) for count in reached], distinct)
+    counts = accumulate((marks[mark] for mark in distinct), initial=0)
+    expr = stepwise([_product(factor**count, initial) for count in counts], distinct)
     length = max(whole_length(distinct[-1]), sp.Integer(0)) if marks else None
-    given: dict[str, Any] = {"value": value, "gamma": gamma}
+    arguments: dict[str, Any] = {"value": value, "gamma": gamma}
     exact_number(gamma, "gamma of multi_step")
-    return Schedule(expr, name="multi_step", length=length, **values_in(expr, given))
+    return Schedule(expr, name="multi_step", length=length, **values_in(expr, arguments))
 
 
 def _product(power: sp.Expr, value: sp.Expr) -> sp.Expr:

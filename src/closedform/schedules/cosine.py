@@ -289,16 +289,16 @@ def cosine_k_decay(
     w = hyper("warmup", integer=True, positive=True) if rising else sp.Integer(0)
     c = hyper("cooldown", integer=True, positive=True) if cooling else sp.Integer(0)
     a, b = hyper("peak"), hyper("end")
-    given = {"peak": peak, "end": end, "steps": number, "warmup": rising, "cooldown": cooling}
+    arguments = {"peak": peak, "end": end, "steps": number, "warmup": rising, "cooldown": cooling}
     progress = (t - w) / (n - w - c)
     if exponent != 1:
         # Not (c*x)**k, which SymPy writes as c**k * x**k: 24**1.4234567890123457 takes it for ever.
         progress = made(sp.Min, progress, 1) ** hyper("k", positive=True)
-        given["k"] = exponent
+        arguments["k"] = exponent
     branches = [(along_cosine(a, b, progress), t < n - c), (b, True)]
     if rising:
         branches.insert(0, (along_line(hyper("warmup_start"), a, t / w), t < w))
-        given["warmup_start"] = warmup_start
+        arguments["warmup_start"] = warmup_start
     expr = sp.Piecewise(*branches)
     domain = (w + c < n,) if rising or cooling else ()
-    return Schedule(expr, name=where, length=n, domain=domain, **values_in(expr, given))
+    return Schedule(expr, name=where, length=n, domain=domain, **values_in(expr, arguments))

@@ -78,9 +78,9 @@ def cyclic(
     factor = _scale(mode, scale, scale_mode, 1 + floor_div(t, u + d))
     lowest, highest = hyper("low"), hyper("high")
     expr = lowest + (highest - lowest) * height * factor
-    given = {"low": low, "high": high, "up": rise, "down": fall, "gamma": gamma}
+    arguments = {"low": low, "high": high, "up": rise, "down": fall, "gamma": gamma}
     exact_number(gamma, "gamma of cyclic")
-    return Schedule(expr, name="cyclic", **values_in(expr, given))
+    return Schedule(expr, name="cyclic", **values_in(expr, arguments))
 
 
 def _scale(
@@ -107,5 +107,5 @@ def _scale(
             f"scale must be an expression in t or a function, got {type(scale).__name__} {scale!r}",
             where="cyclic",
         )
-    made = scale(argument)
-    return made if isinstance(made, sp.Expr) else exact_number(made, "scale of cyclic")
+    height = scale(argument)
+    return height if isinstance(height, sp.Expr) else exact_number(height, "scale of cyclic")

@@ -41,8 +41,8 @@ def rex(start: Number, end: Number, steps: Steps) -> Schedule:
     """
     number = run_length(steps, "steps", "rex")
     n = steps_symbol(number)
-    a, b, done = hyper("start"), hyper("end"), made(sp.Min, t, n)
-    expr = b + 2 * (a - b) * (n - done) / (2 * n - done)
+    a, b, progress = hyper("start"), hyper("end"), made(sp.Min, t, n)
+    expr = b + 2 * (a - b) * (n - progress) / (2 * n - progress)
     return Schedule(expr, name="rex", length=whole_length(n), start=start, end=end, steps=number)
 
 
@@ -128,8 +128,8 @@ def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Sc
         )
     n = steps_symbol(number)
     u = hyper("bound", integer=bool(most.is_Integer), positive=True)
-    a, done = hyper("start"), made(sp.Min, t, n)
-    height = sp.sqrt((n - done) * (2 * u - n - done)) - sp.sqrt(n * (2 * u - n))
+    a, progress = hyper("start"), made(sp.Min, t, n)
+    height = sp.sqrt((n - progress) * (2 * u - n - progress)) - sp.sqrt(n * (2 * u - n))
     return Schedule(
         a + (a - hyper("infimum")) * height / u,
         name="hyperbolic",

@@ -31,8 +31,8 @@ class Example:
 
 def _example(steps: int, name: str, *args: object, **kwargs: object) -> tuple[str, Example]:
     """The row of a call with plain arguments."""
-    given = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
-    call = f"{name}({', '.join(given)})".replace("'", '"')
+    arguments = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+    call = f"{name}({', '.join(arguments)})".replace("'", '"')
     return name, Example(call, lambda: getattr(schedules, name)(*args, **kwargs), steps)
 
 

@@ -128,10 +128,10 @@ def _factors(
     number = positive_steps(steps, "steps", name)
     factor = check_factor(base, steps, name, staircase=staircase, names=(base_name, "steps"))
     v, r = hyper("value"), hyper(base_name)
-    given = {"value": value, base_name: factor}
+    arguments = {"value": value, base_name: factor}
     if number == 1:
-        return Schedule(v * r**t, name=name, **given)
+        return Schedule(v * r**t, name=name, **arguments)
     n = steps_symbol(number)
     exponent: sp.Expr = floor_div(t, n) if staircase else t / n
     domain = () if staircase else (r >= 0,)
-    return Schedule(v * r**exponent, name=name, domain=domain, steps=number, **given)
+    return Schedule(v * r**exponent, name=name, domain=domain, steps=number, **arguments)

@@ -51,11 +51,13 @@ def function(
     if isinstance(definition, sp.Expr) or not callable(definition):
         return Schedule(definition, name=name, length=length).bind(**hyperparameters)
     variables = [key for key in hyperparameters if key in _variables(definition)]
-    traced = delegation.functions().from_python(definition, name=name, hyper=variables)
+    schedule = delegation.functions().from_python(definition, name=name, hyper=variables)
     if length is not None:
-        known = traced.hyperparameters
-        traced = Schedule(traced.expr, name=name, length=length, domain=traced.domain, **known)
-    return traced.bind(**hyperparameters) if hyperparameters else traced
+        numbers = schedule.hyperparameters
+        schedule = Schedule(
+            schedule.expr, name=name, length=length, domain=schedule.domain, **numbers
+        )
+    return schedule.bind(**hyperparameters) if hyperparameters else schedule
 
 
 def _variables(function: Callable[..., object]) -> set[str]:

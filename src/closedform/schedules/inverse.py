@@ -81,23 +81,23 @@ def inverse_time(
     exponent = exact_number(power, "power of inverse_time")
     falling_rate(rate, "rate", "inverse_time")
     v, r, n = hyper("value"), hyper("rate"), steps_symbol(number)
-    given = {"value": value, "rate": rate, "steps": number}
+    arguments = {"value": value, "rate": rate, "steps": number}
     domain = [r >= 0]
     if exponent == 1:
-        raised: sp.Expr = t
+        time_power: sp.Expr = t
     else:
         k = hyper("power", integer=bool(exponent.is_integer))
-        raised = t**k
-        given["power"] = exponent
+        time_power = t**k
+        arguments["power"] = exponent
         domain.append(k < 0 if exponent < 0 else k >= 0)
     if staircase:
-        elapsed = floor_div(raised, n) if exponent.is_integer else sp.floor(raised / n)
+        periods = floor_div(time_power, n) if exponent.is_integer else sp.floor(time_power / n)
     else:
-        elapsed = raised / n
-    expr = v / (1 + r * elapsed)
+        periods = time_power / n
+    expr = v / (1 + r * periods)
     if exponent < 0:
         expr = sp.Piecewise((0, t < 1), (expr, True))
-    return Schedule(expr, name="inverse_time", domain=domain, **given)
+    return Schedule(expr, name="inverse_time", domain=domain, **arguments)
 
 
 def falling_rate(rate: Number, name: str, where: str) -> sp.Expr:

@@ -198,10 +198,10 @@ def _phases(
             break
         time = clock if index == last else t
         progress = (time - begin) / (stop - begin)
-        blended = ANNEALS[anneal](hyper(here), hyper(there), progress)
-        branches.append((blended, sp.true if index == last else t <= stop))
+        phase_value = ANNEALS[anneal](hyper(here), hyper(there), progress)
+        branches.append((phase_value, sp.true if index == last else t <= stop))
     expr = sp.Piecewise(*branches)
-    given = {**values, "steps": number, "rise": part}
+    arguments = {**values, "steps": number, "rise": part}
     domain = [r >= 0, r <= 1, sp.Ne(r * n, 1)]
     if clamp:
         domain += [bound < n - 1 for bound in bounds[1 : last + 1]]
@@ -209,4 +209,4 @@ def _phases(
     else:
         domain.append(sp.Ne(bounds[last], bounds[last + 1]))
     domain = [rule for rule in domain if rule.free_symbols <= expr.free_symbols]
-    return Schedule(expr, name=name, length=n, domain=domain, **values_in(expr, given))
+    return Schedule(expr, name=name, length=n, domain=domain, **values_in(expr, arguments))

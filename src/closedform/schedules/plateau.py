@@ -101,7 +101,7 @@ def reduce_on_plateau(
     is_over = bad + 1 > hyper("patience")
     lower = sp.Max(PARAM * hyper("factor"), hyper("minimum"))
     is_lower = sp.And(is_over, PARAM - lower > hyper("eps"))
-    cooled = sp.Max(left - 1, 0)
+    next_cooldown = sp.Max(left - 1, 0)
     return UpdateRule(
         where,
         sp.Piecewise((PARAM, better), (PARAM, is_cooling), (lower, is_lower), (PARAM, True)),
@@ -114,10 +114,10 @@ def reduce_on_plateau(
             ),
             "cooldown_counter": State(
                 sp.Piecewise(
-                    (cooled, better),
-                    (cooled, is_cooling),
+                    (next_cooldown, better),
+                    (next_cooldown, is_cooling),
                     (hyper("cooldown"), is_over),
-                    (cooled, True),
+                    (next_cooldown, True),
                 )
             ),
         },

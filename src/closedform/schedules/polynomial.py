@@ -77,14 +77,14 @@ def polynomial(
     exact_number(power, "power of polynomial")
     a, b, k = hyper("start"), hyper("end"), hyper("power")
     n = steps_symbol(number)
-    given = {"start": start, "end": end, "steps": number, "power": power}
+    arguments = {"start": start, "end": end, "steps": number, "power": power}
     if not cycle:
         expr = sp.Piecewise((b + (a - b) * (1 - t / n) ** k, t < n), (b, True))
-        return Schedule(expr, name="polynomial", length=whole_length(n), **given)
+        return Schedule(expr, name="polynomial", length=whole_length(n), **arguments)
     check_cycle(steps, "steps", "polynomial")
-    stretched = n * (floor_div(t, n) + 1)
-    expr = b + (a - b) * (1 - t / stretched) ** k
-    return Schedule(expr, name="polynomial", **given)
+    cycle_end = n * (floor_div(t, n) + 1)
+    expr = b + (a - b) * (1 - t / cycle_end) ** k
+    return Schedule(expr, name="polynomial", **arguments)
 
 
 @with_lengths

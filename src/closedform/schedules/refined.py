@@ -82,11 +82,11 @@ def running_median(values: Sequence[float], half: int) -> list[float]:
     Before the first value it sees that one, after the last one the values mirrored at it. The
     window stays sorted: the cost is that of one insertion for each value.
     """
-    mirrored = values[-half - 1 : -1][::-1] if half else []
-    padded = [*[values[0]] * half, *values, *mirrored]
-    window = sorted(padded[: 2 * half + 1])
+    tail = values[-half - 1 : -1][::-1] if half else []
+    padding = [*[values[0]] * half, *values, *tail]
+    window = sorted(padding[: 2 * half + 1])
     medians = [window[half]]
-    for old, new in zip(padded, padded[2 * half + 1 :], strict=False):
+    for old, new in zip(padding, padding[2 * half + 1 :], strict=False):
         del window[bisect_left(window, old)]
         insort(window, new)
         medians.append(window[half])

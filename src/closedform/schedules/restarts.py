@@ -174,8 +174,8 @@ def jagged_restarts(
     Source: Lialin et al., ReLoRA (2023), section 3; ``jagged_restart`` of axolotl.
     """
     where = "jagged_restarts"
-    given = {"every": every, "warmup": warmup, "anneal": anneal}
-    counts = [whole_number(value, name, where, least=1) for name, value in given.items()]
+    lengths = {"every": every, "warmup": warmup, "anneal": anneal}
+    counts = [whole_number(value, name, where, least=1) for name, value in lengths.items()]
     if counts[1] + counts[2] > counts[0]:
         raise DomainError(
             f"warmup and anneal must fit into every, got {counts[1]} + {counts[2]} > {counts[0]}",

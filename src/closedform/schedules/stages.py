@@ -79,32 +79,32 @@ def stages(
     values: list[sp.Expr] = []
     marks: list[sp.Expr] = []
     begin = sp.S.Zero
-    for index, given in enumerate(stages):
-        value, last, length = _curve(given, last, begin, f"stage {index} of stages")
+    for index, stage in enumerate(stages):
+        value, last, length = _curve(stage, last, begin, f"stage {index} of stages")
         begin += length
         values.append(value)
         marks.append(begin)
     values.append(last)
     if at is not None and override is not None:
         first = sp.Integer(whole_number(at, "at", "stages", least=0))
-        met = value_at(stepwise(values, marks), {t: first})
+        value_reached = value_at(stepwise(values, marks), {t: first})
         before = sum(1 for mark in marks if mark < first)
         values, marks = values[: before + 1], [*marks[:before], first]
-        value, last, length = _curve(override, met, first, "the override of stages")
+        value, last, length = _curve(override, value_reached, first, "the override of stages")
         values += [value, last]
         marks.append(first + length)
     return Schedule(stepwise(values, marks), name="stages", length=marks[-1])
 
 
 def _curve(
-    given: object, previous: sp.Expr, begin: sp.Expr, where: str
+    entry: object, previous: sp.Expr, begin: sp.Expr, where: str
 ) -> tuple[sp.Expr, sp.Expr, int]:
     """The expression of a stage, its end, and its number of steps."""
-    if not isinstance(given, tuple) or not 2 <= len(given) <= 4:
+    if not isinstance(entry, tuple) or not 2 <= len(entry) <= 4:
         raise DefinitionError(
-            f"a stage must be (end, steps) or (end, steps, shape), got {given!r}", where=where
+            f"a stage must be (end, steps) or (end, steps, shape), got {entry!r}", where=where
         )
-    stage = Stage(*given)
+    stage = Stage(*entry)
     check_choice(stage.shape, tuple(SHAPES), "shape", where)
     length = whole_number(stage.steps, "steps", where, least=1)
     first = previous if stage.start is None else exact_number(stage.start, "start")

@@ -36,9 +36,9 @@ def geometric(start: Number, end: Number, steps: Steps) -> Schedule:
     Source: ``find_lr`` of fastai; ``ExponentialScheduler`` of OLMo-core.
     """
     number = run_length(steps, "steps", "geometric")
-    for name, given in (("start", start), ("end", end)):
-        if exact_number(given, f"{name} of geometric") <= 0:
-            raise DomainError(f"{name} must be above 0, got {given!r}", where="geometric")
+    for name, value in (("start", start), ("end", end)):
+        if exact_number(value, f"{name} of geometric") <= 0:
+            raise DomainError(f"{name} must be above 0, got {value!r}", where="geometric")
     n = steps_symbol(number)
     a, b = hyper("start", positive=True), hyper("end", positive=True)
     return Schedule(
@@ -80,9 +80,9 @@ def range_test(start: Number, rate: Number, steps: Steps, *, staircase: bool = F
     """
     number = run_length(steps, "steps", "range_test")
     n = steps_symbol(number)
-    elapsed = floor_div(t, n) if staircase else t / n
+    periods = floor_div(t, n) if staircase else t / n
     return Schedule(
-        hyper("start") * (1 + hyper("rate") * elapsed),
+        hyper("start") * (1 + hyper("rate") * periods),
         name="range_test",
         start=start,
         rate=rate,

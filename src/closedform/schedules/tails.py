@@ -164,13 +164,13 @@ def power_with_tail(
         (curve, t < n - d),
         (SHAPES[shape](height, b, progress), True),
     )
-    given = {"peak": peak, "exponent": exponent, "steps": number, "warmup": rising}
+    arguments = {"peak": peak, "exponent": exponent, "steps": number, "warmup": rising}
     return Schedule(
         expr,
         name=where,
         length=n,
         domain=(w + d <= n,),
-        **values_in(expr, {**given, "tail": falling, "end": low, "start": start}),
+        **values_in(expr, {**arguments, "tail": falling, "end": low, "start": start}),
     )
 
 
@@ -229,8 +229,8 @@ def inverse_square_root_cooldown(
     w = hyper("warmup", integer=True, positive=True) if rising else sp.S.Zero
     h = hyper("shift") if ahead else sp.S.Zero
     low = hyper("floor") if exact_number(floor, f"floor of {where}") else sp.S.Zero
-    elapsed = (made(sp.Max, t - w, 0) if rising else t) + h
-    expr = along_inverse_root(hyper("peak"), low, elapsed, hyper("timescale", positive=True))
+    steps_since = (made(sp.Max, t - w, 0) if rising else t) + h
+    expr = along_inverse_root(hyper("peak"), low, steps_since, hyper("timescale", positive=True))
     domain: tuple[sp.Basic, ...] = ()
     n = hyper("steps", integer=True, positive=True)
     if rising:
@@ -239,14 +239,14 @@ def inverse_square_root_cooldown(
         c = hyper("cooldown", integer=True, positive=True)
         expr *= made(sp.Min, 1, (n - made(sp.Min, t, n)) / c)
         domain = (w + c <= n,)
-    given = {"peak": peak, "steps": number, "timescale": scale, "warmup": rising}
-    given |= {"cooldown": cooling, "shift": ahead, "floor": floor}
+    arguments = {"peak": peak, "steps": number, "timescale": scale, "warmup": rising}
+    arguments |= {"cooldown": cooling, "shift": ahead, "floor": floor}
     return Schedule(
         expr,
         name=where,
         length=n if cooling else None,
         domain=domain,
-        **values_in(expr, given),
+        **values_in(expr, arguments),
     )
 
 

@@ -95,9 +95,9 @@ def wsd(
     n = hyper("steps", integer=True, positive=True)
     d = hyper("decay", integer=True, positive=True)
     progress = made(sp.Min, made(sp.Max, t - (n - d), 0), d) / d
-    given = {"steps": number, "decay": falling}
+    lengths = {"steps": number, "decay": falling}
     domain = ((hyper("warmup", integer=True, positive=True) if rising else 0) + d <= n,)
-    return _warmed("wsd", shape, progress, (peak, end, start), rising, given, n, domain)
+    return _with_warmup("wsd", shape, progress, (peak, end, start), rising, lengths, n, domain)
 
 
 @with_lengths
@@ -241,7 +241,7 @@ def wsd_checkpoints(
         branches.append(((t - first) / sp.Integer(falling), t < stop))
     progress = sp.Piecewise(*branches, (1, True))
     length = sp.Integer(marks[-1])
-    return _warmed(where, shape, progress, (peak, end, start), rising, {}, length, ())
+    return _with_warmup(where, shape, progress, (peak, end, start), rising, {}, length, ())
 
 
 def _checkpoints(checkpoints: Count | Sequence[Count], steps: int, where: str) -> list[int]:
@@ -264,13 +264,13 @@ def _checkpoints(checkpoints: Count | Sequence[Count], steps: int, where: str) -
     return marks
 
 
-def _warmed(
+def _with_warmup(
     name: str,
     shape: str,
     progress: sp.Expr,
     values: tuple[Any, Any, Any],
     warmup: int,
-    given: Mapping[str, int],
+    lengths: Mapping[str, int],
     length: sp.Expr,
     domain: tuple[sp.Basic, ...],
 ) -> Schedule:
@@ -288,7 +288,7 @@ def _warmed(
         )
     a, b = hyper("peak", positive=is_positive), hyper("end", positive=is_positive)
     expr = SHAPES[shape](a, b, progress)
-    values_used = {"peak": exact[0], "end": exact[1], **given}
+    values_used = {"peak": exact[0], "end": exact[1], **lengths}
     if warmup:
         w = hyper("warmup", integer=True, positive=True)
         expr = sp.Piecewise((along_line(hyper("start"), a, t / w), t < w), (expr, True))

@@ -58,24 +58,24 @@ def weight_average(
     since = t - counted(start, "start", where, 0)
     period = counted(every, "every", where)
     choice(first, "first", where, FIRST)
-    following, moved = with_following_param(rule)
+    following, next_param = with_following_param(rule)
     average = state("average")
     if decay is None:
         count = since if period == 1 else floor_div(since, period)
-        mean = average + (moved - average) / (sp.Max(count, 0) + 1)
+        mean = average + (next_param - average) / (sp.Max(count, 0) + 1)
     else:
-        mean = average + (1 - varied(decay, "decay", where, 0, 1)) * (moved - average)
+        mean = average + (1 - varied(decay, "decay", where, 0, 1)) * (next_param - average)
         if first == "copy":
-            mean = sp.Piecewise((moved, sp.Eq(since, 0)), (mean, True))
+            mean = sp.Piecewise((next_param, sp.Eq(since, 0)), (mean, True))
     branches = [(mean, True)]
     if period > 1:
         branches = [(mean, sp.Eq(floor_mod(since, period), 0)), (average, True)]
     if start > 0:
-        branches = [(moved, since < 0), *branches]
+        branches = [(next_param, since < 0), *branches]
     if rule.advances != sp.true:
         branches = [(average, sp.Not(rule.advances)), *branches]
-    averaged = with_states(following, where, average=State(sp.Piecewise(*branches), PARAM))
-    return with_evaluation(averaged, where, average)
+    result = with_states(following, where, average=State(sp.Piecewise(*branches), PARAM))
+    return with_evaluation(result, where, average)
 
 
 def lookahead(rule: UpdateRule, steps: int = 5, rate: Number | Schedule = 0.5) -> UpdateRule:
@@ -102,13 +102,15 @@ def lookahead(rule: UpdateRule, steps: int = 5, rate: Number | Schedule = 0.5) -
     check_rule(rule, "lookahead")
     period = counted(steps, "steps", "lookahead")
     size = varied(rate, "rate", "lookahead", 0, 1)
-    following, moved = with_following_param(rule)
+    following, next_param = with_following_param(rule)
     slow = state("slow")
-    synced = slow + size * (moved - slow)
+    synced_param = slow + size * (next_param - slow)
     is_due = sp.Eq(floor_mod(t + 1, period), 0) if period > 1 else sp.true
     is_due = sp.And(is_due, rule.advances)
-    averaged = with_states(
-        following, "lookahead", slow=State(sp.Piecewise((synced, is_due), (slow, True)), PARAM)
+    with_slow = with_states(
+        following,
+        "lookahead",
+        slow=State(sp.Piecewise((synced_param, is_due), (slow, True)), PARAM),
     )
-    stepped = replace(averaged, param=sp.Piecewise((synced, is_due), (moved, True)))
-    return with_evaluation(stepped, "lookahead", slow)
+    synced_rule = replace(with_slow, param=sp.Piecewise((synced_param, is_due), (next_param, True)))
+    return with_evaluation(synced_rule, "lookahead", slow)

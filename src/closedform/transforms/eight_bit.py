@@ -84,24 +84,24 @@ def eight_bit_states(
     where = "eight_bit_states"
     check_rule(rule, where)
     size, least = counted(block, "block", where), counted(least_size, "least_size", where, 0)
-    both = set(signed) & set(unsigned)
+    in_both = set(signed) & set(unsigned)
     names = [name for name in rule.states if name in {*signed, *unsigned}]
-    if both or not names:
-        known = ", ".join(rule.states) or "none"
-        problem = f"{min(both)!r} is in both lists" if both else "no state is coded"
+    if in_both or not names:
+        state_names = ", ".join(rule.states) or "none"
+        problem = f"{min(in_both)!r} is in both lists" if in_both else "no state is coded"
         raise DefinitionError(
-            f"{problem}: rule {rule.name!r} has the states {known}",
+            f"{problem}: rule {rule.name!r} has the states {state_names}",
             where=where,
             hint=nearest((*signed, *unsigned, "")[0], tuple(rule.states)),
         )
     is_coded = sp.And(sp.Ge(SIZE, least), sp.Eq(sp.Mod(SIZE, size), 0))
-    made = rule
+    coded_rule = rule
     for name in names:
-        made = _coded(made, name, name in signed, size, is_coded)
-    return made
+        coded_rule = _code_state(coded_rule, name, name in signed, size, is_coded)
+    return coded_rule
 
 
-def _coded(
+def _code_state(
     rule: UpdateRule, name: str, is_signed: bool, block: sp.Integer, is_coded: sp.Basic
 ) -> UpdateRule:
     """The rule with one state as codes and scales."""
@@ -113,25 +113,27 @@ def _coded(
         )
     count, zero = SIZE / block, 127 if is_signed else 0
     shapes = {"code": Sizes((count, block)), "scale": Sizes((count, sp.Integer(1)))}
-    added = {f"{name}_{part}": State(0, 0, shape, is_coded) for part, shape in shapes.items()}
-    named = with_states(rule, "eight_bit_states", **added)
+    code_states = {f"{name}_{part}": State(0, 0, shape, is_coded) for part, shape in shapes.items()}
+    extended_rule = with_states(rule, "eight_bit_states", **code_states)
     code, scale = state(f"{name}_code"), state(f"{name}_scale")
     value = like_param(scale * dequantized(code, is_signed))
-    read, written = unused_name(named, name), unused_name(named, f"{name}_next")
+    read, next_name = unused_name(extended_rule, name), unused_name(extended_rule, f"{name}_next")
     whole = sp.Piecewise((value, is_coded), (state(name), True))
-    moved = substituted(named, {state(name): local(read)}, {read: whole})
-    blocks = reshape(local(written), (count, block))
+    substituted_rule = substituted(extended_rule, {state(name): local(read)}, {read: whole})
+    blocks = reshape(local(next_name), (count, block))
     largest = sp.Max(reduce_max(sp.Max(blocks, -blocks), (1,), True), _LEAST_SCALE)
     following = {
-        name: State(local(written), 0, "param", sp.Not(is_coded)),
+        name: State(local(next_name), 0, "param", sp.Not(is_coded)),
         f"{name}_code": State(
             quantized(blocks / largest, is_signed), zero, shapes["code"], is_coded
         ),
         f"{name}_scale": State(largest, 0, shapes["scale"], is_coded),
     }
-    definitions = {**moved.definitions, written: moved.states[name].next}
-    others = {key: old for key, old in moved.states.items() if key not in following}
-    return replace(moved, states={**others, **following}, definitions=definitions)
+    definitions = {**substituted_rule.definitions, next_name: substituted_rule.states[name].next}
+    other_states = {
+        key: old for key, old in substituted_rule.states.items() if key not in following
+    }
+    return replace(substituted_rule, states={**other_states, **following}, definitions=definitions)
 
 
 def dequantized(code: sp.Expr, is_signed: bool) -> sp.Expr:

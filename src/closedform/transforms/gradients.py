@@ -124,9 +124,11 @@ def clip_by_unit_norm(
     choice(units, "units", where, UNITS)
     bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
     norm = _unit_norm(GRAD, units)
-    scaled = GRAD * (bound / sp.Max(norm, sp.Rational(1, 10**6)))
-    known = replace(rule, requires=sp.And(rule.requires, sp.Le(RANK, _LARGEST_RANK)))
-    return with_gradient(known, sp.Piecewise((GRAD, norm < bound), (scaled, True)))
+    scaled_gradient = GRAD * (bound / sp.Max(norm, sp.Rational(1, 10**6)))
+    restricted_rule = replace(rule, requires=sp.And(rule.requires, sp.Le(RANK, _LARGEST_RANK)))
+    return with_gradient(
+        restricted_rule, sp.Piecewise((GRAD, norm < bound), (scaled_gradient, True))
+    )
 
 
 def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
@@ -184,11 +186,13 @@ def accumulate(rule: UpdateRule, steps: int, *, flush: bool = False) -> UpdateRu
     total = state("accumulated") + GRAD
     following = Shared(sp.Piecewise((0, is_last), (place + 1, True)), 0, True)
     inputs = (FLUSH,) if flush else ()
-    skipped = unless(rule, is_last, "accumulate", inputs, micro_step=following)
-    carried = State(sp.Piecewise((0, is_last), (total, True)))
-    named = with_states(skipped, "accumulate", accumulated=State(state("accumulated")))
-    taken = with_gradient(named, total / size)
-    return replace(taken, states={**taken.states, "accumulated": carried})
+    conditional_rule = unless(rule, is_last, "accumulate", inputs, micro_step=following)
+    accumulator = State(sp.Piecewise((0, is_last), (total, True)))
+    extended_rule = with_states(
+        conditional_rule, "accumulate", accumulated=State(state("accumulated"))
+    )
+    stepping_rule = with_gradient(extended_rule, total / size)
+    return replace(stepping_rule, states={**stepping_rule.states, "accumulated": accumulator})
 
 
 FLUSH = "flush"
@@ -235,6 +239,6 @@ def grokfast(
     mean = slow + (1 - decay) * (GRAD - slow)
     if choice(first, "first", where, FIRST) == "copy":
         mean = sp.Piecewise((GRAD, sp.Eq(t, 0)), (mean, True))
-    named = with_states(rule, where, slow_gradient=State(slow))
-    amplified = with_gradient(named, GRAD + weight * mean)
-    return replace(amplified, states={**amplified.states, "slow_gradient": State(mean)})
+    extended_rule = with_states(rule, where, slow_gradient=State(slow))
+    amplified_rule = with_gradient(extended_rule, GRAD + weight * mean)
+    return replace(amplified_rule, states={**amplified_rule.states, "slow_gradient": State(mean)})

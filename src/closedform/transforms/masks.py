@@ -111,16 +111,16 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
     def masked_out(value: sp.Expr) -> sp.Expr:
         return sp.Piecewise((value, is_there), (0, True))
 
-    named = with_states(rule, "sparsify", mask=State(state("mask"), 1))
-    masked = replace(
-        named,
+    extended_rule = with_states(rule, "sparsify", mask=State(state("mask"), 1))
+    masked_rule = replace(
+        extended_rule,
         param=masked_out(rule.param),
         states={
             name: replace(spec, next=masked_out(spec.next)) if name in names else spec
-            for name, spec in named.states.items()
+            for name, spec in extended_rule.states.items()
         },
     )
-    return with_gradient(masked, masked_out(GRAD))
+    return with_gradient(masked_rule, masked_out(GRAD))
 
 
 def cautious(
@@ -165,6 +165,6 @@ def cautious(
         step_name: -sp.Add(*moving),
         mask_name: sp.Piecewise((1, agreement > 0), (0, True)),
     }
-    taken = step * mask / sp.Max(reduce_mean(mask), floor)
-    param = sp.Add(*(term for term in terms if term not in moving)) - taken
+    masked_step = step * mask / sp.Max(reduce_mean(mask), floor)
+    param = sp.Add(*(term for term in terms if term not in moving)) - masked_step
     return replace(rule, param=param, definitions=definitions)

@@ -68,10 +68,10 @@ def master_weights(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     choice(stored, "stored", "master_weights", STORED)
     master = state("master")
     # States that begin as the parameter begin as its widened value.
-    named = with_states(rule, "master_weights", master=State(master, PARAM))
-    moved = substituted(named, {PARAM: master})
-    states = {**moved.states, "master": State(moved.param, PARAM)}
-    return replace(moved, states=states, stored=stored)
+    extended_rule = with_states(rule, "master_weights", master=State(master, PARAM))
+    substituted_rule = substituted(extended_rule, {PARAM: master})
+    states = {**substituted_rule.states, "master": State(substituted_rule.param, PARAM)}
+    return replace(substituted_rule, states=states, stored=stored)
 
 
 TESTS = ("elements", "norm")
@@ -104,8 +104,8 @@ def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
     """
     check_rule(rule, "skip_nonfinite")
     is_finite = finite_gradients(test, "skip_nonfinite")
-    skipped = counter("skipped_steps")
-    count = Shared(skipped + sp.Piecewise((0, is_finite), (1, True)), 0, True)
+    skip_count = counter("skipped_steps")
+    count = Shared(skip_count + sp.Piecewise((0, is_finite), (1, True)), 0, True)
     return unless(rule, is_finite, "skip_nonfinite", skipped_steps=count)
 
 
@@ -170,15 +170,15 @@ def dynamic_loss_scaling(
     skipping = skip_nonfinite(rule)
     is_finite = finite_gradients("elements", where)
     is_due = sp.Eq(tracker, steps - 1)
-    grown = sp.Piecewise((scale * up, is_due), (scale, True))
+    next_scale = sp.Piecewise((scale * up, is_due), (scale, True))
     following = sp.Piecewise((0, is_due), (tracker + 1, True))
-    scaled = with_shared(
+    scaled_rule = with_shared(
         skipping,
         where,
-        loss_scale=Shared(sp.Piecewise((grown, is_finite), (scale * down, True)), first),
+        loss_scale=Shared(sp.Piecewise((next_scale, is_finite), (scale * down, True)), first),
         growth_tracker=Shared(sp.Piecewise((following, is_finite), (0, True)), 0, True),
     )
-    return with_gradient(scaled, GRAD / scale)
+    return with_gradient(scaled_rule, GRAD / scale)
 
 
 def finite_gradients(test: str, where: str) -> sp.Basic:

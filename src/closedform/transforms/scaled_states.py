@@ -63,13 +63,13 @@ def scaled_states(rule: UpdateRule) -> ScaledStates:
         return best
     factors: dict[str, sp.Expr] = {}
     for candidate in _candidates(rule):
-        tried = {**factors, **candidate}
-        scaled = _with_scales(rule, tried)
-        after = operators(scaled)
+        trial = {**factors, **candidate}
+        scaled_rule = _with_scales(rule, trial)
+        after = operators(scaled_rule)
         if after < best.operators[1]:
-            factors = tried
+            factors = trial
             scales = {name: _number(factor, rule) for name, factor in factors.items()}
-            best = ScaledStates(rule, scaled, scales, (before, after))
+            best = ScaledStates(rule, scaled_rule, scales, (before, after))
     return best
 
 
@@ -104,23 +104,30 @@ def _with_scales(rule: UpdateRule, scales: Scales) -> UpdateRule:
         spec, factor = rule.states[name], scales[name]
         linear = _linear(rule, name, spec)
         if linear is not None and linear[1] == factor:
-            return linear[0] * state(name) + _pulled(linear[2], rule, inside)
-        others = {expr: mark for expr, mark in places.items() if expr != spec.next}
-        known = {**inside, **{marks[other]: scales[other] * marks[other] for other in marks}}
-        return _pulled(spec.next.xreplace(others), rule, known) / factor
+            return linear[0] * state(name) + _pull_out_scales(linear[2], rule, inside)
+        marks_of_others = {expr: mark for expr, mark in places.items() if expr != spec.next}
+        symbol_values = {
+            **inside,
+            **{marks[mark_name]: scales[mark_name] * marks[mark_name] for mark_name in marks},
+        }
+        return _pull_out_scales(spec.next.xreplace(marks_of_others), rule, symbol_values) / factor
 
-    stored = {name: next_of(name) for name in scales}
-    wholes = {mark: stored[name] for name, mark in marks.items()}
+    next_values = {name: next_of(name) for name in scales}
+    wholes = {mark: next_values[name] for name, mark in marks.items()}
 
     def changed(expr: sp.Expr) -> sp.Expr:
-        known = {**inside, **{marks[name]: scales[name] * marks[name] for name in marks}}
-        return _pulled(expr.xreplace(places), rule, known).xreplace(wholes).xreplace(wholes)
+        symbol_values = {**inside, **{marks[name]: scales[name] * marks[name] for name in marks}}
+        return (
+            _pull_out_scales(expr.xreplace(places), rule, symbol_values)
+            .xreplace(wholes)
+            .xreplace(wholes)
+        )
 
     states = {}
     for name, spec in rule.states.items():
         if name in scales:
             initial = spec.initial / _number(scales[name], rule)
-            states[name] = replace(spec, next=stored[name].xreplace(wholes), initial=initial)
+            states[name] = replace(spec, next=next_values[name].xreplace(wholes), initial=initial)
         else:
             states[name] = replace(spec, next=changed(spec.next))
     return replace(rule, param=changed(rule.param), states=states)
@@ -133,9 +140,9 @@ def _candidates(rule: UpdateRule) -> Iterator[dict[str, sp.Expr]]:
         if factor is None:
             continue
         yield {name: factor}
-        for other in rule.states:
-            if other != name and rule.states[other].next.has(sp.Max, sp.Min):
-                yield {name: factor, other: factor}
+        for second in rule.states:
+            if second != name and rule.states[second].next.has(sp.Max, sp.Min):
+                yield {name: factor, second: factor}
 
 
 def _factor(rule: UpdateRule, name: str, spec: State) -> sp.Expr | None:
@@ -149,31 +156,33 @@ def _factor(rule: UpdateRule, name: str, spec: State) -> sp.Expr | None:
 
 def _linear(rule: UpdateRule, name: str, spec: State) -> tuple[sp.Expr, sp.Expr, sp.Expr] | None:
     """(a, c, x) of a next value ``a s + c x``, a and c scalars; None for another."""
-    own = state(name)
-    if spec.initial == PARAM or own not in spec.next.free_symbols:
+    state_symbol = state(name)
+    if spec.initial == PARAM or state_symbol not in spec.next.free_symbols:
         return None
-    added = sp.factor_terms(spec.next.xreplace({own: sp.S.Zero}))
-    decay = sp.cancel(sp.expand(spec.next - added) / own)
-    if decay.free_symbols & _tensors(rule) or added.has(sp.nan, sp.zoo):
+    constant_term = sp.factor_terms(spec.next.xreplace({state_symbol: sp.S.Zero}))
+    decay = sp.cancel(sp.expand(spec.next - constant_term) / state_symbol)
+    if decay.free_symbols & _tensors(rule) or constant_term.has(sp.nan, sp.zoo):
         return None
-    factor, rest = added.as_independent(*_tensors(rule), as_Add=False)
+    factor, rest = constant_term.as_independent(*_tensors(rule), as_Add=False)
     return decay, factor, rest
 
 
 def _tensors(rule: UpdateRule) -> set[sp.Symbol]:
-    others = itertools.chain(map(tensor_input, rule.inputs), map(local, rule.definitions))
-    return {PARAM, GRAD, *map(state, rule.states), *others}
+    further_tensors = itertools.chain(map(tensor_input, rule.inputs), map(local, rule.definitions))
+    return {PARAM, GRAD, *map(state, rule.states), *further_tensors}
 
 
 def _number(expr: sp.Expr, rule: UpdateRule) -> sp.Expr:
     """The value of a scalar; the expression with its symbols where one has no number."""
-    known = rule.hyperparameters
-    values = {s: known[s.name] for s in expr.free_symbols if s.name in known}
+    numbers = rule.hyperparameters
+    values = {s: numbers[s.name] for s in expr.free_symbols if s.name in numbers}
     is_fixed = all(isinstance(value, sp.Expr) for value in values.values())
     return expr.xreplace(values) if is_fixed else expr
 
 
-def _pulled(expr: sp.Expr, rule: UpdateRule, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
+def _pull_out_scales(
+    expr: sp.Expr, rule: UpdateRule, values: Mapping[sp.Symbol, sp.Expr]
+) -> sp.Expr:
     """An expression with states replaced, and positive factors moved out of roots and sums."""
     tensors = _tensors(rule) | set(values)
 

@@ -76,14 +76,14 @@ def sam(
     is_step = sp.Eq(phase, 1)
     weight = PARAM**2 if flag(adaptive, "adaptive", where) else sp.Integer(1)
     length = sp.sqrt(global_sum(weight * GRAD**2))
-    raised = PARAM + weight * GRAD * (distance / (length + least))
-    named = with_states(rule, where, origin=State(PARAM, PARAM))
-    moved = substituted(named, {PARAM: origin})
+    ascent_point = PARAM + weight * GRAD * (distance / (length + least))
+    extended_rule = with_states(rule, where, origin=State(PARAM, PARAM))
+    substituted_rule = substituted(extended_rule, {PARAM: origin})
     following = Shared(sp.Piecewise((0, is_step), (1, True)), 0, True)
-    stepped = unless(moved, is_step, where, ascent=following)
+    conditional_rule = unless(substituted_rule, is_step, where, ascent=following)
     states = {
-        **stepped.states,
-        "origin": State(sp.Piecewise((moved.param, is_step), (PARAM, True)), PARAM),
+        **conditional_rule.states,
+        "origin": State(sp.Piecewise((substituted_rule.param, is_step), (PARAM, True)), PARAM),
     }
-    param = sp.Piecewise((moved.param, is_step), (raised, True))
-    return with_evaluation(replace(stepped, param=param, states=states), where, origin)
+    param = sp.Piecewise((substituted_rule.param, is_step), (ascent_point, True))
+    return with_evaluation(replace(conditional_rule, param=param, states=states), where, origin)

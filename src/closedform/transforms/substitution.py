@@ -30,9 +30,9 @@ def substituted(
     first: dict[str, sp.Expr] | None = None,
 ) -> UpdateRule:
     """Returns a rule with symbols replaced in all its expressions, and first definitions."""
-    made = rule.expressions_by(lambda expr: expr.xreplace(values))
-    made["definitions"] = {**(first or {}), **made["definitions"]}
-    return replace(rule, **made)
+    expressions = rule.expressions_by(lambda expr: expr.xreplace(values))
+    expressions["definitions"] = {**(first or {}), **expressions["definitions"]}
+    return replace(rule, **expressions)
 
 
 def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:
@@ -90,8 +90,8 @@ def unless(
 def with_following_param(rule: UpdateRule) -> tuple[UpdateRule, sp.Symbol]:
     """Returns the rule with its next parameter as a definition, and the symbol of that."""
     name = unused_name(rule, "following")
-    defined = {**rule.definitions, name: rule.param}
-    return replace(rule, param=local(name), definitions=defined), local(name)
+    definitions = {**rule.definitions, name: rule.param}
+    return replace(rule, param=local(name), definitions=definitions), local(name)
 
 
 def with_states(rule: UpdateRule, where: str, **states: State) -> UpdateRule:
@@ -156,8 +156,8 @@ def bounded(value: object, name: str, where: str, low: int, high: int | None = N
         )
     number = exact_number(value, f"{name} of {where}")
     if number < low or (high is not None and number > high):
-        wanted = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise DefinitionError(f"{name} must be {wanted}, got {value!r}", where=where)
+        allowed_range = f">= {low}" if high is None else f"in [{low}, {high}]"
+        raise DefinitionError(f"{name} must be {allowed_range}, got {value!r}", where=where)
     return number
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from closedform.recipes.logs import read_log
 from tests.recipes.test_logs import check_agrees
+from tests.recovery.test_genuine_logs import check_is_recovered
 from tests.reference.logs import GenuineLog, genuine_logs, label
 
 LOGS = [log for log in genuine_logs() if log.is_event_file]
@@ -17,3 +18,8 @@ def test_an_event_file_agrees_with_its_own_config_and_with_no_other(
 ) -> None:
     check_agrees(log, read_log(log.write(tmp_path)))
     check_agrees(log, read_log(tmp_path))
+
+
+@pytest.mark.parametrize("log", [log for log in LOGS if log.is_of_trainer], ids=label)
+def test_the_scheduler_of_an_event_file_is_recovered(log: GenuineLog, tmp_path: Path) -> None:
+    check_is_recovered(log, log.write(tmp_path))

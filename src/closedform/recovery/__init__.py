@@ -123,7 +123,13 @@ def recover(
         )
     logs = [read]
     if read.is_offset_open:
-        logs += [read.at_offset(offset) for offset in OFFSETS if offset != read.offset]
+        # An offset with which the log would have a value before the first update is not its own.
+        least = min(step for step, value in zip(read.steps, read.values[key], strict=True) if value)
+        logs += [
+            read.at_offset(offset)
+            for offset in OFFSETS
+            if offset != read.offset and least + read.offset >= offset
+        ]
     if len(_values(read, key)[0]) < FEWEST_POINTS:
         raise ArgumentError(
             f"a schedule is recovered from at least {FEWEST_POINTS} values, "

@@ -33,7 +33,11 @@ Values = NDArray[np.float64]
 MOST_PROPOSALS = 12
 """Proposals of one kind that are compared with the log."""
 
-MOST_WARMUPS = 10
+MOST_RIGHT = 6
+MOST_TRIED = 60
+"""Proposals of a kind that reproduce the log, and all of them, after which no more are compared."""
+
+MOST_WARMUPS = 170
 MOST_TOTALS = 40
 MOST_DECIMALS = 7
 """Digits of a rate beyond which nobody writes it."""
@@ -149,8 +153,10 @@ class _Tail:
     @property
     def totals(self) -> list[int]:
         """The lengths of the run that are tried: the log's own end, and round numbers after it."""
-        ends = [self.last, *_round_integers(self.last, 3 * self.last)]
-        return [total for total in dict.fromkeys(ends) if total > self.rise.warmup][:MOST_TOTALS]
+        stride = int(self.x[-1] - self.x[-2]) if len(self.x) > 1 else 1
+        near = _round_integers(self.last, self.last + stride)[:MOST_TOTALS]
+        ends = [self.last, *near, *_round_integers(self.last, 3 * self.last)[:MOST_TOTALS]]
+        return [total for total in dict.fromkeys(ends) if total > self.rise.warmup]
 
 
 Proposal = Mapping[str, Any]
@@ -166,19 +172,29 @@ def usual_schedules(points: Points) -> list[Usual]:
         return []
     nearest: list[Usual] = []
     with np.errstate(all="ignore"):
-        rises = list(itertools.islice(_rises(points), MOST_WARMUPS))
+        rises = list(dict.fromkeys(_rises(points)))
         for kind, propose in PROPOSE.items():
-            tried = [
-                usual
-                for rise in rises
-                for proposal in itertools.islice(propose(_tail(points, rise)), MOST_PROPOSALS)
-                if (usual := _checked(kind, rise, proposal, points)) is not None
-            ]
+            tried = _tried(kind, propose, rises, points)
             if tried:
                 nearest.append(min(tried, key=lambda one: (not one.is_right, _rank(one))))
     order = list(PROPOSE)
     nearest.sort(key=lambda one: (not one.is_right, _rank(one), order.index(one.kind)))
     return nearest
+
+
+def _tried(
+    kind: str, propose: Callable[[_Tail], Iterator[Proposal]], rises: list[_Rise], points: Points
+) -> list[Usual]:
+    """The proposals of a kind beside the log, until several reproduce it."""
+    tried: list[Usual] = []
+    for rise in rises:
+        for proposal in itertools.islice(propose(_tail(points, rise)), MOST_PROPOSALS):
+            usual = _checked(kind, rise, proposal, points)
+            tried += [usual] if usual is not None else []
+            is_enough = sum(one.is_right for one in tried) >= MOST_RIGHT
+            if is_enough or len(tried) >= MOST_TRIED:
+                return tried
+    return tried
 
 
 def _rank(one: Usual) -> float:
@@ -224,21 +240,68 @@ def _is_number(value: Any) -> bool:
 def _rises(points: Points) -> Iterator[_Rise]:
     """Warmups, the likeliest first: the end of the first line, and round numbers around it."""
     t, v, e = points.steps, points.values, points.errors
-    falls = np.flatnonzero(v[1:] < v[:-1] - e[1:] - e[:-1])
-    peaked = int(falls[0]) if falls.size else len(v) - 1
-    top = int(np.argmax(v[: peaked + 1] >= np.max(v[: peaked + 1]) - e[: peaked + 1]))
     if t[0] == 0 and v[1] <= v[0] + e[0] + e[1]:
         for peak in _numbers(float(v[0]), float(e[0])):
             yield _Rise(0, peak, 0.0)
         return
+    if t[0] > 0:
+        # Nearly all warmups begin at 0, whether the log has it or not.
+        origin = np.zeros(1)
+        joined = Points(*(np.concatenate([origin, one]) for one in (t, v, e)))
+        yield from itertools.islice(_from_begin(joined, is_logged=False), MOST_WARMUPS)
+        if _top(points)[0] < 2:
+            return
+    yield from itertools.islice(_from_begin(points, is_logged=True), MOST_WARMUPS)
+
+
+def _top(points: Points) -> tuple[int, int]:
+    """The positions of the first value at the first peak, and of the last one there."""
+    v, e = points.values, points.errors
+    falls = np.flatnonzero(v[1:] < v[:-1] - e[1:] - e[:-1])
+    peaked = int(falls[0]) if falls.size else len(v) - 1
+    top = int(np.argmax(v[: peaked + 1] >= np.max(v[: peaked + 1]) - e[: peaked + 1]))
+    return top, peaked
+
+
+def _from_begin(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
+    """Warmups of a log whose first value is that of update 0, or is taken to be 0 there."""
+    top, peaked = _top(points)
     if top == 0 or peaked == 0:
-        # The log begins after the warmup, if there was one: it is not known.
         return
     # The line through the first values: its end is the peak, at the last of them or after it.
     counts = [count for count in (top + 1, top) if count >= 2 and _is_line(points, count)]
     by_count = [list(_ends(points, count, top, peaked)) for count in counts]
+    # A log that begins later than it goes on has lost more than the warmup.
+    gaps = np.diff(points.steps)
+    is_hidden = top == 1 and float(points.values[0]) == 0 and gaps[0] <= 2 * np.median(gaps)
+    if is_hidden and points.steps[1] > 1:
+        yield from itertools.islice(_hidden(points, is_logged=is_logged), MOST_HIDDEN)
     for rises in itertools.zip_longest(*by_count):
         yield from (rise for rise in rises if rise is not None)
+
+
+def _hidden(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
+    """Warmups that end between two logged updates, of which the log has no value.
+
+    The peak is a number of two digits that is not far above the first value, the length a round
+    one; what follows the warmup decides between them.
+    """
+    last, value = int(points.steps[1]), float(points.values[1])
+    spread = float(points.errors[1])
+    lengths = [n for n in (0, *_round_integers(1, last)) if n > 0 or not is_logged]
+    unit = Fraction(10) ** (math.floor(math.log10(value)) - 1)
+    first = math.ceil((value - spread) / float(unit))
+    peaks = [n * unit for n in range(first, first + 20) if float(n * unit) <= _NEAR_PEAK * value]
+    pairs = [(peak, length) for peak in peaks for length in lengths]
+    pairs.sort(key=lambda pair: digits(pair[0]) + digits(Fraction(pair[1])))
+    for peak, length in pairs:
+        yield _Rise(length, peak, 0.0)
+
+
+_NEAR_PEAK = 1.2
+"""The largest peak of a warmup that the log does not show, in units of the first value after it."""
+
+MOST_HIDDEN = 150
 
 
 def _ends(points: Points, count: int, top: int, peaked: int) -> Iterator[_Rise]:
@@ -356,21 +419,26 @@ def _restarts(tail: _Tail) -> Iterator[Proposal]:
             yield {"max_steps": total, "num_cycles": cycles}
 
 
-def _to_minimum(tail: _Tail, factor: Callable[[Values, float], Values]) -> Iterator[Any]:
+def _to_minimum(
+    tail: _Tail, factor: Callable[[Values, Values], Values]
+) -> Iterator[tuple[int, float, float]]:
     """Lengths of the run, and the minimum as a part of the peak that each of them needs."""
-    for total in tail.totals:
-        q = factor(tail.x, float(total - tail.rise.warmup))
-        inside = (q < 0.999) & (q >= 0)
-        if not inside.any():
-            continue
-        q, y, e = q[inside], tail.y[inside], tail.e[inside]
-        low, high = _bounds((y - e - q) / (1 - q), (y + e - q) / (1 - q))
-        if low is None or high is None or high < 0:
-            continue
-        yield total, max(low, 0.0), high
+    totals = np.array(tail.totals, dtype=np.float64)
+    if not totals.size or not tail.x.size:
+        return
+    # A row for each length: all of them at once.
+    q = factor(tail.x[None, :], (totals - tail.rise.warmup)[:, None])
+    is_inside = (q < 0.999) & (q >= 0)
+    low = np.where(is_inside, (tail.y - tail.e - q) / (1 - q), -np.inf).max(axis=1)
+    high = np.where(is_inside, (tail.y + tail.e - q) / (1 - q), np.inf).min(axis=1)
+    slack = 1e-9 * np.maximum(np.abs(low), np.abs(high))
+    fits = is_inside.any(axis=1) & (low <= high + 2 * slack) & (high >= 0)
+    for place in np.flatnonzero(fits).tolist():
+        bottom, top = float(low[place] - slack[place]), float(high[place] + slack[place])
+        yield int(totals[place]), max(bottom, 0.0), top
 
 
-def _half_cosine(x: Values, length: float) -> Values:
+def _half_cosine(x: Values, length: Values) -> Values:
     return np.asarray((1 + np.cos(math.pi * x / length)) / 2)
 
 
@@ -389,7 +457,7 @@ def _polynomial(tail: _Tail) -> Iterator[Proposal]:
     peak = float(tail.rise.peak)
     for power in (1.0, 2.0, 3.0, 0.5, 1.5, 4.0):
 
-        def fall(x: Values, length: float, power: float = power) -> Values:
+        def fall(x: Values, length: Values, power: float = power) -> Values:
             return np.asarray(np.maximum(1 - x / length, 0) ** power)
 
         for total, low, high in _to_minimum(tail, fall):
@@ -408,63 +476,52 @@ def _inverse_root(tail: _Tail) -> Iterator[Proposal]:
         yield {} if scale == (tail.rise.warmup or 10_000) else {"timescale": scale}
 
 
-_FALLS: Mapping[str, Callable[[Values, float], Values]] = {
-    "cosine": _half_cosine,
-    "linear": lambda x, length: np.asarray(1 - x / length),
-    "1-sqrt": lambda x, length: np.asarray(1 - np.sqrt(np.maximum(x, 0) / length)),
+_PROGRESS: Mapping[str, Callable[[Values], Values]] = {
+    "cosine": lambda y: np.asarray(np.arccos(np.clip(2 * y - 1, -1, 1)) / math.pi),
+    "linear": lambda y: np.asarray(1 - y),
+    "1-sqrt": lambda y: np.asarray((1 - y) ** 2),
 }
+"""Kind of a decay -> the part of it that is done, from the part of the height that is left."""
+
+_MINIMA = (0.0, 0.1, 0.01, 0.05, 0.2, 0.02, 0.001, 0.5, 0.25)
+"""Minima as a part of the peak that people write."""
 
 
 def _stable(tail: _Tail) -> Iterator[Proposal]:
-    """A flat stretch and a decay: its begin is after the last value at the peak, or before it."""
-    flat = np.flatnonzero(tail.y < 1 - tail.e)
-    if not flat.size:
+    """A flat stretch and a decay: for an end and a minimum, each value gives the begin."""
+    is_falling = tail.y < 1 - 2 * tail.e
+    if not is_falling.any() or is_falling[0]:
         return
-    first = int(flat[0])
-    if first == 0:
-        return
-    latest, next_ = int(tail.x[first - 1]), int(tail.x[first])
-    nearest = [latest] if next_ - latest == 1 else _round_integers(latest, next_ - 1)
-    begins = [*nearest[:6], *([latest - 1, latest - 2] if next_ - latest == 1 else [])]
-    for begin in begins:
-        for kind, fall in _FALLS.items():
-            after = tail.x > begin
-            part = _Tail(
-                _Rise(0, tail.rise.peak, 0.0),
-                tail.x[after] - begin,
-                tail.y[after],
-                tail.e[after],
-                tail.last - tail.rise.warmup - begin,
-            )
-            for length in _decays(part):
-                q = fall(part.x[part.x < length], float(length))
-                y, e = part.y[part.x < length], part.e[part.x < length]
-                inside = q < 0.999
-                bounds = _bounds(
-                    (y - e - q)[inside] / (1 - q)[inside], (y + e - q)[inside] / (1 - q)[inside]
-                )
-                if bounds[0] is None or bounds[1] is None or bounds[1] < 0:
-                    continue
-                low = _simple(max(bounds[0], 0.0), bounds[1])
-                if low is None:
-                    continue
-                proposal = {
-                    "max_steps": tail.rise.warmup + begin + length,
-                    "num_decay_steps": length,
-                    "min_lr_ratio": _plain(low),
-                }
-                yield proposal if kind == "cosine" else {**proposal, "decay_type": kind}
-
-
-def _decays(part: _Tail) -> list[int]:
-    """Lengths of the decay: to the end of the log, to its flat end, and round numbers."""
-    ends = [part.last]
-    low = np.flatnonzero(part.y <= part.y[-1] + part.e)
-    if low.size > 1:
-        ends.append(int(part.x[low[0]]))
-    return [
-        end for end in dict.fromkeys([*ends, *_round_integers(part.last, 2 * part.last)]) if end
-    ]
+    x, y, e = tail.x[is_falling], tail.y[is_falling], tail.e[is_falling]
+    least = float(np.min(tail.y))
+    minima = [low for low in _MINIMA if low <= least + float(e[-1])]
+    exact = _simple(least - float(e[-1]), least + float(e[-1]))
+    minima += [float(exact)] if exact is not None and float(exact) not in minima else []
+    is_flat = np.flatnonzero(tail.y <= least + tail.e)
+    ends = [*tail.totals]
+    if is_flat.size > 1:
+        ends.insert(0, int(tail.x[is_flat[0]]) + tail.rise.warmup)
+    for low, end, (kind, progress) in itertools.product(minima, ends, _PROGRESS.items()):
+        length = float(end - tail.rise.warmup)
+        inside = (y - low > 2 * e) & (x < length)
+        if not inside.any():
+            continue
+        # Between the two values that an interval has, the begin is monotone in the part done.
+        parts = [progress((y[inside] + side * e[inside] - low) / (1 - low)) for side in (1, -1)]
+        sides = [(x[inside] - part * length) / (1 - part) for part in parts]
+        bounds = _bounds(np.minimum(*sides), np.maximum(*sides))
+        if bounds[0] is None or bounds[1] is None:
+            continue
+        for begin in _integers(max(bounds[0], 1.0), bounds[1])[:2]:
+            decay = int(length) - begin
+            if decay < 1:
+                continue
+            proposal = {
+                "max_steps": end,
+                "num_decay_steps": decay,
+                "min_lr_ratio": low,
+            }
+            yield proposal if kind == "cosine" else {**proposal, "decay_type": kind}
 
 
 PROPOSE: Mapping[str, Callable[[_Tail], Iterator[Proposal]]] = {

@@ -55,6 +55,21 @@ def test_cycles_are_those_of_the_framework(
     np.testing.assert_allclose(schedule(np.arange(len(wanted))), wanted, rtol=0, atol=2e-15)
 
 
+def test_a_warmup_beyond_the_run_turns_the_cycles_round() -> None:
+    config = {
+        "optimizer": {"config": {"lr": 1.0}},
+        "lr_scheduler": {
+            "name": "cosine_annealing",
+            "config": {"num_warmup_steps": 10, "lr_mul": 0.5, "final_lr_scale": 0.1},
+        },
+        "regime": {"num_steps": 5},
+    }
+    schedule = frameworks.schedule("fairseq2", "cosine_annealing", config)
+    wanted = [cosine(step, -5, 10, 1.0, 0.5) for step in range(25)]
+    # A few roundings of the largest value.
+    np.testing.assert_allclose(schedule(np.arange(25)), wanted, rtol=0, atol=2e-14)
+
+
 def test_a_config_changes_the_defaults_of_its_recipe() -> None:
     config: dict[str, Any] = {"regime": {"num_steps": 1000}, "optimizer": {"config": {"lr": 1.0}}}
     with pytest.raises(MissingFactsError, match="missing facts: recipe"):

@@ -149,6 +149,24 @@ def test_pairs_leave_the_curve_of_nemo_rl_as_it_is() -> None:
         read(text, suffix=".yaml")
 
 
+def test_the_weight_decay_of_megatron_is_scheduled_as_well() -> None:
+    rising = "weight_decay_incr_style: linear, start_weight_decay: 0.0, end_weight_decay: 0.1"
+    text = BRIDGE.replace("ALGORITHM", "grpo").replace(
+        "lr_warmup_iters", f"{rising}, lr_warmup_iters"
+    )
+    recipe = read(text, {"updates_per_training_step": 2}, ".yaml")
+    decay = recipe.param_groups[0].schedules["weight_decay"]
+    assert [decay.exact(t) for t in (0, 1, 20, 40)] == [
+        0,
+        0,
+        sp.Rational(1, 20),
+        sp.Rational(1, 10),
+    ]
+    flags = "--weight-decay-incr-style linear --start-weight-decay 0.0 --end-weight-decay 0.1"
+    slime = read(f"{SLIME}--global-batch-size 64 {flags}").param_groups[0].schedules
+    assert slime["weight_decay"].exact(10) == sp.Rational(1, 20)
+
+
 @pytest.mark.parametrize("warmup", ["lr_warmup_iters: 20", "lr_warmup_fraction: 1.0"])
 def test_a_warmup_of_megatron_bridge_is_cut(warmup: str) -> None:
     text = BRIDGE.replace("ALGORITHM", "grpo").replace("lr_warmup_iters: 4", warmup)

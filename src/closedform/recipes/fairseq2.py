@@ -132,18 +132,16 @@ def _cosine(context: Context, params: Values, rate: sp.Expr, total: int | None) 
     warmup, length = params.num_warmup_steps, params.cycle_len
     if length is None:
         length = _required(context, total) - warmup
-    refuse_unless(
-        length >= 0, f"the cycle must not be negative, got {length} updates", context.where
-    )
     if params.cycle_mul != 1:
         return (rise, *_growing(params, rate, low, length, total or 0))
-    cycle = sp.Integer(length)
+    # A warmup beyond the run makes the length negative, and the division of Python rounds down.
+    done, cycle = (t - warmup, length) if length >= 0 else (warmup - t, -length)
 
     def wave() -> sp.Expr:
         if length == 0:
             raise UndefinedError("division by zero: the cycle has no update")
-        factor = params.lr_mul ** floor_div(t - warmup, length) if params.lr_mul != 1 else sp.S.One
-        return factor * along_cosine(rate, low, floor_mod(t - warmup, length) / cycle)
+        factor = params.lr_mul ** floor_div(done, cycle) if params.lr_mul != 1 else sp.S.One
+        return factor * along_cosine(rate, low, floor_mod(done, cycle) / sp.Integer(cycle))
 
     return rise, (wave, None)
 

@@ -217,9 +217,9 @@ def _read(reading: Reading) -> Recipe:
 FRAMEWORK = Framework(
     "lightning-hydra",
     section_entries(
-        dict.fromkeys((*SCHEDULES, METRIC), _rate),
+        dict.fromkeys((*SCHEDULES, METRIC, "constant"), _rate),
         {"model": MODEL, "trainer": TRAINER},
-        lambda model, trainer: _name(model),
+        lambda model, trainer: _name(model) or "constant",
     ),
     versions=("bddbc24b82ab",),
     upstream=_MODULE,

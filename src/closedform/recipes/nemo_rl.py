@@ -20,7 +20,7 @@ from closedform.recipes.framework import Framework
 from closedform.recipes.keys import OpenKeys, Values, anything, number, section_entries
 from closedform.recipes.megatron.curves import STYLES
 from closedform.recipes.megatron.reader import Run, by_bridge, recipe_of
-from closedform.recipes.megatron.schedules import FLAGS
+from closedform.recipes.megatron.schedules import FLAGS, decay
 from closedform.recipes.megatron.schedules import rate as rate_of_flags
 from closedform.recipes.optimizer_classes import class_optimizer
 from closedform.recipes.reader import Reader, Reading
@@ -165,7 +165,8 @@ def _required(config: Section, context: Context) -> int:
 def _of_megatron(context: Context, given: Values) -> Schedule:
     config = given.origin
     flags, run = _flags(config, _required(config, context))
-    return rate_of_flags(context, by_bridge(flags, run))
+    curve = decay if context.key == "weight_decay" else rate_of_flags
+    return curve(context, by_bridge(flags, run))
 
 
 def _config(document: Document) -> Section:
@@ -219,7 +220,7 @@ _WHOLE = OpenKeys(**dict.fromkeys(("policy", *ALGORITHMS), anything()))
 FRAMEWORK = Framework(
     "nemo-rl",
     {
-        **section_entries(dict.fromkeys((*SCHEDULES, "list"), _of_class), {"": POLICY}),
+        **section_entries(dict.fromkeys((*SCHEDULES, "list", "constant"), _of_class), {"": POLICY}),
         **section_entries({f"megatron-{style}": _of_megatron for style in STYLES}, {"": _WHOLE}),
     },
     versions=("7ea279abfbeb",),

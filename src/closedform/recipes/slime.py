@@ -14,7 +14,7 @@ from closedform.recipes.framework import Framework
 from closedform.recipes.keys import FlagKeys, Values, choice, integer, number, section_entries, text
 from closedform.recipes.megatron.curves import STYLES
 from closedform.recipes.megatron.reader import Run, recipe_of
-from closedform.recipes.megatron.schedules import CLOCK, FLAGS, rate
+from closedform.recipes.megatron.schedules import CLOCK, FLAGS, decay, rate
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 from closedform.recipes.section import Section
@@ -119,7 +119,8 @@ def _of_run(flags: Values, context: Context) -> Values:
 def _rate(context: Context, flags: Values) -> Schedule:
     flags = _of_run(flags, context)
     is_fsdp = flags.train_backend == "fsdp"
-    return rate(context, flags.changed(global_batch_size=1) if is_fsdp else flags)
+    curve = decay if context.key == "weight_decay" else rate
+    return curve(context, flags.changed(global_batch_size=1) if is_fsdp else flags)
 
 
 def _matches(document: Document) -> bool:

@@ -343,7 +343,7 @@ def _place(reading: Reading, config: Section) -> tuple[str, Section]:
     if part is None:
         part = "megatron" if is_megatron else "actor"
     if part == "fsdp":
-        part = "engine" if is_tuned else "actor"
+        part = "sft" if "lr_scheduler" in optim else "engine" if is_tuned else "actor"
     if part not in _CURVES:
         names = ", ".join(("fsdp", *_CURVES))
         raise config.error(f"the fact part must be one of {names}, got {part!r:.40}")

@@ -113,7 +113,6 @@ NOT_READ = frozenset(
     [
         "espnet",
         "sentence-transformers",
-        "speechbrain",
     ]
 )
 """The systems of the second part of the records and of the corpus that are not compared yet."""

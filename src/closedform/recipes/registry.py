@@ -58,6 +58,7 @@ _MODULES = {
     "pytorch_accelerated": "pytorch_accelerated",
     "simpletuner": "simpletuner",
     "slime": "slime",
+    "speechbrain": "speechbrain",
     "t5x": "t5x",
     "timm": "timm",
     "torch": "torch",

@@ -10,9 +10,10 @@ import yaml
 from closedform.errors import ConfigError
 from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE, Budget
 from closedform.recipes.documents.scalars import integer, is_real, real
-from closedform.recipes.documents.values import Unresolved
+from closedform.recipes.documents.values import Call, Unresolved
 
 _CORE = "tag:yaml.org,2002:"
+_CALLS = ("!apply", "!name", "!new")
 _TRUE = ("yes", "true", "on")
 
 
@@ -70,8 +71,7 @@ class _Reader:
         place = f"{self.source}: {path}" if path else self.source
         self.budget.spend(depth)
         if node.tag.startswith("!"):
-            # A tag of the application, such as !include: the file does not determine the value.
-            return Unresolved(f"{node.tag} …")
+            return self._tagged(node, path, place, depth)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_CORE}seq":
             return [
                 self.plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(node.value)
@@ -79,6 +79,20 @@ class _Reader:
         if isinstance(node, yaml.MappingNode) and node.tag == f"{_CORE}map":
             return self._mapping(node, path, place, depth)
         return _scalar(node, place)
+
+    def _tagged(self, node: yaml.Node, path: str, place: str, depth: int) -> Any:
+        """The value of a tag of the application: the calls and references of HyperPyYAML.
+
+        Another tag, such as !include, is one that the file does not determine.
+        """
+        kind, _, name = node.tag.partition(":")
+        if kind in _CALLS and name and isinstance(node, yaml.MappingNode):
+            arguments = self._mapping(node, path, place, depth)
+            if all(isinstance(key, str) for key in arguments):
+                return Call(name, kwargs=arguments)
+        if kind == "!ref" and isinstance(node, yaml.ScalarNode):
+            return Unresolved(f"!ref {node.value}")
+        return Unresolved(f"{node.tag} …")
 
     def _mapping(self, node: yaml.MappingNode, path: str, place: str, depth: int) -> dict[Any, Any]:
         result: dict[Any, Any] = {}

@@ -112,7 +112,6 @@ def _compressed_lines(path: Path) -> list[Row]:
 NOT_READ = frozenset(
     [
         "espnet",
-        "sentence-transformers",
     ]
 )
 """The systems of the second part of the records and of the corpus that are not compared yet."""

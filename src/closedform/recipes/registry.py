@@ -56,6 +56,7 @@ _MODULES = {
     "paddle": "paddle",
     "prime-rl": "prime_rl",
     "pytorch_accelerated": "pytorch_accelerated",
+    "sentence-transformers": "sentence_transformers",
     "simpletuner": "simpletuner",
     "slime": "slime",
     "speechbrain": "speechbrain",

@@ -89,6 +89,34 @@ def test_blocks_are_read_by_their_class(
     assert recipe.optimizer().name == "adamw"
 
 
+@pytest.mark.parametrize(("name", "given"), CLASSES, ids=[name for name, _ in CLASSES])
+def test_a_class_that_a_text_names_takes_the_keys_of_its_arguments(
+    name: str, given: dict[str, Any]
+) -> None:
+    config = {"training": {"lr_scheduler": name}, "params": given, "max_steps": 20}
+    if name not in ("CyclicLR", "OneCycleLR"):
+        config["lr"] = 0.1
+    if name == "OneCycleLR":
+        del config["max_steps"]
+    recipe = read(config)
+    expected = torch_rates(
+        lambda optimizer: getattr(torch.optim.lr_scheduler, name)(optimizer, **given), 0.1, 20
+    )
+    # torch changes the rate from one step to the next, 20 times.
+    assert rates(recipe, 20) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_class_with_keys_of_other_names_is_its_family() -> None:
+    config = {"lr": 0.1, "scheduler": "StepLR", "lr_decay_epochs": 2, "lr_gamma": 0.5, "epochs": 8}
+    recipe = read(config, facts={"updates_per_epoch": 3})
+    expected = torch_rates(
+        lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5), 0.1, 24, 3
+    )
+    assert rates(recipe, 24) == pytest.approx(expected, rel=1e-12)
+    plain = read({"lr": 0.1, "scheduler": "StepLR", "step_size": 2, "max_steps": 8})
+    assert "default of 0.1 is assumed" in plain.notes["gamma"]
+
+
 def test_a_sequence_of_blocks_is_read() -> None:
     members = [
         {"_target_": f"{LR}LinearLR", "start_factor": 0.1, "total_iters": 5},
@@ -131,6 +159,14 @@ def test_functions_of_transformers_are_read() -> None:
         ({"lr": 1, "sched": "step", "max_steps": 3, "step_size": 4}, "the key of gamma is missing"),
         ({"lr": 1, "min_lr": 0.1, "max_steps": 3}, "the key of decay is missing .* min_lr speak"),
         ({"lr": 1, "max_steps": 3}, "the key of decay is missing .*: the run has a length"),
+        ({"lr": 1, "max_steps": 100.5, "sched": "linear"}, "must be a whole number, got 100.5"),
+        ({"lr": "auto", "max_steps": 3}, "lr = 'auto' is of another type"),
+        ({"lr": 1, "warmup": True, "max_steps": 9, "sched": "linear"}, "key of warmup is missing"),
+        ({"lr": 1, "betas": ["x", 1]}, "betas must be a finite number, got 'x'"),
+        (
+            {"lr": 1, "s": {"scheduler": "StepLR"}, "a": {"step_size": 3}, "b": {"step_size": 4}},
+            "2 keys can be step_size of StepLR",
+        ),
         ({"lr": 1, "pct_start": 0.1, "max_steps": 3}, "the key of decay is missing"),
         ({"lr": 1, "sched": "noam", "max_steps": 3}, "there is no family of schedules 'noam'"),
         ({"lr": 1, "scheduler": {"_target_": "a.b.Foo"}, "max_steps": 3}, "no scheduler class"),

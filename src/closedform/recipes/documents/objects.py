@@ -5,7 +5,6 @@ Their packages are not imported: an object is known by its attributes.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import types
 from collections.abc import Mapping
@@ -21,15 +20,22 @@ def is_config(value: object) -> bool:
     """Returns whether an object holds a config: a mapping, dataclass, namespace or OmegaConf.
 
     Example:
-        >>> is_config(argparse.Namespace(lr=0.1)), is_config(3)
+        >>> is_config(types.SimpleNamespace(lr=0.1)), is_config(3)
         (True, False)
     """
     is_instance = dataclasses.is_dataclass(value) and not isinstance(value, type)
     return (
         is_instance
-        or isinstance(value, Mapping | argparse.Namespace | types.SimpleNamespace)
+        or isinstance(value, Mapping)
+        or _is_namespace(value)
         or _nodes(value) is not None
     )
+
+
+def _is_namespace(value: object) -> bool:
+    """Whether a value is a namespace; argparse is not imported for it."""
+    bases = {f"{base.__module__}.{base.__name__}" for base in type(value).__mro__}
+    return isinstance(value, types.SimpleNamespace) or "argparse.Namespace" in bases
 
 
 def _nodes(value: object) -> Any:
@@ -60,7 +66,7 @@ def _plain(value: Any, budget: Budget, depth: int) -> Any:
         value = value._value()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {entry.name: getattr(value, entry.name) for entry in dataclasses.fields(value)}
-    elif isinstance(value, argparse.Namespace | types.SimpleNamespace):
+    elif _is_namespace(value):
         value = vars(value)
     if isinstance(value, Mapping):
         return {

@@ -121,6 +121,10 @@ class Book:
             )
         return next((meaning for meaning in meanings if meaning.concept == concept), None)
 
+    def is_named(self, concept: str, path: str) -> bool:
+        """Returns whether the name of a key is of a concept."""
+        return self._meaning(concept, path, None) is not None
+
     def choose(self, concept: str) -> Entry | None:
         """Returns the entry of a concept; None where there is none.
 
@@ -131,6 +135,8 @@ class Book:
         if concept in self.paths:
             return self._used(concept, self._chosen(concept, self.paths[concept]))
         found = self.candidates(concept)
+        if len(found) > 1:  # an argument of a class is not the length of the run as well
+            found = [entry for entry in found if entry.path not in self.used] or found
         if len(found) > 1 and concept in _NEAR:
             found = self._nearest(found)
         if len(found) > 1 and concept not in ("lr", "decay"):
@@ -154,7 +160,12 @@ class Book:
         )
 
     def missing(self, concept: str, why: str, example: str) -> ConfigError:
-        """Returns the error of a concept that no key has."""
+        """Returns the error of a concept that no key has; one of another type is named."""
+        for path, value in self.values.items():
+            named = value is not None and self._meaning(concept, path, value) is not None
+            if named and not isinstance(value, Mapping | Call) and not fits(concept, value):
+                why += f"; {path} = {value!r:.40} is of another type"
+                break
         return ConfigError(
             f"the key of {concept} is missing ({CONCEPTS[concept]}): {why}",
             where=self.document.source,

@@ -233,6 +233,11 @@ NAMES: Mapping[str, tuple[Meaning, ...]] = _table()
 
 TEXTS = frozenset({"decay", "optimizer", "unit"})
 """Concepts whose values are texts."""
+UNITS: Mapping[str, bool] = {
+    **dict.fromkeys(("epoch", "epochs"), True),
+    **dict.fromkeys(("step", "steps", "update", "updates", "iter", "iteration", "batch"), False),
+}
+"""The texts of a unit, and whether it is the epoch."""
 LISTS = frozenset({"betas", "milestones"})
 """Concepts whose values are lists."""
 
@@ -265,7 +270,7 @@ def plain(name: str) -> str:
 def fits(concept: str, value: Any) -> bool:
     """Returns whether a value can be of a concept, by its type."""
     if concept == "unit":
-        return isinstance(value, str | bool)
+        return isinstance(value, bool) or (isinstance(value, str) and value.lower() in UNITS)
     if concept in TEXTS:
         return isinstance(value, str) and not _is_number(value)
     if concept in LISTS:

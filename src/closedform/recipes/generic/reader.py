@@ -20,16 +20,18 @@ from closedform.recipes import torch
 from closedform.recipes.build import built
 from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.document import interpolated
+from closedform.recipes.entries import Required
 from closedform.recipes.framework import Framework
 from closedform.recipes.generic import classes
 from closedform.recipes.generic.keys_by_name import Book, Entry
-from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, Kind, family, plain
+from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, UNITS, Kind, family, plain
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.schedules import (
     constant,
     cosine,
+    exponential,
     inverse_square_root,
     linear,
     multi_step,
@@ -43,6 +45,19 @@ _COUNTED = {Kind.UPDATES, Kind.EPOCHS}
 _EPOCHS = "updates_per_epoch"
 _FROM_THE_WARMUP = frozenset({"t_max", "cosine_steps", "lr_decay_length"})
 """Names of a length that is counted from the end of the warmup; others are from the start."""
+_SHOWN_DEFAULTS = frozenset(
+    {
+        "anneal_strategy",
+        "div_factor",
+        "end_factor",
+        "eta_min",
+        "factor",
+        "final_div_factor",
+        "gamma",
+    }
+    | {"pct_start", "power", "start_factor", "step_size_up", "T_mult", "total_iters"}
+)
+"""Arguments whose absence is a note where a text names the class: the program may have its own."""
 _ONE_CYCLE = frozenset(
     {"pct_start", "div_factor", "final_div_factor", "num_cycles", "t_0", "t_mult"}
 )
@@ -124,7 +139,60 @@ class _Proposal:
             )
         if not found:
             self._refuse_unknown_class()
-        return found[0] if found else None
+            return self._block_of_text()
+        return found[0]
+
+    def _block_of_text(self) -> tuple[str, Any] | None:
+        """The class that a text names, with the arguments that keys of their names have."""
+        book = self.book
+        texts = [
+            entry for entry in book.candidates("decay") if entry.value in torch.FRAMEWORK.schedules
+        ]
+        if len(texts) != 1:
+            return None
+        given: dict[str, Any] = {}
+        name = str(texts[0].value)
+        known = torch.FRAMEWORK.schedules[name].parameters
+        names = {
+            path.rpartition(".")[2] for path, value in book.values.items() if value is not None
+        }
+        needed = {entry.name for entry in known if isinstance(entry.default, Required)}
+        if needed - names - set(book.paths) and family(name) is not None:
+            return None  # its keys have other names
+        for parameter in known:
+            chosen = book.paths.get(parameter.name)
+            paths = [
+                path
+                for path, value in book.values.items()
+                if path.rpartition(".")[2] == parameter.name and value is not None
+            ]
+            if chosen in book.values:
+                paths = [str(chosen)]
+            if len(paths) > 1:
+                listed = ", ".join(f"{path} = {book.values[path]!r:.40}" for path in paths[:6])
+                raise ConfigError(
+                    f"{len(paths)} keys can be {parameter.name} of {name}: {listed}",
+                    where=book.document.source,
+                    hint="name the family and its keys: paths={'decay': 'cosine'}",
+                )
+            if paths:
+                given[parameter.name] = book.values[paths[0]]
+                book.used.add(paths[0])
+                book.notes[parameter.name] = (
+                    f"{paths[0]} = {given[parameter.name]!r:.60} was read as {parameter.name}"
+                )
+            elif parameter.name in _SHOWN_DEFAULTS:
+                is_concept = parameter.name in ("gamma", "power")
+                spare = book.choose(parameter.name) if is_concept else None
+                if spare is not None:
+                    given[parameter.name] = book.number(spare)
+                else:
+                    book.notes[parameter.name] = (
+                        f"no key names {parameter.name}: torch's default of {parameter.default} "
+                        "is assumed"
+                    )
+        book.used.add(texts[0].path)
+        return texts[0].path, {"name": name, **given}
 
     def _refuse_unknown_class(self) -> None:
         """Refuses a block in the place of a scheduler whose class is not torch's."""
@@ -185,6 +253,10 @@ class _Proposal:
         rate = self._rate()
         name = self._family()
         warmup = book.choose("warmup")
+        if warmup is None and any(
+            value is True and book.is_named("warmup", path) for path, value in book.values.items()
+        ):
+            raise book.missing("warmup", "there is one, of no stated length", "100")
         start = self._start(rate, warmup)
         needs_total = name in ("cosine", "linear", "polynomial")
         length = self._decay_length(name) if needs_total else None
@@ -258,8 +330,8 @@ class _Proposal:
                 raise ConfigError(
                     f"there is no family of schedules {entry.value!r} by name",
                     where=book.document.place(entry.path),
-                    hint=f"{nearest(str(entry.value), FAMILIES.values())}; name what comes near: "
-                    "paths={'decay': 'cosine'}",
+                    hint=f"{nearest(str(entry.value), set(FAMILIES.values()))}; name what comes "
+                    "near: paths={'decay': 'cosine'}",
                 )
             if name == "step" and book.candidates("milestones"):
                 name = "multistep"
@@ -402,6 +474,12 @@ class _Proposal:
         factor = book.number(gamma)
         book.notes["decay-place"] = "steps are assumed to be counted from the start of the run"
         if name == "exponential":
+            over = book.choose("decay_length") or book.choose("step_size")
+            if over is not None:
+                book.notes["decay-place"] = (
+                    f"gamma is assumed to be the factor over {over.path}, smooth in between"
+                )
+                return exponential(rate, factor, counted(over))
             book.notes["decay-place"] = "gamma is assumed to be the factor of every unit"
             return multiplicative(rate, factor)
         if name == "step":
@@ -423,7 +501,7 @@ class _Proposal:
         book = self.book
         chosen = book.choose("unit")
         if chosen is not None:
-            return chosen.value is True or str(chosen.value).lower() in ("epoch", "epochs")
+            return chosen.value is True or UNITS.get(str(chosen.value).lower(), False)
         # A part of the run is one of its updates.
         kinds: set[Kind] = {part.kind for part in parts or ()}
         kinds = (kinds | ({Kind.UPDATES} if Kind.RUN in kinds else set())) & _COUNTED
@@ -495,6 +573,11 @@ class _Proposal:
                 return int(sp.ceiling(number * self._epoch()))
             except MissingFactsError:
                 return None
+        if number != int(number):
+            raise ConfigError(
+                f"the updates of the run must be a whole number, got {total.value!r:.40}",
+                where=self.book.document.place(total.path),
+            )
         return int(number)
 
     # --- optimizer -----------------------------------------------------------------------------
@@ -504,7 +587,8 @@ class _Proposal:
         arguments: dict[str, Any] = {}
         betas = book.choose("betas")
         if betas is not None:
-            arguments["betas"] = tuple(exact_number(float(item)) for item in betas.value)
+            items = betas.value if not isinstance(betas.value, str) else betas.value.split(",")
+            arguments["betas"] = tuple(book.number(replace(betas, value=item)) for item in items)
         else:
             pair = [book.choose(name) for name in ("beta1", "beta2")]
             if all(entry is not None for entry in pair):
@@ -513,6 +597,9 @@ class _Proposal:
             entry = book.choose(key)
             if entry is not None:
                 arguments[key] = book.number(entry)
+        for path, value in book.values.items():
+            if plain(path) == "nesterov" and value is True and "momentum" in arguments:
+                arguments["nesterov"] = True
         named = book.choose("optimizer")
         where = book.document.source
         if named is None:
@@ -520,7 +607,8 @@ class _Proposal:
         name = str(named.value).rpartition(".")[2]
         rule_arguments = {k: v for k, v in arguments.items() if k != "momentum" or v}
         if name.lower() != "sgd":
-            rule_arguments.pop("momentum", None)
+            for key in ("momentum", "nesterov"):
+                rule_arguments.pop(key, None)
         else:
             rule_arguments.pop("betas", None)
             rule_arguments.pop("eps", None)

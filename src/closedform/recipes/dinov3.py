@@ -133,6 +133,9 @@ def _of_optim(context: Context, config: Values, kind: str) -> Schedule:
     def peak() -> sp.Expr:
         return config.optim.lr * _scale(context, config)
 
+    has_cosine = config.optim.warmup_epochs < config.optim.epochs or "lr" not in kind
+    message = "a truncated cosine needs updates after the warmup"
+    refuse_unless(extra == 0 or kind == "teacher_temp" or has_cosine, message, context.where)
     return dinov2.tables(kind, config.optim, config.train, config.teacher, peak, fall)
 
 

@@ -143,20 +143,25 @@ def _wsd(optim: Values, total: int) -> Stages:
     def of_cycle(end: int, decay: int) -> Value:
         return lambda: decayed(sp.Integer(end), sp.Integer(decay))
 
-    for end in range(length, total + length, length):
-        decay = int(end * float(part))
-        yield lambda: sp.S.One, min(end - decay + 1, end, total)
-        yield of_cycle(end, decay), min(end, total)
-    decay = int((total // length + 1) * length * float(part))
+    def cycles(first: int, last: int, run_end: int) -> Stages:
+        for end in range(first, last + length, length):
+            decay = int(end * float(part))
+            yield lambda: sp.S.One, min(end - decay + 1, end, run_end)
+            yield of_cycle(end, decay), min(end, run_end)
+
+    def of_any_cycle() -> sp.Expr:
+        end = length * (floor_div(t, sp.Integer(length)) + 1)
+        decay = floor_div(end * part.p, sp.Integer(part.q))
+        decreasing = decayed(end, sp.Max(1, decay))
+        return sp.Piecewise((sp.S.One, t <= end - decay), (decreasing, True))
+
+    # The lengths of the decays are rounded in floats, cycle by cycle up to three times the run.
+    yield from cycles(length, total, total)
+    following = (total // length + 1) * length
+    decay = int(following * float(part))
     yield (lambda: sp.S.One) if decay == 0 else of_cycle(total, decay), total + 1
-    end = length * (floor_div(t, sp.Integer(length)) + 1)
-    decay_after = floor_div(end * part.p, sp.Integer(part.q))
-    yield (
-        lambda: sp.Piecewise(
-            (sp.S.One, t <= end - decay_after), (decayed(end, sp.Max(1, decay_after)), True)
-        ),
-        None,
-    )
+    yield from cycles(following, 3 * total, 3 * total + length)
+    yield of_any_cycle, None
 
 
 _CURVES: Mapping[str, Callable[[Values, int], Stages]] = {

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sympy as sp
 
+from closedform import frameworks
 from closedform.errors import ClosedFormError, MissingFactsError
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.clock import Unit
@@ -309,3 +310,30 @@ def test_the_run_of_open_instruct_is_that_of_its_batches_or_episodes() -> None:
     assert read(f"{grpo}{episodes}{more}", suffix=".yaml").horizon == 124
     with pytest.raises(MissingFactsError, match="missing facts: num_training_steps"):
         read(grpo, suffix=".yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "more"),
+    [
+        ("linear", "LinearWithWarmup", {"alpha_f": 0.0}),
+        ("cosine", "CosWithWarmup", {}),
+        ("constant", "ConstantWithWarmup", {}),
+    ],
+)
+def test_the_trainers_on_olmo_core_have_its_schedulers(
+    kind: str, name: str, more: dict[str, float]
+) -> None:
+    grpo = (
+        f"learning_rate: 1.0\nnum_mini_batches: 4\nwarmup_ratio: 0.2\nlr_scheduler_type: {kind}\n"
+    )
+    recipe = read(grpo, {"num_training_steps": 5, "trainer": "olmo-core"}, ".yaml")
+    config = {"optim": {"lr": 1.0}, "scheduler": {"class": name, "warmup_steps": 4, **more}}
+    expected = frameworks.schedule("olmo_core", name, config, facts={"max_steps": 20})
+    steps = range(25)
+    assert [recipe.schedule().exact(t) for t in steps] == [expected.exact(t) for t in steps]
+    assert not recipe.notes
+    tuning = grpo.replace("num_mini_batches: 4", "final_lr_ratio: null\nnum_epochs: 2")
+    facts = {"updates_per_epoch": 10, "trainer": "olmo-core"}
+    assert read(tuning, facts, ".yaml").schedule().exact(3) == expected.exact(3)
+    with pytest.raises(ClosedFormError, match="must be transformers or olmo-core, got 'mine'"):
+        read(grpo, {"num_training_steps": 5, "trainer": "mine"}, ".yaml")

@@ -1,17 +1,19 @@
 """open-instruct: fine-tuning and DPO, whose schedules accelerate steps once for each process; GRPO.
 
-The schedulers are transformers'. The trainers of OLMo-core are not read.
+The schedulers are transformers', or those of OLMo-core in the trainers that are built on it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule
+from closedform.recipes.build import built
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
@@ -28,6 +30,7 @@ from closedform.recipes.keys import (
     number,
     section_entries,
 )
+from closedform.recipes.olmo_core import schedules as olmo_core
 from closedform.recipes.process_steps import CLOCK, run_of
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
@@ -43,6 +46,14 @@ CURVES = (
     *("linear", "cosine", "cosine_with_restarts", "polynomial"),
     *("constant", "constant_with_warmup", "inverse_sqrt"),
 )
+OF_OLMO = Clock(Unit.UPDATE, offset=1)
+_OLMO: Mapping[str, tuple[str, Mapping[str, float]]] = {
+    "cosine": ("CosWithWarmup", {}),
+    "linear": ("LinearWithWarmup", {"alpha_f": 0.0}),
+    "constant": ("ConstantWithWarmup", {}),
+}
+"""The schedulers of OLMo-core by ``lr_scheduler_type``, with their arguments."""
+
 _BASE = {
     "learning_rate": number(2e-5),
     "lr_scheduler_type": choice(*CURVES, default="linear"),
@@ -85,11 +96,13 @@ class Plan:
         processes: The processes.
         updates: The updates of the run.
         steps: The steps of the scheduler in the run, as the script plans them.
+        is_olmo: Whether the trainer is one of OLMo-core.
     """
 
     processes: int
     updates: int
     steps: int
+    is_olmo: bool = False
 
 
 DEFECTS = {
@@ -108,7 +121,9 @@ DEFECTS = {
         "constant ignores warmup_ratio",
         "src/transformers/optimization.py:1014",
         lambda arguments, plan: (
-            arguments.lr_scheduler_type == "constant" and arguments.warmup_ratio > 0
+            not plan.is_olmo
+            and arguments.lr_scheduler_type == "constant"
+            and arguments.warmup_ratio > 0
         ),
         kind=Kind.CONVENTION,
         classes=("constant", "grpo-constant"),
@@ -116,7 +131,7 @@ DEFECTS = {
     "rises-again": Defect(
         "the cosine rises again after the run",
         "src/transformers/optimization.py:140",
-        lambda arguments, plan: arguments.lr_scheduler_type == "cosine",
+        lambda arguments, plan: not plan.is_olmo and arguments.lr_scheduler_type == "cosine",
         kind=Kind.CONVENTION,
         classes=("cosine", "grpo-cosine"),
     ),
@@ -126,6 +141,11 @@ DEFECTS = {
 def _plan(context: Context, arguments: Values) -> Plan:
     accumulation, most = arguments.gradient_accumulation_steps, arguments.max_train_steps
     facts, epochs = context.numbers, arguments.num_train_epochs or arguments.num_epochs or 2
+    if _is_olmo(context):
+        if most is None:
+            (batches,) = facts.require("updates_per_epoch", where=context.where)
+            most = int(batches) * epochs
+        return Plan(1, most, most, is_olmo=True)
     if most is not None:
         processes = int(facts.world_size or 1)
         return Plan(processes, most, most * processes)
@@ -151,7 +171,32 @@ def _scheduled(
     return scheduled(arguments.lr_scheduler_type, Section(origin.document, {}, origin.path), run)
 
 
+def _is_olmo(context: Context) -> bool:
+    trainer = context.facts.get("trainer", "transformers")
+    refuse_unless(
+        trainer in ("transformers", "olmo-core"),
+        f"the fact trainer must be transformers or olmo-core, got {trainer!r:.40}",
+        context.where,
+    )
+    return bool(trainer == "olmo-core")
+
+
+def _of_olmo(context: Context, arguments: Values, total: int) -> Schedule:
+    """The schedule of a trainer of OLMo-core, which counts the update itself."""
+    kind = arguments.lr_scheduler_type
+    refuse_unless(kind in _OLMO, f"OLMo-core has no scheduler {kind!r} here", context.where)
+    name, more = _OLMO[kind]
+    warmup = int(total * float(arguments.warmup_ratio))
+    config = {
+        "optim": {"lr": arguments.learning_rate},
+        "scheduler": {"class": name, "warmup_steps": warmup, **more},
+    }
+    return built("olmo_core", olmo_core.SCHEDULES, name, config, facts={"max_steps": total})
+
+
 def _of_tuning(context: Context, arguments: Values) -> Schedule:
+    if _is_olmo(context):
+        return _of_olmo(context, arguments, _plan(context, arguments).updates)
     ratio, where = arguments.final_lr_ratio, context.where
     if ratio is not None:
         is_line = arguments.lr_scheduler_type == "linear"
@@ -176,11 +221,14 @@ def _plan_of_grpo(context: Context, arguments: Values) -> Plan:
             hint="give the training steps of GRPO, or total_episodes in the config",
         )
     updates = int(steps) * arguments.num_epochs * arguments.num_mini_batches
-    return Plan(1, updates, updates)
+    return Plan(1, updates, updates, _is_olmo(context))
 
 
 def _of_grpo(context: Context, arguments: Values) -> Schedule:
-    return _scheduled(context, arguments, _plan_of_grpo(context, arguments))
+    plan = _plan_of_grpo(context, arguments)
+    if _is_olmo(context):
+        return _of_olmo(context, arguments, plan.updates)
+    return _scheduled(context, arguments, plan)
 
 
 _MARKS = (
@@ -222,7 +270,7 @@ def _read(reading: Reading) -> Recipe:
     is_split = not is_grpo or arguments.set_weight_decay_on_bias_and_norm
     return reading.recipe(
         [group, *([group.without_decay(_SPARED)] if is_split else [])],
-        clock=OF_UPDATES if is_grpo else CLOCK,
+        clock=OF_OLMO if _is_olmo(context) else OF_UPDATES if is_grpo else CLOCK,
         horizon=plan.updates,
         clipping=Clipping(limit) if limit > 0 else None,
         accumulation=None if is_grpo else arguments.gradient_accumulation_steps,
@@ -250,5 +298,5 @@ FRAMEWORK = Framework(
     clock=CLOCK,
     defects=DEFECTS,
     reader=Reader(_read, _matches),
-    facts=("num_training_steps",),
+    facts=("num_training_steps", "trainer"),
 )

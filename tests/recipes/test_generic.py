@@ -390,3 +390,67 @@ def test_an_optimizer_that_is_not_modelled_leaves_the_schedule(name: str, tmp_pa
     assert json.loads(result.stdout)["schedules"]["lr"]["values"]
     assert f"did you mean '{name}'" not in result.stderr
     assert name in result.stderr
+
+
+PYTHON = {
+    "class": """
+from dataclasses import dataclass
+
+TOTAL = 10 * 10
+
+@dataclass
+class Config:
+    lr: float = 1e-3
+    max_steps: int = TOTAL
+    lr_scheduler = "cosine"
+
+    def build(self):
+        return None
+""",
+    "argparse": """
+import argparse
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-l", "--lr", type=float, default=1e-3)
+    parser.add_argument("--max-steps", default=100, type=int)
+    parser.add_argument("--lr-scheduler", default="cosine")
+    parser.add_argument("--resume", action="store_true")
+    return parser.parse_args()
+""",
+    "yacs": """
+from yacs.config import CfgNode as CN
+
+_C = CN()
+_C.SOLVER = CN()
+_C.SOLVER.BASE_LR = 1e-3
+_C.SOLVER.MAX_ITER = 100
+_C.SOLVER.SCHED = "cosine"
+""",
+    "calls": """
+import torch
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+max_steps = 100
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max_steps)
+""",
+    "names": "learning_rate = 1e-3\nmax_iters = 100\ndecay_lr = True\nschedule = 'cosine'\n",
+}
+
+
+@pytest.mark.parametrize("form", PYTHON)
+def test_python_states_its_values_in_many_ways(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(PYTHON[form])
+    recipe = read(path)
+    assert recipe.horizon == 100
+    assert float(recipe.schedule().exact(50)) == pytest.approx(5e-4)
+    assert ("command-line" in recipe.notes) == (form == "argparse")
+    if form == "calls":
+        assert recipe.optimizer().name == "adamw"
+
+
+def test_two_defaults_of_an_option_are_not_chosen_between(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("p.add_argument('--lr', default=1)\nq.add_argument('--lr', default=2)\n")
+    with pytest.raises(ConfigError, match=r"add_argument.lr is needed, .* 'two defaults'"):
+        read(path)

@@ -20,11 +20,13 @@ from closedform.recipes import torch
 from closedform.recipes.build import built
 from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.document import interpolated
+from closedform.recipes.documents.values import Call
 from closedform.recipes.entries import Required
 from closedform.recipes.framework import Framework
 from closedform.recipes.generic import classes
 from closedform.recipes.generic.keys_by_name import Book, Entry
 from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, UNITS, Kind, family, plain
+from closedform.recipes.generic.python_names import ARGPARSE, stated_elsewhere
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
@@ -77,7 +79,14 @@ def read(reading: Reading, paths: Mapping[str, str] | None = None) -> Recipe:
         UnknownNameError: A concept or a path of ``paths`` does not exist.
     """
     document = interpolated(reading.document)
-    return _Proposal(replace(reading, document=document), Book(document, paths or {})).recipe()
+    elsewhere = stated_elsewhere(document)
+    document = replace(document, content={**elsewhere, **document.content})
+    book = Book(document, paths or {})
+    if ARGPARSE in elsewhere:
+        book.notes["command-line"] = "the defaults of the options are assumed"
+    if isinstance(document.content.get("defaults"), list):
+        book.notes["composed"] = "defaults names other files, which were not read"
+    return _Proposal(replace(reading, document=document), book).recipe()
 
 
 @dataclass
@@ -602,6 +611,13 @@ class _Proposal:
                 arguments["nesterov"] = True
         named = book.choose("optimizer")
         where = book.document.source
+        calls = [
+            value.name.rpartition(".")[2]
+            for path, value in book.values.items()
+            if isinstance(value, Call) and book.is_named("optimizer", path)
+        ]
+        if named is None and len(calls) == 1:
+            named = Entry("", calls[0])
         if named is None:
             return OptimizerPlan("not named", arguments, _refused(where))
         name = str(named.value).rpartition(".")[2]

@@ -23,6 +23,9 @@ Values = NDArray[np.float64]
 LONGEST = 200_000
 """Updates of a schedule that are searched."""
 
+LAST_TIME = 1e12
+"""A time beyond this is not one of a run."""
+
 MOST_STEPS = 64
 """Steps of a scheduler in an update."""
 
@@ -149,13 +152,13 @@ class _Search:
         self.first = int(seen.updates[self.departing[0]]) if self.departing.size else 0
 
     def at(self, times: Values) -> Values:
-        """The schedule at times, also between two updates; NaN before the first one."""
+        """The schedule at times, also between two updates; NaN where it has no value."""
         times = np.asarray(times, dtype=np.float64)
-        is_before = times < 0
-        times = np.where(is_before, 0.0, times)
+        is_outside = ~((times >= 0) & (times < LAST_TIME))
+        times = np.where(is_outside, 0.0, times)
         last = self.schedule.last_step
         if last is not None:
-            is_before |= times > last
+            is_outside |= times > last
             times = np.minimum(times, float(last))
         if bool(np.all(times == np.floor(times))):
             values = np.asarray(self.schedule(times.astype(np.int64)), dtype=np.float64)
@@ -165,7 +168,7 @@ class _Search:
             values = np.array(values_of(self.schedule.bound, times), dtype=np.float64)
         else:
             values = np.full(times.shape, np.nan)
-        return np.where(is_before, np.nan, values)
+        return np.where(is_outside, np.nan, values)
 
     def fits(self, times: Values) -> bool:
         """Whether the schedule at other times has every value that was seen."""
@@ -185,7 +188,10 @@ class _Search:
         several = list(self._several())
         are_expected = [cause for cause in several if cause.kind is not Kind.SEVERAL]
         yield from are_expected
-        early = self.first in (0, 1, self.warmup, self.warmup + 1)
+        # Where the curve is flat before, a shift would have begun there by chance.
+        before = self.curve[max(self.first - 2, 0) : self.first + 1]
+        is_flat = len(before) > 1 and bool(np.ptp(before[:2]) == 0)
+        early = self.first in (0, 1, self.warmup, self.warmup + 1) or is_flat
         is_excluded = self.numbers.accumulation == 1 and self.numbers.processes == 1
         if early and not is_excluded:
             yield from several
@@ -322,7 +328,13 @@ class _Search:
             rise = np.asarray(times) * w / np.maximum(length, 1e-300)
             return np.where(np.asarray(times) < length, rise, np.asarray(times) - length + w)
 
-        for warp in (ends_alike, same_decay, shifted):
+        def power_law(length: Values | float, times: Values | float) -> Values:
+            return np.asarray(np.asarray(times) * w / np.maximum(length, 1e-300))
+
+        warps = [ends_alike, same_decay, shifted]
+        if self._is_power_law():
+            warps.append(power_law)
+        for warp in warps:
             matches = self._matching(
                 lengths,
                 lambda update, warp=warp: warp(lengths, update),  # type: ignore[misc]
@@ -336,8 +348,19 @@ class _Search:
                 )
                 return
 
+    def _is_power_law(self) -> bool:
+        """Whether the curve after the warmup has no other time than the length of the warmup."""
+        after = np.arange(self.warmup, self.end // 2)
+        if len(after) < 3 or not np.all(self.curve[after] > 0):
+            return False
+        ratios = self.curve[2 * after[1:]] / self.curve[after[1:]]
+        return bool(np.ptp(ratios) <= 1e-9 and abs(ratios[0] - 1) > 1e-9)
+
     def _horizon(self) -> Iterator[Cause]:
-        """Another end of the decay, after the same warmup or with a warmup that is a part of it."""
+        """Another end of the decay, after the same warmup or with a warmup that is a part of it.
+
+        A decay of a length of its own after a flat stretch begins later, or earlier.
+        """
         w, end, u = float(self.warmup), float(self.horizon), self.seen.updates
         limit = min(max(10 * self.horizon, 2000), LONGEST)
         lengths = np.arange(self.warmup + 1, limit, dtype=np.float64)
@@ -352,16 +375,25 @@ class _Search:
         def whole(length: Values | float, times: Values | float) -> Values:
             return np.asarray(np.asarray(times) * end / np.asarray(length), dtype=np.float64)
 
-        for warp in (decay, whole):
+        is_top = np.flatnonzero(self.curve == self.curve[self.warmup])
+        flat = float(is_top[-1]) if is_top.size else w
+
+        def after_flat(length: Values | float, times: Values | float) -> Values:
+            moved = np.asarray(times) - (np.asarray(length) - end)
+            return np.where(moved >= flat, moved, np.minimum(times, flat))
+
+        for warp in (decay, whole, *([after_flat] if flat > w + 1 else [])):
             matches = self._matching(
                 lengths,
                 lambda update, warp=warp: warp(lengths, update),  # type: ignore[misc]
                 lambda length, warp=warp: warp(length, u),  # type: ignore[misc]
             )
             for length in self._best(matches, self._units(end)):
+                such_as = "such as " if len(matches) > 1 else ""
                 yield Cause(
                     Kind.HORIZON,
-                    f"horizon of another run: the decay ends after {length:,} updates instead of "
+                    f"horizon of another run: the decay ends after {such_as}{length:,} updates "
+                    "instead of "
                     f"{self.horizon:,}{self._ratio(length, self.horizon)}",
                 )
                 return

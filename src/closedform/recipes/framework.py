@@ -48,9 +48,9 @@ class Framework:
     reader: Reader | None = None
     writer: Writer | None = None
     functions: Mapping[str, ConfigFunction] = field(default_factory=dict)
-    upstream: str = ""
-    clock: Clock = field(default_factory=Clock)
-    defects: Mapping[str, Defect] = field(default_factory=dict)
+    upstream: str = field(kw_only=True)
+    clock: Clock = field(kw_only=True)
+    defects: Mapping[str, Defect] = field(kw_only=True)
     facts: tuple[str, ...] = ()
 
     def notes(self, name: str) -> tuple[str, ...]:

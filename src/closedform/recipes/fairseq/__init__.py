@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.fairseq.reader import READER
 from closedform.recipes.fairseq.schedules import SCHEDULES
 from closedform.recipes.fairseq.writer import WRITER
 from closedform.recipes.framework import Framework
 
 FRAMEWORK = Framework(
-    "fairseq", SCHEDULES, {}, versions=("3d262bb25690",), reader=READER, writer=WRITER
+    "fairseq",
+    SCHEDULES,
+    versions=("3d262bb25690",),
+    upstream="fairseq/optim/lr_scheduler",
+    clock=Clock(Unit.UPDATE),
+    defects={},
+    reader=READER,
+    writer=WRITER,
 )

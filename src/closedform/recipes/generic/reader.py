@@ -657,4 +657,7 @@ def book_located(book: Book, path: str) -> Any:
 def framework_of(paths: Mapping[str, str] | None) -> tuple[Framework, Reader]:
     """Returns the framework of a reading with the paths that the user chose, and its reader."""
     reader = Reader(lambda reading: read(reading, paths), lambda document: False)
-    return Framework(NAME, {}, reader=reader, upstream="none: the names of the keys"), reader
+    framework = Framework(
+        NAME, {}, upstream="none: the names of the keys", clock=Clock(), defects={}, reader=reader
+    )
+    return framework, reader

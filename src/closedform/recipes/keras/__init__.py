@@ -11,4 +11,5 @@ FRAMEWORK = Framework(
     SCHEDULES,
     upstream="keras/src/optimizers/schedules/learning_rate_schedule.py",
     clock=Clock(Unit.UPDATE),
+    defects={},
 )

@@ -11,4 +11,5 @@ FRAMEWORK = Framework(
     SCHEDULES,
     upstream="pytorch_accelerated/schedulers",
     clock=Clock(Unit.UPDATE),
+    defects={},
 )

@@ -13,4 +13,5 @@ FRAMEWORK = Framework(
     OPTIMIZERS,
     upstream="torch/optim/lr_scheduler.py",
     clock=Clock(Unit.UPDATE),
+    defects={},
 )

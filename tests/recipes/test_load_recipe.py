@@ -229,7 +229,7 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     broken.write_text("a: [", encoding="utf-8")
     with pytest.raises(ConfigError, match="this is not YAML: while parsing"):
         load_recipe(broken)
-    with pytest.raises(ConfigError, match="must be a path or a mapping, got int: give the path"):
+    with pytest.raises(ConfigError, match="must be a path, a mapping, "):
         load_recipe(3)  # type: ignore[arg-type]
 
 

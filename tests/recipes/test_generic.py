@@ -390,6 +390,20 @@ def test_an_optimizer_that_is_not_modelled_leaves_the_schedule(name: str, tmp_pa
     assert json.loads(result.stdout)["schedules"]["lr"]["values"]
     assert f"did you mean '{name}'" not in result.stderr
     assert name in result.stderr
+    proved = CliRunner().invoke(["verify", str(path), "--json"])
+    assert proved.exit_code == 0
+    assert [entry["subject"] for entry in json.loads(proved.stdout)] == ["lr: cosine"]
+    assert name in proved.stderr
+
+
+def test_both_sides_of_a_difference_can_be_unknown(tmp_path: Path) -> None:
+    one, other = tmp_path / "a.json", tmp_path / "b.json"
+    one.write_text(json.dumps({"gen": {"lr": 1}, "disc": {"lr": 2}, "steps": 9, "sched": "linear"}))
+    other.write_text(json.dumps({"lr": 2, "max_steps": 9, "scheduler": "linear"}))
+    sides = ["--framework-a", "generic", "--framework-b", "generic"]
+    for path, code in (("disc.lr", 0), ("gen.lr", 1)):
+        words = ["diff", str(one), str(other), *sides, "--map-a", f"lr={path}"]
+        assert CliRunner().invoke(words).exit_code == code
 
 
 PYTHON = {

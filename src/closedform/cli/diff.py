@@ -14,6 +14,7 @@ from closedform.cli.arguments import (
     add_json,
     add_log_options,
     add_until,
+    generic_options,
     parse_facts,
     split_name,
 )
@@ -47,8 +48,12 @@ def parser(prog: str) -> Parser:
         text = f"facts of the run that {side} leaves out: total_steps=1000; may be repeated"
         found.add_argument(name, action="append", metavar="NAME=VALUE", help=text)
     for side in ("a", "b"):
-        text = f"the framework of the config {side.upper()}, also with @version"
+        text = f"the framework of the config {side.upper()}, also with @version, or generic"
         found.add_argument(f"--framework-{side}", metavar="FRAMEWORK", help=text)
+        text = (
+            f"for --framework-{side} generic, the key of a concept of {side.upper()}, or its value"
+        )
+        found.add_argument(f"--map-{side}", action="append", metavar="CONCEPT=PATH", help=text)
     found.add_argument("--files", type=Path, help=FILES_HELP)
     for side in ("a", "b"):
         text = f"the same for {side.upper()} only"
@@ -77,6 +82,8 @@ def run(
     facts_b: list[str] | None,
     framework_a: str | None,
     framework_b: str | None,
+    map_a: list[str] | None,
+    map_b: list[str] | None,
     files: Path | None,
     files_a: Path | None,
     files_b: Path | None,
@@ -101,8 +108,10 @@ def run(
     shared = parse_facts(facts)
     each = SourceOptions(base=base_value)
     own, others = {**shared, **parse_facts(facts_a)}, {**shared, **parse_facts(facts_b)}
-    of_a = replace(each, framework=framework_a, facts=own, files=files_a or files)
-    of_b = replace(each, framework=framework_b, facts=others, files=files_b or files)
+    _, paths_a = generic_options(framework_a, map_a, is_generic=False)
+    _, paths_b = generic_options(framework_b, map_b, is_generic=False)
+    of_a = replace(each, framework=framework_a, facts=own, files=files_a or files, paths=paths_a)
+    of_b = replace(each, framework=framework_b, facts=others, files=files_b or files, paths=paths_b)
     one, other = load_curve(a, of_a, log_options), load_curve(b, of_b, log_options)
     found = difference_of(one, other, until)
     curves = [curve for curve in found.curves if key is None or curve.key == key]

@@ -68,7 +68,7 @@ def run(
 ) -> None:
     """Prints the summary of a config, the schedules and the rule."""
     from closedform.cli.output import heading
-    from closedform.cli.sources import load_source, schedules_of
+    from closedform.cli.sources import load_source, rule_of, schedules_of
     from closedform.language import Schedule
 
     shapes = parse_shapes(params or ["w=4x3"])
@@ -79,7 +79,7 @@ def run(
         data: dict[str, Any] = {
             "schedules": {k: _schedule_data(each, until) for k, each in schedules.items()}
         }
-        rule = _rule_of(source)
+        rule = rule_of(source)
         if rule is not None:
             data["optimizer"] = _rule_data(rule)
         summary = _summary_of(source)
@@ -96,7 +96,7 @@ def run(
         heading(schedule.name if isinstance(source, Schedule) else f"{scheduled}: {schedule.name}")
         _show_schedule(schedule, latex=latex, ir=ir, until=until)
     if summary is None or is_whole or ir:
-        rule = _rule_of(source)
+        rule = rule_of(source)
         if rule is not None:
             heading(f"optimizer: {rule.name}")
             _show_rule(rule, latex=latex, shapes=shapes if ir else None)
@@ -112,25 +112,6 @@ def _summary_of(source: Schedule | UpdateRule | Recipe) -> Summary | None:
     from closedform.recipes.summary import summarize
 
     return summarize(source) if isinstance(source, Recipe) else None
-
-
-def _rule_of(source: Schedule | UpdateRule | Recipe) -> UpdateRule | None:
-    """The rule of a source; of a config whose optimizer is not modelled, None and a note."""
-    from closedform.language import Schedule
-
-    if isinstance(source, Schedule):
-        return None
-    from closedform.cli.output import note_line
-    from closedform.errors import UnknownNameError
-    from closedform.language import UpdateRule
-
-    if isinstance(source, UpdateRule):
-        return source
-    try:
-        return source.optimizer()
-    except UnknownNameError as error:
-        note_line(str(error))
-        return None
 
 
 def _schedule_data(schedule: Schedule, until: int | None) -> dict[str, Any]:

@@ -206,6 +206,28 @@ def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
     return source.driven
 
 
+def rule_of(source: Schedule | UpdateRule | Recipe) -> UpdateRule | None:
+    """Returns the rule of a source; of a config whose optimizer is not modelled, None and a note.
+
+    A schedule has none.
+    """
+    from closedform.language import Schedule
+
+    if isinstance(source, Schedule):
+        return None
+    from closedform.cli.output import note_line
+    from closedform.cli.wording import in_terminal
+    from closedform.language import UpdateRule
+
+    if isinstance(source, UpdateRule):
+        return source
+    try:
+        return source.optimizer()
+    except UnknownNameError as error:
+        note_line(in_terminal(str(error)))
+        return None
+
+
 def recipe_notes(source: object) -> Mapping[str, str]:
     """Returns the notes of a recipe; none of another source."""
     from closedform.recipes import Recipe

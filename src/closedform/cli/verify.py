@@ -207,15 +207,15 @@ def _of_report(
 def _check_source(
     source: Schedule | UpdateRule | Recipe, *, symbolic: bool, effort: float, budget: float | None
 ) -> Iterator[tuple[str, Report] | tuple[str, Report, Schedule]]:
-    from closedform.cli.sources import schedules_of
-    from closedform.language import Schedule, UpdateRule
+    from closedform.cli.sources import rule_of, schedules_of
+    from closedform.language import Schedule
 
     for scheduled, schedule in schedules_of(source).items():
         title = schedule.name if isinstance(source, Schedule) else f"{scheduled}: {schedule.name}"
         checked = schedule.unbind() if symbolic else schedule
         yield title, checked.verify(effort=effort, budget=budget), checked
-    if not isinstance(source, Schedule):
-        rule = source if isinstance(source, UpdateRule) else source.optimizer()
+    rule = rule_of(source)
+    if rule is not None:
         yield f"optimizer: {rule.name}", rule.verify(effort=effort, budget=budget)
 
 

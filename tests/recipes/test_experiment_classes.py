@@ -31,6 +31,7 @@ class VLMConfig:
 @dataclass
 class TrainConfig:
     lr_mp: float = 0.5
+    compile: bool = False
     max_training_steps: int = 4 * 100
 """
 
@@ -71,3 +72,20 @@ def test_the_fields_of_a_dataclass_are_the_config(tmp_path: Path) -> None:
 def test_a_part_without_a_rate_is_not_trained() -> None:
     recipe = load_recipe({"lr_mp": 1e-3, "lr_vision_backbone": 0, "max_training_steps": 100})
     assert [group.name for group in recipe.param_groups] == ["lr_mp", "lr_language_backbone"]
+
+
+def test_an_experiment_may_leave_all_to_the_defaults(tmp_path: Path) -> None:
+    text = EXPERIMENT[: EXPERIMENT.index("        self.max_epoch")]
+    recipe = load_recipe(written(text, tmp_path), facts=FACTS)
+    assert (recipe.framework, recipe.horizon) == ("yolox", 3000)
+
+
+def test_flags_of_mlx_lm_have_hyphens(tmp_path: Path) -> None:
+    # The keys of its YAML files have underscores, and hyphens have no effect there.
+    path = tmp_path / "run.args"
+    path.write_text(
+        "mlx_lm.lora --train --iters 600 --learning-rate 2e-5 --batch-size 4", encoding="utf-8"
+    )
+    recipe = load_recipe(path)
+    assert (recipe.framework, recipe.horizon, recipe.notes) == ("mlx-lm", 600, {})
+    assert recipe.schedule()(0) == 2e-5

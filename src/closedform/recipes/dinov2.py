@@ -16,6 +16,7 @@ from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import Value, by_intervals
 from closedform.recipes.keys import (
+    ClassKeys,
     Key,
     OpenKeys,
     Values,
@@ -48,7 +49,8 @@ OPTIM: Mapping[str, Key] = {
     "weight_decay_end": number(0.4),
 }
 """The keys of ``optim`` that DINOv3 has as well, with the same defaults."""
-TRAIN = OpenKeys(batch_size_per_gpu=integer(64), OFFICIAL_EPOCH_LENGTH=integer(1250))
+# No other key of these two concerns the optimizer, chunk_schedule neither.
+TRAIN = ClassKeys(batch_size_per_gpu=integer(64), OFFICIAL_EPOCH_LENGTH=integer(1250))
 TEACHER = OpenKeys(
     momentum_teacher=number(0.992),
     final_momentum_teacher=number(1),
@@ -56,7 +58,7 @@ TEACHER = OpenKeys(
     teacher_temp=number(0.07),
     warmup_teacher_temp_epochs=integer(30),
 )
-STUDENT = OpenKeys(arch=text("vit_large"))
+STUDENT = ClassKeys(arch=text("vit_large"))
 CONFIG = OpenKeys(
     optim=section(
         OpenKeys(

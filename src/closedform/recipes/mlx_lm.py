@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy as sp
@@ -11,7 +12,7 @@ from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document
+from closedform.recipes.document import Document, Form
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import Value, by_intervals, first_from
@@ -229,7 +230,12 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(reading.document)
+    document = reading.document
+    if document.form is Form.ARGUMENTS:
+        # Of a command line the names with hyphens are those that count.
+        names = {str(key).replace("-", "_"): value for key, value in document.content.items()}
+        document = replace(document, content=names)
+    config = CONFIG.read_whole(document)
     with config.origin.located("lr_schedule"):
         rate = _rate(reading.context, config)
     accumulation = config.grad_accumulation_steps

@@ -13,7 +13,7 @@ from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document
-from closedform.recipes.documents.python_text import defined_names, run_function
+from closedform.recipes.documents.python_text import defined_names, imported_modules, run_function
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import Value, by_intervals, first_after, first_from, quotient
@@ -142,14 +142,12 @@ _TYPICAL = {"basic_lr_per_img", "no_aug_epochs"}
 
 
 def _matches(document: Document) -> bool:
-    if document.python is not None and not defined_names(document.python, "Exp"):
-        return False
-    attributes = _attributes(document) or {}
-    return not _TYPICAL.isdisjoint(attributes) or (
-        document.python is not None
-        and "MyExp" in document.content
-        and not set(EXPERIMENT).isdisjoint(attributes)
+    if document.python is None:
+        return not _TYPICAL.isdisjoint(document.content)
+    is_imported = not {"yolox.exp", "yolox.exp.yolox_base"}.isdisjoint(
+        imported_modules(document.python)
     )
+    return is_imported and bool(defined_names(document.python, "Exp"))
 
 
 def _read(reading: Reading) -> Recipe:

@@ -182,6 +182,15 @@ def defined_names(module: PythonText, name: str) -> frozenset[str]:
     return frozenset((*fields, *functions))
 
 
+def imported_modules(module: PythonText) -> frozenset[str]:
+    """Returns the modules from which the statements at the top import names."""
+    return frozenset(
+        statement.module
+        for statement in module.tree.body
+        if isinstance(statement, ast.ImportFrom) and statement.module is not None
+    )
+
+
 def _definition(module: PythonText, name: str) -> ast.stmt | None:
     """The last definition of a dotted name, unless an assignment hides it."""
     *outer, last = name.split(".")
@@ -609,7 +618,8 @@ class _Interpreter:
     def _refuse_open(self, node: ast.Name | ast.Attribute | ast.Import | ast.ImportFrom) -> None:
         """Refuses code that may change any name."""
         match node:
-            case ast.Name(id=name) if name in _OPEN and name not in self._bound:
+            # An assignment to such a name, as of a field of a dataclass, runs nothing.
+            case ast.Name(id=name, ctx=ast.Load()) if name in _OPEN and name not in self._bound:
                 raise self._open_error(name, node.lineno)
             case ast.Attribute(attr=name) if name in _OPEN_ATTRIBUTES:
                 raise self._open_error(name, node.lineno)

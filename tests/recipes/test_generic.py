@@ -468,3 +468,10 @@ def test_two_defaults_of_an_option_are_not_chosen_between(tmp_path: Path) -> Non
     path.write_text("p.add_argument('--lr', default=1)\nq.add_argument('--lr', default=2)\n")
     with pytest.raises(ConfigError, match=r"add_argument.lr is needed, .* 'two defaults'"):
         read(path)
+
+
+def test_what_no_schedule_depends_on_is_left_open() -> None:
+    config = {"lr": 1e-3, "a": {"eps": 1e-8}, "b": {"eps": 1e-5}, "optimizer": "adamw"}
+    recipe = read(config)
+    assert recipe.notes["eps"].endswith("none was read")
+    assert recipe.optimizer().name == "adamw"

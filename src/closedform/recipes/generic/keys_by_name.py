@@ -28,6 +28,8 @@ from closedform.recipes.section import RELATED, Section
 
 _NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps", "momentum"})
 """Concepts of the optimizer, of which the key in the section nearest to the rate counts."""
+_OF_OPTIMIZER = frozenset({"betas", "beta1", "beta2", "eps", "momentum"})
+"""Concepts that no schedule depends on: where several keys can be one, a note says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,10 @@ class Book:
                     f"{' and '.join(entry.path for entry in found)} agree: the first was read"
                 )
                 found = found[:1]
+        if len(found) > 1 and concept in _OF_OPTIMIZER:
+            listed = ", ".join(map(str, found[:6]))
+            self.notes[concept] = f"{listed} can be {CONCEPTS[concept]}: none was read"
+            return None
         if len(found) > 1:
             raise self.ambiguous(concept, found)
         return self._used(concept, found[0]) if found else None

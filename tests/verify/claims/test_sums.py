@@ -32,7 +32,7 @@ def test_whole_turns_make_a_constant(turns: int) -> None:
 def test_a_factor_of_0_proves_nothing() -> None:
     """Both sides times 0 are equal; that the factor is not 0 is a goal that is not proved."""
     goal = Goal("1/0 = 7", build.FALSE)
-    nonzero, product = sums._cleared(goal, build.ZERO, build.rational(7), build.ZERO)
+    nonzero, product = sums._clear_denominator(goal, build.ZERO, build.rational(7), build.ZERO)
     assert prove(product.statement).proved
     assert not prove(nonzero.statement).proved
 

@@ -63,16 +63,16 @@ def bounded_change(
         )
     reading = read_schedule(lr, assume, where)
     change = build.subtract(_after(reading.value), reading.value)
-    given = (*reading.given, *reading.given_at(build.add(CLOCK, build.ONE)))
+    premises = (*reading.given, *reading.given_at(build.add(CLOCK, build.ONE)))
     goals = []
     for bound, sign in ((low, ">="), (high, "<=")):
         if bound is None:
             continue
         limit = reading.read(bound)
         ordered = (limit, change) if sign == ">=" else (change, limit)
-        shown = (("at t it", reading.value), ("a step later it", _after(reading.value)))
+        displays = (("at t it", reading.value), ("a step later it", _after(reading.value)))
         text = f"the change is {sign} {said(bound)}"
-        goals.append(Goal(text, build.less_equal(*ordered), given, shown=shown))
+        goals.append(Goal(text, build.less_equal(*ordered), premises, shown=displays))
     sides = " and ".join(goal.text.removeprefix("the change is ") for goal in goals)
     sentence = f"the value changes by {sides} a step"
     presumes = has_value(reading)
@@ -115,11 +115,11 @@ def _extreme(reading: Reading, name: str, at: Any) -> Claim:
     step = reading.read(at)
     best = build.substitute(reading.value, {CLOCK: step})
     is_largest = name == "argmax"
-    ordered = (reading.value, best) if is_largest else (best, reading.value)
+    sides = (reading.value, best) if is_largest else (best, reading.value)
     word = "larger" if is_largest else "smaller"
-    shown = (("the value", reading.value), (f"at {said(at)} it", best))
+    displays = (("the value", reading.value), (f"at {said(at)} it", best))
     sentence = f"the value is nowhere {word} than at step {said(at)}"
-    goal = Goal(f"it is not {word}", build.less_equal(*ordered), shown=shown)
+    goal = Goal(f"it is not {word}", build.less_equal(*sides), shown=displays)
     presumes = (*reading.step_goals(step, "the step"), *has_value(reading), *all_defined(best))
     return claim_about(reading, name, sentence, [goal], presumes, at=at)
 
@@ -180,9 +180,9 @@ def close(
         most = build.multiply(reading.read(ulp), reading.read(eps), build.absolute(value))
         text = f"at most {said(ulp)} ulp of {DType(dtype)}"
     gap = build.subtract(reading.value, value)
-    shown = ((repr(lr.name), reading.value), (name, value))
+    displays = ((repr(lr.name), reading.value), (name, value))
     goals = [
-        Goal(f"the difference is {text}", build.less_equal(side, most), shown=shown)
+        Goal(f"the difference is {text}", build.less_equal(side, most), shown=displays)
         for side in (gap, build.negative(gap))
     ]
     sentence = with_domain(f"it differs from {name} by {text}", reading)
@@ -238,12 +238,12 @@ def read_other(reading: Reading, other: Schedule | sp.Expr | float, clock: Term)
         facts = (*second.given, *second.assume)
     else:
         name, value = said(other), reading.read(other)
-    placed = (build.substitute(fact, {CLOCK: clock}) for fact in (first, *facts))
-    known = (build.TRUE, first, *reading.assume, *reading.given)
+    moved_facts = (build.substitute(fact, {CLOCK: clock}) for fact in (first, *facts))
+    stated_facts = (build.TRUE, first, *reading.assume, *reading.given)
     return Other(
         name,
         build.substitute(value, {CLOCK: clock}),
-        tuple(fact for fact in placed if fact not in known),
+        tuple(fact for fact in moved_facts if fact not in stated_facts),
     )
 
 

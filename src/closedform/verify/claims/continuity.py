@@ -55,19 +55,19 @@ def continuous(
     """
     places = tuple(jumps)
     reading = read_schedule(lr, assume)
-    spared = [reading.read(place) for place in places]
+    excluded_times = [reading.read(place) for place in places]
     # Without open hyperparameters the points at which minima turn are numbers, too.
     cells = real_cells(on_the_line(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
     for joint in _joints(cells):
         time = build.rational(joint.time)
-        if time not in spared:
+        if time not in excluded_times:
             inside = reading.given_at(time)
             goals += [replace(goal, given=(*inside, *goal.given)) for goal in joint.goals()]
-    apart = tuple(build.negate(build.equal(TIME, place)) for place in spared)
-    apart = (*reading.given_at(TIME), *apart)
+    elsewhere = tuple(build.negate(build.equal(TIME, place)) for place in excluded_times)
+    elsewhere = (*reading.given_at(TIME), *elsewhere)
     for cell in cells:
-        goals += [_within(cell, goal, apart) for goal in _crossings(cell.value)]
+        goals += [_within(cell, goal, elsewhere) for goal in _crossings(cell.value)]
     names = ", ".join(said(place) for place in places)
     sentence = "the value does not jump" + (f" but at t = {names}" if names else "")
     presumes = has_value(reading)
@@ -78,10 +78,10 @@ def continuous(
 
 def cells_of(lr: Schedule) -> list[Cell]:
     """Returns the cells of a schedule without open hyperparameters; minima, too, are choices."""
-    found: list[Cell] = lr.memo(
+    cells: list[Cell] = lr.memo(
         "cells", lambda: real_cells(as_choices(on_the_line(value_term(lr))))
     )
-    return found
+    return cells
 
 
 def on_the_line(root: Term) -> Term:
@@ -154,19 +154,19 @@ def directions_of(root: Term) -> dict[Term, int | None]:
 
 def _directions(root: Term) -> dict[Term, Direction]:
     """The direction in which each node strictly moves with the clock."""
-    found: dict[Term, Direction] = {}
+    directions_of_nodes: dict[Term, Direction] = {}
     signs: dict[Term, Sign] = {}
     for node in walk(root):
         of_args = [signs[arg] for arg in node.args]
         signs[node] = sign_from(node, of_args)
         if node == TIME:
-            found[node] = Direction.INCREASING
+            directions_of_nodes[node] = Direction.INCREASING
         elif node.op in (Op.FLOOR, Op.SIGN, Op.LOOKUP):
-            found[node] = Direction.CONSTANT
+            directions_of_nodes[node] = Direction.CONSTANT
         else:
-            directions = [found[arg] for arg in node.args]
-            found[node] = direction_from(node, directions, of_args, strictly=True)
-    return found
+            directions = [directions_of_nodes[arg] for arg in node.args]
+            directions_of_nodes[node] = direction_from(node, directions, of_args, strictly=True)
+    return directions_of_nodes
 
 
 _WAYS = {
@@ -240,10 +240,10 @@ def _crossings(root: Term) -> list[Goal]:
         return [_not_looked_at(f"{len(floors)} floors, {len(unread)} conditions of no direction")]
     goals: list[Goal] = []
     for guess in itertools.product((1, -1), repeat=len(unread)):
-        known = {node: way for node, way in ways.items() if way is not None}
-        known |= dict(zip(unread, guess, strict=True))
-        found = _at_crossings(root, floors, relations, known)
-        goals += [replace(goal, is_sufficient=bool(unread)) for goal in found]
+        known_ways = {node: way for node, way in ways.items() if way is not None}
+        known_ways |= dict(zip(unread, guess, strict=True))
+        crossing_goals = _at_crossings(root, floors, relations, known_ways)
+        goals += [replace(goal, is_sufficient=bool(unread)) for goal in crossing_goals]
     return goals
 
 
@@ -263,7 +263,7 @@ def _at_crossings(
             places = " and ".join(condition_text(node) for node in case.whole)
             yield from _meeting(f"where {places} is whole", *sides, case.facts, case.past)
             continue
-        for first, second in dict.fromkeys(_unordered(node) for node in relations):
+        for first, second in dict.fromkeys(_sides_of_relation(node) for node in relations):
             crossing = build.equal(
                 build.substitute(first, case.there), build.substitute(second, case.there)
             )
@@ -296,7 +296,7 @@ def _floor_case(floors: list[Term], choice: tuple[bool, ...], ways: Directions) 
     return _Floors(before, there, after, tuple(facts), tuple(past), whole)
 
 
-def _unordered(relation: Term) -> tuple[Term, Term]:
+def _sides_of_relation(relation: Term) -> tuple[Term, Term]:
     first, second = sorted(relation.args, key=str)
     return first, second
 
@@ -313,14 +313,14 @@ def _meeting(
 
     ``past`` has further facts where there is something before the point.
     """
-    shown = (("before it", before), ("there it", there), ("after it", after))
+    displays = (("before it", before), ("there it", there), ("after it", after))
     goals = []
-    for limit, given in ((before, (*facts, *past)), (after, facts)):
+    for limit, premises in ((before, (*facts, *past)), (after, facts)):
         if limit == there:
             continue
-        goals += all_defined(limit, given, f"{where}, ")
+        goals += all_defined(limit, premises, f"{where}, ")
         goals.append(
-            Goal(f"{where} it does not jump", build.equal(limit, there), given, shown=shown)
+            Goal(f"{where} it does not jump", build.equal(limit, there), premises, shown=displays)
         )
     return goals
 
@@ -403,9 +403,9 @@ def _that_jump(joints: Iterable[_Joint]) -> Iterator[Jump]:
         if joint.before == joint.there == joint.after:
             continue
         sides = (value(side, {}) for side in (joint.before, joint.there, joint.after))
-        found = Jump(joint.time, *sides)
-        if _differ(found.before, found.there) or _differ(found.there, found.after):
-            yield found
+        jump = Jump(joint.time, *sides)
+        if _differ(jump.before, jump.there) or _differ(jump.there, jump.after):
+            yield jump
 
 
 def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
@@ -431,10 +431,10 @@ def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
 _SAME = 1e-30
 
 
-def _differ(one: fmpq | arb | Undefined, other: fmpq | arb | Undefined) -> bool:
-    if isinstance(one, Undefined) or isinstance(other, Undefined):
-        return not (isinstance(one, Undefined) and isinstance(other, Undefined))
-    if isinstance(one, fmpq) and isinstance(other, fmpq):
-        return bool(one != other)
-    difference = abs(arb(one) - arb(other))
-    return bool(difference > _SAME * (abs(arb(one)) + abs(arb(other))))
+def _differ(left: fmpq | arb | Undefined, right: fmpq | arb | Undefined) -> bool:
+    if isinstance(left, Undefined) or isinstance(right, Undefined):
+        return not (isinstance(left, Undefined) and isinstance(right, Undefined))
+    if isinstance(left, fmpq) and isinstance(right, fmpq):
+        return bool(left != right)
+    difference = abs(arb(left) - arb(right))
+    return bool(difference > _SAME * (abs(arb(left)) + abs(arb(right))))

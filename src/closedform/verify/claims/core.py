@@ -80,16 +80,18 @@ class Goal:
     start: tuple[tuple[str, Any], ...] = ()
 
 
-def defined(found: Obligation, given: tuple[Term, ...] = (), place: str = "") -> Goal:
+def defined(obligation: Obligation, given: tuple[Term, ...] = (), place: str = "") -> Goal:
     """Returns an obligation as a goal under what is given; ``place`` begins its text."""
-    text = "some branch holds" if found.kind is Kind.BRANCH else f"{found.text} is defined"
-    under = (*given, *found.path)
-    return Goal(f"{place}{text}", found.goal, under, is_sufficient=found.is_sufficient)
+    text = (
+        "some branch holds" if obligation.kind is Kind.BRANCH else f"{obligation.text} is defined"
+    )
+    premises = (*given, *obligation.path)
+    return Goal(f"{place}{text}", obligation.goal, premises, is_sufficient=obligation.is_sufficient)
 
 
-def all_defined(root: Term, given: tuple[Term, ...] = (), place: str = "") -> list[Goal]:
+def all_defined(root: Term, premises: tuple[Term, ...] = (), place: str = "") -> list[Goal]:
     """Returns the goals that every operation in a term is defined; arguments as ``defined``."""
-    return [defined(found, given, place) for found in obligations(root)]
+    return [defined(obligation, premises, place) for obligation in obligations(root)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +141,9 @@ class Claim:
     def judge(self, effort: Effort, proofs: Proofs | None = None) -> Verdict:
         """Returns the verdict that can be reached within an effort; see ``verify``."""
         watch = Watch()
-        return self._judged(effort, proofs or Proofs()).after(watch.seconds)
+        return self._judge_goals(effort, proofs or Proofs()).after(watch.seconds)
 
-    def _judged(self, effort: Effort, proofs: Proofs) -> Verdict:
+    def _judge_goals(self, effort: Effort, proofs: Proofs) -> Verdict:
         if self.decide is not None:
             return self.decide(effort)
         goals = (*self.presumes, *self.goals)
@@ -152,7 +154,7 @@ class Claim:
         for goal in goals:
             verdict = proofs.ask(goal, self.assume, effort, covering)
             if verdict.refuted and not goal.is_sufficient:
-                return _refuted(goal, verdict, verdicts)
+                return _refutation_of(goal, verdict, verdicts)
             if not verdict.proved:
                 unknown.append(f"{goal.text}: {verdict.reason}" if verdict.reason else goal.text)
             verdicts.append(verdict)
@@ -172,9 +174,9 @@ class Covering:
 
     def find(self, goal: Goal, facts: Iterable[Term]) -> Verdict | None:
         """Returns the proof of the statement from some of the facts, or None."""
-        known = set(facts)
+        fact_set = set(facts)
         for fewer, verdict in () if goal.is_somewhere else self.proved.get(goal.statement, ()):
-            if fewer <= known:
+            if fewer <= fact_set:
                 return verdict
         return None
 
@@ -214,11 +216,13 @@ class Proofs:
         for goal in goals:
             if not goal.is_somewhere:
                 alike.setdefault(goal.statement, []).append(goal.given)
-        for statement, given in alike.items():
-            if len(set(map(frozenset, given))) > 1:
-                common = tuple(fact for fact in given[0] if all(fact in each for each in given))
+        for statement, premises in alike.items():
+            if len(set(map(frozenset, premises))) > 1:
+                common_facts = tuple(
+                    fact for fact in premises[0] if all(fact in facts for facts in premises)
+                )
                 portion = effort.portion(LIMITS.shared_work)
-                self.ask(Goal("", statement, common), assume, portion, covering)
+                self.ask(Goal("", statement, common_facts), assume, portion, covering)
 
     def ask(
         self, goal: Goal, assume: Iterable[Term], effort: Effort, covering: Covering
@@ -228,7 +232,7 @@ class Proofs:
         verdict = covering.find(goal, facts)
         if verdict is not None:
             return verdict
-        units = _rounded(effort.left)
+        units = _round_units(effort.left)
         if not units and goal.statement not in (TRUE, FALSE):
             return Verdict(Status.UNKNOWN, reason=f"{effort.why()}, before it was asked")
         key = (goal.statement, goal.is_somewhere, facts, units)
@@ -246,7 +250,7 @@ class Proofs:
         return answer.verdict
 
 
-def _rounded(units: int) -> int:
+def _round_units(units: int) -> int:
     """Units down to three binary digits: goals that come after others meet one another again."""
     spare = max(0, units.bit_length() - 3)
     return units >> spare << spare
@@ -275,14 +279,14 @@ def _prove(statement: Term, facts: tuple[Term, ...], effort: Effort) -> Verdict:
     A statement that holds with any number in the place of each choice holds for the choices, too.
     """
     if sum(1 for node in walk(statement) if node.op is Op.ITE) > LIMITS.few_branches:
-        general = _generalized(statement)
+        general = _generalize_choices(statement)
         verdict = prove(general, assume=facts, effort=effort.portion(LIMITS.general_work))
         if verdict.proved:
             return replace(verdict, tactics=(GENERALIZED, *verdict.tactics))
     return prove(statement, assume=facts, effort=effort)
 
 
-def _generalized(statement: Term) -> Term:
+def _generalize_choices(statement: Term) -> Term:
     """The statement with a separate symbol in the place of each outermost choice."""
     inner: set[Term] = set()
     places: dict[Term, Term] = {}
@@ -299,12 +303,12 @@ def _generalized(statement: Term) -> Term:
     return substitute(statement, places)
 
 
-def _refuted(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:
+def _refutation_of(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:
     """The refutation of one goal as that of the claim, with the values that show it."""
     point = verdict.counterexample
     parts = [goal.text]
     if point is not None and goal.shown:
-        parts += [f"{name} is {value_text(shown, point)}" for name, shown in goal.shown]
+        parts += [f"{name} is {value_text(displays, point)}" for name, displays in goal.shown]
     elif verdict.reason:
         parts.append(verdict.reason)
     is_start = point is not None and all(point.get(name, at) == at for name, at in goal.start)
@@ -330,10 +334,10 @@ def _for_people(point: Mapping[str, Any]) -> dict[str, Any]:
 
 def value_text(term: Term, point: Mapping[str, Any]) -> str:
     """Returns the exact value of a term at a point as text: a fraction, or digits with a ≈."""
-    found = value(term, {name: exact(number) for name, number in point.items()})
-    if isinstance(found, Undefined):
-        return f"undefined ({found.reason})"
-    return number_text(found)
+    result = value(term, {name: exact(number) for name, number in point.items()})
+    if isinstance(result, Undefined):
+        return f"undefined ({result.reason})"
+    return number_text(result)
 
 
 _MOST_DIGITS = 16
@@ -359,6 +363,6 @@ _MOST_REASONS = 3
 
 
 def _few(reasons: list[str]) -> str:
-    shown = "; ".join(reasons[:_MOST_REASONS])
+    listed_reasons = "; ".join(reasons[:_MOST_REASONS])
     more = len(reasons) - _MOST_REASONS
-    return f"{shown}; and {more} more" if more > 0 else shown
+    return f"{listed_reasons}; and {more} more" if more > 0 else listed_reasons

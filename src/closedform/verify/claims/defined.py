@@ -19,15 +19,17 @@ def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] 
     no gap and no contradiction; ``unambiguous`` claims that they do not.
     """
     reading = read_schedule(lr, assume, where)
-    found = [each for each in obligations(reading.value) if each.kind is Kind.BRANCH]
-    goals = [defined(each, reading.given) for each in found]
+    branches = [
+        obligation for obligation in obligations(reading.value) if obligation.kind is Kind.BRANCH
+    ]
+    goals = [defined(obligation, reading.given) for obligation in branches]
     return claim_about(reading, "total", "every step has a branch", goals)
 
 
 def finite(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()) -> Claim:
     """Claims that there is a value at every step, and that it is finite and real."""
     reading = read_schedule(lr, assume, where)
-    goals = [defined(each, reading.given) for each in obligations(reading.value)]
+    goals = [defined(obligation, reading.given) for obligation in obligations(reading.value)]
     return claim_about(reading, "finite", "the value is finite and real", goals)
 
 
@@ -37,7 +39,9 @@ def where_safe(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     It is a question: the compiler guards what is not safe.
     """
     reading = read_schedule(lr, assume)
-    goals = [defined(each, reading.given) for each in obligations(reading.value, taken=False)]
+    goals = [
+        defined(obligation, reading.given) for obligation in obligations(reading.value, taken=False)
+    ]
     sentence = "branches not taken are finite and real, too"
     return claim_about(reading, "where_safe", sentence, goals, is_question=True)
 
@@ -63,11 +67,11 @@ def unambiguous(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     for node in walk(reading.value):
         branches, _ = chain(node)
         for index, (condition, value) in enumerate(branches):
-            for other, second in branches[index + 1 :]:
+            for later, second in branches[index + 1 :]:
                 goal = Goal(
-                    f"branches {condition_text(condition)} and {condition_text(other)} agree",
+                    f"branches {condition_text(condition)} and {condition_text(later)} agree",
                     equal(value, second),
-                    (condition, other),
+                    (condition, later),
                     shown=(("the first", value), ("the second", second)),
                 )
                 goals.append(goal)
@@ -81,11 +85,11 @@ def _branches(value: Term) -> list[tuple[Term, ...]]:
     for node in walk(value):
         if node.op is not Op.ITE or node in inner:
             continue
-        refused: list[Term] = []
+        negations: list[Term] = []
         branches, last = chain(node)
         for condition, _ in branches:
-            paths.append((*refused, condition))
-            refused.append(negate(condition))
+            paths.append((*negations, condition))
+            negations.append(negate(condition))
         if last != UNDEFINED:
-            paths.append(tuple(refused))
+            paths.append(tuple(negations))
     return paths

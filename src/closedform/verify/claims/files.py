@@ -89,35 +89,39 @@ def verify_file(
     """
     model = checked_model(path) if model is None else model
     where = f"file {str(path)!r}"
-    stated = _stated(model, where)
-    lifted = from_onnx(model)
-    report = verify_schedule(lifted, effort=effort, budget=budget)
-    found = {each.claim.sentence: each for each in report}
-    asked = []
-    for entry in stated:
-        same = found.pop(str(entry.get("sentence")), None)
-        asked.append(_again(entry, lifted, model, where) if same is None else same.claim)
+    entries = _read_stated_claims(model, where)
+    schedule = from_onnx(model)
+    report = verify_schedule(schedule, effort=effort, budget=budget)
+    findings = {finding.claim.sentence: finding for finding in report}
+    claims = []
+    for entry in entries:
+        finding_in_report = findings.pop(str(entry.get("sentence")), None)
+        claims.append(
+            _again(entry, schedule, model, where)
+            if finding_in_report is None
+            else finding_in_report.claim
+        )
     again = check(
-        lifted.name,
-        (replace(claim, is_question=False) for claim in asked),
+        schedule.name,
+        (replace(claim, is_question=False) for claim in claims),
         effort=effort,
         budget=budget,
     )
-    return lifted, Report(f"file {Path(path).name!r}", (*found.values(), *again))
+    return schedule, Report(f"file {Path(path).name!r}", (*findings.values(), *again))
 
 
-def _stated(model: CheckedModel, where: str) -> list[dict[str, Any]]:
+def _read_stated_claims(model: CheckedModel, where: str) -> list[dict[str, Any]]:
     """The claims that the file states as proved."""
     texts = [entry.value for entry in model.model.metadata_props if entry.key == KEY]
     if not texts:
         return []
-    wanted = f"{KEY} must be a list of claims with a name and a verdict"
+    requirement = f"{KEY} must be a list of claims with a name and a verdict"
     try:
         entries = json.loads(texts[0])
     except (ValueError, RecursionError):
-        raise VerificationError(f"{wanted}, got no JSON", where=where) from None
+        raise VerificationError(f"{requirement}, got no JSON", where=where) from None
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
-        raise VerificationError(f"{wanted}, got {texts[0][:80]!r}", where=where)
+        raise VerificationError(f"{requirement}, got {texts[0][:80]!r}", where=where)
     return [entry for entry in entries if entry["verdict"] == "PROVED"]
 
 
@@ -127,7 +131,7 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def _again(entry: dict[str, Any], lifted: Schedule, model: CheckedModel, where: str) -> Claim:
+def _again(entry: dict[str, Any], schedule: Schedule, model: CheckedModel, where: str) -> Claim:
     """The claim of an entry about the schedule that was read, stated in the file."""
     name, numbers = entry["claim"], entry.get("arguments")
     make = _MADE_AGAIN.get(name)
@@ -135,16 +139,16 @@ def _again(entry: dict[str, Any], lifted: Schedule, model: CheckedModel, where: 
         make = partial(about_graph, name, read_model(model))
     if make is None or not isinstance(numbers, dict):
         goal = Goal("it has no arguments to ask it again with", FALSE, is_sufficient=True)
-        said = entry.get("sentence", name)
-        return Claim(name, f"stated in the file: {said}", lifted, (goal,))
+        sentence = entry.get("sentence", name)
+        return Claim(name, f"stated in the file: {sentence}", schedule, (goal,))
     try:
-        made = make(lifted, **read_arguments(numbers))
+        claim = make(schedule, **read_arguments(numbers))
     except (TypeError, ValueError, ZeroDivisionError, DefinitionError):
-        shown = _cut(numbers)
+        numbers_text = _cut(numbers)
         raise VerificationError(
-            f"the claim {name!r} cannot be made of {shown}", where=where
+            f"the claim {name!r} cannot be made of {numbers_text}", where=where
         ) from None
-    return made
+    return claim
 
 
 _LONGEST = 200

@@ -56,7 +56,7 @@ def float_finite(
         >>> print(float_finite(Schedule(2**t)).verify().counterexample)
         {'t': 1024}
     """
-    return _finite(lr, *_compiled(lr, dtype, scalar_dtype))
+    return _finite(lr, *_compile_subject(lr, dtype, scalar_dtype))
 
 
 def _finite(lr: Schedule, graph: Graph, last: int) -> Claim:
@@ -98,10 +98,12 @@ def float_bounded(
             where=f"schedule {lr.name!r}",
             hint="give one of them",
         )
-    return _bounded(lr, *_compiled(lr, dtype, scalar_dtype), low=low, high=high)
+    return _bounded_claim(lr, *_compile_subject(lr, dtype, scalar_dtype), low=low, high=high)
 
 
-def _bounded(lr: Schedule, graph: Graph, last: int, low: Any = None, high: Any = None) -> Claim:
+def _bounded_claim(
+    lr: Schedule, graph: Graph, last: int, low: Any = None, high: Any = None
+) -> Claim:
     least, most = (None if side is None else _fraction(side) for side in (low, high))
 
     def fits(interval: Interval) -> bool:
@@ -150,7 +152,7 @@ def float_monotone(
         >>> float_monotone(schedules.linear(0, 1, 10), "increasing").verify().status.value
         'PROVED'
     """
-    return _in_direction(lr, *_compiled(lr, dtype, scalar_dtype), direction=direction)
+    return _in_direction(lr, *_compile_subject(lr, dtype, scalar_dtype), direction=direction)
 
 
 def _in_direction(lr: Schedule, graph: Graph, last: int, direction: str) -> Claim:
@@ -159,10 +161,10 @@ def _in_direction(lr: Schedule, graph: Graph, last: int, direction: str) -> Clai
             f"direction must be increasing or decreasing, got {direction!r}",
             where=f"schedule {lr.name!r}",
         )
-    wanted = Direction.RISING if direction == "increasing" else Direction.FALLING
+    direction_wanted = Direction.RISING if direction == "increasing" else Direction.FALLING
 
     def decide(effort: Effort) -> Verdict:
-        return _monotone(graph, last, wanted, effort)
+        return _monotone(graph, last, direction_wanted, effort)
 
     sentence = f"the rounded value is {direction}"
     return _claim(lr, "float_monotone", sentence, graph, last, decide, direction=direction)
@@ -193,7 +195,7 @@ def float_within(
         >>> float_within(schedules.linear(1, 2, 10), 4).verify().status.value
         'PROVED'
     """
-    graph, last = _compiled(lr, dtype, scalar_dtype)
+    graph, last = _compile_subject(lr, dtype, scalar_dtype)
     end = until if until is not None else min(last, int(lr.length or last))
     return _near(lr, graph, end, ulp=ulp)
 
@@ -212,7 +214,7 @@ def _near(lr: Schedule, graph: Graph, end: int, ulp: Any) -> Claim:
 
 FLOAT_CLAIMS: Mapping[str, Callable[..., Claim]] = {
     "float_finite": _finite,
-    "float_bounded": _bounded,
+    "float_bounded": _bounded_claim,
     "float_monotone": _in_direction,
     "float_within": _near,
 }
@@ -257,15 +259,15 @@ def _of_steps(graph: Graph) -> Graph:
     return builder.build()
 
 
-def _compiled(
+def _compile_subject(
     lr: Schedule, dtype: DType | str | None, scalar_dtype: DType | str
 ) -> tuple[Graph, int]:
     """The graph of a schedule, and the last step at which it is used."""
     if not isinstance(lr, Schedule) or lr.open:
-        what = lr.open[0] if isinstance(lr, Schedule) else type(lr).__name__
+        actual = lr.open[0] if isinstance(lr, Schedule) else type(lr).__name__
         raise VerificationError(
             "a claim about floats is about a Schedule whose hyperparameters have values, "
-            f"got {what}",
+            f"got {actual}",
             hint="bind them first",
         )
     options = GraphOptions(dtype=dtype, scalar_dtype=scalar_dtype, step_shape=("n",))
@@ -283,8 +285,8 @@ def _claim(
 ) -> Claim:
     dtypes = {str(node.type.dtype) for node in graph.nodes if node.type.dtype.is_float}
     place = f"in {' and '.join(sorted(dtypes, reverse=True))}, to step {last}"
-    stated = as_texts(**arguments, last=last)
-    return Claim(name, f"{sentence} ({place})", lr, (), arguments=stated, decide=decide)
+    arguments_as_texts = as_texts(**arguments, last=last)
+    return Claim(name, f"{sentence} ({place})", lr, (), arguments=arguments_as_texts, decide=decide)
 
 
 def _fraction(number: Any) -> Fraction:
@@ -316,55 +318,64 @@ def _on_parts(
     samples = samples_of(0, last)
     for step, value in zip(samples, _values(steps, samples), strict=True):
         if is_false(float(value)):
-            return _refuted(int(step), f"the value is {value}")
+            return _refutation_at(int(step), f"the value is {value}")
     if joins_steps(graph):
         return Verdict(Status.UNKNOWN, reason="the value at a step depends on other steps")
     partition = Subdivision(steps, LIMITS.float_segments, effort)
-    found = partition.first(0, last, is_shown)
-    if found is None:
+    first_part = partition.first(0, last, is_shown)
+    if first_part is None:
         return Verdict(Status.PROVED, (TACTIC,))
-    step, end = found
+    step, end = first_part
     if step == end:
         value = float(_values(steps, [step])[0])
         if is_false(value):
-            return _refuted(step, f"the value is {value}")
+            return _refutation_at(step, f"the value is {value}")
     return Verdict(Status.UNKNOWN, reason=f"it is not decided from t = {step} on")
 
 
-def _refuted(step: int, reason: str) -> Verdict:
+def _refutation_at(step: int, reason: str) -> Verdict:
     return Verdict(
         Status.REFUTED, ("evaluation",), counterexample={"t": sp.Integer(step)}, reason=reason
     )
 
 
-def _monotone(graph: Graph, last: int, wanted: Direction, effort: Effort) -> Verdict:
+def _monotone(graph: Graph, last: int, direction: Direction, effort: Effort) -> Verdict:
     steps = GraphSteps(graph)
     index = graph.outputs[0].index
     samples = samples_of(0, last)
     for at in (samples, np.minimum(samples + 1, last)):
         before, after = _values(steps, at), _values(steps, np.minimum(at + 1, last))
-        wrong = np.flatnonzero(wanted * (after.astype(np.float64) - before) < 0)
-        if len(wrong):
-            place = wrong[0]
+        wrong_steps = np.flatnonzero(direction * (after.astype(np.float64) - before) < 0)
+        if len(wrong_steps):
+            place = wrong_steps[0]
             reason = f"the value is {before[place]}, and {after[place]} at the next step"
-            return _refuted(int(at[place]), reason)
+            return _refutation_at(int(at[place]), reason)
     if joins_steps(graph):
         return Verdict(Status.UNKNOWN, reason="the value at a step depends on other steps")
     starts = sorted({0, *changes_of(steps, 0, last, effort)})
     ends = [*(start - 1 for start in starts[1:]), last]
     for start, end in zip(starts, ends, strict=True):
         table = Ranges(graph.nodes, end, step_min=start, flushes=True)
-        if directions(graph, table)[index] not in (wanted, Direction.CONSTANT):
+        if directions(graph, table)[index] not in (direction, Direction.CONSTANT):
             return Verdict(
                 Status.UNKNOWN,
                 reason=f"it is not decided from t = {start} to {end}: not all operations there "
                 "are rounded as IEEE 754 says, or they have different directions",
             )
     for end in ends[:-1]:
-        one, other = _output(graph, end, end), _output(graph, end + 1, end + 1)
-        if wanted * (other.low - one.high) < 0 and wanted * (other.high - one.low) < 0:
-            return _refuted(end, f"the value is {one.low}, and {other.low} at the next step")
-        is_ordered = other.low >= one.high if wanted is Direction.RISING else other.high <= one.low
+        value, next_value = _output(graph, end, end), _output(graph, end + 1, end + 1)
+        if (
+            direction * (next_value.low - value.high) < 0
+            and direction * (next_value.high - value.low) < 0
+        ):
+            return _refutation_at(
+                end, f"the value is {value.low}, and {next_value.low} at the next step"
+            )
+        is_ordered = (
+            next_value.low >= value.high
+            if direction is Direction.RISING
+            else next_value.high <= value.low
+        )
         if not is_ordered:
             return Verdict(Status.UNKNOWN, reason=f"it is not decided at t = {end}")
     return Verdict(Status.PROVED, (DIRECTIONS,))
@@ -375,7 +386,7 @@ def _within(lr: Schedule, graph: Graph, last: int, most: Fraction) -> Verdict:
     certificate = certify(lr, graph, range(last + 1))
     worst = certificate.measured.ulp
     if Fraction(worst.value) > most:
-        return _refuted(worst.step, f"the value is off by {worst.value:.4g} ulp")
+        return _refutation_at(worst.step, f"the value is off by {worst.value:.4g} ulp")
     bound = certificate.bound or bound_error(graph, 0, last)
     bits = np.finfo(dtype.numpy).nmant + 1
     # A value is below two to its exponent, so a part of it is at most that many units.

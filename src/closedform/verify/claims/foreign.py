@@ -165,8 +165,8 @@ def _rows(
         yield from (row_of(finding) for finding in report)
         yield _floats(model)
     if source is not None:
-        yield _compared(path, model, source, kind, allowed(effort, budget))
-    yield from _stated(model)
+        yield _compare_with_source(path, model, source, kind, allowed(effort, budget))
+    yield from _stated_rows(model)
     if kind is not None and source is None:
         reason = "name its rule: --against adamw"
         yield Row(str(Status.UNKNOWN), f"it is the file {kind!r} of a rule", reason, "source")
@@ -174,10 +174,10 @@ def _rows(
 
 def _floats(model: CheckedModel) -> Row:
     """The results for the graph of a schedule as engines run it."""
-    found = schedule_floats(read_model(model))
-    point = {name: str(number) for name, number in (found.verdict.counterexample or {}).items()}
-    status = str(found.verdict.status)
-    return Row(status, "no value of its graph overflows or is NaN", found.reason, "floats", point)
+    result = schedule_floats(read_model(model))
+    point = {name: str(number) for name, number in (result.verdict.counterexample or {}).items()}
+    status = str(result.verdict.status)
+    return Row(status, "no value of its graph overflows or is NaN", result.reason, "floats", point)
 
 
 def rule_file(model: ModelProto) -> str | None:
@@ -191,12 +191,12 @@ def rule_file(model: ModelProto) -> str | None:
     return "init" if is_first else None
 
 
-def _stated(model: CheckedModel) -> Iterator[Row]:
+def _stated_rows(model: CheckedModel) -> Iterator[Row]:
     """Yields what the file says of itself, without an opinion on it."""
     for entry in model.model.metadata_props:
         if entry.key in STATEMENTS:
-            said = _status(entry.value)
-            detail = f"stated, not checked: the file says {said}"
+            status = _status(entry.value)
+            detail = f"stated, not checked: the file says {status}"
             yield Row(STATED, STATEMENTS[entry.key], detail, entry.key.rpartition(".")[2])
 
 
@@ -205,21 +205,21 @@ def _status(text: str) -> str:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return "something other than JSON"
-    said = content.get("status") if isinstance(content, dict) else None
-    return str(said) if said in {*map(str, Status), "NOT VALIDATED"} else "no verdict"
+    status = content.get("status") if isinstance(content, dict) else None
+    return str(status) if status in {*map(str, Status), "NOT VALIDATED"} else "no verdict"
 
 
 # --- against a source ----------------------------------------------------------------------------
 
 
-def _compared(
+def _compare_with_source(
     path: Path, model: CheckedModel, source: Source, kind: str | None, effort: Effort
 ) -> Row:
     is_rule = isinstance(source, UpdateRule)
     if is_rule is (kind is None):
-        has, wanted = ("schedule", "rule") if kind is None else ("rule", "schedule")
+        has, source_kind = ("schedule", "rule") if kind is None else ("rule", "schedule")
         raise ArgumentError(
-            f"the file is of a {has}, and its source is a {wanted}",
+            f"the file is of a {has}, and its source is a {source_kind}",
             where=f"file {str(path)!r}",
             hint="name a source of the same kind",
         )
@@ -232,15 +232,17 @@ def _compared(
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
     point = verdict.counterexample or {}
-    shown = {name: str(number) for name, number in point.items()}
+    point_texts = {name: str(number) for name, number in point.items()}
     by = f"by {', '.join(verdict.tactics)}" if verdict.tactics else ""
-    place = ", ".join(f"{name} = {number}" for name, number in shown.items())
+    place = ", ".join(f"{name} = {number}" for name, number in point_texts.items())
     if verdict.proved:
         parts = [by, verdict.reason]
     else:
         parts = [place, verdict.proved_range, verdict.reason]
     detail = ": ".join(part for part in parts if part)
-    return Row(str(verdict.status), f"the file is {source.name!r}", detail, "translation", shown)
+    return Row(
+        str(verdict.status), f"the file is {source.name!r}", detail, "translation", point_texts
+    )
 
 
 def _verdict_on_schedule(model: CheckedModel, source: Schedule, effort: Effort) -> Verdict:
@@ -262,7 +264,7 @@ def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, effort: E
     states = [value for value in model.graph.input if value.name.startswith(naming.STATE)]
     types = [type_of(value).dtype for value in states]
     tensor = next((dtype for dtype in types if dtype.is_float), GraphOptions().tensor_dtype)
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     for scalar in ("f64", "f32"):
         options = GraphOptions(dtype=tensor, scalar_dtype=scalar)
         kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
@@ -270,8 +272,8 @@ def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, effort: E
         verdict = combined(parts)
         if verdict.proved:
             return verdict
-        found.append(verdict)
-    return found[0]
+        verdicts.append(verdict)
+    return verdicts[0]
 
 
 def _shapes(model: CheckedModel, rule: UpdateRule) -> dict[str, Shape]:

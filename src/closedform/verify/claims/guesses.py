@@ -37,14 +37,14 @@ def draws(reading: Reading, seed: int = 0) -> list[Point]:
     if not names:
         return [{}]
     generator = random.Random(seed)
-    found: list[Point] = []
+    points: list[Point] = []
     for _ in range(LIMITS.guess_attempts):
         point = {name: _draw(node, generator) for name, node in names.items()}
         if all(_holds(fact, point) for fact in reading.assume):
-            found.append(point)
-            if len(found) == LIMITS.guess_draws:
+            points.append(point)
+            if len(points) == LIMITS.guess_draws:
                 break
-    return found
+    return points
 
 
 def _holds(fact: Term, point: Point) -> bool:
@@ -53,14 +53,14 @@ def _holds(fact: Term, point: Point) -> bool:
 
 
 def _draw(node: Term, generator: random.Random) -> fmpq:
-    declared = node.value
-    if declared.integer:
+    symbol_value = node.value
+    if symbol_value.integer:
         number = fmpq(generator.choice((1, 2, 3, 4, 5, 7, 10, 12, 20, 30, 50)))
     else:
         number = fmpq(generator.randint(0, 12), generator.choice((1, 2, 4, 10, 12)))
-    if declared.sign is Sign.POSITIVE and number == 0:
+    if symbol_value.sign is Sign.POSITIVE and number == 0:
         return fmpq(1)
-    if declared.sign is Sign.ANY and generator.random() < 0.2:
+    if symbol_value.sign is Sign.ANY and generator.random() < 0.2:
         return -number
     return number
 
@@ -75,26 +75,28 @@ class Sample:
 
 def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
     """Returns values on every cell: its first and last steps, one between, and some beyond."""
-    found: list[Sample] = []
-    declared = symbols(reading.value)
+    samples: list[Sample] = []
+    declared_symbols = symbols(reading.value)
     for parameters in draws(reading, seed):
-        known = {declared[name]: rational(number) for name, number in parameters.items()}
+        numbers_by_symbol = {
+            declared_symbols[name]: rational(number) for name, number in parameters.items()
+        }
         cells = (
-            real_cells(as_choices(on_the_line(substitute(reading.value, known))))
-            if known
+            real_cells(as_choices(on_the_line(substitute(reading.value, numbers_by_symbol))))
+            if numbers_by_symbol
             else cells_of(reading.schedule)
         )
-        if known and len(cells) > LIMITS.guess_cells:
+        if numbers_by_symbol and len(cells) > LIMITS.guess_cells:
             cells = random.Random(seed).sample(cells, LIMITS.guess_cells)
         for cell in cells:
             for step in _steps_of(cell, is_one_of_many=len(cells) > LIMITS.guess_cells):
                 point = {**parameters, "t": fmpq(step)}
                 number = value(cell.value, point)
                 if not isinstance(number, Undefined):
-                    found.append(Sample(point, number))
-    if len(found) > LIMITS.guess_samples and declared.keys() - {"t"}:
-        return random.Random(seed).sample(found, LIMITS.guess_samples)
-    return found
+                    samples.append(Sample(point, number))
+    if len(samples) > LIMITS.guess_samples and declared_symbols.keys() - {"t"}:
+        return random.Random(seed).sample(samples, LIMITS.guess_samples)
+    return samples
 
 
 def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
@@ -124,22 +126,27 @@ def bounds(
     Each is a value of the schedule, a hyperparameter or 0, or the least (greatest) of a few.
     """
     columns = {
-        each.expr: [_at(each.term, sample.point) for sample in samples] for each in candidates
+        candidate.expr: [_at(candidate.term, sample.point) for sample in samples]
+        for candidate in candidates
     }
-    usable = [each for each in candidates if all(c is not None for c in columns[each.expr])]
+    usable = [
+        candidate for candidate in candidates if all(c is not None for c in columns[candidate.expr])
+    ]
     for size in range(1, LIMITS.guess_parts + 1):
         fitting = []
-        for chosen in itertools.combinations(usable, size):
-            gap = _gap([columns[each.expr] for each in chosen], samples, is_lower=is_lower)
+        for selection in itertools.combinations(usable, size):
+            gap = _gap(
+                [columns[candidate.expr] for candidate in selection], samples, is_lower=is_lower
+            )
             if gap is not None:
-                joined = _joined(chosen, is_lower=is_lower)
+                joined = _join_bounds(selection, is_lower=is_lower)
                 fitting.append((gap, joined.expr.count_ops(), str(joined.expr), joined))
-        yield from (bound for *_, bound in sorted(fitting, key=lambda each: each[:3]))
+        yield from (bound for *_, bound in sorted(fitting, key=lambda candidate: candidate[:3]))
 
 
 def _at(candidate: Term, point: Point) -> Number | None:
-    found = value(candidate, point)
-    return None if isinstance(found, Undefined) else found
+    result = value(candidate, point)
+    return None if isinstance(result, Undefined) else result
 
 
 def _gap(
@@ -153,18 +160,18 @@ def _gap(
             for limit in limits
         ]
         # A ball around 0 is a bound that is met.
-        if all(each < 0 for each in apart):
+        if all(difference < 0 for difference in apart):
             return None
-        distance += max(float(each.mid()) for each in apart)
+        distance += max(float(difference.mid()) for difference in apart)
     return distance / max(len(samples), 1)
 
 
-def _joined(chosen: tuple[BoundCandidate, ...], *, is_lower: bool) -> BoundCandidate:
-    if len(chosen) == 1:
-        return chosen[0]
-    exprs = [each.expr for each in chosen]
-    joined = (sp.Min if is_lower else sp.Max)(*exprs)
-    return BoundCandidate(joined, term(joined))
+def _join_bounds(selection: tuple[BoundCandidate, ...], *, is_lower: bool) -> BoundCandidate:
+    if len(selection) == 1:
+        return selection[0]
+    exprs = [candidate.expr for candidate in selection]
+    joined_expr = (sp.Min if is_lower else sp.Max)(*exprs)
+    return BoundCandidate(joined_expr, term(joined_expr))
 
 
 def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[BoundCandidate]:
@@ -185,9 +192,9 @@ def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[BoundCand
 def _extremes(samples: Sequence[Sample]) -> Iterator[sp.Rational]:
     """The least and the greatest value seen, where they are fractions."""
     for choose in (min, max):
-        found = choose((sample.value for sample in samples), key=_middle, default=None)
-        if isinstance(found, fmpq):
-            yield sp.Rational(int(found.p), int(found.q))
+        extreme = choose((sample.value for sample in samples), key=_middle, default=None)
+        if isinstance(extreme, fmpq):
+            yield sp.Rational(int(extreme.p), int(extreme.q))
 
 
 def _middle(number: Number) -> arb:
@@ -225,9 +232,9 @@ def _differences(expr: sp.Expr) -> Iterator[sp.Expr]:
 
 def _root(difference: sp.Expr) -> sp.Expr | None:
     """Where a difference that is a line in the clock is 0."""
-    expanded = sp.expand(difference)
-    slope = expanded.coeff(t)
-    rest = expanded - slope * t
+    polynomial = sp.expand(difference)
+    slope = polynomial.coeff(t)
+    rest = polynomial - slope * t
     if slope == 0 or rest.has(t) or slope.has(t):
         return None
     return -rest / slope
@@ -247,7 +254,7 @@ def phases(reading: Reading) -> tuple[Phase, ...]:
     cells = cells_of(reading.schedule)
     if len(cells) > LIMITS.guess_cells:
         return ()
-    found: list[Phase] = []
+    phases_found: list[Phase] = []
     for number, cell in enumerate(cells):
         first = int(cell.low.ceil())
         last = None if cell.high is None else int(cells[number + 1].low.ceil())
@@ -256,17 +263,17 @@ def phases(reading: Reading) -> tuple[Phase, ...]:
         direction = _direction(reading, first, first + 97 if last is None else last)
         if direction is None:
             return ()
-        if found and (joined := _together(found[-1].direction, direction)):
-            found[-1] = Phase(joined, found[-1].first, last)
+        if phases_found and (joint_direction := _together(phases_found[-1].direction, direction)):
+            phases_found[-1] = Phase(joint_direction, phases_found[-1].first, last)
         else:
-            found.append(Phase(direction, first, last))
-    return tuple(found) if len(found) <= LIMITS.guess_phases else ()
+            phases_found.append(Phase(direction, first, last))
+    return tuple(phases_found) if len(phases_found) <= LIMITS.guess_phases else ()
 
 
-def _together(one: str, other: str) -> str | None:
-    if "constant" in (one, other):
-        return other if one == "constant" else one
-    return one if one == other else None
+def _together(first: str, second: str) -> str | None:
+    if "constant" in (first, second):
+        return second if first == "constant" else first
+    return first if first == second else None
 
 
 def _direction(reading: Reading, first: int, last: int) -> str | None:
@@ -274,7 +281,7 @@ def _direction(reading: Reading, first: int, last: int) -> str | None:
     count = min(last - first, LIMITS.phase_samples)
     steps = sorted({first + (last - first) * index // count for index in range(count + 1)})
     values = [value(reading.value, {"t": fmpq(step)}) for step in steps]
-    if any(isinstance(found, Undefined) for found in values):
+    if any(isinstance(result, Undefined) for result in values):
         return None
     signs = {_sign(after, before) for before, after in itertools.pairwise(values)} - {0}
     if len(signs) == 2:
@@ -282,8 +289,8 @@ def _direction(reading: Reading, first: int, last: int) -> str | None:
     return {1: "increasing", -1: "decreasing"}[signs.pop()] if signs else "constant"
 
 
-def _sign(one: Number, other: Number) -> int:
-    if isinstance(one, fmpq) and isinstance(other, fmpq):
-        return (one > other) - (one < other)
-    difference = arb(one) - arb(other)
+def _sign(left: Number, right: Number) -> int:
+    if isinstance(left, fmpq) and isinstance(right, fmpq):
+        return (left > right) - (left < right)
+    difference = arb(left) - arb(right)
     return 1 if difference > 0 else -1 if difference < 0 else 0

@@ -68,21 +68,24 @@ def recurrence(
     here = add(CLOCK, ONE)
     places = {CLOCK: here, term(PREVIOUS): reading.value}
     following = _expression(step(PREVIOUS, t))
-    made = substitute(reading.read(following), places)
+    step_value = substitute(reading.read(following), places)
     after = substitute(reading.value, {CLOCK: here})
-    given = reading.given_at(here)
-    wanted = reading.read(first)
+    premises = reading.given_at(here)
+    first_value = reading.read(first)
     goals = [
-        Goal(f"value at 0 = {said(first)}", equal(start, wanted), shown=(("it", start),)),
+        Goal(f"value at 0 = {said(first)}", equal(start, first_value), shown=(("it", start),)),
         Goal(
             "the step gives the next value",
-            equal(made, after),
-            given,
-            shown=(("the step", made), ("the next value", after)),
+            equal(step_value, after),
+            premises,
+            shown=(("the step", step_value), ("the next value", after)),
         ),
     ]
     everywhere = replace(reading, where=TRUE)
-    presumes = [*has_value(everywhere, wanted), *all_defined(made, given, "in the step, ")]
+    presumes = [
+        *has_value(everywhere, first_value),
+        *all_defined(step_value, premises, "in the step, "),
+    ]
     sentence = f"it begins at {said(first)} and follows the recurrence"
     claim = claim_about(
         everywhere, "recurrence", sentence, goals, presumes, first=first, step=following
@@ -131,18 +134,20 @@ def area(
             where=f"schedule {lr.name!r}",
             hint="assume is for hyperparameters; write a condition on t as a branch",
         )
-    wanted = reading.read(total)
+    total_term = reading.read(total)
     if steps is None:
-        begin = substitute(wanted, {CLOCK: ZERO})
-        after = substitute(wanted, {CLOCK: add(CLOCK, ONE)})
-        grown = subtract(after, wanted)
-        shown = (("it", grown), ("the value", reading.value))
+        begin = substitute(total_term, {CLOCK: ZERO})
+        after = substitute(total_term, {CLOCK: add(CLOCK, ONE)})
+        increase = subtract(after, total_term)
+        displays = (("it", increase), ("the value", reading.value))
         goals = [
             Goal("the sum over no steps is 0", equal(begin, ZERO), shown=(("it", begin),)),
-            Goal("a step adds the value to the sum", equal(grown, reading.value), shown=shown),
+            Goal(
+                "a step adds the value to the sum", equal(increase, reading.value), shown=displays
+            ),
         ]
         sentence = f"the values before step t add up to {said(total)}"
-        presumes = has_value(reading, wanted, after)
+        presumes = has_value(reading, total_term, after)
         return claim_about(reading, "area", sentence, goals, presumes, total=total)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise VerificationError(
@@ -152,20 +157,26 @@ def area(
         )
     sentence = f"the values of the first {steps} steps add up to {said(total)}"
     last = reading.step_goals(rational(steps - 1), "the last step") if steps else ()
-    presumes = (*last, *has_value(reading, wanted))
-    summed = sum_goals(reading, steps, wanted)
-    goals = [_added(reading, steps, wanted, summed)] if isinstance(summed, str) else summed
+    presumes = (*last, *has_value(reading, total_term))
+    goals_of_sum = sum_goals(reading, steps, total_term)
+    goals = (
+        [_added_values_goal(reading, steps, total_term, goals_of_sum)]
+        if isinstance(goals_of_sum, str)
+        else goals_of_sum
+    )
     return claim_about(reading, "area", sentence, goals, presumes, total=total, steps=steps)
 
 
-def _added(reading: Reading, steps: int, wanted: Term, reason: str) -> Goal:
+def _added_values_goal(reading: Reading, steps: int, total_term: Term, reason: str) -> Goal:
     """The goal that the values, added up, are a number; one without an answer where too many."""
     if steps > LIMITS.summed_steps:
         return Goal(reason, FALSE, is_sufficient=True)
     values = [substitute(reading.value, {CLOCK: rational(step)}) for step in range(steps)]
-    found = add(*values) if values else ZERO
-    return Goal("the sum is this one", equal(found, wanted), shown=(("it", found),))
+    sum_of_values = add(*values) if values else ZERO
+    return Goal(
+        "the sum is this one", equal(sum_of_values, total_term), shown=(("it", sum_of_values),)
+    )
 
 
-def _expression(made: Any) -> Any:
-    return made if isinstance(made, sp.Basic) else exact_number(made, "what the step returns")
+def _expression(result: Any) -> Any:
+    return result if isinstance(result, sp.Basic) else exact_number(result, "what the step returns")

@@ -106,13 +106,13 @@ def read_schedule(
             hint="make one with closedform.Schedule or closedform.schedules",
         )
     domain = [read_about(schedule, rule) for rule in schedule.domain]
-    assumed = [read_about(schedule, rule) for rule in assume]
-    facts = (fact for fact in (*domain, *assumed) if not _is_about_steps(fact))
+    assumptions = [read_about(schedule, rule) for rule in assume]
+    facts = (fact for fact in (*domain, *assumptions) if not _is_about_steps(fact))
     return Reading(
         schedule,
         value_term(schedule),
         tuple(fact for fact in dict.fromkeys(facts) if fact != TRUE),
-        both(read_about(schedule, where), *filter(_is_about_steps, assumed)),
+        both(read_about(schedule, where), *filter(_is_about_steps, assumptions)),
         both(*filter(_is_about_steps, domain)),
     )
 
@@ -126,8 +126,8 @@ def value_term(schedule: Schedule) -> Term:
 
     The lemmas of the prover are about cosines; files hold sines where these are more exact.
     """
-    found: Term = schedule.memo("term", lambda: fold(term(schedule.bound), _with_cosines))
-    return found
+    value_as_term: Term = schedule.memo("term", lambda: fold(term(schedule.bound), _with_cosines))
+    return value_as_term
 
 
 def _with_cosines(node: Term, args: list[Term]) -> Term:
@@ -155,16 +155,18 @@ def read_about(schedule: Schedule, expr: Any) -> Term:
             )
         return term(exact_number(expr, "a value in a claim"))
     open_by_name = {symbol.name: symbol for symbol in schedule.open}
-    known = {**open_by_name, **schedule.hyperparameters}
-    named = expr.free_symbols - expr.atoms(sp.Dummy) - {t}
-    names = {s: known[s.name] for s in named if s.name in known}
+    values_by_name = {**open_by_name, **schedule.hyperparameters}
+    symbols_in_expr = expr.free_symbols - expr.atoms(sp.Dummy) - {t}
+    names = {s: values_by_name[s.name] for s in symbols_in_expr if s.name in values_by_name}
     return term(rationalize(expr.xreplace(names)))
 
 
-def has_value(reading: Reading, *others: Term) -> tuple[Goal, ...]:
+def has_value(reading: Reading, *further: Term) -> tuple[Goal, ...]:
     """Returns the goals that the schedule, and other terms of a claim, have a value."""
     return tuple(
-        goal for each in (reading.value, *others) for goal in all_defined(each, reading.given)
+        goal
+        for operand in (reading.value, *further)
+        for goal in all_defined(operand, reading.given)
     )
 
 
@@ -183,7 +185,7 @@ def claim_about(
     The arguments of the claim are recorded where all of them have a text.
     """
     count = len(reading.given)
-    placed = tuple(
+    goals_in_place = tuple(
         goal
         if goal.given[:count] == reading.given
         else replace(goal, given=(*reading.given, *goal.given))
@@ -194,11 +196,11 @@ def claim_about(
         name,
         sentence + condition,
         reading.schedule,
-        placed,
+        goals_in_place,
         tuple(presumes),
         reading.assume,
         is_question,
-        _stated(reading, name, arguments),
+        _arguments_of_claim(reading, name, arguments),
     )
 
 
@@ -206,7 +208,9 @@ _WITHOUT_CONDITIONS = frozenset({"area", "ends_at", "periodic"})
 """Claims that take no condition on the steps."""
 
 
-def _stated(reading: Reading, name: str, arguments: Mapping[str, Any]) -> dict[str, str] | None:
+def _arguments_of_claim(
+    reading: Reading, name: str, arguments: Mapping[str, Any]
+) -> dict[str, str] | None:
     """The arguments of a claim and its conditions as text; None where one has none."""
     condition = both(reading.where, reading.steps, *reading.assume)
     if condition == TRUE:

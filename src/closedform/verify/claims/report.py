@@ -186,7 +186,7 @@ def check(
     Raises:
         VerificationError: One of them is not a claim, or ``effort`` or ``budget`` is not above 0.
     """
-    shared = Proofs() if proofs is None else proofs
+    verdicts = Proofs() if proofs is None else proofs
     findings = []
     portion, watch = allowed(effort, budget), Watch()
     for claim in claims:
@@ -196,7 +196,7 @@ def check(
                 hint="make them with closedform.claims",
             )
         # The work that it took to make the claim counts: its bounds may have been looked for.
-        verdict = claim.judge(portion, shared)
+        verdict = claim.judge(portion, verdicts)
         findings.append(Finding(claim, verdict.after(watch.seconds)))
         portion, watch = allowed(effort, budget), Watch()
     return Report(subject, tuple(findings))

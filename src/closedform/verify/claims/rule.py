@@ -84,10 +84,10 @@ def same_rule(
             where=f"{one.name} and {other.name}",
             hint=nearest(unknown[0], {*one.hyperparameters, *other.hyperparameters}),
         )
-    replaced = substitution or {}
+    replacements = substitution or {}
     first = step_of(one, names & set(one.hyperparameters))
-    second = step_of(other, (names & set(other.hyperparameters)) | set(replaced))
-    meaning = _substituted(first, second, replaced)
+    second = step_of(other, (names & set(other.hyperparameters)) | set(replacements))
+    meaning = _substitute_open(first, second, replacements)
     coupling = _coupling(first, second, states or {})
     names_of_second = {state(name): expr for name, expr in coupling.items()}
 
@@ -95,8 +95,8 @@ def same_rule(
         places = {s: meaning[s.name] for s in expr.free_symbols if s.name in meaning}
         return expr.xreplace({**places, **names_of_second})
 
-    conditions = [first.read(each) for each in invariants]
-    given = given_by(first.read(where), *conditions)
+    conditions = [first.read(condition) for condition in invariants]
+    premises = given_by(first.read(where), *conditions)
     pairs = [("the parameter", first.param, seen(second.param))]
     pairs += [
         (f"state {name!r}", expr.xreplace(first.after()), seen(second.states[name]))
@@ -106,7 +106,7 @@ def same_rule(
         Goal(
             f"{label} after the step is the same",
             equal(term(left), term(right)),
-            given,
+            premises,
             shown=((one.name, term(left)), (other.name, term(right))),
             note=ANY_STATE if first.states else "",
             start=(("t", sp.Integer(0)), *((state(n).name, at) for n, at in first.initial.items())),
@@ -116,12 +116,12 @@ def same_rule(
     begin = {state(name): expr for name, expr in first.initial.items()}
     for name, expr in coupling.items():
         left, right = term(expr.xreplace(begin)), term(second.initial[name])
-        shown = ((one.name, left), (other.name, right))
-        goals.append(Goal(f"state {name!r} begins the same", equal(left, right), shown=shown))
+        displays = ((one.name, left), (other.name, right))
+        goals.append(Goal(f"state {name!r} begins the same", equal(left, right), shown=displays))
     presumes = [
-        goal for label, left, right in pairs for goal in defined_in(label, (left, right), given)
+        goal for label, left, right in pairs for goal in defined_in(label, (left, right), premises)
     ]
-    preserved, presumed = _preserved(first, conditions)
+    preserved, presumed = _preservation_goals(first, conditions)
     goals += preserved
     facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
@@ -130,10 +130,14 @@ def same_rule(
     return Claim("same_rule", sentence, one, tuple(goals), (*presumes, *presumed), facts)
 
 
-def _substituted(first: Step, second: Step, substitution: Mapping[str, Any]) -> dict[str, sp.Expr]:
+def _substitute_open(
+    first: Step, second: Step, substitution: Mapping[str, Any]
+) -> dict[str, sp.Expr]:
     """Each open hyperparameter of the second rule, in the names of the first."""
-    own = open_symbols(first)
-    meaning = {name: own[name] for name in open_symbols(second) if name in own}
+    symbols_of_first = open_symbols(first)
+    meaning = {
+        name: symbols_of_first[name] for name in open_symbols(second) if name in symbols_of_first
+    }
     return meaning | {name: first.read(value) for name, value in substitution.items()}
 
 
@@ -142,17 +146,17 @@ def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str,
     coupling = {}
     _check_states(states, second)
     for name in second.states:
-        meant = states.get(name, name)
-        if isinstance(meant, str):
-            if meant not in first.states:
+        meaning = states.get(name, name)
+        if isinstance(meaning, str):
+            if meaning not in first.states:
                 raise VerificationError(
                     f"state {name!r} of {second.rule.name} has no meaning in {first.rule.name}",
                     where="same_rule",
                     hint="say with states which state or expression of the first rule it is",
                 )
-            coupling[name] = state(meant)
+            coupling[name] = state(meaning)
         else:
-            coupling[name] = first.read(meant)
+            coupling[name] = first.read(meaning)
     return coupling
 
 
@@ -208,25 +212,25 @@ def finite_steps(
         assume: Conditions on hyperparameters.
     """
     step = step_of(rule, open)
-    conditions = [step.read(each) for each in invariants]
-    given = given_by(*conditions)
-    goals = list(defined_in("the parameter", (step.param,), given))
+    conditions = [step.read(condition) for condition in invariants]
+    premises = given_by(*conditions)
+    goals = list(defined_in("the parameter", (step.param,), premises))
     for name, expr in step.states.items():
-        goals += defined_in(f"state {name!r}", (expr,), given)
-    preserved, presumes = _preserved(step, conditions)
+        goals += defined_in(f"state {name!r}", (expr,), premises)
+    preserved_goals, presumes = _preservation_goals(step, conditions)
     facts = facts_of(step, assume)
     sentence = "every step is finite"
-    return Claim("finite", sentence, rule, tuple(goals), (*presumes, *preserved), facts)
+    return Claim("finite", sentence, rule, tuple(goals), (*presumes, *preserved_goals), facts)
 
 
-def _preserved(step: Step, conditions: list[sp.Basic]) -> tuple[list[Goal], list[Goal]]:
+def _preservation_goals(step: Step, conditions: list[sp.Basic]) -> tuple[list[Goal], list[Goal]]:
     """The goals that all conditions together hold before every step, and what they presume."""
     goals: list[Goal] = []
     presumes: list[Goal] = []
     for condition in conditions:
-        preserved, presumed = inductive(step, condition, given=sp.And(*conditions))
-        goals += preserved
-        presumes += presumed
+        preserved_goals, presumed_goals = inductive(step, condition, premises=sp.And(*conditions))
+        goals += preserved_goals
+        presumes += presumed_goals
     return goals, presumes
 
 
@@ -253,20 +257,25 @@ def bounded_update(
         True
     """
     step = step_of(rule, open)
-    conditions = [step.read(each) for each in invariants]
-    given = given_by(*conditions)
+    conditions = [step.read(condition) for condition in invariants]
+    premises = given_by(*conditions)
     change = subtract(term(step.param), term(PARAM))
     limit = term(step.read(bound))
-    shown = (("the change", change), ("the bound", limit))
+    displays = (("the change", change), ("the bound", limit))
     goal = Goal(
-        f"|change| <= {said(bound)}", less_equal(absolute(change), limit), given, shown=shown
+        f"|change| <= {said(bound)}", less_equal(absolute(change), limit), premises, shown=displays
     )
-    presumes = defined_in("the parameter", (step.param, step.read(bound)), given)
-    preserved, presumed = _preserved(step, conditions)
+    presumes = defined_in("the parameter", (step.param, step.read(bound)), premises)
+    preserved_goals, presumed_goals = _preservation_goals(step, conditions)
     sentence = f"a step changes the parameter by at most {said(bound)}"
     facts = facts_of(step, assume)
     return Claim(
-        "bounded_update", sentence, rule, (goal, *preserved), (*presumes, *presumed), facts
+        "bounded_update",
+        sentence,
+        rule,
+        (goal, *preserved_goals),
+        (*presumes, *presumed_goals),
+        facts,
     )
 
 
@@ -305,40 +314,42 @@ def after_steps(
     """
     step = step_of(rule, open)
     _check_states(states, step)
-    closed = {name: step.read(exactly(expr)) for name, expr in states.items()}
-    places = {state(name): expr for name, expr in closed.items()}
+    closed_forms = {name: step.read(exactly(expr)) for name, expr in states.items()}
+    places = {state(name): expr for name, expr in closed_forms.items()}
     condition = step.read(where)
     _check_condition(condition, step)
-    before, given = _before(condition)
+    before, premises = _before(condition)
     is_prefix = all(map(_is_prefix, given_by(condition)))
     goals: list[Goal] = []
     presumes: list[Goal] = []
-    if given:
+    if premises:
         text = f"{said(where)} holds for some number of steps"
         presumes.append(Goal(text, term(condition), is_somewhere=True))
-    for name, expr in closed.items():
-        begin, wanted = term(expr.xreplace({t: sp.Integer(0)})), term(step.initial[name])
-        made = step.states[name].xreplace(places)
+    for name, expr in closed_forms.items():
+        begin, initial_value = term(expr.xreplace({t: sp.Integer(0)})), term(step.initial[name])
+        step_value = step.states[name].xreplace(places)
         later = expr.xreplace(STEP_LATER)
-        shown = (("the step", term(made)), ("the formula", term(later)))
-        statement, text = equal(term(made), term(later)), f"a step keeps {name} so"
+        displays = (("the step", term(step_value)), ("the formula", term(later)))
+        statement, text = equal(term(step_value), term(later)), f"a step keeps {name} so"
         goals += [
-            Goal(f"{name} begins so", equal(begin, wanted), given, shown=(("it", begin),)),
-            Goal(text, statement, before, is_sufficient=not is_prefix, shown=shown),
+            Goal(
+                f"{name} begins so", equal(begin, initial_value), premises, shown=(("it", begin),)
+            ),
+            Goal(text, statement, before, is_sufficient=not is_prefix, shown=displays),
         ]
-        presumes += defined_in(name, (made, expr, later), before)
+        presumes += defined_in(name, (step_value, expr, later), before)
     sentence = ", ".join(f"{name} = {said(expr)}" for name, expr in states.items())
     facts = facts_of(step, assume)
     sentence = f"after t steps with one gradient {sentence}"
-    if given:
+    if premises:
         sentence += f" where {said(where)}"
     return Claim("after_steps", sentence, rule, tuple(goals), tuple(presumes), facts)
 
 
 def _check_condition(condition: sp.Basic, step: Step) -> None:
     """Raises VerificationError for a condition on what the steps change."""
-    changed = {PARAM, *(state(name) for name in step.states)}
-    for symbol in sorted(condition.free_symbols & changed, key=str):
+    changing_symbols = {PARAM, *(state(name) for name in step.states)}
+    for symbol in sorted(condition.free_symbols & changing_symbols, key=str):
         raise VerificationError(
             f"where is about t, GRAD and hyperparameters, got {symbol} in {said(condition)}",
             where=f"rule {step.rule.name!r}",
@@ -351,10 +362,10 @@ def _before(condition: sp.Basic) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
 
     The step at which it holds is any later one, so that every step before it is asked.
     """
-    given = given_by(condition)
+    premises = given_by(condition)
     if t not in condition.free_symbols:
-        return given, given
-    later = tuple(substitute(fact, {CLOCK: LATER}) for fact in given)
+        return premises, premises
+    later = tuple(substitute(fact, {CLOCK: LATER}) for fact in premises)
     return (*later, less(CLOCK, LATER)), later
 
 

@@ -48,7 +48,7 @@ def write_proofs(findings: Iterable[Finding], folder: Path) -> list[Path]:
         VerificationError: A file is in the place of the folder, or it cannot be written.
     """
     entries: list[dict[str, Any]] = []
-    written: list[Path] = []
+    paths: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for finding in findings:
@@ -64,23 +64,23 @@ def write_proofs(findings: Iterable[Finding], folder: Path) -> list[Path]:
             entry["goals"] = []
             claim = finding.claim
             for goal in dict.fromkeys((*claim.presumes, *claim.goals)):
-                stated: dict[str, str] = {"goal": goal.text}
-                entry["goals"].append(stated)
+                goal_entry: dict[str, str] = {"goal": goal.text}
+                entry["goals"].append(goal_entry)
                 script = script_of(goal, claim.assume, claim.sentence)
                 if not script.startswith(";"):
-                    stated["no script"] = script
+                    goal_entry["no script"] = script
                     continue
-                path = folder / f"{len(written) + 1:03d}-{claim.name}.smt2"
+                path = folder / f"{len(paths) + 1:03d}-{claim.name}.smt2"
                 path.write_text(script, encoding="utf-8")
-                stated["script"] = path.name
-                written.append(path)
+                goal_entry["script"] = path.name
+                paths.append(path)
             if claim.decide is not None:
                 entry["no script"] = "it is about floats: see closedform.floats"
         content = json.dumps(entries, indent=1, ensure_ascii=False)
         (folder / MANIFEST).write_text(content + "\n", encoding="utf-8")
     except OSError as error:
         raise VerificationError(f"the proofs cannot be written: {error}") from error
-    return written
+    return paths
 
 
 def script_of(goal: Goal, assume: tuple[Term, ...], sentence: str) -> str:
@@ -96,12 +96,12 @@ def script_of(goal: Goal, assume: tuple[Term, ...], sentence: str) -> str:
     if goal.statement == TRUE:
         return "it holds by its form"
     statement, facts = without_tensor_functions(goal.statement, (*assume, *goal.given))
-    asked = (*facts, negate(statement))
-    if FALSE in asked:
+    statements = (*facts, negate(statement))
+    if FALSE in statements:
         return "it holds by its form"
-    if is_too_large(asked):
+    if is_too_large(statements):
         return "it is too large for a solver"
-    question = Question(asked, Reading.INTEGER)
+    question = Question(statements, Reading.INTEGER)
     if question.answer(Effort.of(_WORK)).model is not None:
         return "a solver knows too little of its functions"
     lines = [f"; {sentence}", f"; goal: {goal.text}", "; unsat: it is proved", "(set-logic ALL)"]

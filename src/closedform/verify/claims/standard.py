@@ -63,8 +63,8 @@ def verify_schedule(
     subject = f"schedule {lr.name!r}"
     if claims:
         return check(subject, claims, effort=effort, budget=budget)
-    asked = _Standard(lr, tuple(assume), effort, budget)
-    report = check(subject, asked.claims(), effort=effort, budget=budget, proofs=asked.proofs)
+    standard = _Standard(lr, tuple(assume), effort, budget)
+    report = check(subject, standard.claims(), effort=effort, budget=budget, proofs=standard.proofs)
     findings = tuple(_with_jumps(lr, finding) for finding in report)
     return replace(report, findings=findings, floats=about_floats(lr, effort, budget))
 
@@ -85,12 +85,16 @@ def _with_jumps(lr: Schedule, finding: Finding) -> Finding:
     if finding.claim.name != "continuous" or not finding.verdict.refuted or lr.open:
         return finding
     until = LIMITS.jump_steps if lr.length is None else int(lr.length)
-    found = jumps(lr, until)
-    if not found:
+    jumps_found = jumps(lr, until)
+    if not jumps_found:
         return finding
-    shown = ", ".join(str(jump) for jump in found[: LIMITS.named_jumps])
-    more = f" and {len(found) - LIMITS.named_jumps} more" if len(found) > LIMITS.named_jumps else ""
-    reason = f"{shown}{more}, up to step {until}"
+    listed_jumps = ", ".join(str(jump) for jump in jumps_found[: LIMITS.named_jumps])
+    more = (
+        f" and {len(jumps_found) - LIMITS.named_jumps} more"
+        if len(jumps_found) > LIMITS.named_jumps
+        else ""
+    )
+    reason = f"{listed_jumps}{more}, up to step {until}"
     return replace(finding, verdict=replace(finding.verdict, reason=reason))
 
 
@@ -135,7 +139,7 @@ class _Standard:
         """
         effort = allowed(self.effort / 2, None if self.budget is None else self.budget / 2)
         portion = effort.left // 2
-        undecided = None
+        undecided_bound = None
         for guess in islice(guesses, LIMITS.standard_guesses):
             sides = (guess.expr, None) if is_lower else (None, guess.expr)
             claim = bounded(self.lr, *sides, assume=self.assume)
@@ -144,27 +148,27 @@ class _Standard:
             verdict = claim.judge(effort.portion(portion), self.proofs)
             if verdict.proved:
                 return guess.expr
-            if verdict.unknown and undecided is None:
-                undecided = guess.expr
-        return undecided
+            if verdict.unknown and undecided_bound is None:
+                undecided_bound = guess.expr
+        return undecided_bound
 
     def _phases(self, reading: Reading) -> Iterator[Claim]:
         """One claim for all phases of a schedule without open hyperparameters."""
         if self.lr.open:
             return
-        made = []
+        claims = []
         words = []
         for phase in phases(reading):
             until = [] if phase.last is None else [t <= phase.last]
             where = sp.And(t >= phase.first, *until)
-            made.append(monotone(self.lr, phase.direction, where=where))
+            claims.append(monotone(self.lr, phase.direction, where=where))
             place = "on" if phase.last is None else f"to {phase.last}"
             words.append(f"{phase.direction} from {phase.first} {place}")
-        if made:
-            goals = tuple(goal for claim in made for goal in claim.goals)
-            presumes = tuple(dict.fromkeys(goal for claim in made for goal in claim.presumes))
+        if claims:
+            goals = tuple(goal for claim in claims for goal in claim.goals)
+            presumes = tuple(dict.fromkeys(goal for claim in claims for goal in claim.presumes))
             yield replace(
-                made[0],
+                claims[0],
                 sentence=f"the value is {', '.join(words)}",
                 goals=goals,
                 presumes=presumes,
@@ -222,29 +226,31 @@ def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | Non
     step = step_of(rule, open_names)
     assume = [symbol >= 0 for name, symbol in open_symbols(step).items() if name in open_names]
     proofs = Proofs()
-    preserved = _preserved(step, assume, allowed(effort, budget), proofs)
-    given: dict[str, Any] = {"open": open_names, "assume": assume}
-    asked = [invariant(rule, sp.And(*preserved), **given)] if preserved else []
-    asked.append(finite_steps(rule, invariants=preserved, **given))
-    return check(subject, asked, effort=effort, budget=budget, proofs=proofs)
+    invariants = _preserved_conditions(step, assume, allowed(effort, budget), proofs)
+    premises: dict[str, Any] = {"open": open_names, "assume": assume}
+    claims = [invariant(rule, sp.And(*invariants), **premises)] if invariants else []
+    claims.append(finite_steps(rule, invariants=invariants, **premises))
+    return check(subject, claims, effort=effort, budget=budget, proofs=proofs)
 
 
-def _preserved(
+def _preserved_conditions(
     step: Step, assume: list[sp.Basic], effort: Effort, proofs: Proofs
 ) -> list[sp.Basic]:
     """The conditions ``state >= 0`` that are preserved together; those that are not are left out.
 
     Each round asks less, so there are at most as many rounds as states.
     """
-    begun = [name for name, at in step.initial.items() if at != PARAM and bool(at >= 0)]
-    conditions = [state(name) >= 0 for name in begun]
+    nonnegative_states = [
+        name for name, at in step.initial.items() if at != PARAM and bool(at >= 0)
+    ]
+    conditions = [state(name) >= 0 for name in nonnegative_states]
     while conditions:
         together = sp.And(*conditions)
-        given = (together, *assume)
+        premises = (together, *assume)
         failing = [
             condition
             for condition in conditions
-            if not _is_preserved(step, condition, given, effort, proofs)
+            if not _is_preserved(step, condition, premises, effort, proofs)
         ]
         if not failing:
             break
@@ -253,8 +259,8 @@ def _preserved(
 
 
 def _is_preserved(
-    step: Step, condition: sp.Basic, given: tuple[sp.Basic, ...], effort: Effort, proofs: Proofs
+    step: Step, condition: sp.Basic, premises: tuple[sp.Basic, ...], effort: Effort, proofs: Proofs
 ) -> bool:
-    goals, presumes = inductive(step, condition, given=sp.And(*given))
+    goals, presumes = inductive(step, condition, premises=sp.And(*premises))
     claim = Claim("preserved", "", step.rule, goals, presumes)
     return effort.left > 0 and claim.judge(effort, proofs).proved

@@ -89,10 +89,10 @@ def _expression(text: str) -> sp.Expr:
 
 
 def _condition(text: str) -> sp.Basic:
-    found = _expression(f"where({text}, 1, 0)")
-    if isinstance(found, sp.Piecewise):
-        return found.args[0].cond
-    return sp.true if found == 1 else sp.false
+    choice = _expression(f"where({text}, 1, 0)")
+    if isinstance(choice, sp.Piecewise):
+        return choice.args[0].cond
+    return sp.true if choice == 1 else sp.false
 
 
 _FRACTION = re.compile(r"[+-]?\d+(/\d+)?")

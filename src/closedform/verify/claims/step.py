@@ -46,10 +46,12 @@ class Step:
             return sp.true if expr else sp.false
         if not isinstance(expr, sp.Basic):
             return exact_number(expr, f"a value in a claim about {self.rule.name}")
-        own = open_symbols(self)
-        known = {**own, **self.values}
+        symbols = open_symbols(self)
+        values_by_name = {**symbols, **self.values}
         exactly = rationalize(expr)
-        places = {s: known[s.name] for s in exactly.free_symbols if s.name in known}
+        places = {
+            s: values_by_name[s.name] for s in exactly.free_symbols if s.name in values_by_name
+        }
         return exactly.xreplace(places)
 
     def after(self) -> dict[sp.Symbol, sp.Expr]:
@@ -99,36 +101,43 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
 def open_symbols(step: Step) -> dict[str, sp.Symbol]:
     """Returns the symbols of the hyperparameters that have no value, by name."""
     expressions = (step.param, *step.states.values())
-    found = {s.name: s for expr in expressions for s in expr.free_symbols}
-    return {name: found[name] for name in step.rule.hyperparameters if name in found}
+    symbols_by_name = {s.name: s for expr in expressions for s in expr.free_symbols}
+    return {
+        name: symbols_by_name[name] for name in step.rule.hyperparameters if name in symbols_by_name
+    }
 
 
 def inductive(
-    step: Step, condition: sp.Basic, given: sp.Basic | None = None
+    step: Step, condition: sp.Basic, premises: sp.Basic | None = None
 ) -> tuple[tuple[Goal, ...], tuple[Goal, ...]]:
     """Returns the goals that a condition holds initially and is preserved, and their premises.
 
-    ``given`` holds before the step; it is the condition itself if None.
+    ``premises`` holds before the step; it is the condition itself if None.
     """
     begin = {state(name): expr for name, expr in step.initial.items()}
     first = condition.xreplace({t: sp.Integer(0), **begin})
-    preserved = condition.xreplace({**step.after(), **STEP_LATER})
-    facts = given_by(condition if given is None else given)
-    shown = tuple(
+    later_condition = condition.xreplace({**step.after(), **STEP_LATER})
+    facts = given_by(condition if premises is None else premises)
+    displays = tuple(
         (f"the next {name}", term(expr))
         for name, expr in step.states.items()
         if state(name) in condition.free_symbols
     )
     goals = (
         Goal(f"{said(condition)} at the beginning", term(first)),
-        Goal(f"{said(condition)} is preserved by a step", term(preserved), facts, shown=shown),
+        Goal(
+            f"{said(condition)} is preserved by a step",
+            term(later_condition),
+            facts,
+            shown=displays,
+        ),
     )
-    used = [
+    definitions = [
         (f"state {name!r}", expr)
         for name, expr in step.states.items()
         if state(name) in condition.free_symbols
     ]
-    presumes = [goal for label, expr in used for goal in defined_in(label, (expr,), facts)]
+    presumes = [goal for label, expr in definitions for goal in defined_in(label, (expr,), facts)]
     return goals, tuple(presumes)
 
 
@@ -139,8 +148,8 @@ def exactly(expr: Any) -> Any:
 
 def given_by(*conditions: sp.Basic) -> tuple[Term, ...]:
     """Returns conditions as premises; those that always hold are left out."""
-    found = dict.fromkeys(term(condition) for condition in conditions)
-    return tuple(fact for fact in found if fact != TRUE)
+    terms = dict.fromkeys(term(condition) for condition in conditions)
+    return tuple(fact for fact in terms if fact != TRUE)
 
 
 def facts_of(step: Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
@@ -151,10 +160,10 @@ def facts_of(step: Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
             steps at which it does not hold.
     """
     conditions = tuple(assume)
-    changed = {t, PARAM, *(state(name) for name in step.states)}
+    changing_symbols = {t, PARAM, *(state(name) for name in step.states)}
     for condition in conditions:
         symbols = condition.free_symbols if isinstance(condition, sp.Basic) else set()
-        for symbol in sorted(symbols & changed, key=str):
+        for symbol in sorted(symbols & changing_symbols, key=str):
             raise VerificationError(
                 f"assume holds conditions on hyperparameters, got {symbol} in {said(condition)}",
                 where=f"rule {step.rule.name!r}",
@@ -163,7 +172,7 @@ def facts_of(step: Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
     return given_by(*map(step.read, conditions))
 
 
-def defined_in(label: str, exprs: Iterable[sp.Expr], given: tuple[Term, ...]) -> Iterator[Goal]:
+def defined_in(label: str, exprs: Iterable[sp.Expr], premises: tuple[Term, ...]) -> Iterator[Goal]:
     """Yields the goals that expressions have a value."""
     for expr in exprs:
-        yield from all_defined(term(expr), given, f"in {label}, ")
+        yield from all_defined(term(expr), premises, f"in {label}, ")

@@ -12,7 +12,7 @@ identity ``sin(x + w/2) - sin(x - w/2) = 2*cos(x)*sin(w/2)``. A cosine that does
 a constant, and w is reduced modulo ``2*pi``, so that ``sin(w/2)`` is 0 for no w.
 
 Every divisor is a goal, too: that it is not 0. So is the factor by which both sides of the sum are
-multiplied (``_cleared``), without which 0 = 0 would be a proof.
+multiplied (``_clear_denominator``), without which 0 = 0 would be a proof.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _MOST_SEGMENTS = 200
 _DEGREE = 8
 
 
-def sum_goals(reading: Reading, steps: int, wanted: Term) -> list[Goal] | str:
+def sum_goals(reading: Reading, steps: int, total: Term) -> list[Goal] | str:
     """Returns the goals that the values add up to a number; a text of why where there are none.
 
     Args:
         reading: The schedule.
         steps: How many steps.
-        wanted: The sum.
+        total: The sum.
     """
     segments = _segments(reading, steps)
     if segments is None:
@@ -63,7 +63,7 @@ def sum_goals(reading: Reading, steps: int, wanted: Term) -> list[Goal] | str:
                 goals += _growth_goals(part, inside)
             change = part.dividend.subs(t, end) - part.dividend.subs(t, first)
             ends.setdefault(part.divisor, []).append(change)
-    return [*goals, *_total(ends, wanted)]
+    return [*goals, *_total(ends, total)]
 
 
 def _growth_goals(part: _Part, inside: tuple[Term, ...]) -> list[Goal]:
@@ -96,23 +96,23 @@ def total_of(lr: Schedule, steps: int) -> sp.Expr | None:
     return total
 
 
-def _total(ends: dict[sp.Expr, list[sp.Expr]], wanted: Term) -> list[Goal]:
+def _total(ends: dict[sp.Expr, list[sp.Expr]], expected: Term) -> list[Goal]:
     """The goals that the parts of a sum add up; without a division where one divisor is irrational.
 
     Sums of cosines of rational numbers of turns are then compared without quotients of them.
     """
     sums = {divisor: term(sp.Add(*parts)) for divisor, parts in ends.items()}
     total = build.add(*(build.divide(part, term(by)) for by, part in sums.items()), build.ZERO)
-    goal = Goal("the sum is this one", build.equal(total, wanted), shown=(("it", total),))
+    goal = Goal("the sum is this one", build.equal(total, expected), shown=(("it", total),))
     irrational = [divisor for divisor in sums if divisor != 1]
     if len(irrational) != 1:
         return [*_defined_goals(total), goal]
     (divisor,) = irrational
-    rest = build.subtract(wanted, sums.get(sp.Integer(1), build.ZERO))
-    return _cleared(goal, sums[divisor], rest, term(divisor))
+    rest = build.subtract(expected, sums.get(sp.Integer(1), build.ZERO))
+    return _clear_denominator(goal, sums[divisor], rest, term(divisor))
 
 
-def _cleared(goal: Goal, dividend: Term, quotient: Term, factor: Term) -> list[Goal]:
+def _clear_denominator(goal: Goal, dividend: Term, quotient: Term, factor: Term) -> list[Goal]:
     """The goal that ``dividend / factor`` is ``quotient``, multiplied by the factor.
 
     The two are the same where the factor is not 0, which is a goal, too. A product that differs
@@ -131,12 +131,12 @@ def _segments(reading: Reading, steps: int) -> list[tuple[int, int, Term]] | Non
     root = build.substitute(reading.value, {CLOCK: TIME})
     if reading.schedule.open or set(symbols(root)) - {"t"}:
         return None
-    found = []
+    segments = []
     for cell in real_cells(as_choices(root)):
         end = steps if cell.last is None else min(cell.last + 1, steps)
         if cell.first < end:
-            found.append((cell.first, end, build.substitute(cell.value, {TIME: CLOCK})))
-    return found if len(found) <= _MOST_SEGMENTS else None
+            segments.append((cell.first, end, build.substitute(cell.value, {TIME: CLOCK})))
+    return segments if len(segments) <= _MOST_SEGMENTS else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,10 @@ def bounded(
             continue
         limit = reading.read(bound)
         bounds.append(limit)
-        shown = (("the value", reading.value), ("the bound", limit))
+        displays = (("the value", reading.value), ("the bound", limit))
         ordered = (limit, value) if sign == ">=" else (value, limit)
         statement = build.less_equal(*ordered)
-        goals.append(Goal(f"value {sign} {said(bound)}", statement, shown=shown))
+        goals.append(Goal(f"value {sign} {said(bound)}", statement, shown=displays))
     sides = " and ".join(goal.text.removeprefix("value ") for goal in goals)
     presumes = has_value(reading, *bounds)
     sentence = f"the value is {sides}"
@@ -160,8 +160,8 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
 
     Neighbours among the steps that are compared are enough: the ways of a value add up.
     """
-    asked = build.ite(build.both(*reading.given), reading.value, build.UNDEFINED)
-    root = build.substitute(asked, {CLOCK: TIME})
+    value_where = build.ite(build.both(*reading.given), reading.value, build.UNDEFINED)
+    root = build.substitute(value_where, {CLOCK: TIME})
     if reading.schedule.open or set(symbols(root)) - {"t"}:
         return None
     cells = [
@@ -177,14 +177,14 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
         for cell in cells
         if TIME in walk(cell.value) or (is_strict and cell.first != cell.last)
     ]
-    for one, other in itertools.pairwise(cells):
+    for one, next_cell in itertools.pairwise(cells):
         before, after = (
             build.substitute(cell.value, {TIME: build.rational(step)})
-            for cell, step in ((one, one.last), (other, other.first))
+            for cell, step in ((one, one.last), (next_cell, next_cell.first))
         )
-        text = f"from step {one.last} to step {other.first} it is {direction}"
-        shown = (("before it", before), ("after it", after))
-        goals.append(Goal(text, _DIRECTIONS[direction](before, after), shown=shown))
+        text = f"from step {one.last} to step {next_cell.first} it is {direction}"
+        displays = (("before it", before), ("after it", after))
+        goals.append(Goal(text, _DIRECTIONS[direction](before, after), shown=displays))
     return goals
 
 
@@ -227,8 +227,8 @@ def ends_at(lr: Schedule, value: Any, at: Any = None, *, assume: Iterable[Condit
         sentence += f" where {condition_text(reading.where)}"
     steps = () if at is None else reading.step_goals(first, "the first step")
     reading = replace(reading, where=build.both(build.less_equal(first, CLOCK), reading.where))
-    shown = (("it", reading.value),)
-    goal = Goal(f"value = {said(value)}", build.equal(reading.value, last), shown=shown)
+    displays = (("it", reading.value),)
+    goal = Goal(f"value = {said(value)}", build.equal(reading.value, last), shown=displays)
     presumes = (*steps, *has_value(reading, last))
     claim = claim_about(reading, "ends_at", goal.text, [goal], presumes)
     return replace(claim, sentence=sentence, arguments=as_texts(value=value, at=begin))
@@ -289,8 +289,8 @@ def equal_to(
     """
     reading = read_schedule(lr, assume, where)
     ratio, offset = _clock_of(lr, shift, scale)
-    own, clock = _clocks(ratio, offset)
-    compared = _at(reading, own)
+    own_clock, clock = _clocks(ratio, offset)
+    compared_reading = _at(reading, own_clock)
     second = read_other(reading, other, clock)
     name = second.name
     sentence = f"it is equal to {name}"
@@ -301,12 +301,12 @@ def equal_to(
         sentence += f", at each step that is a multiple of {ratio.q}"
     goal = Goal(
         f"the value is that of {name}",
-        build.equal(compared.value, second.value),
-        compared.given,
-        shown=((repr(lr.name), compared.value), (name, second.value)),
+        build.equal(compared_reading.value, second.value),
+        compared_reading.given,
+        shown=((repr(lr.name), compared_reading.value), (name, second.value)),
     )
-    presumes = (*second.step_goals(compared), *has_value(compared, second.value))
-    claim = claim_about(compared, "equal", sentence, [goal], presumes)
+    presumes = (*second.step_goals(compared_reading), *has_value(compared_reading, second.value))
+    claim = claim_about(compared_reading, "equal", sentence, [goal], presumes)
     arguments: dict[str, Any] = {
         "other": other.bound if isinstance(other, Schedule) else other,
         "shift": shift or None,
@@ -338,9 +338,9 @@ def _clocks(ratio: sp.Rational, offset: sp.Integer) -> tuple[Term, Term]:
     index = CLOCK
     if ratio.q != 1:
         index = build.own_symbol(f"t/{ratio.q}", integer=True, sign=Sign.NONNEGATIVE)
-    own = build.multiply(build.rational(int(ratio.q)), index)
+    own_clock = build.multiply(build.rational(int(ratio.q)), index)
     clock = build.add(build.multiply(build.rational(int(ratio.p)), index), build.rational(offset))
-    return own, clock
+    return own_clock, clock
 
 
 def _at(reading: Reading, clock: Term) -> Reading:

@@ -159,15 +159,15 @@ def floor_modulo(left: Term, right: Term) -> Term:
 
 def minimum(*terms: Term) -> Term:
     """Returns the least of its terms, two by two."""
-    return _folded(terms, Op.MINIMUM, min)
+    return _fold_constants(terms, Op.MINIMUM, min)
 
 
 def maximum(*terms: Term) -> Term:
     """Returns the greatest of its terms, two by two."""
-    return _folded(terms, Op.MAXIMUM, max)
+    return _fold_constants(terms, Op.MAXIMUM, max)
 
 
-def _folded(terms: tuple[Term, ...], op: Op, choose: Callable[..., Any]) -> Term:
+def _fold_constants(terms: tuple[Term, ...], op: Op, choose: Callable[..., Any]) -> Term:
     result = terms[0]
     for node in terms[1:]:
         constants = is_rational(result) and is_rational(node)
@@ -314,12 +314,12 @@ def negate(goal: Term) -> Term:
 
 def substitute(root: Term, replacements: Mapping[Term, Term]) -> Term:
     """Returns the term with each key replaced by its value, all at once, outermost first."""
-    done: dict[Term, Term] = dict(replacements)
+    results: dict[Term, Term] = dict(replacements)
     for node in walk(root, skip=replacements):
-        args = tuple(done[arg] for arg in node.args)
-        unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
-        done[node] = node if unchanged else rebuild(node, args)
-    return done[root]
+        args = tuple(results[arg] for arg in node.args)
+        is_unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
+        results[node] = node if is_unchanged else rebuild(node, args)
+    return results[root]
 
 
 def rebuild(node: Term, args: tuple[Term, ...]) -> Term:

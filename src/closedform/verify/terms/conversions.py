@@ -55,18 +55,18 @@ def exact_in(number: Term, bits: int) -> Term:
     return between(number, -(2**bits), 2**bits)
 
 
-def where_small(size: Term, bits: int, number: Term, other: Term) -> Term:
+def where_small(size: Term, bits: int, number: Term, otherwise: Term) -> Term:
     """Returns a number where its size is small compared with the error of floats of so many bits.
 
     Args:
         size: The number, or what is compared in its place.
         bits: The bits of the floats.
         number: The number.
-        other: What it is elsewhere.
+        otherwise: What it is elsewhere.
     """
     bound = build.rational(2 ** (bits - _ERROR_BITS))
     is_small = build.less_equal(build.absolute(size), bound)
-    return build.ite(is_small, number, other)
+    return build.ite(is_small, number, otherwise)
 
 
 def between(number: Term, low: float, high: float) -> Term:
@@ -80,8 +80,8 @@ def between(number: Term, low: float, high: float) -> Term:
 
 def is_narrower(source: DType, target: DType) -> bool:
     """Whether a dtype of integers has fewer of them than another."""
-    both = source.is_integer and target.is_integer
-    return both and not full(source).is_within(full(target))
+    are_integers = source.is_integer and target.is_integer
+    return are_integers and not full(source).is_within(full(target))
 
 
 def rounds_integers(source: DType, target: DType) -> bool:

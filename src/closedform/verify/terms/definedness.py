@@ -97,10 +97,12 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
         ['(x <= 0 or not(x = 0))']
     """
     if not taken:
-        found = (_demand(node) for node in walk(term))
-        demands = (each for each in found if each and each.kind is not Kind.BRANCH)
+        demands_of_nodes = (_demand(node) for node in walk(term))
+        demands = (
+            demand for demand in demands_of_nodes if demand and demand.kind is not Kind.BRANCH
+        )
         return list(dict.fromkeys(demands))
-    return _taken(term)
+    return _obligations_on_paths(term)
 
 
 def is_partial(term: Term) -> bool:
@@ -113,25 +115,27 @@ def is_partial(term: Term) -> bool:
 _Path = tuple["_Path", Term | None] | None
 
 
-def _taken(root: Term) -> list[Obligation]:
+def _obligations_on_paths(root: Term) -> list[Obligation]:
     partial = _partial_below(root)
-    found: dict[Obligation, None] = {}
+    obligations_by_key: dict[Obligation, None] = {}
     pending: list[tuple[Term, _Path]] = [(root, None)]
-    seen: dict[tuple[Term, int], _Path] = {}  # holds the paths: an id lives as long as its object
+    visited: dict[
+        tuple[Term, int], _Path
+    ] = {}  # holds the paths: an id lives as long as its object
     while pending:
         node, path = pending.pop()
-        if node not in partial or (node, id(path)) in seen:
+        if node not in partial or (node, id(path)) in visited:
             continue
-        if len(seen) == LIMITS.paths:
+        if len(visited) == LIMITS.paths:
             return _taken_on_common_paths(root, partial)
-        seen[node, id(path)] = path
+        visited[node, id(path)] = path
         demand = _demand(node)
         if demand is not None:
-            found.setdefault(
+            obligations_by_key.setdefault(
                 replace(demand, path=_conditions(path), is_sufficient=_is_shortened(path))
             )
         pending.extend((arg, way) for arg, way in _ways(node, path, partial) if arg in partial)
-    return list(found)
+    return list(obligations_by_key)
 
 
 def _ways(node: Term, path: _Path, partial: set[Term]) -> list[tuple[Term, _Path]]:
@@ -158,23 +162,23 @@ def _ways_of_junction(node: Term, path: _Path, partial: set[Term]) -> list[tuple
     operations = sum(1 for part in walk(*partial_args) if _demand(part) is not None)
     if operations > LIMITS.junction_operations:
         return [(arg, (path, None)) for arg in reversed(partial_args)]
-    undecided = {arg: _undecided(arg, node.op) for arg in partial_args}
+    undecided_by_arg = {arg: _undecided_condition(arg, node.op) for arg in partial_args}
     ways: list[tuple[Term, _Path]] = []
     for arg in reversed(partial_args):
         way = path
-        for other in partial_args:
-            way = way if other is arg else (way, undecided[other])
+        for sibling in partial_args:
+            way = way if sibling is arg else (way, undecided_by_arg[sibling])
         ways.append((arg, way))
     return ways
 
 
-def _undecided(arg: Term, op: Op) -> Term:
+def _undecided_condition(arg: Term, op: Op) -> Term:
     """The condition that an argument of an ``and`` or ``or`` does not decide it.
 
     It has no value there, or not the decisive one.
     """
-    undefined = (negate(demand.claim) for demand in obligations(arg))
-    return either(*undefined, arg if op is Op.AND else negate(arg))
+    undefined_args = (negate(demand.claim) for demand in obligations(arg))
+    return either(*undefined_args, arg if op is Op.AND else negate(arg))
 
 
 def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
@@ -183,22 +187,22 @@ def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
     That is more than has to hold. The cost is that of the walk, and of comparing paths.
     """
     paths: dict[Term, tuple[Term, ...]] = {root: ()}
-    found = []
+    obligations_found = []
     for node in reversed(list(walk(root))):
         if node not in partial:
             continue
-        own = paths[node]
+        path = paths[node]
         for arg, way in _ways(node, None, partial):
-            reached = (*own, *_conditions(way))[: LIMITS.path_conditions]
-            paths[arg] = _common(paths[arg], reached) if arg in paths else reached
+            longer_path = (*path, *_conditions(way))[: LIMITS.path_conditions]
+            paths[arg] = _common(paths[arg], longer_path) if arg in paths else longer_path
         demand = _demand(node)
         if demand is not None:
-            found.append(replace(demand, path=own, is_sufficient=True))
-    return list(dict.fromkeys(found))
+            obligations_found.append(replace(demand, path=path, is_sufficient=True))
+    return list(dict.fromkeys(obligations_found))
 
 
-def _common(one: tuple[Term, ...], other: tuple[Term, ...]) -> tuple[Term, ...]:
-    pairs = zip(one, other, strict=False)
+def _common(first: tuple[Term, ...], second: tuple[Term, ...]) -> tuple[Term, ...]:
+    pairs = zip(first, second, strict=False)
     return tuple(left for left, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 

@@ -78,13 +78,13 @@ def holds(
     return None
 
 
-def text_of(found: fmpq | arb | Undefined, digits: int = 12) -> str:
+def text_of(number: fmpq | arb | Undefined, digits: int = 12) -> str:
     """Returns a value as text: a fraction of up to so many digits, any other number to 12."""
-    if isinstance(found, Undefined):
-        return f"undefined ({found.reason})"
-    if isinstance(found, fmpq) and max(abs(found.p), found.q) < 10**digits:
-        return str(found)
-    return str(arb(found).str(12, radius=False))
+    if isinstance(number, Undefined):
+        return f"undefined ({number.reason})"
+    if isinstance(number, fmpq) and max(abs(number.p), number.q) < 10**digits:
+        return str(number)
+    return str(arb(number).str(12, radius=False))
 
 
 def _evaluate_at(term: Term, point: Mapping[str, Any], bits: int) -> Result:
@@ -94,56 +94,56 @@ def _evaluate_at(term: Term, point: Mapping[str, Any], bits: int) -> Result:
 
 def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:
     """Evaluates with a stack: missing operands of a node are pushed until none is missing."""
-    done: dict[Term, Result] = {}
+    results: dict[Term, Result] = {}
     pending = [root]
     meter = METER
     while pending:
         meter.work += _STEP
         node = pending[-1]
-        if node in done:
+        if node in results:
             pending.pop()
             continue
-        missing, result = _step(node, done, point)
+        missing, result = _step(node, results, point)
         if missing:
             pending.extend(missing)
         else:
-            done[node] = result
+            results[node] = result
             pending.pop()
-    return done[root]
+    return results[root]
 
 
 def _step(
-    node: Term, done: dict[Term, Result], point: Mapping[str, Any]
+    node: Term, results: dict[Term, Result], point: Mapping[str, Any]
 ) -> tuple[Sequence[Term], Result]:
     """The arguments that are needed next, or none and the result."""
     if node.op is Op.ITE:
-        return _step_choice(node, done)
+        return _step_choice(node, results)
     if node.op in (Op.AND, Op.OR):
-        return _step_junction(node, done)
-    missing = [arg for arg in node.args if arg not in done]
+        return _step_junction(node, results)
+    missing = [arg for arg in node.args if arg not in results]
     if missing:
         return missing, None
-    args = [done[arg] for arg in node.args]
+    args = [results[arg] for arg in node.args]
     for kind in (Undefined, _Undecided):
         for arg in args:
             if isinstance(arg, kind):
                 return (), arg
-    return (), _checked(_HANDLERS[node.op](node, args, point))
+    return (), _check_finite(_HANDLERS[node.op](node, args, point))
 
 
-def _checked(result: Result) -> Result:
+def _check_finite(result: Result) -> Result:
     return _UNDECIDED if isinstance(result, arb) and not result.is_finite() else result
 
 
-def _step_choice(node: Term, done: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
+def _step_choice(node: Term, results: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
     condition = node.args[0]
-    if condition not in done:
+    if condition not in results:
         return (condition,), None
-    taken = done[condition]
-    if isinstance(taken, Undefined | _Undecided):
-        return (), taken
-    branch = node.args[1 if taken else 2]
-    return ((), done[branch]) if branch in done else ((branch,), None)
+    truth = results[condition]
+    if isinstance(truth, Undefined | _Undecided):
+        return (), truth
+    branch = node.args[1 if truth else 2]
+    return ((), results[branch]) if branch in results else ((branch,), None)
 
 
 def _step_junction(node: Term, done: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
@@ -181,8 +181,8 @@ def _sign(number: fmpq | arb) -> int | _Undecided:
 def _add(_: Term, args: list[Any], __: Any) -> Result:
     total = args[0]
     for arg in args[1:]:
-        same = isinstance(total, arb) == isinstance(arg, arb)
-        total = total + arg if same else _ball(total) + _ball(arg)
+        are_alike = isinstance(total, arb) == isinstance(arg, arb)
+        total = total + arg if are_alike else _ball(total) + _ball(arg)
     return total
 
 
@@ -290,8 +290,8 @@ def _cosine(turns: Any) -> Result:
         return turns.cos_pi()
     if turns.q > 3:
         return arb.cos_pi_fmpq(turns)
-    reduced = turns - 2 * fmpq((turns / 2).floor())
-    return _COSINES[reduced]
+    angle = turns - 2 * fmpq((turns / 2).floor())
+    return _COSINES[angle]
 
 
 def _sine(turns: Any) -> Result:
@@ -377,8 +377,8 @@ def _opaque(node: Term, args: list[Any], point: Any) -> Result:
 
 
 def _sign_of(_: Term, args: list[Any], __: Any) -> Result:
-    found = _sign(args[0])
-    return found if isinstance(found, _Undecided) else fmpq(found)
+    sign = _sign(args[0])
+    return sign if isinstance(sign, _Undecided) else fmpq(sign)
 
 
 def _symbol(node: Term, _: Any, point: Mapping[str, fmpq]) -> Result:
@@ -468,13 +468,15 @@ _ALWAYS_EXACT = frozenset({Op.FLOOR, Op.SIGN, Op.LOOKUP})
 def _compile_sum(form: LinearForm, clock: Term, parts: Mapping[Term, _Part]) -> _Part:
     """A constant and multiples of other parts; balls are added where one of these is a ball."""
     line = _line(form.slope(clock), form.constant)
-    others = [(multiple, parts[atom]) for atom, multiple in form.others(clock).items()]
-    if not others:
+    further_terms = [(multiple, parts[atom]) for atom, multiple in form.others(clock).items()]
+    if not further_terms:
         return _Part(line, is_exact=True)
-    if all(part.is_exact for _, part in others):
-        exact = [(multiple, part.at) for multiple, part in others]
-        return _Part(lambda step: line(step) + sum(m * at(step) for m, at in exact), is_exact=True)
-    balls = [(arb(multiple), part.at) for multiple, part in others]
+    if all(part.is_exact for _, part in further_terms):
+        exact_parts = [(multiple, part.at) for multiple, part in further_terms]
+        return _Part(
+            lambda step: line(step) + sum(m * at(step) for m, at in exact_parts), is_exact=True
+        )
+    balls = [(arb(multiple), part.at) for multiple, part in further_terms]
     if form.slope(clock) != 0:
         return _Part(
             lambda step: sum((m * _ball(at(step)) for m, at in balls), arb(line(step))),
@@ -498,9 +500,9 @@ def _line(slope: fmpq, constant: fmpq) -> Function:
 def _compile_operation(node: Term, clock: Term, args: list[_Part]) -> _Part:
     functions = [arg.at for arg in args]
     if node.op is Op.ITE:
-        test, then, other = functions
+        test, then, otherwise = functions
         are_exact = args[1].is_exact and args[2].is_exact
-        return _Part(lambda step: then(step) if test(step) else other(step), are_exact)
+        return _Part(lambda step: then(step) if test(step) else otherwise(step), are_exact)
     if node.op in (Op.AND, Op.OR):
         junction = all if node.op is Op.AND else any
         return _Part(lambda step: junction(at(step) for at in functions), is_exact=True)
@@ -512,7 +514,7 @@ def _compile_operation(node: Term, clock: Term, args: list[_Part]) -> _Part:
 
     def at(step: int) -> Any:
         point = {name: fmpq(step)} if node.op is Op.FLOOR else {}
-        return _decided(handler(node, [function(step) for function in functions], point))
+        return _require_decided(handler(node, [function(step) for function in functions], point))
 
     return _Part(at, are_exact or node.op in _ALWAYS_EXACT)
 
@@ -533,10 +535,10 @@ def _compile_direct(node: Term, args: list[_Part]) -> _Part | None:
         below = args[1].at
         return _Part(lambda step: first(step) / below(step), is_exact=True)
     if node.op is Op.MULTIPLY and len(args) == 2:
-        other = args[1].at
+        second = args[1].at
         if are_exact:
-            return _Part(lambda step: first(step) * other(step), is_exact=True)
-        return _Part(lambda step: _ball(first(step)) * _ball(other(step)), is_exact=False)
+            return _Part(lambda step: first(step) * second(step), is_exact=True)
+        return _Part(lambda step: _ball(first(step)) * _ball(second(step)), is_exact=False)
     return _compile_power(node, args) if node.op is Op.POWER else None
 
 
@@ -564,7 +566,7 @@ def _compile_power(node: Term, args: list[_Part]) -> _Part | None:
     return _Part(lambda step: (_ball(of_base(step)).log() * rate).exp(), is_exact=False)
 
 
-def _decided(result: Result) -> Any:
+def _require_decided(result: Result) -> Any:
     if isinstance(result, (Undefined, _Undecided)):
         raise UndecidedError
     return result

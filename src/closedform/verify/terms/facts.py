@@ -82,7 +82,7 @@ def weakest(signs: Sequence[Sign]) -> Sign:
 SignRule = Callable[[Term, Sequence[Sign]], Sign]
 
 
-def _declared(node: Term, _: Sequence[Sign]) -> Sign:
+def _declared_sign(node: Term, _: Sequence[Sign]) -> Sign:
     sign: Sign = node.value.sign
     return sign
 
@@ -112,8 +112,8 @@ def _product(node: Term, args: Sequence[Sign]) -> Sign:
     unknown = [arg for arg, sign in zip(node.args, args, strict=True) if sign is Sign.ANY]
     if any(unknown.count(arg) % 2 for arg in unknown):
         return Sign.ANY
-    known = [sign for sign in args if sign is not Sign.ANY]
-    return sign_of_product([*known, Sign.NONNEGATIVE] if unknown else known)
+    definite_signs = [sign for sign in args if sign is not Sign.ANY]
+    return sign_of_product([*definite_signs, Sign.NONNEGATIVE] if unknown else definite_signs)
 
 
 def _power(node: Term, args: Sequence[Sign]) -> Sign:
@@ -155,7 +155,7 @@ def _opaque(node: Term, args: Sequence[Sign]) -> Sign:
 
 SIGN_RULES: Mapping[Op, SignRule] = {
     Op.RATIONAL: lambda node, _: sign_of_number(node.value),
-    Op.SYMBOL: _declared,
+    Op.SYMBOL: _declared_sign,
     Op.PI: lambda _, __: Sign.POSITIVE,
     Op.ADD: lambda _, args: sign_of_sum(args),
     Op.MULTIPLY: _product,
@@ -234,7 +234,7 @@ def _extremum_direction(_: Term, directions: Directions, __: Signs, strictly: bo
     return _common(directions)
 
 
-def _scaled(direction: Direction, factor: Sign, strictly: bool) -> Direction:
+def _scale_direction(direction: Direction, factor: Sign, strictly: bool) -> Direction:
     """The direction of a constant multiple."""
     if direction is Direction.CONSTANT:
         return direction
@@ -245,12 +245,12 @@ def _scaled(direction: Direction, factor: Sign, strictly: bool) -> Direction:
 
 def direction_of_product(directions: Directions, signs: Signs, strictly: bool = False) -> Direction:
     """Returns the direction of the product of two numbers."""
-    for one, sign, other in (
+    for factor_direction, sign, other in (
         (directions[0], signs[0], directions[1]),
         (directions[1], signs[1], directions[0]),
     ):
-        if one is Direction.CONSTANT:
-            return _scaled(other, sign, strictly)
+        if factor_direction is Direction.CONSTANT:
+            return _scale_direction(other, sign, strictly)
     if Sign.ANY in signs:
         return Direction.UNKNOWN
     of_sizes = [
@@ -267,9 +267,11 @@ def _product_direction(
     if any(build.is_rational(arg) and arg.value == 0 for arg in node.args):
         return Direction.CONSTANT
     direction, sign = directions[0], signs[0]
-    for each, other in zip(directions[1:], signs[1:], strict=True):
-        direction = direction_of_product((direction, each), (sign, other), strictly)
-        sign = sign_of_product((sign, other))
+    for factor_direction, factor_sign in zip(directions[1:], signs[1:], strict=True):
+        direction = direction_of_product(
+            (direction, factor_direction), (sign, factor_sign), strictly
+        )
+        sign = sign_of_product((sign, factor_sign))
     return direction
 
 
@@ -285,7 +287,7 @@ def _power_direction(node: Term, directions: Directions, signs: Signs, strictly:
     if directions[1] is not Direction.CONSTANT:
         return Direction.UNKNOWN
     if signs[0] in NON_NEGATIVE:
-        return _scaled(directions[0], signs[1], strictly)
+        return _scale_direction(directions[0], signs[1], strictly)
     exponent = node.args[1]
     if not (build.is_rational(exponent) and exponent.value.q == 1 and exponent.value > 0):
         return Direction.UNKNOWN

@@ -93,8 +93,8 @@ def terms_of_graph(
         >>> terms_of_graph(compile(schedules.linear(0, 1, 4)))["value"]
         ite(t < 4, (1/4 * t), 1)
     """
-    named = {**_inputs(graph), **(symbols or {})}
-    reader = GraphReader(graph, constant, named, last, is_strict=is_strict)
+    terms_by_name = {**_inputs(graph), **(symbols or {})}
+    reader = GraphReader(graph, constant, terms_by_name, last, is_strict=is_strict)
     return {output.name: reader.result(output.index) for output in graph.outputs}
 
 
@@ -130,11 +130,11 @@ _LINEAR = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.NEG, Op.FLOOR})
 """Ops that make a multiple of an integer of another one, apart from constants."""
 
 
-def _changed(value: Value, change: Callable[[Term], Term]) -> Value:
+def _change_terms(value: Value, change: Callable[[Term], Term]) -> Value:
     """A value with each of its terms changed."""
     match value:
         case Row():
-            return Row(tuple(change(each) for each in value.terms))
+            return Row(tuple(change(operand) for operand in value.terms))
         case Column():
             return Column(change(value.term))
         case _:
@@ -177,15 +177,16 @@ class GraphReader:
         value = exact
         bits = []
         if any(coarse):
-            ranged = [
-                (self.intervals[place], each) for place, each in zip(places, coarse, strict=True)
+            intervals_and_terms = [
+                (self.intervals[place], operand)
+                for place, operand in zip(places, coarse, strict=True)
             ]
-            if conversions.keeps_relative_error(node, ranged):
+            if conversions.keeps_relative_error(node, intervals_and_terms):
                 value = self._read(node, tuple(self.values[place] for place in places), interval)
                 bits = [self._bits[place] for place in places if place in self._bits]
         if self.is_strict and self._rounds_integers(node):
             bits.append(conversions.EXACT_BITS[node.type.dtype])
-            exact = _changed(exact, lambda each: conversions.exact_in(each, min(bits)))
+            exact = _change_terms(exact, lambda operand: conversions.exact_in(operand, min(bits)))
         is_coarse = bool(bits) and not conversions.is_small(interval, min(bits))
         if is_coarse and node.type.dtype.is_float:
             self._bits[len(self.values)] = min(bits)
@@ -199,15 +200,15 @@ class GraphReader:
 
     def _exact_operands(self, node: Node) -> tuple[Value, ...]:
         """The operands where they are exact or, for a continuous op, where they are small."""
-        found = []
+        exact_operands = []
         for place in node.operands:
             value, exact = self.values[place], self.exact[place]
             is_taken = value is not exact and node.op in _CONTINUOUS
             if is_taken and isinstance(value, Term) and isinstance(exact, Term):
                 size = turns(value) if node.op in (Op.COS, Op.SIN) else value
                 exact = conversions.where_small(size, self._bits[place], value, exact)
-            found.append(exact)
-        return tuple(found)
+            exact_operands.append(exact)
+        return tuple(exact_operands)
 
     def _read(self, node: Node, operands: tuple[Value, ...], interval: Interval) -> Value:
         """The value of a node by its rule, undefined where it does not fit its dtype."""
@@ -215,7 +216,7 @@ class GraphReader:
         dtype = node.type.dtype
         if not dtype.is_integer or interval != full(dtype) or not self._may_not_fit(node):
             return value
-        return _changed(value, lambda each: conversions.fitting(each, dtype))
+        return _change_terms(value, lambda operand: conversions.fitting(operand, dtype))
 
     def _may_not_fit(self, node: Node) -> bool:
         return node.op in _WRAPPING or (node.op is Op.CAST and self.type_of(node, 0).dtype.is_float)
@@ -260,8 +261,8 @@ class GraphReader:
             case Row():
                 raise self.error(node, "its elements depend on their position")
             case Column():
-                own = node.type.shape if shape is None else shape
-                return reshaped(value.term, own[:-1], own)
+                full_shape = node.type.shape if shape is None else shape
+                return reshaped(value.term, full_shape[:-1], full_shape)
             case _:
                 return value
 
@@ -285,14 +286,14 @@ class GraphReader:
         )
 
 
-def select(condition: Term, then: Term, other: Term) -> Term:
+def select(condition: Term, then: Term, otherwise: Term) -> Term:
     """Returns the choice between two terms; that of the lesser or greater one is their extremum."""
     if condition.op is tree.Op.LESS:
-        if condition.args == (then, other):
-            return build.minimum(then, other)
-        if condition.args == (other, then):
-            return build.maximum(then, other)
-    return build.ite(condition, then, other)
+        if condition.args == (then, otherwise):
+            return build.minimum(then, otherwise)
+        if condition.args == (otherwise, then):
+            return build.maximum(then, otherwise)
+    return build.ite(condition, then, otherwise)
 
 
 def _equal(left: Term, right: Term) -> Term:
@@ -302,8 +303,8 @@ def _equal(left: Term, right: Term) -> Term:
 
 def turns(angle: Term) -> Term:
     """Returns an angle divided by pi; pi is cancelled where it is a factor, not by simplifying."""
-    found = _without_pi(angle)
-    return build.divide(angle, build.PI) if found is None else found
+    factor = _without_pi(angle)
+    return build.divide(angle, build.PI) if factor is None else factor
 
 
 def _without_pi(angle: Term) -> Term | None:
@@ -349,7 +350,7 @@ ELEMENTWISE: Mapping[Op, Callable[..., Term]] = {
 """The elementwise ops, and the constructors of their terms."""
 
 
-def _each(make: Callable[..., Term]) -> Rule:
+def _elementwise(make: Callable[..., Term]) -> Rule:
     """The rule of an elementwise op; with a row, other operands are the same at each position."""
 
     def rule(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
@@ -382,7 +383,7 @@ def _beside_row(
     count = node.type.shape[-1]
     columns: list[tuple[Term, ...]] = []
     for position, operand in enumerate(operands):
-        own: Shape = reader.type_of(node, position).shape
+        operand_shape: Shape = reader.type_of(node, position).shape
         if isinstance(operand, Row):
             columns.append(operand.terms)
             fits = len(operand.terms) == count
@@ -390,10 +391,11 @@ def _beside_row(
             is_column = isinstance(operand, Column)
             term = operand.term if isinstance(operand, Column) else operand
             columns.append((term,) * int(count) if isinstance(count, int) else ())
-            fits = is_column or _is_scalar(own)
+            fits = is_column or _is_scalar(operand_shape)
         if not fits:
             raise reader.error(
-                node, f"an operand of shape {list(own)} is broadcast along an axis of a row"
+                node,
+                f"an operand of shape {list(operand_shape)} is broadcast along an axis of a row",
             )
     return Row(tuple(make(*places) for places in zip(*columns, strict=True)))
 
@@ -425,7 +427,7 @@ def _number(reader: GraphReader, node: Node, item: Any) -> Term:
     return reader.constant(float(item), dtype)
 
 
-def _truncated(operand: Term) -> Term:
+def _truncate(operand: Term) -> Term:
     """The integer towards zero; the integer itself where the term shows that it is one."""
     if is_integer(operand):
         return operand
@@ -437,16 +439,18 @@ def _truncated(operand: Term) -> Term:
 def _cast(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
     source, target = reader.type_of(node, 0).dtype, node.type.dtype
     if source is DType.BOOL and target is not DType.BOOL:
-        return _each(lambda x: build.ite(x, build.ONE, build.ZERO))(reader, node, operands)
+        return _elementwise(lambda x: build.ite(x, build.ONE, build.ZERO))(reader, node, operands)
     if target is DType.BOOL and source is not DType.BOOL:
-        return _each(lambda x: build.negate(build.equal(x, build.ZERO)))(reader, node, operands)
+        return _elementwise(lambda x: build.negate(build.equal(x, build.ZERO)))(
+            reader, node, operands
+        )
     if target.is_integer and source.is_float:
-        return _each(_truncated)(reader, node, operands)
+        return _elementwise(_truncate)(reader, node, operands)
     if target in STORED and source is not target:
-        return _each(lambda x: rounded(x, target))(reader, node, operands)
+        return _elementwise(lambda x: rounded(x, target))(reader, node, operands)
     fits = reader.intervals[node.operands[0]].is_within(full(target))
     if conversions.is_narrower(source, target) and not fits:
-        return _each(lambda x: conversions.wrapped(x, target))(reader, node, operands)
+        return _elementwise(lambda x: conversions.wrapped(x, target))(reader, node, operands)
     return operands[0]
 
 
@@ -459,8 +463,8 @@ def _reduction(kind: str) -> Rule:
         if isinstance(operands[0], Row):
             if not is_last or kind != REDUCE_SUM:
                 raise reader.error(node, "a row is reduced by another op than its sum")
-            found = total(operands[0].terms)
-            return Column(found) if node.attribute("keepdims") else found
+            row_sum = total(operands[0].terms)
+            return Column(row_sum) if node.attribute("keepdims") else row_sum
         if isinstance(operands[0], Column) and is_last:
             return operands[0] if node.attribute("keepdims") else operands[0].term
         operand = reader.operand(node, 0, operands)
@@ -513,7 +517,7 @@ def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[Value, ...]) 
 
 
 GRAPH_RULES: Mapping[Op, Rule] = {
-    **{op: _each(make) for op, make in ELEMENTWISE.items()},
+    **{op: _elementwise(make) for op, make in ELEMENTWISE.items()},
     Op.INPUT: _input,
     Op.CONST: _const,
     Op.CAST: _cast,

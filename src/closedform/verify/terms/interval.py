@@ -28,14 +28,14 @@ Choice = Callable[[Number, Number], Number]
 
 def plus(left: Number, right: Number) -> Number:
     """Returns the sum of two numbers, a fraction where both are."""
-    same = isinstance(left, arb) == isinstance(right, arb)
-    return left + right if same else arb(left) + arb(right)
+    are_alike = isinstance(left, arb) == isinstance(right, arb)
+    return left + right if are_alike else arb(left) + arb(right)
 
 
 def times(left: Number, right: Number) -> Number:
     """Returns the product of two numbers, a fraction where both are."""
-    same = isinstance(left, arb) == isinstance(right, arb)
-    return left * right if same else arb(left) * arb(right)
+    are_alike = isinstance(left, arb) == isinstance(right, arb)
+    return left * right if are_alike else arb(left) * arb(right)
 
 
 def lesser(left: Number, right: Number) -> Number:
@@ -86,8 +86,8 @@ class Interval:
     def __add__(self, other: Interval) -> Interval:
         """The sums, between closed ends."""
         low, high = (
-            None if one is None or another is None else plus(one, another)
-            for one, another in ((self.low, other.low), (self.high, other.high))
+            None if end is None or other_end is None else plus(end, other_end)
+            for end, other_end in ((self.low, other.low), (self.high, other.high))
         )
         return Interval(low, high)
 
@@ -105,7 +105,7 @@ class Interval:
                 low=fmpq(0) if sign in NON_NEGATIVE else None,
                 high=fmpq(0) if sign in NON_POSITIVE else None,
             )
-        corners = [times(one, another) for one in ends[0] for another in ends[1]]
+        corners = [times(one, other_end) for one in ends[0] for other_end in ends[1]]
         return Interval(reduce(lesser, corners), reduce(greater, corners))
 
     def inverse(self) -> Interval:
@@ -204,9 +204,9 @@ class Interval:
     def ends(self, is_integer: bool) -> list[fmpq]:
         """Numbers at its ends: themselves, or close to them where they are open; and 0 and 1."""
         step = fmpq(1) if is_integer else fmpq(1, 1000)
-        found = [fmpq(0), fmpq(1), fmpq(2)]
+        numbers = [fmpq(0), fmpq(1), fmpq(2)]
         if self.low is not None:
-            found += [self.low, self.low + step]
+            numbers += [self.low, self.low + step]
         if self.high is not None:
-            found += [self.high, self.high - step]
-        return [number for number in dict.fromkeys(found) if self.holds(number)]
+            numbers += [self.high, self.high - step]
+        return [number for number in dict.fromkeys(numbers) if self.holds(number)]

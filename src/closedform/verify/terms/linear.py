@@ -45,7 +45,7 @@ class LinearForm:
         total = dict(self.multiples)
         for atom, multiple in other.multiples.items():
             total[atom] = total.get(atom, _ZERO) + multiple
-        return LinearForm(constant, {atom: each for atom, each in total.items() if each != 0})
+        return LinearForm(constant, {atom: factor for atom, factor in total.items() if factor != 0})
 
     def __sub__(self, other: LinearForm) -> LinearForm:
         return self + other.scaled(fmpq(-1))
@@ -54,7 +54,7 @@ class LinearForm:
         """Returns a multiple of the form."""
         if factor == 0:
             return LinearForm()
-        multiples = {atom: factor * each for atom, each in self.multiples.items()}
+        multiples = {atom: factor * multiple for atom, multiple in self.multiples.items()}
         return LinearForm(factor * self.constant, multiples)
 
     @property
@@ -68,7 +68,7 @@ class LinearForm:
 
     def others(self, clock: Term) -> dict[Term, fmpq]:
         """Returns the coefficients of all atoms but one."""
-        return {atom: each for atom, each in self.multiples.items() if atom != clock}
+        return {atom: multiple for atom, multiple in self.multiples.items() if atom != clock}
 
     def is_line(self, clock: Term) -> bool:
         """Whether it holds no atom but the clock."""
@@ -91,11 +91,11 @@ class LinearForm:
     def sign_between(self, clock: Term, first: int, last: int) -> Sign:
         """Returns its sign at all steps from ``first`` to ``last``; other symbols as declared."""
         ends = sorted((self.at(clock, first), self.at(clock, last)))
-        others = [
-            facts.sign_of_product((facts.sign_of_number(each), facts.sign_of(atom)))
-            for atom, each in self.others(clock).items()
+        signs = [
+            facts.sign_of_product((facts.sign_of_number(multiple), facts.sign_of(atom)))
+            for atom, multiple in self.others(clock).items()
         ]
-        return facts.sign_of_sum([facts.sign_between(*ends), *others])
+        return facts.sign_of_sum([facts.sign_between(*ends), *signs])
 
     def ordered(self, clock: Term | None = None) -> list[tuple[Term, fmpq]]:
         """Returns atoms and coefficients: the clock first, then symbols by name, then others."""
@@ -110,11 +110,11 @@ class LinearForm:
 
     def leading(self, clock: Term) -> fmpq:
         """Returns the first coefficient in that order; of a constant the constant."""
-        return next((each for _, each in self.ordered(clock)), self.constant)
+        return next((multiple for _, multiple in self.ordered(clock)), self.constant)
 
     def as_term(self, clock: Term | None = None) -> Term:
         """Returns the sum as a term, in that order, the constant last."""
-        parts = [multiply(rational(each), atom) for atom, each in self.ordered(clock)]
+        parts = [multiply(rational(multiple), atom) for atom, multiple in self.ordered(clock)]
         return add(*parts, rational(self.constant))
 
 
@@ -147,8 +147,8 @@ def linear_forms(root: Term) -> dict[Term, LinearForm]:
     for node in walk(root):
         if node.op not in TRUTHS:
             is_split = node.op is Op.RATIONAL or node.op in (Op.ADD, Op.MULTIPLY)
-            found = combined(node, [forms[arg] for arg in node.args]) if is_split else None
-            forms[node] = LinearForm.of(node) if found is None else found
+            form = combined(node, [forms[arg] for arg in node.args]) if is_split else None
+            forms[node] = LinearForm.of(node) if form is None else form
     return forms
 
 
@@ -158,7 +158,7 @@ def line(root: Term, clock: Term) -> LinearForm | None:
     def make(node: Term, args: list[LinearForm | None]) -> LinearForm | None:
         if node == clock:
             return LinearForm.of(clock)
-        known = [arg for arg in args if arg is not None]
-        return combined(node, known) if len(known) == len(args) else None
+        forms = [arg for arg in args if arg is not None]
+        return combined(node, forms) if len(forms) == len(args) else None
 
     return fold(root, make)

@@ -121,7 +121,7 @@ def aligned(*lists: Segments[Place]) -> Iterator[tuple[Place, Place, tuple[Value
         start = end
 
 
-def _joined(segments: Iterable[Segment[Place]]) -> Segments[Place]:
+def _join_segments(segments: Iterable[Segment[Place]]) -> Segments[Place]:
     """The segments with neighbours of one value made one."""
     result: Segments[Place] = []
     for segment in segments:
@@ -150,9 +150,9 @@ class _Partition(Generic[Place]):
         self._fixed: dict[Term, Value] = {}
         for node in walk(root):
             args = [self._fixed.get(arg) for arg in node.args]
-            known = tuple(arg for arg in args if arg is not None)
-            if node.op not in self.decided and len(known) == len(args):
-                self._fixed[node] = self._over(node, known)
+            forms = tuple(arg for arg in args if arg is not None)
+            if node.op not in self.decided and len(forms) == len(args):
+                self._fixed[node] = self._over(node, forms)
 
     def around(self, root: fmpq) -> tuple[Place, Place]:
         """The first place at or beyond a number, and the first beyond it."""
@@ -176,7 +176,7 @@ class _Partition(Generic[Place]):
             except StopIteration as finished:
                 METER.work += _SEGMENT_WORK * len(finished.value)
                 self.check()
-                answer = self._known[key] = _joined(finished.value)
+                answer = self._known[key] = _join_segments(finished.value)
                 waiting.pop()
                 if not waiting:
                     return answer
@@ -208,28 +208,28 @@ class _Partition(Generic[Place]):
 
     def _choice(self, node: Term, first: Place, end: Place) -> _Task[Place]:
         """Branch by branch along a chain; where a condition is not decided, the choice itself."""
-        found: Segments[Place] = []
+        segments: Segments[Place] = []
         remaining = [(first, end)]
         while node.op is Op.ITE and remaining:
-            condition, then, other = node.args
+            condition, then, otherwise = node.args
             left = []
             for start, stop in remaining:
                 for part in (yield condition, start, stop):
                     if part.value == build.TRUE:
-                        found += yield then, part.first, part.end
+                        segments += yield then, part.first, part.end
                     elif part.value == build.FALSE:
                         left.append((part.first, part.end))
                     else:
                         yes = yield then, part.first, part.end
-                        no = yield other, part.first, part.end
-                        found += [
+                        no = yield otherwise, part.first, part.end
+                        segments += [
                             Segment(inner, outer, self._rebuilt(node, values))
                             for inner, outer, values in aligned([part], yes, no)
                         ]
-            remaining, node = left, other
+            remaining, node = left, otherwise
         for start, stop in remaining:
-            found += yield node, start, stop
-        return found
+            segments += yield node, start, stop
+        return segments
 
     def _rebuilt(self, node: Term, values: Sequence[Value]) -> Term:
         return build.rebuild(node, tuple(as_term(value, self.clock) for value in values))
@@ -240,9 +240,9 @@ class _Partition(Generic[Place]):
             return LinearForm.of(node)
         forms = [value for value in values if isinstance(value, LinearForm)]
         if len(forms) == len(values):
-            found = combined(node, forms)
-            if found is not None:
-                return found
+            form = combined(node, forms)
+            if form is not None:
+                return form
             if node.op is Op.POWER and _is_fixed_point(*forms):
                 return forms[0]
         rebuilt = self._rebuilt(node, values) if values else node
@@ -342,8 +342,8 @@ class _Steps(_Partition[int]):
             case Op.MINIMUM | Op.MAXIMUM:
                 choice = -1 if node.op is Op.MINIMUM else 1
                 for start, stop, sign in self.signs(forms[0] - forms[1], first, end):
-                    found = forms[0] if sign == choice else forms[1]
-                    yield start, stop, None if sign is None else found
+                    chosen_form = forms[0] if sign == choice else forms[1]
+                    yield start, stop, None if sign is None else chosen_form
             case Op.ABSOLUTE:
                 for start, stop, sign in self.signs(forms[0], first, end):
                     yield start, stop, None if sign is None else forms[0].scaled(fmpq(sign or 1))
@@ -362,8 +362,10 @@ class _Steps(_Partition[int]):
 
         A form that passes through few levels on an interval is cut where it enters each.
         """
-        slope, others = form.slope(self.clock), form.others(self.clock)
-        if not all(is_integer(symbol) and each.q == 1 for symbol, each in others.items()):
+        slope, remaining = form.slope(self.clock), form.others(self.clock)
+        if not all(
+            is_integer(symbol) and multiple.q == 1 for symbol, multiple in remaining.items()
+        ):
             yield first, end, None
         elif slope.q == 1:
             yield first, end, LinearForm(fmpq(form.constant.floor()), form.multiples)
@@ -375,7 +377,7 @@ class _Steps(_Partition[int]):
                 level = int(form.at(self.clock, start).floor())
                 bound = (level + (slope > 0) - form.constant) / slope
                 stop = int(bound.ceil()) if slope > 0 else int(bound.floor()) + 1
-                yield start, min(stop, end), LinearForm(fmpq(level), others)
+                yield start, min(stop, end), LinearForm(fmpq(level), remaining)
                 start = min(stop, end)
 
     def _lookup(self, node: Term, index: LinearForm, first: int, end: int) -> Iterator[_Part[int]]:

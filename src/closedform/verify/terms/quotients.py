@@ -58,8 +58,12 @@ class Quotient:
         if exponent < 0:
             if self.above.is_zero():
                 raise ZeroDivisionError
-            return reduced(_raised(self.below, -exponent), _raised(self.above, -exponent))
-        return Quotient(_raised(self.above, exponent), _raised(self.below, exponent))
+            return reduced(
+                _raise_polynomial(self.below, -exponent), _raise_polynomial(self.above, -exponent)
+            )
+        return Quotient(
+            _raise_polynomial(self.above, exponent), _raise_polynomial(self.below, exponent)
+        )
 
     @property
     def is_zero(self) -> bool:
@@ -88,7 +92,7 @@ def product(left: Any, right: Any) -> Any:
     return left * right
 
 
-def _raised(polynomial: Any, exponent: int) -> Any:
+def _raise_polynomial(polynomial: Any, exponent: int) -> Any:
     if exponent > 1:
         terms = len(polynomial)
         bits = sum(
@@ -132,9 +136,9 @@ def _degree(*polynomials: Any) -> int:
 
 def number(constant: fmpq) -> Quotient:
     """Returns a rational number as a quotient."""
-    made = context()
+    ring = context()
     terms = {_ONE_EXPONENT: constant} if constant != 0 else {}
-    return Quotient(made.from_dict(terms), made.from_dict({_ONE_EXPONENT: fmpq(1)}))
+    return Quotient(ring.from_dict(terms), ring.from_dict({_ONE_EXPONENT: fmpq(1)}))
 
 
 def generator(index: int) -> Quotient:
@@ -149,15 +153,15 @@ def from_terms(terms: Mapping[tuple[int, ...], fmpq]) -> Quotient:
 
 def factors(quotient: Quotient) -> tuple[fmpq, list[tuple[Quotient, int]]]:
     """Returns the constant and the irreducible factors with their powers, those below negative."""
-    constant, found = fmpq(1), []
+    constant, factor_powers = fmpq(1), []
     for polynomial, direction in ((quotient.above, 1), (quotient.below, -1)):
         if _degree(polynomial) > LIMITS.factored_degree or len(polynomial) > LIMITS.factored_terms:
             raise TooLarge
         lead, parts = polynomial.factor()
         constant *= fmpq(lead) ** direction
-        one = number(fmpq(1)).below
-        found += [(Quotient(part, one), direction * int(times)) for part, times in parts]
-    return constant, found
+        unit = number(fmpq(1)).below
+        factor_powers += [(Quotient(part, unit), direction * int(times)) for part, times in parts]
+    return constant, factor_powers
 
 
 def prime_powers(number: fmpq) -> list[tuple[fmpq, int]]:
@@ -181,17 +185,17 @@ def summands(quotient: Quotient) -> list[tuple[fmpq, Quotient]]:
     The polynomial part comes first, so that ``pT/(pT - 1)`` is ``1 + 1/(pT - 1)``. Multiples of
     one quotient are one.
     """
-    one = number(fmpq(1)).below
-    parts = [(quotient.above, one)]
+    unit = number(fmpq(1)).below
+    parts = [(quotient.above, unit)]
     if not quotient.below.is_one():
         whole, rest = divmod(quotient.above, quotient.below)
-        parts = [(whole, one), (rest, quotient.below)]
-    found: dict[str, tuple[fmpq, Quotient]] = {}
+        parts = [(whole, unit), (rest, quotient.below)]
+    terms_by_key: dict[str, tuple[fmpq, Quotient]] = {}
     for above, below in parts:
         for exponents, coefficient in above.to_dict().items():
             term = reduced(context().from_dict({exponents: fmpq(1)}), below)
             lead = fmpq(term.above.leading_coefficient())
             term = Quotient(term.above / lead, term.below)
-            before = found.get(term.key, (fmpq(0), term))[0]
-            found[term.key] = before + fmpq(coefficient) * lead, term
-    return [(multiple, term) for multiple, term in found.values() if multiple != 0]
+            before = terms_by_key.get(term.key, (fmpq(0), term))[0]
+            terms_by_key[term.key] = before + fmpq(coefficient) * lead, term
+    return [(multiple, term) for multiple, term in terms_by_key.values() if multiple != 0]

@@ -114,11 +114,11 @@ def _turns(angle: sp.Expr, read: Callable[[sp.Basic], Term]) -> Term:
             factors.remove(sp.pi)
             parts.append(read(sp.Mul(*factors)))
         else:
-            distributed = _distribute_pi(factors)
+            distributed_angle = _distribute_pi(factors)
             parts.append(
                 build.divide(read(summand), build.PI)
-                if distributed is None
-                else _turns(distributed, read)
+                if distributed_angle is None
+                else _turns(distributed_angle, read)
             )
     return build.add(*parts)
 
@@ -126,10 +126,10 @@ def _turns(angle: sp.Expr, read: Callable[[sp.Basic], Term]) -> Term:
 def _distribute_pi(factors: list[sp.Expr]) -> sp.Expr | None:
     """``a * (pi*b + pi*c)`` as ``pi*a*b + pi*a*c``, if one factor is such a sum."""
     for position, factor in enumerate(factors):
-        others = sp.Mul(*factors[:position], *factors[position + 1 :])
+        cofactor = sp.Mul(*factors[:position], *factors[position + 1 :])
         summands = sp.Add.make_args(factor)
         if factor.is_Add and all(sp.pi in sp.Mul.make_args(part) for part in summands):
-            return sp.Add(*(others * part for part in summands))
+            return sp.Add(*(cofactor * part for part in summands))
     return None
 
 
@@ -229,12 +229,14 @@ def to_sympy(root: Term) -> sp.Basic:
         Piecewise((1, t < 3))
     """
     _check_size(root)
-    done: dict[Term, Any] = {}
+    expressions: dict[Term, Any] = {}
     links = _links(root)
     for node in walk(root):
         if node not in links:
-            done[node] = _write(node, [done.get(arg) for arg in node.args], done)
-    result = done[root]
+            expressions[node] = _write(
+                node, [expressions.get(arg) for arg in node.args], expressions
+            )
+    result = expressions[root]
     if result is None:
         raise VerificationError("undefined has no SymPy expression")
     return result
@@ -263,29 +265,29 @@ def _check_size(root: Term) -> None:
 
 def _write_symbol(node: Term) -> sp.Symbol:
     """The names of signs are those of SymPy's assumptions."""
-    declared = node.value
-    signs = {} if declared.sign is Sign.ANY else {declared.sign.value: True}
-    return sp.Symbol(declared.name, real=True, integer=declared.integer or None, **signs)
+    symbol_value = node.value
+    signs = {} if symbol_value.sign is Sign.ANY else {symbol_value.sign.value: True}
+    return sp.Symbol(symbol_value.name, real=True, integer=symbol_value.integer or None, **signs)
 
 
 def _links(root: Term) -> set[Term]:
     """The choices that are only met as the last part of another one: links of a chain."""
     links: set[Term] = set()
-    others = {root}
+    inner_terms = {root}
     for node in walk(root):
         is_choice = node.op is Op.ITE
-        others.update(node.args[:2] if is_choice else node.args)
+        inner_terms.update(node.args[:2] if is_choice else node.args)
         if is_choice and node.args[2].op is Op.ITE:
             links.add(node.args[2])
-    return links - others
+    return links - inner_terms
 
 
-def _write_branches(node: Term, done: dict[Term, Any]) -> sp.Piecewise:
+def _write_branches(node: Term, expressions: dict[Term, Any]) -> sp.Piecewise:
     """A chain of choices as one Piecewise; an undefined end leaves it without a last branch."""
     branches, last = chain(node)
-    pairs = [(done[then], done[condition]) for condition, then in branches]
+    pairs = [(expressions[then], expressions[condition]) for condition, then in branches]
     if last.op is not Op.UNDEFINED:
-        pairs.append((done[last], sp.true))
+        pairs.append((expressions[last], sp.true))
     return sp.Piecewise(*pairs, evaluate=False)
 
 
@@ -297,10 +299,10 @@ def _write_table(node: Term, index: sp.Expr) -> sp.Piecewise:
     return sp.Piecewise(*pairs, evaluate=False)
 
 
-def _write_floor(node: Term, args: list[Any], done: dict[Term, Any]) -> sp.Expr:
+def _write_floor(node: Term, args: list[Any], expressions: dict[Term, Any]) -> sp.Expr:
     inner = node.args[0]
     if inner.op is Op.DIVIDE:
-        return FloorDiv(*(done[arg] for arg in inner.args))
+        return FloorDiv(*(expressions[arg] for arg in inner.args))
     return FloorDiv(args[0], sp.Integer(1))
 
 
@@ -340,7 +342,7 @@ _CONSTANTS: Mapping[Op, Any] = {
 }
 
 
-def _write(node: Term, args: list[Any], done: dict[Term, Any]) -> Any:
+def _write(node: Term, args: list[Any], expressions: dict[Term, Any]) -> Any:
     if node.op in _CONSTANTS:
         return _CONSTANTS[node.op]
     match node.op:
@@ -349,11 +351,11 @@ def _write(node: Term, args: list[Any], done: dict[Term, Any]) -> Any:
         case Op.SYMBOL:
             return _write_symbol(node)
         case Op.ITE:
-            return _write_branches(node, done)
+            return _write_branches(node, expressions)
         case Op.LOOKUP:
             return _write_table(node, args[0])
         case Op.FLOOR:
-            return _write_floor(node, args, done)
+            return _write_floor(node, args, expressions)
         case Op.OPAQUE if node.value in _FUNCTIONS:
             return _FUNCTIONS[node.value](*args)
         case Op.OPAQUE:

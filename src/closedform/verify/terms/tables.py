@@ -24,8 +24,10 @@ def total(row: Sequence[Term]) -> Term:
 
     The sum of ``1 if m <= x else 0`` over sorted m is i exactly where m[i-1] <= x < m[i].
     """
-    reached = [_milestone(place) for place in row]
-    marks = sorted((mark for mark in reached if mark is not None), key=lambda mark: mark[0].value)
+    milestones = [_milestone(place) for place in row]
+    marks = sorted(
+        (mark for mark in milestones if mark is not None), key=lambda mark: mark[0].value
+    )
     clocks = {clock for _, clock in marks}
     if len(marks) < len(row) or len(clocks) != 1:
         return build.add(*row)
@@ -63,7 +65,7 @@ def _milestone(place: Term) -> tuple[Term, Term] | None:
 def element(table: Sequence[Term], index: Term) -> Term:
     """Returns the element of a table at an index, undefined outside of it where that is known."""
     if _has_rational_leaves(index):
-        return _mapped(index, table)
+        return _map_leaves(index, table)
     if all(build.is_rational(entry) for entry in table):
         return build.lookup([entry.value for entry in table], index)
     return _tree(table, lambda place: build.less(index, build.rational(place)))
@@ -81,10 +83,10 @@ def _has_rational_leaves(index: Term) -> bool:
     return True
 
 
-def _mapped(index: Term, table: Sequence[Term]) -> Term:
+def _map_leaves(index: Term, table: Sequence[Term]) -> Term:
     """A tree of choices with each index at its leaves replaced by the element of the table."""
     if index.op is Op.ITE:
-        condition, then, other = index.args
-        return build.ite(condition, _mapped(then, table), _mapped(other, table))
+        condition, then, otherwise = index.args
+        return build.ite(condition, _map_leaves(then, table), _map_leaves(otherwise, table))
     place = int(index.value)
     return table[place] if 0 <= place < len(table) else build.UNDEFINED

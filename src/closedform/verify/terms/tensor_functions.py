@@ -79,15 +79,19 @@ def reduced(kind: str, operand: Term, shape: Shape, axes: Sequence[int], *, keep
         axes: The axes, counted from the first.
         keepdims: Whether they stay, with size 1.
     """
-    taken = tuple(axis for axis in sorted(axes) if shape[axis] != 1)
-    partly = tuple(size for axis, size in enumerate(shape) if axis not in taken)
-    result = _reduction(TensorFunction(kind, (shape,), taken), operand) if taken else operand
-    wanted = tuple(
+    reduced_axes = tuple(axis for axis in sorted(axes) if shape[axis] != 1)
+    remaining_shape = tuple(size for axis, size in enumerate(shape) if axis not in reduced_axes)
+    result = (
+        _reduction(TensorFunction(kind, (shape,), reduced_axes), operand)
+        if reduced_axes
+        else operand
+    )
+    target_shape = tuple(
         1 if axis in axes else size
         for axis, size in enumerate(shape)
         if keepdims or axis not in axes
     )
-    return reshaped(result, partly, wanted)
+    return reshaped(result, remaining_shape, target_shape)
 
 
 def _reduction(function: TensorFunction, operand: Term) -> Term:
@@ -118,8 +122,8 @@ def transposed(operand: Term, shape: Shape, order: tuple[int, ...]) -> Term:
         return operand
     if operand.op is Op.OPAQUE and kind_of(operand.value) == TRANSPOSE:
         inner: TensorFunction = operand.value
-        both = tuple(inner.axes[axis] for axis in order)
-        return transposed(operand.args[0], inner.shapes[0], both)
+        composed_order = tuple(inner.axes[axis] for axis in order)
+        return transposed(operand.args[0], inner.shapes[0], composed_order)
     function = TensorFunction(TRANSPOSE, (shape,), order)
     return opaque(function, operand)
 

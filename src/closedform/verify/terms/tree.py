@@ -116,31 +116,33 @@ class Term:
 
 def _written_alike(left: Term, right: Term) -> bool:
     """Compares two terms of one hash without recursion; shared parts are met once."""
-    pending, seen = [(left, right)], set()
+    pending, visited = [(left, right)], set()
     while pending:
-        one, other = pending.pop()
-        if one is other or (id(one), id(other)) in seen:
+        first, second = pending.pop()
+        if first is second or (id(first), id(second)) in visited:
             continue
-        same = one.op is other.op and one._hash == other._hash and one.value == other.value
-        if not same or len(one.args) != len(other.args):
+        is_alike = (
+            first.op is second.op and first._hash == second._hash and first.value == second.value
+        )
+        if not is_alike or len(first.args) != len(second.args):
             return False
-        seen.add((id(one), id(other)))
-        pending.extend(zip(one.args, other.args, strict=True))
+        visited.add((id(first), id(second)))
+        pending.extend(zip(first.args, second.args, strict=True))
     return True
 
 
 def walk(*roots: Term, skip: Container[Term] = ()) -> Iterator[Term]:
     """Yields each distinct term once, operands first; nothing in ``skip`` nor only below it."""
-    done: set[Term] = set()
+    visited: set[Term] = set()
     pending = [(root, False) for root in reversed(roots)]
     meter = METER
     while pending:
         meter.work += 2
         node, ready = pending.pop()
-        if node in done or node in skip:
+        if node in visited or node in skip:
             continue
         if ready or not node.args:
-            done.add(node)
+            visited.add(node)
             yield node
         else:
             pending.append((node, True))
@@ -170,15 +172,15 @@ def symbols(*roots: Term) -> dict[str, Term]:
     Raises:
         VerificationError: One name is declared in two ways.
     """
-    found: dict[str, Term] = {}
+    symbols_by_name: dict[str, Term] = {}
     for node in walk(*roots):
-        if node.op is Op.SYMBOL and found.setdefault(node.value.name, node) != node:
-            other = found[node.value.name].value
+        if node.op is Op.SYMBOL and symbols_by_name.setdefault(node.value.name, node) != node:
+            declaration = symbols_by_name[node.value.name].value
             raise VerificationError(
-                f"{node.value.name} is declared as {node.value} and as {other}",
+                f"{node.value.name} is declared as {node.value} and as {declaration}",
                 hint="declare a name once: the prover knows symbols by their names",
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(symbols_by_name.items()))
 
 
 _LONGEST = 2000

@@ -67,20 +67,20 @@ def trend(term: Term, clock: Term, first: int, last: int) -> Trend | None:
     try:
         for node in walk(term):
             if node == clock:
-                found = Trend(Direction.INCREASING)
+                node_trend = Trend(Direction.INCREASING)
             elif node.op in TRUTHS:
-                found = Trend(Direction.UNKNOWN)  # of numbers that are all defined
+                node_trend = Trend(Direction.UNKNOWN)  # of numbers that are all defined
             elif node.op in _RULES:
-                found = _RULES[node.op](node, [trends[arg] for arg in node.args])
+                node_trend = _RULES[node.op](node, [trends[arg] for arg in node.args])
             else:
                 return None
             if node.op is Op.ADD:
-                found = Trend(found.direction, _range_of(forms[node], forms, trends))
+                node_trend = Trend(node_trend.direction, _range_of(forms[node], forms, trends))
             if node != clock and (node.op is Op.SYMBOL or not has_others.isdisjoint(node.args)):
                 has_others.add(node)
-                trends[node] = Trend(Direction.UNKNOWN, found.range)
+                trends[node] = Trend(Direction.UNKNOWN, node_trend.range)
             else:
-                trends[node] = _with_ends(node, found, clock, first, last)
+                trends[node] = _with_ends(node, node_trend, clock, first, last)
     except NoTrend:
         return None
     return None if term.op in TRUTHS else trends[term]
@@ -103,28 +103,29 @@ def _range_of(
     return total.common(_range_of(form, forms, trends) + fractions)
 
 
-def _with_ends(node: Term, found: Trend, clock: Term, first: int, last: int) -> Trend:
+def _with_ends(node: Term, inner_trend: Trend, clock: Term, first: int, last: int) -> Trend:
     """A trend with the range that the values at the ends of the run give."""
-    if found.direction is Direction.UNKNOWN or node.op is Op.RATIONAL:
-        return found
+    if inner_trend.direction is Direction.UNKNOWN or node.op is Op.RATIONAL:
+        return inner_trend
     start = _value(node, clock, first)
-    if found.direction is Direction.CONSTANT:
+    if inner_trend.direction is Direction.CONSTANT:
         return Trend(Direction.CONSTANT, Interval(start, start))
     end = _value(node, clock, last) if last < FOREVER - 1 else None
-    low, high = (start, end) if found.direction is Direction.INCREASING else (end, start)
+    low, high = (start, end) if inner_trend.direction is Direction.INCREASING else (end, start)
     return Trend(
-        found.direction,
+        inner_trend.direction,
         Interval(
-            found.range.low if low is None else low, found.range.high if high is None else high
+            inner_trend.range.low if low is None else low,
+            inner_trend.range.high if high is None else high,
         ),
     )
 
 
 def _value(node: Term, clock: Term, step: int) -> Number:
-    found = value(node, {clock.value.name: fmpq(step)})
-    if not isinstance(found, fmpq | arb):
+    number = value(node, {clock.value.name: fmpq(step)})
+    if not isinstance(number, fmpq | arb):
         raise NoTrend
-    return found
+    return number
 
 
 Rule = Callable[[Term, list[Trend]], Trend]
@@ -157,9 +158,9 @@ def _multiply(_: Term, args: list[Trend]) -> Trend:
 def _product(left: Trend, right: Trend) -> Trend:
     signs = left.sign, right.sign
     direction = direction_of_product((left.direction, right.direction), signs)
-    for one, other in ((left, right), (right, left)):
-        if one.direction is Direction.CONSTANT and one.sign is not Sign.ANY:
-            return Trend(direction, other.range.scaled(one.range.low))
+    for constant, varying in ((left, right), (right, left)):
+        if constant.direction is Direction.CONSTANT and constant.sign is not Sign.ANY:
+            return Trend(direction, varying.range.scaled(constant.range.low))
     return Trend(direction, left.range * right.range)
 
 
@@ -184,8 +185,8 @@ def _power(node: Term, args: list[Trend]) -> Trend:
     if is_above_1:
         return Trend(exponent.direction, _exponential_range(exponent.sign))
     if number < 1:
-        mirrored = exponent.range.scaled(_MINUS)
-        return Trend(exponent.direction.reversed, _exponential_range(mirrored.sign))
+        negated_range = exponent.range.scaled(_MINUS)
+        return Trend(exponent.direction.reversed, _exponential_range(negated_range.sign))
     return Trend(Direction.UNKNOWN, _AT_LEAST_0)
 
 
@@ -255,8 +256,10 @@ def _minimum(node: Term, args: list[Trend]) -> Trend:
 
 
 def _maximum(node: Term, args: list[Trend]) -> Trend:
-    mirrored = [arg.range.scaled(_MINUS) for arg in args]
-    return Trend(_direction(node, args), mirrored[0].minimum(mirrored[1]).scaled(_MINUS))
+    negated_ranges = [arg.range.scaled(_MINUS) for arg in args]
+    return Trend(
+        _direction(node, args), negated_ranges[0].minimum(negated_ranges[1]).scaled(_MINUS)
+    )
 
 
 def _absolute(node: Term, args: list[Trend]) -> Trend:

@@ -59,7 +59,7 @@ TERMS = (
     Term("(is|are) told", "is reported"),
 )
 
-# The files that define, test or list deprecated names, and the flags of recorded values.
+# The files that define, test or list deprecated names and words, and the flags of recorded values.
 ALIASES = {
     "CHANGELOG.md",
     "docs/theorems.py",
@@ -71,6 +71,7 @@ ALIASES = {
     "src/closedform/torch/compat/schedulers.py",
     "tests/recipes/test_deprecated_names.py",
     "tests/test_architecture.py",
+    "tests/test_names.py",
     "tests/test_vocabulary.py",
 }
 

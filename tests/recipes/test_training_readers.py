@@ -110,6 +110,19 @@ WRONG: list[tuple[str, Config, str]] = [
     ("llm-foundry", changed(FOUNDRY, "scheduler.t_warmup", "10 bats"), "t_warmup must be a time"),
     ("composer", {**COMPOSER, "schedulers": [{"cosine": {}}]}, "did you mean 'cosine_decay'"),
     ("litgpt", changed(LITGPT, "train.lr_warmup", 1), "unknown key 'lr_warmup'"),
+    *(
+        ("litgpt", changed(LITGPT, f"train.{key}", value), f"finetune does not support {key}")
+        for key, value in (
+            ("max_norm", 1.0),
+            ("tie_embeddings", False),
+            ("lr_warmup_fraction", 0.1),
+        )
+    ),
+    (
+        "litgpt",
+        {**LITGPT, "train": {"max_tokens": 1000, "epochs": 1}},
+        "pretrain does not support epochs",
+    ),
     ("nemo", changed(NEMO, "model.optim.sched.warmup", 1), "unknown key 'warmup'"),
     ("nemo", changed(NEMO, "model.optim.sched.name", "ReduceLROnPlateau"), "depends on the loss"),
     ("automodel", changed(AUTOMODEL, "lr_scheduler.warmup_steps", 1), "unknown key 'warmup_steps'"),

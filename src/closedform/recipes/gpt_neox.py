@@ -121,7 +121,7 @@ DEFECTS = {
         documented="lr_decay_fraction overrides lr_decay_iters",
     ),
     "l2-is-decoupled": Defect(
-        "Adam is apex' FusedAdam: its weight decay is decoupled",
+        "Adam is the FusedAdam of apex or of DeepSpeed: its weight decay is decoupled",
         "megatron/training.py:1071",
         lambda config: config.optimizer.type.lower() == "adam",
         kind=Kind.CONVENTION,

@@ -76,6 +76,10 @@ def _train_args(
 
 TRAIN = {"pretrain": _train_args(4, 512, 2000, 4e-5, 1.0), "finetune": _train_args()}
 """The section of each script in a config."""
+_UNSUPPORTED = {
+    "pretrain": ("epochs",),  # litgpt/pretrain.py:513
+    "finetune": ("max_norm", "tie_embeddings", "lr_warmup_fraction"),  # litgpt/finetune/full.py:445
+}
 CONFIG = OpenKeys(
     optimizer=anything("AdamW"), train=mapping(), devices=anything(), num_nodes=integer(1, least=1)
 )
@@ -101,13 +105,6 @@ DEFECTS = {
         lambda train: "max_tokens" not in train,
         documented="the last rate, after the run",
         classes=("finetune",),
-    ),
-    "clipping-ignored": Defect(
-        "finetuning ignores max_norm",
-        "litgpt/finetune/full.py:445",
-        lambda train: "max_tokens" not in train and "max_norm" in train,
-        kind=Kind.CONVENTION,
-        classes=(),
     ),
     "last-micro-batch": Defect(
         "an update has the rate of its last micro-batch",
@@ -220,6 +217,7 @@ def _read(reading: Reading) -> Recipe:
     config = CONFIG.read_whole(reading.document)
     script = "pretrain" if "max_tokens" in config.train else "finetune"
     train = TRAIN[script].read(config.train)
+    _refuse_unsupported(script, train)
     facts, optimizer = reading.facts, _optimizer(config)
     if config.devices == 0:
         raise config.error("devices must be at least 1, or -1 for all of them, got 0", "devices")
@@ -243,6 +241,14 @@ def _read(reading: Reading) -> Recipe:
         accumulation=accumulation,
         values=(train,),
     )
+
+
+def _refuse_unsupported(script: str, train: Values) -> None:
+    """Refuses the arguments that the script's ``validate_args`` raises ValueError for."""
+    for key in _UNSUPPORTED[script]:
+        if key in train:
+            hint = "max_tokens makes the config a pretraining, and finetuning has none"
+            raise train.error(f"{script} does not support {key}", key, hint)
 
 
 def _optimizer(config: Values) -> ClassOptimizer:

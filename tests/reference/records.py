@@ -109,21 +109,13 @@ def _compressed_lines(path: Path) -> list[Row]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-NOT_READ = frozenset(
-    [
-        "espnet",
-    ]
-)
-"""The systems of the second part of the records and of the corpus that are not compared yet."""
-
-
 @functools.cache
 def framework_records() -> list[Row]:
     """Values of the schedules of training frameworks, computed by the frameworks' own code."""
     second_part = _compressed_lines(ROOT / "frameworks_new.jsonl.xz")
     return [
         *_compressed_lines(ROOT / "frameworks.jsonl.xz"),
-        *(row for row in second_part if row["system"] not in NOT_READ),
+        *second_part,
     ]
 
 
@@ -137,5 +129,5 @@ def corpus() -> list[Row]:
     second_part = _compressed_lines(ROOT / "corpus_new.jsonl.xz")
     return [
         *_compressed_lines(ROOT / "corpus.jsonl.xz"),
-        *(row for row in second_part if row["file"].partition("/")[0] not in NOT_READ),
+        *second_part,
     ]

@@ -19,6 +19,7 @@ _MODULES = {
     "diffusers": "diffusers",
     "dinov2": "dinov2",
     "dinov3": "dinov3",
+    "espnet": "espnet",
     "fairseq": "fairseq",
     "fairseq2": "fairseq2",
     "gpt-neox": "gpt_neox",

@@ -350,3 +350,19 @@ def test_composer_scales_the_length_of_the_run(ratio: float) -> None:
     assert scaled.horizon == longer.horizon == 90 * 200 * ratio
     assert scaled.schedule() == longer.schedule()
     assert scaled.schedule().exact(1600) == sp.Rational(2048, 1000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_noted"),
+    [
+        ({}, True),
+        ({"default_weight_decay_mask": True}, True),
+        ({"default_weight_decay_mask": False}, False),
+        ({"weight_decay_modules": ".*attn.*"}, False),
+        ({"weight_decay": 0}, False),
+    ],
+)
+def test_the_default_mask_of_levanter_is_a_note(changes: Config, is_noted: bool) -> None:
+    optimizer = {"type": "adam", "learning_rate": 1e-3, "weight_decay": 0.1, **changes}
+    config = {"trainer": {"num_train_steps": 100}, "optimizer": optimizer}
+    assert ("default-mask" in load_recipe(config, framework="levanter").notes) == is_noted

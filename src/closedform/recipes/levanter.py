@@ -359,6 +359,17 @@ DEFECTS = {
         kind=Kind.CONVENTION,
         classes=("inv_sqrt",),
     ),
+    "default-mask": Defect(
+        "without weight_decay_modules, norms, embeddings and biases are not decayed",
+        "src/levanter/optim/config.py:148",
+        lambda optimizer: (
+            bool(getattr(optimizer, "weight_decay", 0))
+            and "weight_decay_modules" not in optimizer
+            and optimizer.origin.content.get("default_weight_decay_mask") is not False
+        ),
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
     "skips-bad-steps": Defect(
         "updates with a large loss or gradient are skipped, and count as updates",
         "src/levanter/optim/config.py:489",

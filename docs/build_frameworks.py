@@ -1,4 +1,4 @@
-"""Writes the registry of the frameworks, docs/frameworks.md, and a page for each with its defects.
+"""Writes the registry of the frameworks, their pages with defects, and the navigation of the site.
 
 `make frameworks` runs it. Each config of the recipe is in the framework's own form, and its values
 are those that the framework computes.
@@ -33,6 +33,8 @@ PAGE = DOCS / "frameworks.md"
 PLOT = DOCS / "frameworks" / "one_recipe.svg"
 REGISTRY = DOCS.parent / "src" / "closedform" / "recipes" / "registry.py"
 _TABLE = "_MODULES = {\n"
+SITE = DOCS.parent / "mkdocs.yml"
+_NAVIGATION = "  - Frameworks:\n      - frameworks.md\n"
 PEAK, LOW, WARMUP, TOTAL = 1.0, 0.1, 4, 10
 STEPS = np.arange(TOTAL + 2)
 
@@ -299,10 +301,20 @@ def registry_text() -> str:
     return begin + _TABLE + "".join(lines) + rest[rest.index("}") :]
 
 
+def site_text() -> str:
+    """Returns the text of mkdocs.yml with the page of each framework in the navigation."""
+    lines = [f"      - {name}: frameworks/{name}.md\n" for name in sorted(paged())]
+    begin, _, rest = SITE.read_text(encoding="utf-8").partition(_NAVIGATION)
+    remaining = rest.splitlines(keepends=True)
+    while remaining and "frameworks/" in remaining[0]:
+        del remaining[0]
+    return begin + _NAVIGATION + "".join(lines) + "".join(remaining)
+
+
 def pages() -> dict[Path, str]:
     """Returns the pages that this file writes, with their texts."""
     own = {DOCS / "frameworks" / f"{name}.md": framework_page(name) for name in paged()}
-    return {REGISTRY: registry_text(), PAGE: page(), **own}
+    return {REGISTRY: registry_text(), SITE: site_text(), PAGE: page(), **own}
 
 
 def main() -> None:

@@ -366,3 +366,12 @@ def test_the_default_mask_of_levanter_is_a_note(changes: Config, is_noted: bool)
     optimizer = {"type": "adam", "learning_rate": 1e-3, "weight_decay": 0.1, **changes}
     config = {"trainer": {"num_train_steps": 100}, "optimizer": optimizer}
     assert ("default-mask" in load_recipe(config, framework="levanter").notes) == is_noted
+
+
+@pytest.mark.parametrize("by_epoch", [False, True])
+def test_the_warmup_of_paddle_by_epoch_is_scaled_twice(by_epoch: bool) -> None:
+    rate = {"name": "Cosine", "learning_rate": 1.0, "warmup_epoch": 5, "by_epoch": by_epoch}
+    optimizer = {"name": "Momentum", "momentum": 0.9, "lr": rate}
+    config = {"Global": {"epochs": 20}, "Optimizer": optimizer}
+    recipe = load_recipe(config, framework="paddle", facts={"updates_per_epoch": 10})
+    assert ("warmup-scaled-twice" in recipe.notes) == by_epoch

@@ -106,6 +106,12 @@ DEFECTS = {
         documented="a warmup of warmup_epoch epochs",
         versions=(NEWEST,),
     ),
+    "warmup-scaled-twice": Defect(
+        "with by_epoch the warmup has as many epochs as warmup_epoch epochs have updates",
+        "ppcls/optimizer/learning_rate.py:59",
+        lambda rate: rate.warmup_epoch > 0 and rate.by_epoch,
+        versions=(NEWEST,),
+    ),
     "decay-starts-anew": Defect(
         "after the warmup, the decay begins at its own start",
         "ppcls/optimizer/learning_rate.py:87",

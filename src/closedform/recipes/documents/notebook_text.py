@@ -25,7 +25,7 @@ def code_of_notebook(text: str, source: str) -> str:
         ConfigError: It is not a notebook, or its code is too large.
 
     Example:
-        >>> cells = '{"cells": [{"cell_type": "code", "source": ["!pip list\\\\n", "lr = 0.1"]}]}'
+        >>> cells = '{"cells": [{"cell_type": "code", "source": ["!pip list\\n", "lr = 0.1"]}]}'
         >>> code_of_notebook(cells, "run.ipynb").strip()
         'lr = 0.1'
     """

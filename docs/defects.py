@@ -15,6 +15,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, t
+from closedform.recipes.clock import hold
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.schedules import (
     constant,
@@ -721,6 +722,22 @@ Optimizer:
         {"updates_per_epoch": 5},
         20,
         name="warmup-in-updates",
+    ),
+    Defect(
+        "paddle",
+        "",
+        """\
+Global: {epochs: 4}
+Optimizer:
+  name: Momentum
+  momentum: 0.9
+  lr: {name: Cosine, learning_rate: 1.0, warmup_epoch: 2, by_epoch: true}
+""",
+        lambda: hold(linear(0, 1, 2).then(cosine(1, 0, 2), at=2), 3),
+        "with 3 updates in an epoch, a warmup of 2 epochs, one value in each",
+        {"updates_per_epoch": 3},
+        12,
+        name="warmup-scaled-twice",
     ),
     Defect(
         "torchtitan",

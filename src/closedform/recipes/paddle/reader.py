@@ -110,6 +110,7 @@ DEFECTS = {
         "with by_epoch the warmup has as many epochs as warmup_epoch epochs have updates",
         "ppcls/optimizer/learning_rate.py:59",
         lambda rate: rate.warmup_epoch > 0 and rate.by_epoch,
+        documented="a warmup of warmup_epoch epochs, one value in each",
         versions=(NEWEST,),
     ),
     "decay-starts-anew": Defect(
@@ -196,7 +197,10 @@ def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Sched
     schedule = constant(peak) if name is None else built("paddle", SCHEDULES, name, arguments)
     is_in_epochs = not is_new or rate.by_epoch or rate.name == "Linear"
     is_scaled = is_in_epochs or not reading.as_implemented
-    steps = round(warmup * length) if is_scaled else int(warmup)
+    # With by_epoch upstream makes updates of the epochs, and the scheduler counts them as epochs.
+    is_in_steps = rate.by_epoch and not reading.as_implemented
+    scale = 1 if is_in_steps else length
+    steps = round(warmup * scale) if is_scaled else int(warmup)
     if steps > 0:
         arguments = {
             "learning_rate": peak if name is None else {"type": name, **arguments},

@@ -8,7 +8,7 @@ from tests.support.pages import ROOT, commands, copy, edits, run, write_new_file
 
 PAGE = ROOT / "docs" / "how_to_add_a_framework.md"
 FOLDERS = ("src/closedform", "tests", "docs", "examples", "benchmarks")
-FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "mkdocs.yml")
 SUITES = ("tests/recipes", "tests/test_frameworks_page.py")
 """The tests of the recipes and of the pages, which hold for every framework of the registry."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,22 @@ def test_it_is_refused_early(make: Callable[[], ModelProto], message: str, tmp_p
     assert message in str(caught.value)
     assert len(str(caught.value)) < 1000
     assert time.process_time() - begun < 20  # 4 s for 5,000 nodes, the others less than 1 s
+
+
+@pytest.mark.parametrize("name", ["5,000 sines", "5,000 floors"])
+def test_nesting_is_refused_whatever_the_limit_on_recursion(name: str, tmp_path: Path) -> None:
+    """At 10,000 frames, which other packages set, the sines took 83 s of CPU before this limit."""
+    path = tmp_path / "hostile.onnx"
+    onnx.save(REFUSED[name][0](), path)
+    frames = sys.getrecursionlimit()
+    begin = time.process_time()
+    sys.setrecursionlimit(10_000)
+    try:
+        with pytest.raises(VerificationError, match="nested too deeply"):
+            verify_file(path, effort=0.1)
+    finally:
+        sys.setrecursionlimit(frames)
+    assert time.process_time() - begin < 20  # 0.2 s; the rest of the time is for a busy machine
 
 
 def test_a_small_program_with_functions_is_read(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class Op(StrEnum):
 
 
 RELATIONS = frozenset({Op.LESS, Op.LESS_EQUAL, Op.EQUAL})
+_FLATTENED = frozenset({Op.ADD, Op.MULTIPLY, Op.MINIMUM, Op.MAXIMUM, Op.AND, Op.OR})
+"""Associative operations: SymPy writes one within its like as a single operation."""
 TRUTHS = RELATIONS | {Op.TRUE, Op.FALSE, Op.AND, Op.OR, Op.NOT}
 
 
@@ -129,6 +131,20 @@ def _written_alike(left: Term, right: Term) -> bool:
         visited.add((id(first), id(second)))
         pending.extend(zip(first.args, second.args, strict=True))
     return True
+
+
+def nesting(root: Term) -> int:
+    """Returns the most operations within operations; sums of sums and their like count as one."""
+    depths: dict[Term, int] = {}
+    for node in walk(root):
+        depths[node] = max(
+            (
+                depths[operand] + (operand.op is not node.op or node.op not in _FLATTENED)
+                for operand in node.args
+            ),
+            default=0,
+        )
+    return depths[root]
 
 
 def walk(*roots: Term, skip: Container[Term] = ()) -> Iterator[Term]:

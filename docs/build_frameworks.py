@@ -16,7 +16,8 @@ import numpy as np
 import yaml
 from matplotlib import colormaps, pyplot, rc_context
 
-from closedform.difference import CurveDifference, diff
+from closedform.analysis.difference import CurveDifference, diff
+from closedform.analysis.writing import writable
 from closedform.language import Schedule
 from closedform.recipes import Recipe, frameworks, load_recipe
 from closedform.recipes import registry as registry_module
@@ -24,7 +25,6 @@ from closedform.recipes.defects import Defect as Declared
 from closedform.recipes.defects import Kind
 from closedform.recipes.document import document_of
 from closedform.recipes.framework import Framework
-from closedform.writing import writable
 from docs.defects import DEFECTS, Defect
 from docs.one_recipe import CONFIGS
 

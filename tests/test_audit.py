@@ -11,7 +11,7 @@ import pytest
 import sympy as sp
 
 from closedform import schedules
-from closedform.audit import FRAMEWORKS, Settings, audit
+from closedform.analysis.audit import FRAMEWORKS, Settings, audit
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.recipes import load_schedules

@@ -11,8 +11,9 @@ import pytest
 import sympy as sp
 
 import closedform as cf
-from closedform import difference, schedules
-from closedform.difference import curve_values
+from closedform import schedules
+from closedform.analysis import difference
+from closedform.analysis.difference import curve_values
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError
 from closedform.recipes import load_recipe
 from closedform.recipes.logs import read_log

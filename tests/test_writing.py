@@ -11,15 +11,15 @@ import sympy as sp
 
 import closedform as cf
 from closedform import schedules
-from closedform.difference import diff
+from closedform.analysis.difference import diff
+from closedform.analysis.writing import Verdict, writable, write_recipe
+from closedform.analysis.writing.fits import simple
+from closedform.analysis.writing.recognition import recognized
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.language import Schedule
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.forms import Curve
 from closedform.verify.terms.verdict import Status
-from closedform.writing import Verdict, writable, write_recipe
-from closedform.writing.fits import simple
-from closedform.writing.recognition import recognized
 from tests.reference.records import Row, corpus
 
 SAME = 1e-12

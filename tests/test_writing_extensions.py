@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from closedform.analysis.writing import Kind, Verdict, write_recipe
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.logs import read_log
-from closedform.writing import Kind, Verdict, write_recipe
 
 FLAGS = {
     "lr": 3e-4,

@@ -16,6 +16,11 @@ from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from closedform import errors, expr, optimizers, schedules, torch, training, transforms, units
+    from closedform.analysis.difference import diff
+    from closedform.analysis.inverse import solve
+    from closedform.analysis.recovery import recover
+    from closedform.analysis.resuming import resume
+    from closedform.analysis.writing import write_recipe
     from closedform.api import (
         certify,
         from_onnx,
@@ -26,9 +31,7 @@ if TYPE_CHECKING:
         verify_file,
     )
     from closedform.compiler import compile
-    from closedform.difference import diff
     from closedform.errors import ClosedFormError, UnprovedWarning
-    from closedform.inverse import solve
     from closedform.language import (
         Group,
         Schedule,
@@ -37,13 +40,10 @@ if TYPE_CHECKING:
     )
     from closedform.plotting import plot
     from closedform.recipes import Recipe, frameworks, load_recipe
-    from closedform.recovery import recover
-    from closedform.resuming import resume
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.targets import to_c, to_jax, to_keras, to_mlx, to_torch
     from closedform.verify import claims
     from closedform.verify.equivalent_states import equivalent_states
-    from closedform.writing import write_recipe
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
@@ -61,12 +61,12 @@ _HOME = {
         ),
         "closedform.api",
     ),
-    "diff": "closedform.difference",
+    "diff": "closedform.analysis.difference",
     "equivalent_states": "closedform.verify.equivalent_states",
     "plot": "closedform.plotting",
-    "recover": "closedform.recovery",
-    "resume": "closedform.resuming",
-    "solve": "closedform.inverse",
+    "recover": "closedform.analysis.recovery",
+    "resume": "closedform.analysis.resuming",
+    "solve": "closedform.analysis.inverse",
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "to_c": "closedform.targets",
@@ -74,7 +74,7 @@ _HOME = {
     "to_keras": "closedform.targets",
     "to_mlx": "closedform.targets",
     "to_torch": "closedform.targets",
-    "write_recipe": "closedform.writing",
+    "write_recipe": "closedform.analysis.writing",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(

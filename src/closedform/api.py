@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
+    from closedform.analysis.resuming import Resumed
     from closedform.exporters.onnx_targets import OnnxFormat
     from closedform.importers.optax.subject import Transformation
     from closedform.importers.python import TracedSchedule
     from closedform.language.aliases import Number
-    from closedform.resuming import Resumed
     from closedform.verify.certificates.certificate import Certificate, Engine
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.foreign import FileReport
@@ -627,7 +627,7 @@ def resume(
     batch_sizes: tuple[Number, Number] | None = None,
     scaling: str = "none",
 ) -> Resumed:
-    """Returns a schedule changed at an update of its run; see ``closedform.resuming.resume``.
+    """Returns a schedule changed at an update of its run (:func:`closedform.resume`).
 
     Args:
         schedule: The schedule of the run.
@@ -637,7 +637,7 @@ def resume(
         batch_sizes: The batch sizes before and after.
         scaling: The change of the value with the batch size: ``none``, ``linear`` or ``sqrt``.
     """
-    from closedform.resuming import resume as resume_schedule
+    from closedform.analysis.resuming import resume as resume_schedule
 
     return resume_schedule(schedule, at, new, total=total, batch_sizes=batch_sizes, scaling=scaling)
 

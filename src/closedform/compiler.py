@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from closedform.errors import DefinitionError, ExportError, LoweringError
+from closedform.ir.analysis.step_check import Answer, StepCheck, first_nonfinite
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT
 from closedform.ir.program import Program, flatten, split
 from closedform.ir.scalar import ScalarFunction, UncommonError, scalar_function
-from closedform.ir.step_check import Answer, StepCheck, first_nonfinite
 from closedform.ir.types import LAST_STEP, DType, Shape
 from closedform.language.groups import Assignment, Group
 from closedform.language.schedule import Schedule

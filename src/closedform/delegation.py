@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
+    from closedform.analysis.resuming import Resumed
     from closedform.language.aliases import Number
     from closedform.language.schedule import Schedule
     from closedform.language.update_rule import UpdateRule
-    from closedform.resuming import Resumed
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.report import Report
 

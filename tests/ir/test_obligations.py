@@ -8,13 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from closedform.ir.directions import Direction, directions
+from closedform.ir.analysis.directions import Direction, directions
+from closedform.ir.analysis.interval import Interval
+from closedform.ir.analysis.obligations import (
+    OPERAND_DEMANDS,
+    Demand,
+    Kind,
+    faults,
+    operand_demands,
+)
+from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.analysis.step_check import Answer, check_steps, first_nonfinite
 from closedform.ir.graph import Builder, Graph, Role, Value, scalar
-from closedform.ir.interval import Interval
-from closedform.ir.obligations import OPERAND_DEMANDS, Demand, Kind, faults, operand_demands
 from closedform.ir.ops import OPS, Op
-from closedform.ir.ranges import Ranges
-from closedform.ir.step_check import Answer, check_steps, first_nonfinite
 from closedform.ir.types import DType, TensorType
 
 F32 = TensorType(DType.F32, ("n",))

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from closedform.ir.analysis.interval import Interval, full, hull
+from closedform.ir.analysis.ranges import RULES, ranges
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Builder, Graph, Output
-from closedform.ir.interval import Interval, full, hull
 from closedform.ir.ops import OPS, Op
-from closedform.ir.ranges import RULES, ranges
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from tests.support.graphs import array, graphs, inputs_of, numbers

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from closedform.ir.analysis.interval import Interval
+from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.analysis.step_check import node_values
 from closedform.ir.graph import Builder, Graph, Role, Value
-from closedform.ir.interval import Interval
 from closedform.ir.ops import Op
-from closedform.ir.ranges import Ranges
-from closedform.ir.step_check import node_values
 from closedform.ir.types import DType, TensorType
 
 MUON = (3.4445, -4.775, 2.0315)

@@ -20,8 +20,8 @@ from closedform.ir.graph import Array, Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
 from closedform.language import Schedule, floor_mod, hyper, t
-from closedform.lowering.double_float.arithmetic import Arithmetic, Number, halves
 from closedform.lowering.double_float.functions import logarithm, power_of_two, sine_of_quarter
+from closedform.lowering.pair_arithmetic import Arithmetic, Number, halves
 from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import certify

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from closedform.analysis.writing import Verdict, write_recipe
 from closedform.recipes import load_recipe
-from closedform.writing import Verdict, write_recipe
 from tests.reference.records import Row, framework_records
 
 CLASSES = (

@@ -10,7 +10,7 @@ import sys
 import time
 
 from closedform import schedules
-from closedform.recovery import recover
+from closedform.analysis.recovery import recover
 from tests.recovery.draws import (
     ARGUMENTS,
     COMPOSITIONS,

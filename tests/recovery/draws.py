@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from closedform import schedules
-from closedform.difference import diff
+from closedform.analysis.difference import diff
 from closedform.language import Schedule
 from closedform.schedules.cyclic import MODES
 from closedform.schedules.wsd import SHAPES

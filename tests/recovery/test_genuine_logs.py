@@ -12,10 +12,10 @@ import torch
 
 import closedform as cf
 from closedform import schedules
+from closedform.analysis.recovery import recover
+from closedform.analysis.recovery.usual import PROPOSE
 from closedform.language import Schedule
 from closedform.recipes.logs import read_log
-from closedform.recovery import recover
-from closedform.recovery.usual import PROPOSE
 from tests.reference.logs import GenuineLog, label, text_logs
 
 TRAINER = [log for log in text_logs() if log.is_of_trainer]

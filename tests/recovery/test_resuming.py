@@ -7,8 +7,8 @@ import pytest
 import sympy as sp
 
 import closedform as cf
+from closedform.analysis.resuming import resume
 from closedform.errors import ArgumentError, ClosedFormError
-from closedform.resuming import resume
 from closedform.verify.terms.verdict import Status
 
 RUN = cf.schedules.linear(0, 1, 20).then(cf.schedules.cosine(1, 0, 80))

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from closedform.importers.onnx_torch import OnnxModule, read_module
 from closedform.runtime.onnx_session import open_session
+from closedform.training.onnx_torch import OnnxModule, read_module
 from closedform.training.tracing.arrays import array_of
 from closedform.training.tracing.onnx_registry import quiet
 from closedform.training.tracing.trace import trace

@@ -10,8 +10,8 @@ import pytest
 import torch
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from closedform.importers.onnx_torch import read_module
 from closedform.runtime.onnx_session import open_session, run_on
+from closedform.training.onnx_torch import read_module
 from closedform.training.tracing.trace import trace
 
 ROWS = np.array([[0, 1, 1], [2, -1, 2]])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from closedform.watching import Kind
+from closedform.analysis.watching import Kind
 
 CONFIG: Mapping[str, Any] = {
     "learning_rate": 1e-3,

@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 import closedform as cf
+from closedform.analysis.watching import Kind, Numbers
 from closedform.errors import DepartureError
 from closedform.recipes import Recipe
 from closedform.torch.watching import Watcher
-from closedform.watching import Kind, Numbers
 
 Values = NDArray[np.float64]
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import closedform as cf
+from closedform.analysis.watching import Kind, watch_log
 from closedform.errors import ArgumentError, DepartureError, DepartureWarning
 from closedform.language import Schedule
 from closedform.recipes.logs import read_log
 from closedform.torch import watch
 from closedform.torch.watching import Watcher
-from closedform.watching import Kind, watch_log
 from tests.support.commands import CliRunner
 from tests.watching.loops import CONFIG, LOOPS, Loop, Values, records
 
@@ -200,7 +200,7 @@ def test_a_check_of_four_groups_takes_a_few_microseconds() -> None:
 
     recipe = cf.load_recipe(dict(CONFIG), framework="transformers")
     one = replace(recipe.param_groups[0], schedules=schedules)
-    from closedform.watching import Numbers
+    from closedform.analysis.watching import Numbers
 
     watcher = Watcher(replace(recipe, param_groups=(one,)), numbers=Numbers())
     lr: Schedule = schedules["lr"]

@@ -16,7 +16,7 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
-    from closedform.audit import Audit, Comparison, Difference
+    from closedform.analysis.audit import Audit, Comparison, Difference
     from closedform.language import Schedule
 
 _SHOWN_JUMPS = 20
@@ -49,7 +49,7 @@ def run(
     options: SourceOptions,
 ) -> None:
     """Prints the audits."""
-    from closedform.audit import audit as audit_of
+    from closedform.analysis.audit import audit as audit_of
     from closedform.cli.output import heading, note_line
 
     schedules, total, notes = _schedules(name, words, options)

@@ -16,7 +16,7 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
-    from closedform.writing import Written
+    from closedform.analysis.writing import Written
 
 _HELP = """\
 Convert a config to that of another framework: exact (proved), exact until, nearest.
@@ -80,11 +80,11 @@ def run(
     force: bool,
 ) -> int:
     """Writes the config of another framework."""
+    from closedform.analysis.writing import Verdict, write_recipe
     from closedform.cli.output import check_free, note_line
     from closedform.cli.sources import load_source
     from closedform.language import Schedule
     from closedform.recipes.recipe import Recipe, recipe_of
-    from closedform.writing import Verdict, write_recipe
 
     chosen, paths = generic_options(framework, map, is_generic=generic)
     options = SourceOptions(framework=chosen, facts=parse_facts(facts), files=files, paths=paths)

@@ -21,7 +21,7 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser
 
 if TYPE_CHECKING:
-    from closedform.difference import CurveDifference, Difference, Source
+    from closedform.analysis.difference import CurveDifference, Difference, Source
 
 DIFFERENT, UNDECIDED = 1, 3
 """Exit codes."""
@@ -97,9 +97,9 @@ def run(
     force: bool,
 ) -> int:
     """Prints the differences."""
+    from closedform.analysis.difference import diff as difference_of
     from closedform.cli.output import check_free, note_line
     from closedform.cli.sources import recipe_notes
-    from closedform.difference import diff as difference_of
     from closedform.errors import UnknownNameError, nearest
     from closedform.verify.terms.verdict import Status
 
@@ -206,7 +206,7 @@ def _of(value: Any) -> Any:
 def _plot(
     one: Source, other: Source, curve: CurveDifference, path: Path, labels: tuple[str, str]
 ) -> None:
-    from closedform.difference import curve_values
+    from closedform.analysis.difference import curve_values
     from closedform.plotting import plot_difference
 
     steps, ours, theirs = curve_values(one, other, curve)

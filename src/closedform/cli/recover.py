@@ -9,7 +9,7 @@ from closedform.cli.arguments import LogOptions, add_json, add_log_options
 from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
-    from closedform.recovery import Recovered
+    from closedform.analysis.recovery import Recovered
 
 NOT_FOUND = 1
 """Exit code if no schedule reproduces the values."""
@@ -36,8 +36,8 @@ def parser(prog: str) -> Parser:
 
 def run(*, log: str, digits: int | None, key: str, log_options: LogOptions, as_json: bool) -> int:
     """Prints the schedule."""
+    from closedform.analysis.recovery import recover
     from closedform.recipes.logs import read_log
-    from closedform.recovery import recover
 
     source = read_log(
         log, log_options.offset, pattern=log_options.pattern, column=log_options.column

@@ -16,8 +16,8 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
+    from closedform.analysis.resuming import Resumed
     from closedform.language import Schedule
-    from closedform.resuming import Resumed
 
 _HELP = """\
 Change the schedule of a run at an update: another schedule, horizon or batch size.
@@ -78,8 +78,8 @@ def run(
     options: SourceOptions,
 ) -> None:
     """Prints the report of the change."""
+    from closedform.analysis.resuming import resume
     from closedform.cli.output import check_free
-    from closedform.resuming import resume
 
     if output is not None:
         if output.suffix != ".onnx":

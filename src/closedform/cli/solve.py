@@ -16,7 +16,7 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
-    from closedform.inverse import Solution
+    from closedform.analysis.inverse import Solution
 
 _HELP = """\
 Find the hyperparameter of NAME for which its area, or its value at an update, is a number.
@@ -68,8 +68,8 @@ def run(
     options: SourceOptions,
 ) -> None:
     """Prints the hyperparameter."""
+    from closedform.analysis.inverse import solve
     from closedform.cli.sources import load_source, schedule_of
-    from closedform.inverse import solve
     from closedform.language import exact_number
     from closedform.language.quantities import Equation
 

@@ -18,10 +18,10 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
+    from closedform.analysis.watching import LogReport
     from closedform.language import Schedule
     from closedform.recipes import Recipe
     from closedform.recipes.logs import Log
-    from closedform.watching import LogReport
 
 DEPARTED = 1
 """Exit code if a value departs from the recipe."""
@@ -96,9 +96,9 @@ def _watched(
     is_growing: bool = False,
 ) -> LogReport | None:
     """The report on the log as it is now; None while it is not yet a log."""
+    from closedform.analysis.watching import Numbers, watch_log
     from closedform.errors import ConfigError
     from closedform.recipes.clock import Facts
-    from closedform.watching import Numbers, watch_log
 
     try:
         read = _read(log, log_options)

@@ -15,9 +15,9 @@ from enum import StrEnum
 
 from closedform.errors import ExportError
 from closedform.exporters.c_ops import C_OPS, C_REFUSED, Site, c_type, literal
+from closedform.ir.analysis.ranges import ranges
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
-from closedform.ir.ranges import ranges
 from closedform.ir.types import LAST_STEP, Dim, DType
 
 SIZE = "n"

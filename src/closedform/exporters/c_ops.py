@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import ExportError
+from closedform.ir.analysis.interval import Interval, full
 from closedform.ir.graph import Node
-from closedform.ir.interval import Interval, full
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import GraphError
+from closedform.ir.analysis.interval import Interval
+from closedform.ir.analysis.ranges import ranges
 from closedform.ir.graph import Graph, Node, Output, Role
-from closedform.ir.interval import Interval
 from closedform.ir.ops import OPS, AttributeValue, Op, infer_type
-from closedform.ir.ranges import ranges
 from closedform.ir.types import DType, TensorType
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

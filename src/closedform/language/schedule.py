@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from closedform.analysis.resuming import Resumed
     from closedform.language.quantities import Quantity
-    from closedform.resuming import Resumed
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.report import Report
 

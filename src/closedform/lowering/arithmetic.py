@@ -15,8 +15,8 @@ from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import MAX_STEP, Domain
 from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.context import Lowering
-from closedform.lowering.double_float.arithmetic import Arithmetic, Number
 from closedform.lowering.integers import lower_integer
+from closedform.lowering.pair_arithmetic import Arithmetic, Number
 from closedform.lowering.trigonometry import raised_cosine
 
 # Integer powers up to this are products; a product of n factors is off by at most n/2 ulp.

@@ -25,9 +25,9 @@ from closedform.torch.distributed.shard_steps import (
     graph_runners,
     run_shards,
 )
-from closedform.torch.distributed.shards import local
 from closedform.torch.engine.kernels import COMPUTE_DTYPES, GRAPH_DTYPES, LABEL
 from closedform.torch.param_groups import TRAIN_MODE, is_training
+from closedform.torch.shards import local
 from closedform.torch.states import TRAINING_POINT
 
 

@@ -23,13 +23,6 @@ from closedform.torch.distributed.shard_steps import (
     run_shards,
     shard_kernels,
 )
-from closedform.torch.distributed.shards import (
-    gradient_of,
-    is_dtensor,
-    is_sharded,
-    local,
-    steps_by_shards,
-)
 from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiled
 from closedform.torch.engine.flat import FlatKernel, FlatStep, is_flat, pack_states
@@ -60,13 +53,20 @@ from closedform.torch.engine.specialize import (
 )
 from closedform.torch.engine.tracing import outside_traces
 from closedform.torch.evaluation import TrainEvalOptimizer
-from closedform.torch.param_groups import (
+from closedform.torch.param_groups import place
+from closedform.torch.parameter_checks import (
     check_all,
     check_complex,
     check_parameter,
     is_usual,
-    place,
     with_gradients,
+)
+from closedform.torch.shards import (
+    gradient_of,
+    is_dtensor,
+    is_sharded,
+    local,
+    steps_by_shards,
 )
 from closedform.torch.states import STEP, adapted_states, completed_states, group_states
 

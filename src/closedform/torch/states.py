@@ -13,14 +13,14 @@ from closedform.ir.naming import SHARED
 from closedform.language import Schedule, UpdateRule, t
 from closedform.language.symbols import internal_symbol
 from closedform.runtime.state_layouts import POWERS, step_of_powers
-from closedform.torch.distributed.shards import (
+from closedform.torch.engine.flat import is_flat, packed_zeros
+from closedform.torch.engine.kernels import COMPUTE_DTYPES, is_joint, starts_at_zero, state_maker
+from closedform.torch.param_groups import is_training, located, place
+from closedform.torch.shards import (
     is_dtensor,
     is_redistributable,
     redistributed_like,
 )
-from closedform.torch.engine.flat import is_flat, packed_zeros
-from closedform.torch.engine.kernels import COMPUTE_DTYPES, is_joint, starts_at_zero, state_maker
-from closedform.torch.param_groups import is_training, located, place
 
 STEP = "step"
 """The state that counts the steps of a parameter."""

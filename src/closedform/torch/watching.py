@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from closedform.analysis.watching.causes import Numbers
+from closedform.analysis.watching.watch import Departure, Watch, stop
 from closedform.errors import ArgumentError, DepartureWarning
 from closedform.language import Schedule
 from closedform.recipes import Recipe
 from closedform.recipes.clock import Facts
-from closedform.watching.causes import Numbers
-from closedform.watching.watch import Departure, Watch, stop
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer

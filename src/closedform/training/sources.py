@@ -14,7 +14,7 @@ from closedform.errors import ExportError, nearest
 if TYPE_CHECKING:
     import torch
 
-    from closedform.importers.onnx_torch import OnnxModule
+    from closedform.training.onnx_torch import OnnxModule
 
 LOSSES = ("mse", "l1", "cross_entropy", "binary_cross_entropy")
 """Losses by name: means of squared errors, of absolute errors, of cross entropies of logits, and of
@@ -63,7 +63,7 @@ def model_of(
         ExportError: The ONNX model is not supported, or ``trainable`` is given for a module.
     """
     if isinstance(model, ModelProto | str | os.PathLike):
-        from closedform.importers.onnx_torch import read_module
+        from closedform.training.onnx_torch import read_module
 
         module = read_module(model, trainable)
         if not module.is_chosen:

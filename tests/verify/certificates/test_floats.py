@@ -17,11 +17,11 @@ from closedform import optimizers, schedules, transforms
 from closedform.api import to_onnx
 from closedform.compiler import compile_init, compile_program, compile_schedule
 from closedform.effort import Effort
+from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.analysis.step_check import node_values
 from closedform.ir.graph import Array, Node, Role
 from closedform.ir.ops import OPS
 from closedform.ir.program import flatten
-from closedform.ir.ranges import Ranges
-from closedform.ir.step_check import node_values
 from closedform.language import Schedule, UpdateRule, hyper, t
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.certificates.floats import (

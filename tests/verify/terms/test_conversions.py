@@ -12,7 +12,7 @@ from flint import fmpq
 from closedform import Schedule, t
 from closedform.expr import floor_mod
 from closedform.ir import Builder, DType, Graph, Op, Role, TensorType, Value, evaluate
-from closedform.ir.interval import Interval
+from closedform.ir.analysis.interval import Interval
 from closedform.verify.terms import build
 from closedform.verify.terms.conversions import (
     EXACT_BITS,

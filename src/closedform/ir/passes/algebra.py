@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from closedform.errors import GraphError
+from closedform.ir.analysis.interval import Interval
 from closedform.ir.graph import Graph, Node, Value, node_of
-from closedform.ir.interval import Interval
 from closedform.ir.ops import Op
 from closedform.ir.passes.rewrite import (
     Rewriter,

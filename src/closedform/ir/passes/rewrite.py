@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from closedform.errors import GraphError
+from closedform.ir.analysis.interval import Interval
+from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.analysis.refine import constant_step
 from closedform.ir.graph import Array, Builder, Graph, Node, Value, node_of
-from closedform.ir.interval import Interval
 from closedform.ir.ops import AttributeValue, Op, infer_type
-from closedform.ir.ranges import Ranges
-from closedform.ir.refine import constant_step
 from closedform.ir.types import TensorType
 
 Rule = Callable[["Rewriter", Node, tuple[Value, ...]], Value | None]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from closedform.ir.analysis.interval import full
 from closedform.ir.graph import Graph, Node, Value
-from closedform.ir.interval import full
 from closedform.ir.ops import Op
 from closedform.ir.passes.rewrite import Rewriter, Rule, first_of, fits, rewrite
 from closedform.ir.types import TensorType

@@ -14,8 +14,8 @@ from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.conditions import COMPARISONS, lower_condition
 from closedform.lowering.context import Lowering, Rules
-from closedform.lowering.double_float.arithmetic import Arithmetic, Exact, Number
 from closedform.lowering.integers import lower_integer, lower_integral
+from closedform.lowering.pair_arithmetic import Arithmetic, Exact, Number
 
 Handler = Callable[["DoubleFloat", sp.Expr, Domain], Number]
 

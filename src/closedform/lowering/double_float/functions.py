@@ -24,7 +24,7 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
-from closedform.lowering.double_float.arithmetic import (
+from closedform.lowering.pair_arithmetic import (
     Arithmetic,
     Column,
     Number,

@@ -27,12 +27,12 @@ from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.arithmetic import primitive, reference, split_fraction
 from closedform.lowering.context import Lowering
-from closedform.lowering.double_float.arithmetic import Number, columns
 from closedform.lowering.double_float.context import DoubleFloat, Handler
 from closedform.lowering.double_float.powers import lower_exp, lower_log, lower_power
 from closedform.lowering.double_float.trigonometry import lower_cosine, lower_sine, raised_cosine
 from closedform.lowering.exponential import Exponential
 from closedform.lowering.integers import constants_last
+from closedform.lowering.pair_arithmetic import Number, columns
 from closedform.lowering.piecewise import Segment, join_branches, line_of, milestones_reached
 from closedform.lowering.safe_operand import SafeOperand
 

@@ -13,9 +13,9 @@ from closedform.language.integers import FloorMod
 from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.analysis.interval import Bound
-from closedform.lowering.double_float.arithmetic import Number
 from closedform.lowering.double_float.context import DoubleFloat
 from closedform.lowering.double_float.functions import logarithm, power_of_two
+from closedform.lowering.pair_arithmetic import Number
 
 # Whole powers up to this are products; beyond it a logarithm is the shorter way.
 _LARGEST_PRODUCT = 32

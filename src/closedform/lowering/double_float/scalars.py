@@ -13,10 +13,10 @@ from closedform.language.model import NonFinite
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
-from closedform.lowering.double_float.arithmetic import Number
 from closedform.lowering.double_float.context import DoubleFloat
 from closedform.lowering.double_float.lower import HANDLERS
 from closedform.lowering.lower import RULES
+from closedform.lowering.pair_arithmetic import Number
 
 
 class PairLowering(Lowering):

@@ -16,9 +16,9 @@ from closedform.ir.ops import Op
 from closedform.language.integers import FloorMod
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
-from closedform.lowering.double_float.arithmetic import Number
 from closedform.lowering.double_float.context import DoubleFloat
 from closedform.lowering.double_float.functions import sine_of_quarter
+from closedform.lowering.pair_arithmetic import Number
 from closedform.lowering.trigonometry import complement, fold_angle, rational_angle
 
 

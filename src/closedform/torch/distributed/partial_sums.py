@@ -21,7 +21,7 @@ from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import Shape
 from closedform.lowering.sums import SumTable
-from closedform.torch.distributed.shards import is_sharded
+from closedform.torch.shards import is_sharded
 
 _OWN = "of_one_parameter"
 """The definition whose value is 1: a factor of each sum over one parameter."""

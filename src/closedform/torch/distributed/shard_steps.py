@@ -25,13 +25,6 @@ from closedform.ir.naming import NEXT, TOTAL
 from closedform.ir.program import split
 from closedform.options import GraphOptions
 from closedform.torch.distributed.partial_sums import ShardRule, distinct_rules, own_sums
-from closedform.torch.distributed.shards import (
-    ShardMesh,
-    full_tensor,
-    local,
-    local_part,
-    shard_mesh,
-)
 from closedform.torch.engine.compiled import compiled
 from closedform.torch.engine.kernels import (
     COMPUTE_DTYPES,
@@ -43,6 +36,13 @@ from closedform.torch.engine.kernels import (
 from closedform.torch.engine.ort import graph_runner
 from closedform.torch.engine.programs import run_programs
 from closedform.torch.engine.tracing import outside_traces
+from closedform.torch.shards import (
+    ShardMesh,
+    full_tensor,
+    local,
+    local_part,
+    shard_mesh,
+)
 
 GraphRunner = Callable[[NamedArguments], None]
 """Runs a graph on tensors by name."""

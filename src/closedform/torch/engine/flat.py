@@ -22,11 +22,11 @@ from closedform.exporters.torch_module import to_fx
 from closedform.ir.graph import Graph
 from closedform.ir.hoist import NUMBER, hoist
 from closedform.ir.naming import GRAD, NEXT, PARAM
-from closedform.torch.distributed.shards import is_plain
 from closedform.torch.engine.inplace import InplaceProgram
 from closedform.torch.engine.moves import Move, separate
 from closedform.torch.engine.programs import in_dtype
 from closedform.torch.engine.tensor_program import TensorProgram, Values
+from closedform.torch.shards import is_plain
 
 SMALL = 2**14
 """The most elements of a parameter that is stepped with others."""

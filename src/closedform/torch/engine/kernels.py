@@ -27,10 +27,10 @@ from closedform.language.functions import WHOLE_TENSOR, MatMul, ReduceMean, Redu
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import RANK, SHAPE_SYMBOLS, Sizes
 from closedform.options import GraphOptions, ModelSpec
-from closedform.torch.distributed.shards import dtensor_like, full_states, is_dtensor, local
 from closedform.torch.engine.compiled import compiled_kernel
 from closedform.torch.engine.flat import FlatKernel, flat_kernel
 from closedform.torch.engine.programs import BoundProgram
+from closedform.torch.shards import dtensor_like, full_states, is_dtensor, local
 
 BACKENDS = ("eager", "compile", "onnxruntime")
 

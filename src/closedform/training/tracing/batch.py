@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from closedform.errors import ExportError, nearest
-from closedform.importers.onnx_torch import OnnxModule
+from closedform.training.onnx_torch import OnnxModule
 
 Loss = Callable[..., Any]
 """Called with the output of the model and the targets."""

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
-from closedform.importers.onnx_torch import OnnxModule
-from closedform.importers.onnx_torch.values import FixedSizeError
 from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.training.file_names import mark_names, output_names
-from closedform.training.given_file import forward_of_file, names_of_file
+from closedform.training.onnx_torch import OnnxModule
+from closedform.training.onnx_torch.values import FixedSizeError
 from closedform.training.progress import phase
 from closedform.training.tracing.arrays import view_of
 from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
 from closedform.training.tracing.comparison import check_step
 from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.given_file import forward_of_file, names_of_file
 from closedform.training.tracing.isolation import Numbers, unchanged
 from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx
 from closedform.training.tracing.probe import Pending, Run, run_eagerly

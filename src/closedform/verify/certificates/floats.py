@@ -3,14 +3,14 @@
 Translation validation is about the formula, over the real numbers. These verdicts are about the
 graph as engines run it: every operation is rounded, ``exp`` and its like are off by as much as the
 op table allows (``ir/ops.py``), and subnormal numbers may be flushed to zero.
-``ir/obligations.py`` says what has to hold; this module asks it of schedules for all steps, and of
-rules for all inputs in stated ranges.
+``ir/analysis/obligations.py`` says what has to hold; this module asks it of schedules for all
+steps, and of rules for all inputs in stated ranges.
 
 Step 0 of a rule starts from its first states; those of all other steps have the ranges that the
 rule itself keeps: from the states after step 0 on, ranges are widened until one step leads from
-them into them. Where none is found, a range is assumed, and the verdict says so. What intervals
-leave open is looked at in cases of the conditions (``ir/cases.py``), and then tried in runs
-(``rule_runs.py``), which refute it where a state becomes NaN or infinite.
+them into them. Where none is found, a range is assumed, and the verdict says so. Obligations that
+intervals leave open are analysed by cases of the conditions (``ir/analysis/cases.py``), then tried
+in runs (``rule_runs.py``), which refute them where a state becomes NaN or infinite.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import sympy as sp
 
 from closedform.effort import Effort, Watch
 from closedform.ir import naming
-from closedform.ir.cases import bound_by_cases, faults_by_cases
+from closedform.ir.analysis.cases import bound_by_cases, faults_by_cases
+from closedform.ir.analysis.interval import Interval, full, hull
+from closedform.ir.analysis.obligations import Fault, faults
+from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.analysis.step_check import Answer, StepCheck, check_steps
 from closedform.ir.graph import Graph, Role
-from closedform.ir.interval import Interval, full, hull
-from closedform.ir.obligations import Fault, faults
 from closedform.ir.ops import OPS
 from closedform.ir.program import Program, Stage, split
-from closedform.ir.ranges import Ranges
-from closedform.ir.step_check import Answer, StepCheck, check_steps
 from closedform.ir.types import LAST_STEP, DType
 from closedform.verify.certificates.rule_runs import RunFailure, find_failure
 from closedform.verify.terms.limits import LIMITS

@@ -18,10 +18,10 @@ import numpy as np
 
 from closedform.effort import Effort
 from closedform.ir import naming
+from closedform.ir.analysis.step_check import node_values
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph, Role
 from closedform.ir.program import Program, flatten
-from closedform.ir.step_check import node_values
 
 _STEPS = 48
 _LATE = 40

@@ -17,12 +17,18 @@ import sympy as sp
 from closedform.compiler import compile_schedule
 from closedform.effort import Effort
 from closedform.errors import VerificationError
-from closedform.ir.directions import Direction, directions
+from closedform.ir.analysis.directions import Direction, directions
+from closedform.ir.analysis.interval import Interval
+from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.analysis.step_check import (
+    GraphSteps,
+    Subdivision,
+    changes_of,
+    joins_steps,
+    samples_of,
+)
 from closedform.ir.graph import Builder, Graph, Role, Value
-from closedform.ir.interval import Interval
 from closedform.ir.ops import Op
-from closedform.ir.ranges import Ranges
-from closedform.ir.step_check import GraphSteps, Subdivision, changes_of, joins_steps, samples_of
 from closedform.ir.types import MAX_STEP, DType, TensorType
 from closedform.language import Schedule, exact_number
 from closedform.options import GraphOptions

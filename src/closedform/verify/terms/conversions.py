@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from closedform.ir import DType, Node, Op
-from closedform.ir.interval import Interval, full
+from closedform.ir.analysis.interval import Interval, full
 from closedform.verify.terms import build
 from closedform.verify.terms.tree import Term
 

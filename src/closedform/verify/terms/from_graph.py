@@ -20,7 +20,7 @@ from typing import Any
 
 from closedform.errors import VerificationError
 from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
-from closedform.ir.interval import Interval, full
+from closedform.ir.analysis.interval import Interval, full
 from closedform.language import t
 from closedform.verify.terms import build, conversions, sympy_io, tree
 from closedform.verify.terms.limits import LIMITS

@@ -32,8 +32,8 @@ from flint import fmpq
 from closedform.effort import Effort, OutOfEffort, Watch
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.ir import DType, Graph, Node, Op, Role
+from closedform.ir.analysis.interval import full
 from closedform.ir.graph import with_outputs
-from closedform.ir.interval import full
 from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, UpdateRule
 from closedform.verify.identity.congruence import are_congruent

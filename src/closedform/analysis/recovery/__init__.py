@@ -1,0 +1,273 @@
+"""Schedules from logs: the shortest schedule of the library that reproduces logged values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from closedform.analysis.recovery.compositions import GOOD, shortest
+from closedform.analysis.recovery.marks import Points
+from closedform.analysis.recovery.plateau import recover_plateau
+from closedform.analysis.recovery.search import Call
+from closedform.analysis.recovery.usual import Usual, usual_schedules
+from closedform.errors import ArgumentError, UnknownNameError, nearest
+from closedform.language import Schedule, UpdateRule
+from closedform.language.aliases import Number
+from closedform.recipes.logs import OFFSETS, Log, Logged, logged, read_log
+
+LogSource = str | PathLike[str] | Log | Mapping[int, Number]
+"""A file, a log, or the values by step."""
+
+FEWEST_POINTS = 3
+"""Values from which a schedule is recovered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A scheduler that was compared with a log.
+
+    Attributes:
+        call: The scheduler with the arguments that come nearest.
+        is_right: Whether it reproduces every value.
+        reason: The reason why it was chosen, or why not.
+    """
+
+    call: str
+    is_right: bool
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The schedule that was found in a log.
+
+    Attributes:
+        schedule: The shortest schedule that reproduces all values; None if none was found.
+        call: The call of the library that makes it, as Python code.
+        residual: The largest distance from a logged value.
+        precisions: The same in units of the precision of that value, at most 1.
+        points: The number of logged values.
+        first: The first logged update.
+        last: The last one. The log does not determine the schedule after it.
+        offset: The logged step of update 0 with which the log was read.
+        config: The keys of a config of transformers that has this schedule; empty where it has
+            none.
+        candidates: The schedulers of transformers, each with its nearest arguments and why it was
+            chosen or lost.
+        rule: Instead of a schedule, the rule that reduces the rate on a plateau of a metric.
+        metric: The name of that metric in the log.
+    """
+
+    schedule: Schedule | None
+    call: str
+    residual: float
+    precisions: float
+    points: int
+    first: int
+    last: int
+    offset: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
+    candidates: tuple[Candidate, ...] = ()
+    rule: UpdateRule | None = None
+    metric: str = ""
+
+
+def recover(
+    log: LogSource, *, digits: int | None = None, key: str = "lr", offset: int | None = None
+) -> Recovered:
+    """Returns the schedule that reproduces logged values, as people write it.
+
+    A warmup and one decay, in the kinds that transformers has, come first; a log of transformers
+    itself gives the name of its scheduler, such as ``transformers:cosine``, with its arguments.
+    Otherwise it is the shortest schedule of the library: each function is tried in each of its
+    forms, and compositions of them: a warmup and another schedule, stretches in a row, a floor, a
+    factor at each multiple of a number of steps, a repetition. From a log with a metric, a
+    reduction on its plateaus is recovered as well. Values that agree within the precision of the
+    log do not prove that the run used this schedule; between and after the logged updates they do
+    not determine it.
+
+    Args:
+        log: A CSV file or JSON lines with steps and learning rates, a ``Log``, or the values by
+            step. The log may begin late and have gaps.
+        digits: The significant digits to which the values were rounded; those that are printed if
+            not given.
+        key: The key of the param group: "lr", "weight_decay" or "momentum".
+        offset: The logged step of update 0; if not given, that of the format, and then the other of
+            0 and 1.
+
+    Raises:
+        ConfigError: The file cannot be read, or has no column of steps or learning rates.
+        UnknownNameError: The log has no values of the key.
+        ArgumentError: There are fewer than 3 values, or ``digits`` is not from 1 to 17.
+
+    Example:
+        >>> from closedform import schedules
+        >>> lr = schedules.cosine(3e-4, 3e-5, 2000)
+        >>> found = recover({step: float(f"{lr(step):.6g}") for step in range(0, 1500, 10)})
+        >>> found.call
+        'cosine(start=0.0003, end=3e-05, steps=2000)'
+    """
+    if digits is not None and not 1 <= digits <= 17:
+        raise ArgumentError(f"digits must be from 1 to 17, got {digits}")
+    read = _log(log, key, offset)
+    if key not in read.values:
+        raise UnknownNameError(
+            f"the log has no values of {key!r}", where=read.source, hint=nearest(key, read.values)
+        )
+    logs = [read]
+    if read.is_offset_open:
+        # An offset with which the log would have a value before the first update is not its own.
+        least = min(step for step, value in zip(read.steps, read.values[key], strict=True) if value)
+        logs += [
+            read.at_offset(offset)
+            for offset in OFFSETS
+            if offset != read.offset and least + read.offset >= offset
+        ]
+    if len(_values(read, key)[0]) < FEWEST_POINTS:
+        raise ArgumentError(
+            f"a schedule is recovered from at least {FEWEST_POINTS} values, "
+            f"got {len(_values(read, key)[0])}",
+            hint="log more updates",
+        )
+    readings = [_Reading(one.offset, _points(*_values(one, key), digits)) for one in logs]
+    return _recovered(readings, read, key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The values of a log with one of its offsets."""
+
+    offset: int
+    points: Points
+
+
+def _recovered(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
+    """The schedule that people write, or else the shortest of the library."""
+    nearest_of = [usual_schedules(reading.points) if key == "lr" else [] for reading in readings]
+    for reading, tried in zip(readings, nearest_of, strict=True):
+        if not tried or not tried[0].is_right:
+            continue
+        first = tried[0]
+        if log.framework == "transformers":
+            call = Call(first.text, first.schedule, first.cost, first.residual)
+            return _result(call, reading, tried, first)
+        for usual in tried:
+            in_library = usual.in_library(reading.points) if usual.is_right else None
+            if in_library is not None and usual.config.get("warmup_steps"):
+                return _result(in_library, reading, tried, usual)
+    plateau = recover_plateau(log) if key == "lr" and log.metrics else None
+    if plateau is not None:
+        return replace(
+            _result(None, readings[0], nearest_of[0], None),
+            rule=plateau.rule,
+            call=plateau.text,
+            metric=plateau.metric,
+            residual=plateau.residual,
+            precisions=plateau.precisions,
+        )
+    best: tuple[Call, int] | None = None
+    for place, reading in enumerate(readings):
+        is_likely = reading.points.steps[0] == 0 or place == 0
+        other = shortest(reading.points) if is_likely else None
+        if other is not None and (best is None or other.cost + 1 < best[0].cost):
+            best = other, place
+        if best is not None and best[0].cost <= GOOD:
+            break
+    if best is not None:
+        return _result(best[0], readings[best[1]], nearest_of[best[1]], None)
+    for reading, tried in zip(readings, nearest_of, strict=True):
+        if tried and tried[0].is_right:
+            first = tried[0]
+            call = Call(first.text, first.schedule, first.cost, first.residual)
+            return _result(call, reading, tried, first)
+    return _result(None, readings[0], nearest_of[0], None)
+
+
+def _result(
+    call: Call | None, reading: _Reading, tried: Sequence[Usual], chosen: Usual | None
+) -> Recovered:
+    points = reading.points
+    first, last = int(points.steps[0]), int(points.steps[-1])
+    candidates = tuple(_candidate(usual, call, chosen) for usual in tried)
+    if call is None:
+        return Recovered(
+            *(None, "", float("inf"), float("inf"), len(points.steps), first, last),
+            offset=reading.offset,
+            candidates=candidates,
+        )
+    steps = points.steps.astype(np.int64)
+    apart = np.abs(np.asarray(call.schedule(steps), dtype=np.float64) - points.values)
+    return Recovered(
+        call.schedule.rename("recovered"),
+        call.text,
+        float(np.max(apart)),
+        call.residual,
+        len(points.steps),
+        first,
+        last,
+        offset=reading.offset,
+        config=dict(chosen.config) if chosen is not None else {},
+        candidates=candidates,
+    )
+
+
+def _candidate(usual: Usual, call: Call | None, chosen: Usual | None) -> Candidate:
+    if not usual.is_right:
+        reason = (
+            f"lost: with the nearest numbers, update {usual.step:,} is {usual.gap:.3g} away from "
+            "the log"
+        )
+    elif usual is chosen:
+        reason = "reproduces every value, with the fewest digits"
+    elif chosen is not None and usual.cost > chosen.cost:
+        reason = f"lost: needs {usual.cost:g} digits where {chosen.cost:g} are enough"
+    elif chosen is not None:
+        reason = f"lost: the same values as {chosen.kind}, which has fewer arguments"
+    else:
+        reason = "reproduces every value, too" if call is not None else "reproduces every value"
+    return Candidate(usual.text, usual.is_right, reason)
+
+
+def _log(log: LogSource, key: str, offset: int | None) -> Log:
+    """The log of a source; the values by step are one."""
+    if isinstance(log, Log):
+        return log if offset is None else log.at_offset(offset)
+    if not isinstance(log, Mapping):
+        return read_log(log, offset)
+    cells: list[str | None] = [repr(float(value)) for value in log.values()]
+    steps = tuple(int(step) - (offset or 0) for step in log)
+    return Log(steps, {key: logged(cells)}, "<mapping>")
+
+
+def _values(log: Log, key: str) -> tuple[list[int], list[Logged]]:
+    """The steps in order, each once, and their values; the last one counts where a step repeats."""
+    chosen = {
+        step: value
+        for step, value in zip(log.steps, log.values[key], strict=True)
+        if value is not None and step >= 0
+    }
+    order = sorted(chosen)
+    return order, [chosen[step] for step in order]
+
+
+def _points(steps: list[int], values: list[Logged], digits: int | None) -> Points:
+    numbers = np.array([float(one.value) for one in values])
+    errors = np.array([float(one.precision) for one in values])
+    if digits is not None:
+        with np.errstate(divide="ignore"):
+            exponents = np.floor(np.log10(np.abs(numbers)))
+        errors = np.where(numbers == 0, 0.0, 0.5 * 10.0 ** (exponents - digits + 1))
+    largest = float(np.max(np.abs(numbers))) or 1.0
+    errors = np.maximum(errors, _LEAST * largest)
+    return Points(np.array(steps, dtype=np.float64), numbers, errors)
+
+
+_LEAST = 1e-13
+"""Least precision as a part of the largest value: that of float64 arithmetic of a framework."""

@@ -1,0 +1,463 @@
+"""Compositions that reproduce a curve: stretches in a row, floors, steps, repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from closedform import schedules
+from closedform.analysis.recovery.fit import Effort
+from closedform.analysis.recovery.marks import Points, flat_runs, linear_prefix
+from closedform.analysis.recovery.search import (
+    Call,
+    Search,
+    call_text,
+    cost_of,
+    residual_of,
+    written,
+)
+from closedform.analysis.recovery.simplest import candidates, digits
+from closedform.analysis.recovery.starts import Features, features
+from closedform.errors import ClosedFormError
+from closedform.language import Schedule
+
+MOST_STRETCHES = 8
+"""Stretches of a curve that are searched."""
+
+MOST_ARGUMENTS = 4
+"""Arguments of a schedule that is a part of a composition."""
+
+MOST_LEVELS = 40
+"""Values of a curve that is constant between jumps."""
+
+
+GOOD = 15.0
+"""A description of this length is not compared with compositions."""
+
+SIMPLE = 25.0
+"""Two schedules of this length are not compared with others."""
+
+MOST_MILESTONES = 5
+"""Milestones at which two schedules are tried."""
+
+MOST_EVALUATIONS = 9_000_000
+"""Values of structures that the search of one log may compute: about 10 s of one core."""
+
+
+_VALUE = 5.0
+"""Cost of a logged value: a description that is longer than the log explains nothing."""
+
+
+def shortest(points: Points) -> Call | None:
+    """Returns the shortest schedule or composition that was found to reproduce the points."""
+    with np.errstate(all="ignore"):
+        return _Composer().whole(points, _VALUE * len(points.steps), MOST_STRETCHES)
+
+
+class _Composer:
+    """The search for compositions of one log, with a limited number of evaluations."""
+
+    def __init__(self) -> None:
+        self.effort = Effort(MOST_EVALUATIONS)
+
+    def single(self, points: Points, limit: float, most: int = MOST_ARGUMENTS) -> Call | None:
+        """Returns the shortest schedule of the library below a limit."""
+        return Search(points, self.effort).best(limit, most)
+
+    def whole(self, points: Points, limit: float, depth: int) -> Call | None:
+        """Returns the shortest schedule of the library or composition below a limit."""
+        curve = features(points)
+        found = _levels(points, curve)
+        if found is not None and len(curve.jumps) > 0 and not curve.periods:
+            return found
+        found = found if found is not None and found.cost < limit else None
+        single = self.single(points, limit if found is None else found.cost)
+        found = single or found
+        if depth < 2 or (found is not None and (found.cost <= GOOD or curve.is_stepwise)):
+            return found
+        limit = limit if found is None else found.cost
+        for periodic in (self._repeated, self._chained):
+            other = periodic(points, curve, limit, depth)
+            if other is not None and other.cost < limit:
+                return other
+        if depth == MOST_STRETCHES:
+            found = Search(points, self.effort).likeliest(limit, MOST_ARGUMENTS + 1) or found
+            if found is not None and found.cost < limit:
+                return found
+            found = self._two(points, curve, limit) or found
+            limit = limit if found is None else found.cost
+            found = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1) or found
+            if found is not None:
+                return found
+        other = self._stretches(points, curve, limit, depth)
+        return other if other is not None and other.cost < limit else found
+
+    def _two(self, points: Points, curve: Features, limit: float) -> Call | None:
+        """Two schedules, the second from a milestone on: what most runs have."""
+        if points.steps[0] != 0:
+            return None
+        best: Call | None = None
+        marks = _milestones(points, curve)[:MOST_MILESTONES]
+        # A jump is certainly a milestone: both ways are tried there first.
+        ways = [(mark, is_line) for is_line in (True, False) for mark in marks]
+        ways.sort(key=lambda way: way[0] not in curve.clear_jumps)
+        for mark, is_line in ways:
+            before, after = points.steps < mark, points.steps >= mark
+            if before.sum() < 3 or after.sum() < 3:
+                continue
+            head, tail = points.select(before), points.select(after)
+            found = (self._after_line if is_line else self._changed)(
+                points, head, tail, mark, limit
+            )
+            if found is not None and found.cost < limit:
+                best, limit = found, found.cost
+                if best.cost <= SIMPLE:
+                    return best
+        return best
+
+    def _after_line(
+        self, points: Points, head: Points, tail: Points, mark: int, limit: float
+    ) -> Call | None:
+        """A line, such as a warmup, and a schedule in its own time."""
+        first = _line(head, mark, float(tail.values[0]))
+        if first is None:
+            return None
+        local = Points(tail.steps - mark, tail.values, tail.errors)
+        rest = self.single(local, limit - first.cost)
+        return None if rest is None else _joined(points, first, rest, mark)
+
+    def _changed(
+        self, points: Points, head: Points, tail: Points, mark: int, limit: float
+    ) -> Call | None:
+        """A schedule that is cut off at a value, or that another one follows or multiplies."""
+        level = _level(tail, 0, len(tail.steps))
+        if level is not None:
+            first = self.single(head, limit - 2)
+            return None if first is None else _cut_off(points, first, level)
+        later = self.single(tail, limit - 3)
+        if later is None:
+            return None
+        factor = _factor(points, later.schedule, mark)
+        if factor is not None:
+            made = schedules.product([factor.schedule, later.schedule])
+            text = f"product([{factor.text}, {later.text}])"
+            return _checked(text, made, factor.cost + later.cost + 1, points)
+        first = self.single(head, limit - later.cost)
+        return None if first is None else _spliced(points, first, later, mark)
+
+    def _repeated(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+        """A curve with a period, of which the log has at least two."""
+        if not curve.is_dense or points.steps[0] != 0 or not curve.jumps:
+            return None
+        v, e = points.values, points.errors
+        for step in dict.fromkeys((*curve.jumps[:4], *curve.periods[:3])):
+            period = int(step)
+            if not 2 <= period <= len(v) // 2:
+                continue
+            if np.any(np.abs(v[period:] - v[:-period]) > 1.01 * (e[period:] + e[:-period])):
+                continue
+            inner = self.single(points.select(points.steps < period), limit - 3)
+            if inner is None:
+                continue
+            made = inner.schedule.repeat(period)
+            cost = inner.cost + 1 + digits(Fraction(period))
+            found = _checked(f"{inner.text}.repeat({period})", made, cost, points)
+            if found is not None:
+                return found
+        return None
+
+    def _chained(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+        """A smooth curve times a factor at each multiple of a number of steps."""
+        if (
+            not curve.has_jumps
+            or curve.is_stepwise
+            or points.steps[0] != 0
+            or depth < MOST_STRETCHES
+        ):
+            return None
+        t, v = points.steps, points.values
+        place = int(np.searchsorted(t, curve.jumps[0]))
+        if place < 3 or place + 2 >= len(v):
+            return None
+        before = 2 * v[place - 1] - v[place - 2]
+        before += v[place - 1] - 2 * v[place - 2] + v[place - 3]
+        if before == 0:
+            return None
+        ratio = float(v[place] / before)
+        near = [
+            n
+            for n in candidates(ratio, is_integer=False)
+            if abs(float(n) - ratio) < 0.01 * abs(ratio)
+        ]
+        for period in curve.periods[:2]:
+            for gamma in near[:2]:
+                factor = float(gamma) ** np.floor(t / period)
+                if np.any(factor == 0):
+                    continue
+                smooth = Points(t, v / factor, points.errors / np.abs(factor))
+                inner = self.single(smooth, limit - 6)
+                if inner is None:
+                    continue
+                steps = schedules.step_decay(1, gamma, int(period))
+                given = {
+                    "value": Fraction(1),
+                    "gamma": gamma,
+                    "steps": Fraction(int(period)),
+                }
+                text = f"chained([{inner.text}, {call_text('step_decay', given)}])"
+                cost = inner.cost + 6 + digits(gamma) + digits(Fraction(period))
+                found = _checked(text, schedules.chained([inner.schedule, steps]), cost, points)
+                if found is not None:
+                    return found
+        return None
+
+    def _stretches(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+        """A first stretch, and the rest from a step on: in its own time, or in that of the run."""
+        if points.steps[0] != 0:
+            return None
+        best: Call | None = None
+        for mark in _milestones(points, curve):
+            before, after = points.steps < mark, points.steps >= mark
+            if before.sum() < 2 or after.sum() < 3:
+                continue
+            head, tail = points.select(before), points.select(after)
+            local = Points(tail.steps - mark, tail.values, tail.errors)
+            first = _line(head, mark, float(tail.values[0]))
+            is_line = first is not None
+            if first is None and depth >= MOST_STRETCHES - 2 and head.steps.size >= 6:
+                first = self.single(head, limit - 4)
+            if first is None:
+                continue
+            for found in self._continued(
+                points, first, local, tail, mark, limit, depth, is_line=is_line
+            ):
+                if found.cost < limit:
+                    best, limit = found, found.cost
+            if best is not None:
+                return best
+        return best
+
+    def _continued(
+        self,
+        points: Points,
+        first: Call,
+        local: Points,
+        tail: Points,
+        mark: int,
+        limit: float,
+        depth: int,
+        *,
+        is_line: bool,
+    ) -> Iterator[Call]:
+        level = _level(tail, 0, len(tail.steps))
+        if level is not None:
+            found = _cut_off(points, first, level)
+            if found is not None:
+                yield found
+                return
+        rest = self.whole(local, limit - first.cost, depth - 1)
+        if rest is not None:
+            found = _joined(points, first, rest, mark)
+            if found is not None:
+                yield found
+                return
+
+
+def _cut_off(points: Points, first: Call, level: Fraction) -> Call | None:
+    for name in ("low", "high"):
+        made = first.schedule.clip(**{name: level})
+        cost = first.cost + 1 + digits(level)
+        found = _checked(f"{first.text}.clip({name}={written(level)})", made, cost, points)
+        if found is not None:
+            return found
+    return None
+
+
+def _joined(points: Points, first: Call, rest: Call, mark: int) -> Call | None:
+    is_length = first.schedule.length == mark
+    at = "" if is_length else f", at={mark}"
+    made = first.schedule.then(rest.schedule, at=mark)
+    cost = first.cost + rest.cost + (0 if is_length else 1 + digits(Fraction(mark)))
+    return _checked(f"{first.text}.then({rest.text}{at})", made, cost, points)
+
+
+def _spliced(points: Points, first: Call, later: Call, mark: int) -> Call | None:
+    made = first.schedule.splice(mark, later.schedule)
+    cost = first.cost + later.cost + 1 + digits(Fraction(mark))
+    return _checked(f"{first.text}.splice({mark}, {later.text})", made, cost, points)
+
+
+# --- levels --------------------------------------------------------------------------------------
+
+
+def _levels(points: Points, curve: Features) -> Call | None:
+    """A curve that is constant between jumps: multi_step or piecewise_constant."""
+    if not curve.is_stepwise:
+        return None
+    starts = [0, *(int(np.searchsorted(points.steps, step)) for step in curve.jumps)]
+    if len(starts) > MOST_LEVELS:
+        return None
+    values = [
+        _level(points, a, b) for a, b in zip(starts, [*starts[1:], len(points.steps)], strict=True)
+    ]
+    marks = [_between(points.steps[place - 1], points.steps[place]) for place in starts[1:]]
+    if any(value is None for value in values):
+        return None
+    levels = [value for value in values if value is not None]
+    powers = _powers(points, levels, marks, curve)
+    text = (
+        f"piecewise_constant(values=[{', '.join(map(written, levels))}], "
+        f"milestones=[{', '.join(map(str, marks))}])"
+    )
+    schedule = schedules.piecewise_constant(levels, marks)
+    cost = 3 + sum(1 + digits(one) for one in levels) + sum(1 + digits(Fraction(m)) for m in marks)
+    if powers is not None and powers.cost <= cost:
+        return powers
+    return _checked(text, schedule, cost, points)
+
+
+def _powers(
+    points: Points, levels: list[Fraction], marks: list[int], curve: Features
+) -> Call | None:
+    if len(levels) < 2 or levels[0] == 0:
+        return None
+    guess = (
+        float(levels[-1] / levels[0]) ** (1 / (len(levels) - 1))
+        if levels[-1] / levels[0] > 0
+        else 0
+    )
+    for gamma in candidates(guess, is_integer=False)[:12]:
+        try:
+            schedule = schedules.multi_step(levels[0], gamma, marks)
+        except ClosedFormError:
+            continue
+        text = (
+            f"multi_step(value={written(levels[0])}, gamma={written(gamma)}, "
+            f"milestones=[{', '.join(map(str, marks))}])"
+        )
+        cost = 4 + digits(levels[0]) + digits(gamma) + sum(1 + digits(Fraction(m)) for m in marks)
+        found = _checked(text, schedule, cost, points)
+        if found is not None:
+            return found
+    return None
+
+
+def _level(points: Points, first: int, stop: int) -> Fraction | None:
+    """The simplest value of a flat stretch."""
+    v, e = points.values[first:stop], points.errors[first:stop]
+    low, high = float(np.max(v - e)), float(np.min(v + e))
+    if low > high * (1 + 1e-12) + 1e-300:
+        return None
+    return next(
+        (
+            number
+            for number in candidates((low + high) / 2, is_integer=False)
+            if low <= float(number) <= high
+        ),
+        None,
+    )
+
+
+def _between(low: float, high: float) -> int:
+    """The simplest integer above one number and at most another."""
+    return int(
+        min(
+            _round_integers(int(low) + 1, int(high)),
+            key=lambda n: (digits(Fraction(n)), -n),
+        )
+    )
+
+
+def _round_integers(low: int, high: int) -> Iterator[int]:
+    """Integers from one to another: the roundest ones."""
+    unit = 1
+    while unit * 10 <= max(high - low, 1):
+        unit *= 10
+    yield from {low, high}
+    for size in (unit, unit * 10, unit * 100):
+        first = -(-low // size) * size
+        yield from range(first, high + 1, size)
+
+
+_SHORTEST_LINE = 4
+"""Points of a line that may be a stretch: three points of a smooth curve are nearly one."""
+
+
+def _milestones(points: Points, curve: Features) -> list[int]:
+    """The steps at which a first stretch may end, the likeliest first."""
+    t = points.steps
+    count = linear_prefix(points)
+    found: list[int] = []
+    if count < len(t):
+        # Where the next stretch begins at the end of the line, its first point is on both.
+        if not curve.is_dense:
+            around = [count, count + 1]
+        elif count < _SHORTEST_LINE:
+            around = []
+        elif float(t[count]) in curve.jumps:
+            around = [count, count - 1, count + 1]
+        else:
+            around = [count - 1, count, count + 1]
+        found += [
+            int(t[place]) if curve.is_dense else _between(t[place - 1], t[place])
+            for place in around
+            if 2 <= place < len(t)
+        ]
+    for first, last in sorted(flat_runs(points), key=lambda run: run[0] - run[1])[:2]:
+        found += [int(t[first])] + ([int(t[last + 1])] if last + 1 < len(t) else [])
+    found += [int(mark) for mark in (*curve.jumps[:2], *curve.marks)]
+    return [mark for mark in dict.fromkeys(found) if mark >= 1][:8]
+
+
+def _line(points: Points, steps: int, end: float) -> Call | None:
+    """The line of a first stretch, to a simple value at its end."""
+    if linear_prefix(points) < len(points.steps):
+        return None
+    t, v, e = points.steps, points.values, points.errors
+    slope, start = np.polyfit(t, v, 1, w=1 / e)
+    level = _level(points, 0, len(t))
+    if level is not None:
+        made = schedules.constant(level, steps)
+        found = _checked(
+            f"constant(value={written(level)}, steps={steps})",
+            made,
+            3 + digits(level) + digits(Fraction(steps)),
+            points,
+        )
+        if found is not None:
+            return found
+    spread = float(np.max(e))
+    ends = [
+        *candidates(end, is_integer=False)[:12],
+        *candidates(start + slope * steps, is_integer=False),
+    ]
+    starts = [
+        n for n in candidates(float(start), is_integer=False) if abs(float(n) - start) < 6 * spread
+    ]
+    for first in starts[:8]:
+        for last in ends:
+            line = float(first) + (float(last) - float(first)) * t / steps
+            if np.all(np.abs(line - v) <= e * (1 + 1e-9) + 1e-14 * np.abs(v)):
+                arguments = {"start": first, "end": last, "steps": Fraction(steps)}
+                made = schedules.linear(first, last, steps)
+                cost = cost_of(arguments, float(steps))
+                return _checked(call_text("linear", arguments), made, cost, points)
+    return None
+
+
+def _factor(points: Points, later: Schedule, mark: int) -> Call | None:
+    """The line to 1 by which a schedule is multiplied before a step."""
+    head = points.select(points.steps < mark)
+    from_later = np.asarray(later(head.steps.astype(np.int64)), dtype=np.float64)
+    if np.any(from_later == 0):
+        return None
+    ratios = Points(head.steps, head.values / from_later, head.errors / np.abs(from_later))
+    found = _line(ratios, mark, 1.0)
+    return found if found is not None and found.schedule(mark) == 1 else None
+
+
+def _checked(text: str, schedule: Schedule, cost: float, points: Points) -> Call | None:
+    residual = residual_of(schedule, points)
+    return Call(text, schedule, cost, residual) if residual <= 1 + 1e-9 else None

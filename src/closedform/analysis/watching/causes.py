@@ -1,0 +1,472 @@
+"""The causes for which a run departs from its recipe, each decided by all updates that were seen.
+
+A cause is another clock: the time at which the schedule is read for each update. A scheduler that
+is stepped once per micro-batch reads it at ``A u``, one that resumed at the epoch at ``u - d`` from
+some update on, and a decay over another horizon at a stretched time. A cause counts if the schedule
+at these times has every value that was seen, the ones that agree with the recipe among them. The
+numbers of a cause (how many micro-batches, which horizon) are searched among all integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.language import Schedule
+
+Values = NDArray[np.float64]
+
+LONGEST = 200_000
+"""Updates of a schedule that are searched."""
+
+LAST_TIME = 1e12
+"""A time beyond this is not one of a run."""
+
+MOST_STEPS = 64
+"""Steps of a scheduler in an update."""
+
+MOST_CHECKED = 200
+"""Numbers of a cause that are compared with every update."""
+
+
+class Kind(StrEnum):
+    """The kind of a cause."""
+
+    OFFSET = "offset-by-one"
+    NOT_SCHEDULED = "not-scheduled"
+    MICRO_BATCH = "stepped-per-micro-batch"
+    PROCESSES = "stepped-per-process"
+    SEVERAL = "stepped-several-times"
+    SLOW = "stepped-too-seldom"
+    RESUMED = "resumed-from-the-wrong-step"
+    WARMUP = "warmup-in-other-units"
+    HORIZON = "horizon-of-another-run"
+    RATE = "another-base-rate"
+    UNKNOWN = "unknown"
+
+
+def digits_of(number: int) -> int:
+    """Returns the significant digits of an integer: those before its last zeros.
+
+    Example:
+        >>> [digits_of(n) for n in (0, 500, 512, -40)]
+        [1, 1, 3, 2]
+    """
+    return len(str(number).rstrip("0")) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause that explains every value that was seen.
+
+    Attributes:
+        kind: Its kind.
+        text: A sentence with its numbers.
+    """
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a run that decide between causes; None where one is not known.
+
+    Attributes:
+        accumulation: Micro-batches in an update.
+        processes: Processes.
+        updates_per_epoch: Updates in an epoch.
+        horizon: Updates of the run.
+        start: The update with which the run begins or resumes.
+    """
+
+    accumulation: int | None = None
+    processes: int | None = None
+    updates_per_epoch: int | None = None
+    horizon: int | None = None
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The values of one key of one param group that were seen.
+
+    Attributes:
+        updates: The updates.
+        values: The values.
+        errors: How far the true values may be from them.
+        has_agreeing_group: Whether another group follows its schedule.
+    """
+
+    updates: Values
+    values: Values
+    errors: Values
+    has_agreeing_group: bool = False
+
+
+def likely_causes(schedule: Schedule, seen: Seen, numbers: Numbers) -> list[Cause]:
+    """Returns the causes that explain every value that was seen, the likeliest first.
+
+    Args:
+        schedule: The schedule of the recipe.
+        seen: The values, of which at least one departs from it.
+        numbers: What is known of the run.
+    """
+    with np.errstate(all="ignore"):
+        search = _Search(schedule, seen, numbers)
+        if not search.departing.size:
+            return []
+        causes = list(search.causes())
+    best: dict[Kind, Cause] = {}
+    for cause in causes:
+        best.setdefault(cause.kind, cause)
+    return list(best.values())
+
+
+class _Search:
+    """The causes of one departure."""
+
+    def __init__(self, schedule: Schedule, seen: Seen, numbers: Numbers) -> None:
+        # Only a run that departs needs these modules, which import much.
+        from closedform.analysis.recovery.numeric import is_supported
+
+        self.schedule, self.seen, self.numbers = schedule, seen, numbers
+        length = numbers.horizon or (None if schedule.length is None else int(schedule.length))
+        last_seen = int(seen.updates[-1])
+        self.end = min(max(length or 4 * (last_seen + 1), 2), LONGEST)
+        self.horizon = length or self.end
+        self.is_smooth = is_supported(schedule.bound)
+        self.curve = self.at(np.arange(self.end, dtype=np.float64))
+        peak = int(np.argmax(self.curve))
+        self.warmup = peak if self.curve[0] < self.curve[peak] else 0
+        expected = self.at(seen.updates)
+        apart = ~(np.abs(expected - seen.values) <= seen.errors)
+        self.departing = np.flatnonzero(apart)
+        self.first = int(seen.updates[self.departing[0]]) if self.departing.size else 0
+
+    def at(self, times: Values) -> Values:
+        """The schedule at times, also between two updates; NaN where it has no value."""
+        times = np.asarray(times, dtype=np.float64)
+        is_outside = ~((times >= 0) & (times < LAST_TIME))
+        times = np.where(is_outside, 0.0, times)
+        last = self.schedule.last_step
+        if last is not None:
+            is_outside |= times > last
+            times = np.minimum(times, float(last))
+        if bool(np.all(times == np.floor(times))):
+            values = np.asarray(self.schedule(times.astype(np.int64)), dtype=np.float64)
+        elif self.is_smooth:
+            from closedform.analysis.recovery.numeric import values_of
+
+            values = np.array(values_of(self.schedule.bound, times), dtype=np.float64)
+        else:
+            values = np.full(times.shape, np.nan)
+        return np.where(is_outside, np.nan, values)
+
+    def fits(self, times: Values) -> bool:
+        """Whether the schedule at other times has every value that was seen."""
+        return self.has(self.at(times))
+
+    def has(self, values: Values) -> bool:
+        """Whether these are the values that were seen."""
+        return bool(np.all(np.abs(values - self.seen.values) <= self.seen.errors))
+
+    def causes(self) -> Iterator[Cause]:
+        """The causes that fit, the likeliest first."""
+        is_resumed = self.numbers.start > 0 and self.first == int(self.seen.updates[0])
+        if is_resumed:
+            yield from self._resumed()
+        yield from self._not_scheduled()
+        yield from self._offset()
+        several = list(self._several())
+        are_expected = [cause for cause in several if cause.kind is not Kind.SEVERAL]
+        yield from are_expected
+        # Where the curve is flat before, a shift would have begun there by chance.
+        before = self.curve[max(self.first - 2, 0) : self.first + 1]
+        is_flat = len(before) > 1 and bool(np.ptp(before[:2]) == 0)
+        early = self.first in (0, 1, self.warmup, self.warmup + 1) or is_flat
+        is_excluded = self.numbers.accumulation == 1 and self.numbers.processes == 1
+        if early and not is_excluded:
+            yield from several
+        if not early and not is_resumed:
+            yield from self._resumed()
+        yield from self._warmup()
+        yield from self._horizon()
+        yield from several
+        yield from self._slow()
+        if early and not is_resumed:
+            yield from self._resumed()
+        yield from self._rate()
+
+    # --- one cause each ---------------------------------------------------------------------------
+
+    def _not_scheduled(self) -> Iterator[Cause]:
+        values = self.seen.values
+        if np.ptp(self.curve) == 0 or not self.has(np.full_like(values, values[-1])):
+            return
+        # One value is not yet a constant, unless it is the rate that the group was made with.
+        is_base = abs(values[-1] - float(np.max(self.curve))) <= self.seen.errors[-1]
+        if len(self.departing) < 2 and not is_base and not self.seen.has_agreeing_group:
+            return
+        yield Cause(Kind.NOT_SCHEDULED, f"the group is not scheduled: it stays at {values[-1]:.6g}")
+
+    def _offset(self) -> Iterator[Cause]:
+        u = self.seen.updates
+        if self.fits(u + 1):
+            yield Cause(
+                Kind.OFFSET,
+                "offset by one: update u has the value of u + 1, as where the scheduler is stepped "
+                "before the optimizer",
+            )
+        if self.fits(np.maximum(u - 1, 0)):
+            yield Cause(
+                Kind.OFFSET,
+                "offset by one: update u has the value of u - 1, as where the scheduler is stepped "
+                "one update late",
+            )
+
+    def _several(self) -> Iterator[Cause]:
+        """More steps of the scheduler than updates."""
+        u = self.seen.updates
+
+        def late(count: Values) -> Callable[[float], Values]:
+            return lambda update: count * update
+
+        def full(count: Values) -> Callable[[float], Values]:
+            return lambda update: count * update + count - 1
+
+        counts = np.arange(2, MOST_STEPS + 1, dtype=np.float64)
+        fitting = [
+            int(count)
+            for times, whole in ((late, lambda n: n * u), (full, lambda n: n * u + n - 1))
+            for count in self._matching(counts, times(counts), whole)
+        ]
+        known = {
+            Kind.MICRO_BATCH: (self.numbers.accumulation, "micro-batch"),
+            Kind.PROCESSES: (self.numbers.processes, "process"),
+        }
+        is_explained = False
+        for kind, (number, unit) in known.items():
+            if number is not None and number in fitting:
+                is_explained = True
+                yield Cause(
+                    kind,
+                    f"the scheduler is stepped {number} times an update, once per {unit}: the run "
+                    f"has {number} {unit}es",
+                )
+        both = (self.numbers.accumulation or 1) * (self.numbers.processes or 1)
+        for count in [] if is_explained else fitting[:1]:
+            more = "once for each micro-batch or process"
+            if both == count:
+                more = "once for each micro-batch of each process"
+            yield Cause(Kind.SEVERAL, f"the scheduler is stepped {count} times an update: {more}")
+
+    def _slow(self) -> Iterator[Cause]:
+        u = self.seen.updates
+        counts = np.arange(2, max(3, min(self.end, 100_000)), dtype=np.float64)
+        for count in self._matching(
+            counts, lambda update: np.floor(update / counts), lambda n: np.floor(u / n)
+        )[:1]:
+            n = int(count)
+            unit = "epoch" if n == self.numbers.updates_per_epoch else f"{n} updates"
+            if len(self.departing) > 1 or n == self.numbers.updates_per_epoch:
+                yield Cause(Kind.SLOW, f"the scheduler is stepped once in {unit}, not each update")
+
+    def _resumed(self) -> Iterator[Cause]:
+        u = self.seen.updates
+        begin = self.first
+        if begin == 0:
+            return
+        shifts = np.arange(-begin, self.end - begin, dtype=np.float64)
+        shifts = shifts[shifts != 0]
+
+        def shifted(shift: float) -> Values:
+            return np.where(u >= begin, u + shift, u)
+
+        matches = self._matching(shifts, lambda update: update + shifts, shifted)
+        per_epoch = self.numbers.updates_per_epoch
+        epochs = {-begin} if per_epoch is None else {-begin, begin // per_epoch - begin}
+        matches.sort(key=lambda shift: (int(shift) not in epochs, abs(shift)))
+        for shift in matches[:1]:
+            step = begin + int(shift)
+            remark = ""
+            if step == 0:
+                remark = ", as where its state was not restored"
+            elif per_epoch is not None and step == begin // per_epoch:
+                remark = ", which is the epoch"
+            yield Cause(
+                Kind.RESUMED,
+                f"resumed from the wrong step: update {begin:,} has the value of update {step:,}"
+                f"{remark}",
+            )
+
+    def _warmup(self) -> Iterator[Cause]:
+        """Another length of the warmup; the decay goes on to the same end."""
+        w, end, u = float(self.warmup), float(self.horizon), self.seen.updates
+        if w <= 0 or end <= w:
+            return
+        lengths = np.arange(0, min(self.horizon, LONGEST), dtype=np.float64)
+        lengths = lengths[lengths != w]
+
+        def ends_alike(length: Values | float, times: Values | float) -> Values:
+            rise = np.asarray(times) * w / np.maximum(length, 1e-300)
+            fall = w + (np.asarray(times) - length) * (end - w) / (end - length)
+            return np.where(np.asarray(times) < length, rise, fall)
+
+        def same_decay(length: Values | float, times: Values | float) -> Values:
+            rise = np.asarray(times) * w / np.maximum(length, 1e-300)
+            return np.where(np.asarray(times) < length, rise, np.maximum(times, w))
+
+        def shifted(length: Values | float, times: Values | float) -> Values:
+            rise = np.asarray(times) * w / np.maximum(length, 1e-300)
+            return np.where(np.asarray(times) < length, rise, np.asarray(times) - length + w)
+
+        def power_law(length: Values | float, times: Values | float) -> Values:
+            return np.asarray(np.asarray(times) * w / np.maximum(length, 1e-300))
+
+        warps = [ends_alike, same_decay, shifted]
+        if self._is_power_law():
+            warps.append(power_law)
+        for warp in warps:
+            matches = self._matching(
+                lengths,
+                lambda update, warp=warp: warp(lengths, update),  # type: ignore[misc]
+                lambda length, warp=warp: warp(length, u),  # type: ignore[misc]
+            )
+            for length in self._best(matches, self._units(w)):
+                yield Cause(
+                    Kind.WARMUP,
+                    f"warmup in other units: it takes {length:,} updates instead of "
+                    f"{self.warmup:,}{self._ratio(length, self.warmup)}",
+                )
+                return
+
+    def _is_power_law(self) -> bool:
+        """Whether the curve after the warmup has no other time than the length of the warmup."""
+        after = np.arange(self.warmup, self.end // 2)
+        if len(after) < 3 or not np.all(self.curve[after] > 0):
+            return False
+        ratios = self.curve[2 * after[1:]] / self.curve[after[1:]]
+        return bool(np.ptp(ratios) <= 1e-9 and abs(ratios[0] - 1) > 1e-9)
+
+    def _horizon(self) -> Iterator[Cause]:
+        """Another end of the decay, after the same warmup or with a warmup that is a part of it.
+
+        A decay of a length of its own after a flat stretch begins later, or earlier.
+        """
+        w, end, u = float(self.warmup), float(self.horizon), self.seen.updates
+        limit = min(max(10 * self.horizon, 2000), LONGEST)
+        lengths = np.arange(self.warmup + 1, limit, dtype=np.float64)
+        multiples = [end * factor for factor in (*range(2, 65), 100, 1000)]
+        lengths = np.unique(np.concatenate([lengths, multiples]))
+        lengths = lengths[lengths != end]
+
+        def decay(length: Values | float, times: Values | float) -> Values:
+            fall = w + (np.asarray(times) - w) * (end - w) / (np.asarray(length) - w)
+            return np.where(np.asarray(times) < w, times, fall)
+
+        def whole(length: Values | float, times: Values | float) -> Values:
+            return np.asarray(np.asarray(times) * end / np.asarray(length), dtype=np.float64)
+
+        is_top = np.flatnonzero(self.curve == self.curve[self.warmup])
+        flat = float(is_top[-1]) if is_top.size else w
+
+        def after_flat(length: Values | float, times: Values | float) -> Values:
+            moved = np.asarray(times) - (np.asarray(length) - end)
+            return np.where(moved >= flat, moved, np.minimum(times, flat))
+
+        for warp in (decay, whole, *([after_flat] if flat > w + 1 else [])):
+            matches = self._matching(
+                lengths,
+                lambda update, warp=warp: warp(lengths, update),  # type: ignore[misc]
+                lambda length, warp=warp: warp(length, u),  # type: ignore[misc]
+            )
+            for length in self._best(matches, self._units(end)):
+                such_as = "such as " if len(matches) > 1 else ""
+                yield Cause(
+                    Kind.HORIZON,
+                    f"horizon of another run: the decay ends after {such_as}{length:,} updates "
+                    "instead of "
+                    f"{self.horizon:,}{self._ratio(length, self.horizon)}",
+                )
+                return
+
+    def _rate(self) -> Iterator[Cause]:
+        expected, values = self.at(self.seen.updates), self.seen.values
+        if np.ptp(self.curve) == 0 and self.has(np.full_like(values, values[-1])):
+            text = f"another value: {values[-1]:.6g} instead of {expected[-1]:.6g}, at every update"
+            yield Cause(Kind.RATE, text)
+            return
+        is_positive = np.abs(expected) > 10 * self.seen.errors
+        if not is_positive.any():
+            return
+        place = int(np.argmax(np.abs(expected)))
+        ratio = float(self.seen.values[place] / expected[place])
+        if ratio != 1 and self.has(expected * ratio):
+            yield Cause(
+                Kind.RATE, f"another base value: each value is {ratio:.6g} times that of the recipe"
+            )
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    def _matching(
+        self,
+        numbers: Values,
+        times: Callable[[float], Values],
+        whole: Callable[[float], Values],
+    ) -> list[float]:
+        """The numbers of a cause with which the schedule has every value.
+
+        Args:
+            numbers: The numbers that are tried.
+            times: The time of an update with each of them.
+            whole: The times of all updates with one of them.
+        """
+        if not numbers.size:
+            return []
+        chosen = np.ones(len(numbers), dtype=bool)
+        # A few departing updates exclude nearly all numbers; the others are compared with all.
+        count = len(self.departing)
+        for place in {0, count // 2, count - 1}:
+            index = int(self.departing[place])
+            predicted = self.at(times(float(self.seen.updates[index])))
+            gap = np.abs(predicted - self.seen.values[index])
+            chosen &= gap <= self.seen.errors[index]
+        matches = sorted(
+            numbers[chosen].tolist(), key=lambda number: (digits_of(int(number)), number)
+        )
+        return [number for number in matches[:MOST_CHECKED] if self.fits(whole(number))]
+
+    def _units(self, number: float) -> set[int]:
+        """The number in other units: micro-batches, processes, epochs."""
+        known = (self.numbers.accumulation, self.numbers.processes, self.numbers.updates_per_epoch)
+        factors = [factor for factor in known if factor is not None and factor > 1]
+        factors += [first * second for first in factors for second in factors if first != second]
+        rounded = {round(number * factor) for factor in factors}
+        return rounded | {round(number / factor) for factor in factors} | {0}
+
+    def _best(self, matches: Sequence[float], likely: set[int]) -> Iterable[int]:
+        integers = [int(number) for number in matches]
+        return sorted(integers, key=lambda n: (n not in likely, digits_of(n), n))[:1]
+
+    def _ratio(self, one: int, other: int) -> str:
+        known = {
+            self.numbers.accumulation: "micro-batches of an update",
+            self.numbers.processes: "processes",
+            self.numbers.updates_per_epoch: "updates of an epoch",
+        }
+        for factor, name in known.items():
+            if factor is None or factor < 2:
+                continue
+            if one == other * factor:
+                return f", {factor} times as many: the {name}"
+            if one * factor == other:
+                return f", one in {factor}: the {name}"
+        return ""

@@ -1,0 +1,309 @@
+"""A run beside its recipe: every value of every param group, update by update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.analysis.watching.causes import Cause, Numbers, Seen, likely_causes
+from closedform.compiler import evaluate_schedule
+from closedform.errors import ArgumentError, DepartureError, shown
+from closedform.language import Schedule
+from closedform.recipes import Recipe
+
+Values = NDArray[np.float64]
+
+BLOCK = 1024
+"""Updates whose values are computed at once."""
+
+TOLERANCE = 1e-11
+"""The part of the largest value by which arithmetic of a framework may be off.
+
+The recursive schedulers of torch are 1,724 units in the last place away from their formula after
+50,000 updates (LinearLR), which is 4e-13 of the largest value.
+"""
+
+SINGLE_TOLERANCE = 4e-7
+"""The same for values of float32."""
+
+MOST_SEEN = 100_000
+"""Values of a key that are stored for the causes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The first value of a run that is not that of the recipe.
+
+    Attributes:
+        update: The update.
+        group: The position of the param group.
+        key: The key of the param group: "lr", "weight_decay" or "momentum".
+        value: The value of the run.
+        expected: The value of the recipe.
+        causes: The causes that explain every value that was seen, the likeliest first.
+        line: The line of the log; None for a run that is watched as it goes.
+    """
+
+    update: int
+    group: int
+    key: str
+    value: float
+    expected: float
+    causes: tuple[Cause, ...] = ()
+    line: int | None = None
+
+    @property
+    def cause(self) -> Cause | None:
+        """The likeliest cause; None if none explains the values."""
+        return self.causes[0] if self.causes else None
+
+    def __str__(self) -> str:
+        place = "" if self.line is None else f", line {self.line}"
+        group = f" of param group {self.group}" if self.group else ""
+        first = (
+            f"update {self.update:,}{place}: {self.key}{group} is {self.value!r}, the recipe has "
+            f"{self.expected!r}"
+        )
+        if not self.causes:
+            return f"{first}; no cause of the list explains it"
+        rest = "".join(f"; or {cause}" for cause in self.causes[1:3])
+        return f"{first}; likely cause: {self.causes[0]}{rest}"
+
+
+class Track:
+    """The values of one key of one param group, and what was seen of them.
+
+    Args:
+        schedule: The schedule of the recipe.
+        group: The position of the param group.
+        key: The key.
+    """
+
+    __slots__ = ("first", "group", "high", "key", "low", "peak", "schedule", "seen", "size")
+
+    def __init__(self, schedule: Schedule, group: int, key: str) -> None:
+        self.schedule, self.group, self.key = schedule, group, key
+        self.first, self.size = 0, 0
+        self.low: list[float] = []
+        self.high: list[float] = []
+        self.seen: list[tuple[int, float]] = []
+        self.peak = 0.0
+
+    def load(self, update: int) -> None:
+        """Computes the bounds of the block of an update."""
+        self.first = update - update % BLOCK
+        last = self.schedule.last_step
+        end = self.first + BLOCK if last is None else min(self.first + BLOCK, last + 1)
+        if end <= update:
+            end = update + 1
+        steps = np.arange(self.first, end)
+        values = np.asarray(evaluate_schedule(self.schedule, steps), dtype=np.float64)
+        self.peak = max(self.peak, float(np.max(np.abs(values))))
+        self.low = (values - TOLERANCE * self.peak).tolist()
+        self.high = (values + TOLERANCE * self.peak).tolist()
+        self.size = len(self.low)
+
+    def expected(self, update: int) -> float:
+        """Returns the value of the recipe."""
+        return float(self.schedule(update))
+
+
+class Watch:
+    """Compares the param groups of a run with a recipe, update by update.
+
+    A check of four groups with three keys takes a few microseconds: the values of the recipe are
+    computed a block ahead.
+
+    Args:
+        recipe: The recipe, or the schedule of the learning rate of every group.
+        groups: The values of the run's param groups before its first update.
+        numbers: What is known of the run, which decides between causes.
+        assigned: The param group of the recipe for each one of the run, by name or position; if not
+            given, the group of the same position, or the one with the same values.
+
+    Raises:
+        ArgumentError: No key of a group is in the recipe.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe | Schedule,
+        groups: Sequence[Mapping[str, Any]],
+        numbers: Numbers | None = None,
+        assigned: Sequence[int | str] | None = None,
+    ) -> None:
+        if not isinstance(recipe, Recipe | Schedule):
+            raise ArgumentError(
+                f"the recipe must be a Recipe or a Schedule, got {shown(recipe)}",
+                where="watch",
+                hint="load_recipe reads a config",
+            )
+        known = numbers or Numbers()
+        self.numbers = completed(known, recipe)
+        self.tracks = [
+            Track(schedule, position, key)
+            for position, (schedules, group) in enumerate(
+                zip(_assigned(recipe, groups, assigned, known.start), groups, strict=True)
+            )
+            for key, schedule in schedules.items()
+            if value_of(group, key) is not None and not schedule.open
+        ]
+        if not self.tracks:
+            raise ArgumentError(
+                "no key of the param groups is in the recipe",
+                where="watch",
+                hint="watch an optimizer with lr",
+            )
+        self._readers = [_reader(groups[track.group], track.key) for track in self.tracks]
+        self._limit = -1
+        self._base = 0
+
+    def check(self, update: int, groups: Sequence[Mapping[str, Any]]) -> list[Departure]:
+        """Returns the departures of an update, without their causes.
+
+        Args:
+            update: The update that the values are used in.
+            groups: The param groups.
+        """
+        if not self._base <= update < self._limit:
+            for track in self.tracks:
+                track.load(update)
+            self._base = self.tracks[0].first
+            self._limit = min(track.first + track.size for track in self.tracks)
+        place = update - self._base
+        departing: list[Departure] = []
+        for track, (entry, index) in zip(self.tracks, self._readers, strict=True):
+            value = groups[track.group][entry]
+            if index is not None:
+                value = value[index]
+            if not track.low[place] <= value <= track.high[place]:
+                departure = self._departure(track, update, value)
+                if departure is not None:
+                    departing.append(departure)
+        return departing
+
+    def _departure(self, track: Track, update: int, value: Any) -> Departure | None:
+        """The departure of a value, unless it is that of the recipe in float32."""
+        number = float(value)
+        expected = track.expected(update)
+        is_single = type(value) is not float and type(value) is not int
+        tolerance = (SINGLE_TOLERANCE if is_single else TOLERANCE) * track.peak
+        if abs(number - expected) <= tolerance:
+            return None
+        if len(track.seen) < MOST_SEEN:
+            track.seen.append((update, number))
+        return Departure(update, track.group, track.key, number, expected)
+
+    def explain(self, departure: Departure, first: int, update: int) -> Departure:
+        """Returns a departure with the causes that explain all values from ``first`` on.
+
+        The values that did not depart are those of the recipe, so that only the others are stored.
+
+        Args:
+            departure: The first departure.
+            first: The first update that was seen.
+            update: The last one.
+        """
+        same = [track for track in self.tracks if track.key == departure.key]
+        track = next(one for one in same if one.group == departure.group)
+        updates = np.arange(max(first, update - MOST_SEEN), update + 1)
+        values = np.asarray(evaluate_schedule(track.schedule, updates), dtype=np.float64)
+        for at, number in track.seen:
+            if at >= updates[0]:
+                values[at - updates[0]] = number
+        errors = np.full(values.shape, 4 * TOLERANCE * max(track.peak, 1e-300))
+        agrees = any(one is not track and not one.seen for one in same)
+        seen = Seen(updates.astype(np.float64), values, errors, agrees)
+        causes = likely_causes(track.schedule, seen, self.numbers)
+        return _with_causes(departure, causes)
+
+
+def _with_causes(departure: Departure, causes: Sequence[Cause]) -> Departure:
+    return Departure(
+        departure.update,
+        departure.group,
+        departure.key,
+        departure.value,
+        departure.expected,
+        tuple(causes),
+        departure.line,
+    )
+
+
+def stop(departure: Departure) -> None:
+    """Raises DepartureError for a departure."""
+    raise DepartureError(str(departure))
+
+
+def value_of(group: Mapping[str, Any], key: str) -> Any:
+    """Returns the value of a key of a param group; None if it has none."""
+    if key == "momentum" and "momentum" not in group and "betas" in group:
+        return group["betas"][0]
+    return group.get(key)
+
+
+def _reader(group: Mapping[str, Any], key: str) -> tuple[str, int | None]:
+    """The entry of a group that holds a key, and the position in it."""
+    if key == "momentum" and "momentum" not in group:
+        return "betas", 0
+    return key, None
+
+
+def completed(numbers: Numbers, recipe: Recipe | Schedule) -> Numbers:
+    """Returns the numbers of a run with those that its recipe has."""
+    if isinstance(recipe, Schedule):
+        return numbers
+    facts = recipe.facts
+    per_epoch = facts.updates_per_epoch
+    return Numbers(
+        accumulation=numbers.accumulation
+        or _count(facts.gradient_accumulation)
+        or _count(recipe.accumulation),
+        processes=numbers.processes or _count(facts.world_size),
+        updates_per_epoch=numbers.updates_per_epoch or _count(per_epoch),
+        horizon=numbers.horizon or _count(recipe.horizon),
+        start=numbers.start,
+    )
+
+
+def _count(number: Any) -> int | None:
+    return None if number is None else int(number)
+
+
+def _assigned(
+    recipe: Recipe | Schedule,
+    groups: Sequence[Mapping[str, Any]],
+    assigned: Sequence[int | str] | None,
+    start: int,
+) -> list[Mapping[str, Schedule]]:
+    """The schedules of each param group of the run."""
+    if isinstance(recipe, Schedule):
+        return [{"lr": recipe}] * len(groups)
+    if assigned is not None:
+        if len(assigned) != len(groups):
+            raise ArgumentError(
+                f"groups must name one param group of the recipe for each of the {len(groups)} of "
+                f"the run, got {len(assigned)}",
+                where="watch",
+            )
+        return [recipe.group(name).schedules for name in assigned]
+    if len(recipe.param_groups) == len(groups):
+        return [group.schedules for group in recipe.param_groups]
+    if len(recipe.param_groups) == 1:
+        return [recipe.schedules] * len(groups)
+
+    def distance(values: Mapping[str, Any], schedules: Mapping[str, Schedule]) -> int:
+        number: Callable[[Any], float] = float
+        pairs = [(value_of(values, key), schedule) for key, schedule in schedules.items()]
+        return sum(
+            abs(number(value) - float(schedule(start))) > TOLERANCE * abs(number(value))
+            for value, schedule in pairs
+            if value is not None and not schedule.open
+        )
+
+    choices = [group.schedules for group in recipe.param_groups]
+    return [min(choices, key=lambda schedules: distance(values, schedules)) for values in groups]

@@ -1,0 +1,218 @@
+"""Bounds that a condition gives: on a branch of ``where``, given its condition.
+
+``where(and(le(0, i), lt(i, 4)), i, 0)`` is in [0, 3]: the first branch counts only where the
+condition holds. The bound reaches the branch if the condition compares the same node, or for
+integers a node that differs from it by a constant, such as ``lt(x - 5, 10)`` and the branch ``x``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from closedform.ir.analysis.interval import Bound, Interval, full
+from closedform.ir.graph import Node
+from closedform.ir.ops import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """``lesser + gap <= greater``, elementwise; both are numbers where ``excludes_nan``.
+
+    Floats have no gap; where ``is_strict`` they differ.
+    """
+
+    lesser: int
+    greater: int
+    gap: int
+    excludes_nan: bool
+    is_strict: bool = False
+
+
+def refine(
+    nodes: Sequence[Node], intervals: Sequence[Interval], condition: int, truth: bool, branch: int
+) -> Interval | None:
+    """Returns the interval of a branch where the condition has this truth; None if it never has.
+
+    Args:
+        nodes: The nodes of the graph.
+        intervals: Intervals of the nodes, up to the operands of the ``where`` at least.
+        condition: Index of the condition.
+        truth: True for the first branch, False for the second.
+        branch: Index of the branch.
+    """
+    interval: Interval | None = intervals[branch]
+    for fact in _facts(nodes, intervals, condition, truth):
+        interval = _narrow_by_fact(nodes, intervals, fact, branch, interval)
+        if interval is None:
+            return None
+    for first, second in _unequal(nodes, condition, truth):
+        interval = _trim_excluded(nodes, intervals, first, second, branch, interval)
+        interval = _trim_excluded(nodes, intervals, second, first, branch, interval)
+    return interval
+
+
+def compared(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[int]:
+    """Yields the nodes that a condition of this truth bounds.
+
+    They are the sides of its comparisons and, for integers, the nodes from which these differ by a
+    constant.
+    """
+    for node, _ in leaves(nodes, condition, truth):
+        pending = list(node.operands)
+        while pending:
+            index = pending.pop()
+            yield index
+            if nodes[index].op in (Op.ADD, Op.SUB) and nodes[index].type.dtype.is_integer:
+                pending.extend(nodes[index].operands)
+
+
+def leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[Node, bool]]:
+    """Yields the comparisons that must have a truth for the condition to have this one."""
+    node = nodes[condition]
+    if node.op is Op.NOT:
+        yield from leaves(nodes, node.operands[0], not truth)
+    elif (node.op is Op.AND and truth) or (node.op is Op.OR and not truth):
+        for operand in node.operands:
+            yield from leaves(nodes, operand, truth)
+    elif node.op in (Op.LT, Op.LE, Op.EQ):
+        yield node, truth
+
+
+def _facts(
+    nodes: Sequence[Node], intervals: Sequence[Interval], condition: int, truth: bool
+) -> Iterator[Fact]:
+    for node, holds in leaves(nodes, condition, truth):
+        left, right = node.operands
+        step = int(nodes[left].type.dtype.is_integer)
+        if holds:
+            is_strict = node.op is Op.LT
+            yield Fact(left, right, step if is_strict else 0, True, is_strict=is_strict)
+            if node.op is Op.EQ:
+                yield Fact(right, left, 0, excludes_nan=True)
+            continue
+        # A comparison with NaN is false too: then its falsehood says nothing of the order.
+        if node.op is not Op.EQ and not (intervals[left].maybe_nan or intervals[right].maybe_nan):
+            is_strict = node.op is Op.LE
+            yield Fact(right, left, step if is_strict else 0, True, is_strict=is_strict)
+
+
+def _unequal(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[int, int]]:
+    for node, holds in leaves(nodes, condition, truth):
+        if node.op is Op.EQ and not holds:
+            yield node.operands[0], node.operands[1]
+
+
+def _narrow_by_fact(
+    nodes: Sequence[Node],
+    intervals: Sequence[Interval],
+    fact: Fact,
+    branch: int,
+    interval: Interval | None,
+) -> Interval | None:
+    if interval is None:
+        return None
+    low, high, maybe_nan = interval.low, interval.high, interval.maybe_nan
+    shift = _difference(nodes, intervals, branch, fact.lesser)
+    if shift is not None:
+        bound = intervals[fact.greater].high - fact.gap + shift
+        high = min(high, _beside(bound, -1, nodes[branch], fact))
+        maybe_nan = maybe_nan and not fact.excludes_nan
+    shift = _difference(nodes, intervals, branch, fact.greater)
+    if shift is not None:
+        bound = intervals[fact.lesser].low + fact.gap + shift
+        low = max(low, _beside(bound, 1, nodes[branch], fact))
+        maybe_nan = maybe_nan and not fact.excludes_nan
+    return Interval(low, high, maybe_nan) if low <= high else None
+
+
+def _beside(bound: Bound, direction: int, node: Node, fact: Fact) -> Bound:
+    """A bound, or the float next to it where a float is strictly outside of it."""
+    dtype = node.type.dtype
+    if not fact.is_strict or not dtype.is_float or math.isinf(bound):
+        return bound
+    return _next(bound, direction, node)
+
+
+def _next(bound: Bound, direction: int, node: Node) -> float:
+    """The least value of a node above a bound, or the largest one below it.
+
+    A root that is not 0 is at least that of the smallest number, less an ulp or two.
+    """
+    kind = node.type.dtype.numpy.type
+    neighbor = float(np.nextafter(kind(bound), kind(direction * math.inf)))
+    if node.op is Op.SQRT and bound == 0 and direction > 0:
+        return max(neighbor, math.sqrt(neighbor) / 2)
+    return neighbor
+
+
+def _trim_excluded(
+    nodes: Sequence[Node],
+    intervals: Sequence[Interval],
+    value: int,
+    excluded: int,
+    branch: int,
+    interval: Interval | None,
+) -> Interval | None:
+    """The interval without an end that the branch is known not to equal."""
+    shift = _difference(nodes, intervals, branch, value)
+    point = intervals[excluded]
+    if interval is None or shift is None or point.low != point.high:
+        return interval
+    low, high = interval.ends
+    if nodes[branch].type.dtype.is_float:
+        if low == point.low and not point.maybe_nan:
+            low = _next(low, 1, nodes[branch])
+        if high == point.low and not point.maybe_nan:
+            high = _next(high, -1, nodes[branch])
+        return Interval(low, high, interval.maybe_nan) if low <= high else None
+    low = low + 1 if low == point.low + shift else low
+    high = high - 1 if high == point.low + shift else high
+    return Interval(low, high) if low <= high else None
+
+
+def _difference(
+    nodes: Sequence[Node], intervals: Sequence[Interval], first: int, second: int
+) -> int | None:
+    """``first - second`` if it is one number that is known."""
+    if first == second:
+        return 0
+    base, offset = _affine(nodes, intervals, first)
+    other_base, other_offset = _affine(nodes, intervals, second)
+    return offset - other_offset if base == other_base else None
+
+
+def _affine(nodes: Sequence[Node], intervals: Sequence[Interval], index: int) -> tuple[int, int]:
+    """A node and a number whose sum is this value, none of the additions between wrapping."""
+    offset = 0
+    while nodes[index].op in (Op.ADD, Op.SUB) and nodes[index].type.dtype.is_integer:
+        step = constant_step(nodes[index], intervals)
+        if step is None:
+            return index, offset
+        index, number = step
+        offset += number
+    return index, offset
+
+
+def constant_step(node: Node, intervals: Sequence[Interval]) -> tuple[int, int] | None:
+    """Returns (x, k) if the node is x + k or x - (-k), k is known, and nothing wraps."""
+    left, right = node.operands
+    sign = 1 if node.op is Op.ADD else -1
+    candidates = [(left, right, sign)]
+    if node.op is Op.ADD:
+        candidates.append((right, left, sign))
+    limits = full(node.type.dtype)
+    for base, constant, factor in candidates:
+        number = intervals[constant]
+        if number.low != number.high:
+            continue
+        shift = factor * int(number.low)
+        if (
+            limits.low <= intervals[base].low + shift
+            and intervals[base].high + shift <= limits.high
+        ):
+            return base, shift
+    return None

@@ -1,0 +1,121 @@
+"""The parameters and gradients that an optimizer accepts; errors that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from closedform.errors import ArgumentError
+from closedform.language import UpdateRule
+from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, real_view
+from closedform.torch.engine.ort import check_ort_support
+from closedform.torch.param_groups import place
+from closedform.torch.shards import (
+    check_gradient,
+    check_placement,
+    is_plain,
+    steps_by_shards,
+)
+
+_COMPLEX = (torch.complex64, torch.complex128)
+_ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in (*COMPUTE_DTYPES, *_COMPLEX))}"
+
+
+def is_usual(parameter: Tensor, first: Tensor, backend: str) -> bool:
+    """Returns whether a parameter passes ``check_parameter`` without a closer look."""
+    is_dense = type(parameter) is Parameter and is_plain(parameter)
+    is_beside = parameter.device == first.device and backend != "onnxruntime"
+    return is_dense and is_beside and parameter.dtype in COMPUTE_DTYPES
+
+
+def check_parameter(
+    parameter: Tensor,
+    first: Tensor,
+    backend: str,
+    providers: Sequence[str] | None,
+    where: str,
+) -> None:
+    """Raises ArgumentError for a parameter that the optimizer does not support.
+
+    Args:
+        parameter: The parameter.
+        first: The first parameter of its optimizer.
+        backend: One of ``BACKENDS``.
+        providers: The execution providers of onnxruntime.
+        where: The parameter's place, for errors.
+    """
+    if parameter.dtype not in (*COMPUTE_DTYPES, *_COMPLEX):
+        raise ArgumentError(
+            f"a parameter must be a floating-point or complex tensor, got {parameter.dtype}",
+            where=where,
+            hint=_ACCEPTED,
+        )
+    if parameter.is_complex() and not is_plain(parameter):
+        raise ArgumentError(
+            "a complex parameter must be a plain tensor, got a DTensor",
+            where=where,
+            hint="distribute torch.view_as_real of it",
+        )
+    if parameter.device != first.device:
+        raise ArgumentError(
+            f"all parameters must be on one device, got {parameter.device} after {first.device}",
+            where=where,
+            hint="make an optimizer for each device",
+        )
+    check_placement(parameter, where)
+    if backend == "onnxruntime":
+        check_ort_support(real_view(parameter), providers, where)
+
+
+def check_complex(rule: UpdateRule, where: str) -> None:
+    """Raises ArgumentError for a rule that does not step complex parameters."""
+    is_elementwise = has_one_graph(rule) or steps_by_shards(rule)
+    if not is_elementwise or rule.evaluation is not None:
+        raise ArgumentError(
+            f"the rule {rule.name!r} steps real parameters: a complex one is stepped as its real "
+            "and imaginary parts, by elementwise rules that have no point of evaluation",
+            where=where,
+            hint="make torch.view_as_real of it the parameter",
+        )
+
+
+def with_gradients(
+    group: Mapping[str, Any], index: int, owner: str, *, may_be_sparse: bool = False
+) -> list[tuple[int, Tensor]]:
+    """Returns the parameters of a group that have a gradient, with their indices.
+
+    Args:
+        group: The group.
+        index: Its index.
+        owner: The class of the optimizer, for errors.
+        may_be_sparse: Whether sparse gradients are stepped as dense ones.
+
+    Raises:
+        ArgumentError: A gradient is sparse, or is not distributed like its parameter.
+    """
+    found = [
+        (number, param) for number, param in enumerate(group["params"]) if param.grad is not None
+    ]
+    for number, param in found:
+        if not (is_plain(param.grad) and is_plain(param)):
+            spot = f"{owner}, {place(group, index, number)}"
+            check_gradient(param, param.grad, spot, may_be_sparse=may_be_sparse)
+    return found
+
+
+def check_all(
+    found: Sequence[tuple[int, Tensor]], group: Mapping[str, Any], index: int, owner: str
+) -> None:
+    """Raises ArgumentError if parameters that step together do not all have a gradient."""
+    if len(found) == len(group["params"]):
+        return
+    lacking = next(number for number, one in enumerate(group["params"]) if one.grad is None)
+    raise ArgumentError(
+        "this rule steps all parameters together, but one has no gradient",
+        where=f"{owner}, {place(group, index, lacking)}",
+        hint="give it a gradient of zeros, or leave it out of the optimizer",
+    )

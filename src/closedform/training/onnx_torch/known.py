@@ -1,0 +1,176 @@
+"""Operators whose operands are known while a graph is traced: constants, and what sizes make.
+
+The graph that is trained does not contain them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from closedform.importers.onnx_limits import MOST_ENTRIES
+from closedform.training.onnx_torch import sizes
+from closedform.training.onnx_torch.values import (
+    NUMPY_TYPES,
+    Call,
+    Items,
+    Known,
+    Value,
+    as_tensor,
+)
+
+Row = Callable[[Call], Any]
+
+MOVED: Mapping[str, tuple[int, ...]] = {
+    "Concat": (),
+    "DepthToSpace": (0,),
+    "Expand": (0,),
+    "Flatten": (0,),
+    "Gather": (0,),
+    "GatherElements": (0,),
+    "GatherND": (0,),
+    "Identity": (0,),
+    "Pad": (0, 2),
+    "Reshape": (0,),
+    "ScatterElements": (0, 2),
+    "ScatterND": (0, 2),
+    "Slice": (0,),
+    "SpaceToDepth": (0,),
+    "Split": (0,),
+    "Squeeze": (0,),
+    "Tile": (0,),
+    "Transpose": (0,),
+    "Trilu": (0,),
+    "Unsqueeze": (0,),
+    "Where": (1, 2),
+}
+"""Operators that move numbers, by the places of the operands that they move; () for all."""
+
+_GROWING = frozenset(
+    {"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"}
+)
+"""Operators whose results have sizes that are values of operands."""
+
+_LARGEST_PRODUCT = 2**24
+"""Of the entries of known operands, which bounds the entries of other results."""
+
+_DRAWING = frozenset({"BatchNormalization", "Dropout"})
+
+
+def known_results(operator: str, row: Row, call: Call) -> Sequence[Known] | None:
+    """Returns the results of known operands; None where they stay in the graph.
+
+    1. Of constants, the row of the operator runs in torch, apart from any trace.
+    2. A move of sizes is the move of their places.
+    3. Other operators on sizes are those of ``sizes``.
+
+    A result with more than ``MOST_ENTRIES`` entries, or one that is not a number that is known,
+    stays in the graph.
+    """
+    operands = [value for value in call.operands if value is not None]
+    known = [value for value in operands if isinstance(value, np.ndarray)]
+    entries = math.prod(max(value.size, 1) for value in known)
+    is_known = len(known) == len(operands) and entries <= _LARGEST_PRODUCT
+    if not is_known or operator in _DRAWING or not operands:
+        return None
+    if operator in ("Shape", "Size"):
+        return [row(call)]
+    if all(value.dtype != object for value in known):
+        return _of_constants(operator, row, call)
+    if operator in MOVED:
+        return _moved(MOVED[operator], row, call)
+    result = _computed(operator, call, known)
+    return None if result is None else [result]
+
+
+def _of_constants(operator: str, row: Row, call: Call) -> Sequence[Known] | None:
+    """The results of a row in torch."""
+    with _outside_of_traces():
+        if operator in _GROWING and not _is_small(row, call):
+            return None
+        return _arrays(row(call))
+
+
+def _is_small(row: Row, call: Call) -> bool:
+    """Whether the results are small, by their shapes."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        results = _listed(row(call))
+    return all(math.prod(value.shape) <= MOST_ENTRIES for value in results)
+
+
+@contextlib.contextmanager
+def _outside_of_traces() -> Iterator[None]:
+    with _disable_current_modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield
+
+
+def _listed(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _arrays(result: Any) -> Sequence[Known] | None:
+    """Results of torch as arrays."""
+    arrays = []
+    for value in _listed(result):
+        if isinstance(value, Items) or (
+            isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
+        ):
+            return None
+        array = value if isinstance(value, np.ndarray) else value.detach().numpy()
+        if array.size > MOST_ENTRIES:
+            return None
+        arrays.append(array)
+    return arrays
+
+
+def _moved(places: Sequence[int], row: Row, call: Call) -> Sequence[Known] | None:
+    """The results of a row on the places of the numbers in a list; 0 is the place of a zero."""
+    if call.attributes.get("reduction", b"none") != b"none":
+        return None
+    numbers: list[Any] = [0]
+    operands: list[Value | None] = list(call.operands)
+    for place in places or range(len(operands)):
+        value = operands[place] if place < len(operands) else None
+        if not isinstance(value, np.ndarray):
+            continue
+        operands[place] = np.arange(len(numbers), len(numbers) + value.size).reshape(value.shape)
+        numbers += sizes.objects_of(value).ravel().tolist()
+    if any(isinstance(value, np.ndarray) and value.dtype == object for value in operands):
+        return None
+    with _outside_of_traces():
+        results = _arrays(row(replace(call, operands=operands)))
+    if results is None:
+        return None
+    return [
+        sizes.settled(sizes.objects_of(result, [numbers[i] for i in result.ravel().tolist()]))
+        for result in results
+    ]
+
+
+def _computed(operator: str, call: Call, known: Sequence[Known]) -> Known | None:
+    if operator in sizes.UNARY:
+        return sizes.apply(sizes.UNARY[operator], known)
+    if operator in sizes.BINARY:
+        return sizes.apply(sizes.BINARY[operator], known)
+    if operator in sizes.REDUCTIONS:
+        axes = call.numbers(1, "axes")
+        if not axes and call.attributes["noop_with_empty_axes"]:
+            return known[0]
+        array = known[0]
+        along = [int(axis) % array.ndim for axis in axes] if axes else range(array.ndim)
+        keeps = bool(call.attributes["keepdims"])
+        return sizes.reduce(sizes.REDUCTIONS[operator], array, along, keeps_axes=keeps)
+    if operator == "Cast":
+        number = NUMPY_TYPES.get(call.attributes["to"])
+        return None if number is None else sizes.cast(known[0], np.dtype(number))
+    if operator == "CastLike":
+        return sizes.cast(known[0], as_tensor(known[1]).numpy().dtype)
+    return None

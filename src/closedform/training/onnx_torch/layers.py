@@ -1,0 +1,351 @@
+"""Operators that are layers: products, convolutions, pooling, normalisation, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from closedform.errors import ExportError
+from closedform.training.onnx_torch.values import Call
+
+Tensor = torch.Tensor
+
+
+def _gemm(call: Call) -> Tensor:
+    left, right, added = call.tensor(), call.tensor(1), call.optional(2)
+    left = left.T if call.attributes["transA"] else left
+    right = right.T if call.attributes["transB"] else right
+    alpha, beta = call.attributes["alpha"], call.attributes["beta"]
+    if added is not None and alpha == beta == 1:
+        return torch.addmm(added, left, right)
+    product = left @ right if alpha == 1 else alpha * (left @ right)
+    if added is None:
+        return product
+    return product + (added if beta == 1 else beta * added)
+
+
+# --- windows -------------------------------------------------------------------------------------
+
+
+def _windows(call: Call, value: Tensor, kernel: Sequence[int]) -> dict[str, list[int]]:
+    """Strides, dilations and the padding at the beginning and at the end of each axis."""
+    axes = len(kernel)
+    given = call.attributes
+    stride = list(given["strides"] or [1] * axes)
+    spread = list(given["dilations"] or [1] * axes)
+    pads = list(given["pads"] or [0] * 2 * axes)
+    automatic = given["auto_pad"].decode()
+    if automatic in ("SAME_UPPER", "SAME_LOWER"):
+        total = [
+            torch.sym_max(((size - 1) // step) * step + (width - 1) * wide + 1 - size, 0)
+            if step > 1
+            else (width - 1) * wide
+            for size, width, step, wide in zip(value.shape[2:], kernel, stride, spread, strict=True)
+        ]
+        less, more = [n // 2 for n in total], [n - n // 2 for n in total]
+        pads = [*less, *more] if automatic == "SAME_UPPER" else [*more, *less]
+    elif automatic not in ("NOTSET", "VALID"):
+        raise ExportError(f"its auto_pad {automatic!r} is not supported")
+    return {
+        "stride": stride,
+        "dilation": spread,
+        "before": pads[:axes],
+        "after": pads[axes:],
+    }
+
+
+def _is_unequal(found: Mapping[str, list[int]]) -> bool:
+    """Whether the padding is not one number on both sides of each axis."""
+    pads = found["before"] + found["after"]
+    return any(isinstance(pad, torch.SymInt) for pad in pads) or found["before"] != found["after"]
+
+
+def _padded(value: Tensor, found: Mapping[str, list[int]], fill: float = 0.0) -> Tensor:
+    """The value with its unequal padding."""
+    pairs = zip(reversed(found["before"]), reversed(found["after"]), strict=True)
+    return functional.pad(value, [pad for pair in pairs for pad in pair], value=fill)
+
+
+_CONVOLUTIONS = (functional.conv1d, functional.conv2d, functional.conv3d)
+_TRANSPOSED = (
+    functional.conv_transpose1d,
+    functional.conv_transpose2d,
+    functional.conv_transpose3d,
+)
+
+
+def _convolution(call: Call) -> Tensor:
+    value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
+    found = _windows(call, value, weight.shape[2:])
+    padding = found["before"]
+    if _is_unequal(found):
+        value, padding = _padded(value, found), [0] * len(padding)
+    function = _of_axes(_CONVOLUTIONS, value)
+    result: Tensor = function(
+        value, weight, bias, found["stride"], padding, found["dilation"], call.attributes["group"]
+    )
+    return result
+
+
+def _of_axes(functions: Sequence[Callable[..., Tensor]], value: Tensor) -> Callable[..., Tensor]:
+    axes = value.dim() - 2
+    if not 1 <= axes <= len(functions):
+        raise ExportError(f"it has {axes} spatial axes; 1 to {len(functions)} are supported")
+    return functions[axes - 1]
+
+
+def _transposed_convolution(call: Call) -> Tensor:
+    """A transposed convolution without padding, of which the padding is cut off."""
+    value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
+    axes = value.dim() - 2
+    given = call.attributes
+    stride, spread = (list(given[name] or [1] * axes) for name in ("strides", "dilations"))
+    extra = list(given["output_padding"] or [0] * axes)
+    before, after = _cut(call, value, weight, stride, spread, extra)
+    shared = before == after
+    function = _of_axes(_TRANSPOSED, value)
+    result: Tensor = function(
+        value,
+        weight,
+        bias,
+        stride,
+        before if shared else [0] * axes,
+        extra,
+        given["group"],
+        spread,
+    )
+    for axis, (first, last) in enumerate(zip(before, after, strict=True), 2):
+        if not shared:
+            result = result.narrow(axis, first, result.shape[axis] - first - last)
+    return result
+
+
+def _cut(
+    call: Call,
+    value: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    spread: Sequence[int],
+    extra: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """The padding that is cut off at the beginning and at the end of each axis."""
+    given = call.attributes
+    axes, automatic = len(stride), given["auto_pad"].decode()
+    wanted = given["output_shape"]
+    if wanted is None and automatic in ("NOTSET", "VALID"):
+        pads = list(given["pads"] or [0] * 2 * axes)
+        return pads[:axes], pads[axes:]
+    if automatic not in ("NOTSET", "SAME_LOWER", "SAME_UPPER"):
+        raise ExportError(f"its auto_pad {automatic!r} is not supported")
+    before = []
+    for axis in range(axes):
+        length = int(value.shape[2 + axis])
+        size = length * stride[axis] if wanted is None else wanted[axis - axes]
+        width = (weight.shape[2 + axis] - 1) * spread[axis] + 1
+        total = stride[axis] * (length - 1) + width + extra[axis] - size
+        if total % 2 or total < 0:
+            # onnxruntime 1.31 does not cut as the standard says where the halves differ.
+            raise ExportError(f"its padding of {total} in all is not the same on both sides")
+        before.append(total // 2)
+    return before, list(before)
+
+
+_MAXIMA = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)
+_AVERAGES = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)
+
+
+def _maximum_pool(call: Call) -> Tensor:
+    call.refuse(storage_order=0)
+    value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
+    found = _windows(call, value, kernel)
+    padding = found["before"]
+    if _is_unequal(found):
+        value, padding = _padded(value, found, float("-inf")), [0] * len(padding)
+    result: Tensor = _of_axes(_MAXIMA, value)(
+        value,
+        kernel,
+        found["stride"],
+        padding,
+        found["dilation"],
+        ceil_mode=bool(call.attributes["ceil_mode"]),
+    )
+    return result
+
+
+def _average_pool(call: Call) -> Tensor:
+    value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
+    found = _windows(call, value, kernel)
+    if any(spread != 1 for spread in found["dilation"]):
+        raise ExportError(f"its dilations are supported as 1, got {found['dilation']}")
+    counted, is_ceil = bool(call.attributes["count_include_pad"]), call.attributes["ceil_mode"]
+    function = _of_axes(_AVERAGES, value)
+
+    def averaged(given: Tensor, padding: list[int]) -> Tensor:
+        result: Tensor = function(given, kernel, found["stride"], padding, bool(is_ceil), counted)
+        return result
+
+    none = [0] * len(kernel)
+    if not _is_unequal(found):
+        return averaged(value, found["before"])
+    if counted:
+        return averaged(_padded(value, found), none)
+    # The part of each window that is not padding.
+    part = averaged(_padded(torch.ones_like(value[:1, :1]), found), none)
+    return averaged(_padded(value, found), none) / part
+
+
+def _global(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
+    def row(call: Call) -> Tensor:
+        value = call.tensor()
+        return function(value, list(range(2, value.dim())), keepdim=True)
+
+    return row
+
+
+# --- normalisation -------------------------------------------------------------------------------
+
+
+def _batch_norm(call: Call) -> Tensor:
+    """Batch normalisation: by the statistics of the batch where it is trained."""
+    call.refuse(spatial=1)
+    value, scale, bias, mean, variance = call.tensors()
+    return functional.batch_norm(
+        value,
+        mean,
+        variance,
+        scale,
+        bias,
+        training=call.is_training,
+        momentum=1 - call.attributes["momentum"],
+        eps=call.attributes["epsilon"],
+    )
+
+
+def _instance_norm(call: Call) -> Tensor:
+    value, scale, bias = call.tensors()
+    eps = call.attributes["epsilon"]
+    return functional.instance_norm(value, weight=scale, bias=bias, eps=eps)
+
+
+def _group_norm(call: Call) -> Tensor:
+    value, scale, bias = call.tensors()
+    groups, eps = call.attributes["num_groups"], call.attributes["epsilon"]
+    if scale.shape[0] != value.shape[1]:  # opset 18 has one scale for each group
+        per_group = value.shape[1] // groups
+        scale, bias = scale.repeat_interleave(per_group), bias.repeat_interleave(per_group)
+    return functional.group_norm(value, groups, scale, bias, eps)
+
+
+def _layer_norm(call: Call) -> Tensor:
+    value, scale, bias = call.tensor(), call.tensor(1), call.optional(2)
+    eps, shape = call.attributes["epsilon"], _normalised(call, value)
+    if scale.dim() == len(shape) and list(scale.shape) == shape:
+        return functional.layer_norm(value, shape, scale, bias, eps)
+    result = functional.layer_norm(value, shape, eps=eps) * scale
+    return result if bias is None else result + bias
+
+
+def _rms_norm(call: Call) -> Tensor:
+    value, scale = call.tensor(), call.tensor(1)
+    shape = _normalised(call, value)
+    return functional.rms_norm(value, shape, eps=call.attributes["epsilon"]) * scale
+
+
+def _normalised(call: Call, value: Tensor) -> list[int]:
+    return list(value.shape[call.attributes["axis"] :])
+
+
+def _local_response_norm(call: Call) -> Tensor:
+    given = call.attributes
+    return functional.local_response_norm(
+        call.tensor(), given["size"], given["alpha"], given["beta"], given["bias"]
+    )
+
+
+def _dropout(call: Call) -> Tensor | tuple[Tensor, Tensor]:
+    """Dropout: it draws where the file has it in training form."""
+    if call.is_training and bool(call.number(2, 0)):
+        return functional.dropout(call.tensor(), float(call.number(1, 0.5)))
+    return call.tensor(), torch.ones_like(call.tensor(), dtype=torch.bool)
+
+
+def _attention(call: Call) -> Tensor:
+    given = call.attributes
+    call.refuse(softcap=0.0, qk_matmul_output_mode=0)
+    if any(call.has(place) for place in (4, 5, 6)):
+        raise ExportError("it has a cache of keys and values, which is not supported")
+    query, key, value = call.tensor(), call.tensor(1), call.tensor(2)
+    is_flat = query.dim() == 3
+    if is_flat:
+        counts = given["q_num_heads"], *[given["kv_num_heads"]] * 2
+        query, key, value = (
+            part.reshape(*part.shape[:2], count, part.shape[2] // count).transpose(1, 2)
+            for part, count in zip((query, key, value), counts, strict=True)
+        )
+    result = functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        call.optional(3),
+        is_causal=bool(given["is_causal"]),
+        scale=given["scale"],
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return result.transpose(1, 2).flatten(2) if is_flat else result
+
+
+Row = Callable[[Call], Any]
+
+_WINDOWS = {"auto_pad": b"NOTSET", "dilations": None, "pads": None, "strides": None}
+
+LAYERS: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
+    "Attention": (
+        _attention,
+        {
+            "is_causal": 0,
+            "kv_num_heads": None,
+            "q_num_heads": None,
+            "qk_matmul_output_mode": 0,
+            "scale": None,
+            "softcap": 0.0,
+            "softmax_precision": None,
+        },
+    ),
+    "AveragePool": (
+        _average_pool,
+        {**_WINDOWS, "ceil_mode": 0, "count_include_pad": 0, "kernel_shape": None},
+    ),
+    "BatchNormalization": (
+        _batch_norm,
+        {"epsilon": 1e-5, "momentum": 0.9, "spatial": 1, "training_mode": 0},
+    ),
+    "Conv": (_convolution, {**_WINDOWS, "group": 1, "kernel_shape": None}),
+    "ConvTranspose": (
+        _transposed_convolution,
+        {
+            **_WINDOWS,
+            "group": 1,
+            "kernel_shape": None,
+            "output_padding": None,
+            "output_shape": None,
+        },
+    ),
+    "Dropout": (_dropout, {"ratio": 0.5, "seed": None}),
+    "Gemm": (_gemm, {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}),
+    "GlobalAveragePool": (_global(torch.mean), {}),
+    "GlobalMaxPool": (_global(torch.amax), {}),
+    "GroupNormalization": (_group_norm, {"epsilon": 1e-5, "num_groups": None, "stash_type": 1}),
+    "InstanceNormalization": (_instance_norm, {"epsilon": 1e-5}),
+    "LRN": (_local_response_norm, {"alpha": 1e-4, "beta": 0.75, "bias": 1.0, "size": None}),
+    "LayerNormalization": (_layer_norm, {"axis": -1, "epsilon": 1e-5, "stash_type": 1}),
+    "MatMul": (lambda call: torch.matmul(call.tensor(), call.tensor(1)), {}),
+    "MaxPool": (
+        _maximum_pool,
+        {**_WINDOWS, "ceil_mode": 0, "kernel_shape": None, "storage_order": 0},
+    ),
+    "RMSNormalization": (_rms_norm, {"axis": -1, "epsilon": 1e-5, "stash_type": 1}),
+}
+"""Rows of operators, with their attributes and defaults."""

@@ -1,0 +1,797 @@
+"""ONNX inference models as modules of torch.
+
+The weights are parameters and buffers with the names in the file. Nothing in the file is run: each
+node is a row of a table of functions of torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from closedform.errors import ClosedFormError, ExportError, nearest
+from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
+from closedform.importers.onnx_limits import MOST_ENTRIES
+from closedform.training.onnx_torch.elementwise import ELEMENTWISE
+from closedform.training.onnx_torch.known import known_results
+from closedform.training.onnx_torch.layers import LAYERS
+from closedform.training.onnx_torch.movement import MOVEMENT
+from closedform.training.onnx_torch.recurrent import RECURRENT
+from closedform.training.onnx_torch.resizing import RESIZING
+from closedform.training.onnx_torch.values import (
+    TORCH_TYPES,
+    Call,
+    FixedSizeError,
+    Items,
+    Known,
+    Value,
+    as_tensor,
+)
+
+ROWS = {**ELEMENTWISE, **MOVEMENT, **LAYERS, **RECURRENT, **RESIZING}
+"""The table of operators: a function, and the attributes with their defaults."""
+
+OLDEST, NEWEST = 7, 24
+"""The opsets that the table is for: rows also have the attributes that were operands later on."""
+
+BRANCH = "If"
+"""The operator that runs one of two graphs."""
+
+MOST_BYTES = 4 * 2**30
+"""Bytes of all weights of a model."""
+
+MOST_KNOWN = 16
+"""Entries of floats that may be sizes, such as factors of a Resize."""
+
+MOST_NUMBERS = 2**30
+"""Entries of one tensor while the model runs."""
+
+
+class OnnxModule(torch.nn.Module):
+    """An ONNX model that torch runs, and trains.
+
+    Made by ``read_module``. In training mode, a batch normalisation uses the statistics of the
+    batch, and moves the running ones, if its scale or its bias is trained or the file has it in
+    training form; a dropout drops if the file has it in training form.
+
+    Attributes:
+        input_names: Names of the inputs, with ``_`` for each character that no identifier has.
+        output_names: Names of the outputs.
+        free_sizes: Names of the free sizes by input and axis.
+        file_inputs: Names of the inputs in the file.
+        skeleton: The model of the file without the weights that are parameters or buffers.
+        version: The opset of the file.
+        is_chosen: Whether ``trainable`` named the weights that are parameters.
+    """
+
+    def __init__(
+        self, model: CheckedModel, trainable: Sequence[str] | None, version: int, where: str
+    ) -> None:
+        super().__init__()
+        graph = model.inlined()
+        self._where = where
+        self._limit: int | None = None
+        self.version, self.is_chosen = version, trainable is not None
+        weights = dict(_weights(graph, where))
+        given = [value for value in graph.input if value.name not in weights]
+        self.file_inputs = tuple(value.name for value in given)
+        self.input_names = tuple(map(_identifier, self.file_inputs))
+        if len(set(self.input_names)) < len(self.input_names):
+            raise ExportError(f"inputs have one name: {list(self.input_names)}", where=where)
+        self.output_names = tuple(value.name for value in graph.output)
+        self.free_sizes = _free_sizes(dict(zip(self.input_names, given, strict=True)))
+        nodes = _used_nodes(graph.node, self.output_names)
+        statistics = _statistics(nodes)
+        fixed = statistics | _needed_names(nodes)
+        self._trained = frozenset(_chosen(weights, trainable, fixed, where))
+        self._nodes = self._body(nodes, self.output_names)
+        _check_order(self._nodes, {"", *weights, *self.file_inputs}, self.output_names, where)
+        self._known: dict[str, Known] = {}
+        self._owners: dict[str, tuple[torch.nn.Module, str]] = {}
+        read = _names_read(nodes) | {*self.output_names}
+        for name, array in weights.items():
+            if name in read:
+                self._add(name, array, is_written=name in statistics)
+        self._nodes = self._folded(self._nodes)
+        self.skeleton = _skeleton(model.model, self._owners)
+
+    def freeze(self, names: Collection[str]) -> None:
+        """Makes parameters frozen ones, by name."""
+        for name, parameter in self.named_parameters():
+            if name in names:
+                parameter.requires_grad_(False)
+
+    def forward(self, *positional: torch.Tensor, **named: torch.Tensor) -> Any:
+        """Returns the output, or a tuple of the outputs."""
+        given = dict(zip(self.input_names, positional, strict=False)) | named
+        if given.keys() != set(self.input_names) or len(positional) > len(self.input_names):
+            raise ExportError(
+                f"the model takes {', '.join(self.input_names)}, got {len(positional)} inputs and "
+                f"{', '.join(named) or 'none by name'}",
+                where=self._where,
+            )
+        values: dict[str, Value | None] = {"": None, **self._known}
+        values |= {name: getattr(owner, own) for name, (owner, own) in self._owners.items()}
+        values |= {
+            name: given[own] for name, own in zip(self.file_inputs, self.input_names, strict=True)
+        }
+        self._run(self._nodes, values, set())
+        outputs = tuple(as_tensor(_present(values[name])) for name in self.output_names)
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    def _run(
+        self, nodes: Sequence[_Node], values: dict[str, Value | None], of_sizes: set[str]
+    ) -> None:
+        """Adds the results of nodes; ``of_sizes`` has the tensors that sizes determine."""
+        for node in nodes:
+            operands = [values[name] for name in node.inputs]
+            if node.branches:
+                branch = node.branches[self._is_then(node, operands[0])]
+                self._run(branch.nodes, values, of_sizes)
+                results = [values[name] for name in branch.outputs]
+                of_sizes |= {
+                    name
+                    for name, inner in zip(node.outputs, branch.outputs, strict=True)
+                    if inner in of_sizes
+                }
+                values |= dict(zip(node.outputs, results, strict=True))
+                continue
+            is_of_sizes = [
+                isinstance(value, np.ndarray) or value is None or name in of_sizes
+                for name, value in zip(node.inputs, operands, strict=True)
+            ]
+            places = frozenset(place for place, of in enumerate(is_of_sizes) if of)
+            results = list(self._results(node, operands, places))
+            values |= dict(zip(node.outputs, results, strict=False))
+            if all(is_of_sizes):
+                of_sizes |= set(node.outputs)
+
+    def _is_then(self, node: _Node, condition: Value | None) -> bool:
+        """Whether a node runs its first branch."""
+        if isinstance(condition, np.ndarray):
+            return bool(condition.reshape(-1)[0])
+        raise ExportError(
+            f"its condition {node.inputs[0]!r} depends on data: a graph that is trained has no "
+            "control flow",
+            where=node.where,
+            hint="export the model without the branch, or make the condition a constant",
+        )
+
+    def _folded(self, nodes: Sequence[_Node]) -> tuple[_Node, ...]:
+        """The nodes that do not compute constants; the results of the others are constants."""
+        left: list[_Node] = []
+        for node in nodes:
+            if not all(name in self._known or not name for name in node.inputs):
+                left.append(node)
+                continue
+            operands = [self._known.get(name) for name in node.inputs]
+            if node.branches:
+                branch = node.branches[self._is_then(node, operands[0])]
+                left += self._folded(branch.nodes)
+                left += [
+                    _identity(inner, outer, node.where)
+                    for inner, outer in zip(branch.outputs, node.outputs, strict=True)
+                ]
+                continue
+            results = self._known_results(node, self._call(node, operands, frozenset()))
+            if results is None:
+                left.append(node)
+                continue
+            self._known |= dict(zip(node.outputs, results, strict=False))
+        return tuple(left)
+
+    def check_memory(self, *positional: torch.Tensor, **named: torch.Tensor) -> None:
+        """Raises ExportError if a tensor has too many entries for inputs of these sizes."""
+        self._limit = MOST_NUMBERS
+        try:
+            with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+                fake = {name: mode.from_tensor(value) for name, value in named.items()}
+                self(*map(mode.from_tensor, positional), **fake)
+        finally:
+            self._limit = None
+
+    def _call(
+        self, node: _Node, operands: Sequence[Value | None], of_sizes: frozenset[int]
+    ) -> Call:
+        is_training = self.training and node.is_trained
+        count = len(node.outputs)
+        return Call(operands, node.attributes, is_training, count, self.version, of_sizes)
+
+    def _known_results(self, node: _Node, call: Call) -> Sequence[Known] | None:
+        with _errors_of(node):
+            return known_results(node.operator, ROWS[node.operator][0], call)
+
+    def _results(
+        self, node: _Node, operands: list[Value | None], of_sizes: frozenset[int]
+    ) -> Sequence[Value]:
+        call = self._call(node, operands, of_sizes)
+        known = self._known_results(node, call)
+        if known is not None:
+            return known
+        with _errors_of(node):
+            result = ROWS[node.operator][0](call)
+        results = result if isinstance(result, tuple | list) else [result]
+        for place in range(len(results), len(node.outputs)):
+            if node.is_used[place]:
+                raise ExportError(f"its result {place} is not supported", where=node.where)
+        for value in results if self._limit is not None else ():
+            if isinstance(value, Items):
+                continue  # parts of a tensor
+            if (count := math.prod(value.shape)) > (self._limit or 0):
+                raise ExportError(
+                    f"its result has {count} entries; at most {self._limit} are computed",
+                    where=node.where,
+                )
+        return results
+
+    def _body(self, nodes: Sequence[NodeProto], outputs: Sequence[str]) -> tuple[_Node, ...]:
+        """Nodes that have been checked, without constants."""
+        used = _names_read(nodes) | {*outputs}
+        return tuple(
+            self._node(node, used) for node in nodes if node.op_type != "Constant" or node.domain
+        )
+
+    def _node(self, node: NodeProto, used: set[str]) -> _Node:
+        where = f"{self._where}, node {node.name or node.output[0]!r}, operator {node.op_type}"
+        outputs = tuple(node.output)
+        is_used = tuple(name in used for name in outputs)
+        if node.op_type == BRANCH:
+            graphs = {attribute.name: attribute.g for attribute in node.attribute}
+            branches = tuple(
+                _Branch(self._body(graph.node, names), names)
+                for graph in (graphs["else_branch"], graphs["then_branch"])
+                for names in [tuple(value.name for value in graph.output)]
+            )
+            return _Node(BRANCH, tuple(node.input), outputs, {}, True, where, is_used, branches)
+        attributes = _attributes(node, where)
+        is_trained = True
+        if node.op_type == "BatchNormalization":
+            is_trained = is_training_form(node, self.version) or not self._trained.isdisjoint(
+                node.input[1:3]
+            )
+        return _Node(
+            node.op_type, tuple(node.input), outputs, attributes, is_trained, where, is_used
+        )
+
+    def _add(self, name: str, array: Known, *, is_written: bool) -> None:
+        """Adds a weight: a parameter if it is trained, else a buffer, or a constant."""
+        kind = array.dtype.name
+        is_small = array.size <= (MOST_KNOWN if kind in _FLOATS else MOST_ENTRIES)
+        if name not in self._trained and is_small and not is_written and kind != "bfloat16":
+            self._known[name] = array
+            return
+        *path, last = name.split(".")
+        owner: torch.nn.Module = self
+        try:
+            for part in path:
+                if part not in owner._modules:
+                    owner.add_module(part, torch.nn.Module())
+                owner = owner.get_submodule(part)
+            if name in self._trained:
+                owner.register_parameter(last, torch.nn.Parameter(_tensor(array)))
+            else:
+                owner.register_buffer(last, _tensor(array))
+        except (KeyError, AttributeError) as error:
+            raise ExportError(
+                f"the weight {name!r} cannot have its name in torch: {error}",
+                where=self._where,
+                hint="rename it in the file",
+            ) from error
+        self._owners[name] = owner, last
+
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A node that has been checked.
+
+    Attributes:
+        operator: The operator.
+        inputs: Names of the operands.
+        outputs: Names of the results.
+        attributes: The attributes over their defaults.
+        is_trained: Whether it is in training form when the module is in training mode.
+        where: The node, named in errors.
+        is_used: Whether a node or the graph reads each result.
+        branches: The graphs of an ``If``, the one that runs where its condition is false first.
+    """
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    is_trained: bool
+    where: str
+    is_used: tuple[bool, ...]
+    branches: tuple[_Branch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A graph within a node; it reads names of the graph around it.
+
+    Attributes:
+        nodes: Its nodes.
+        outputs: Names of its results.
+    """
+
+    nodes: tuple[_Node, ...]
+    outputs: tuple[str, ...]
+
+
+def _identity(inner: str, outer: str, where: str) -> _Node:
+    return _Node("Identity", (inner,), (outer,), {}, True, where, (True,))
+
+
+@contextlib.contextmanager
+def _errors_of(node: _Node) -> Iterator[None]:
+    """Has errors name a node."""
+    try:
+        yield
+    except FixedSizeError:
+        raise
+    except ClosedFormError as error:
+        raise ExportError(error.what, where=node.where, hint=error.hint) from error
+    except Exception as error:  # of any kind: torch's own have no base
+        kind, text = type(error).__name__, str(error).strip().splitlines() or [""]
+        raise ExportError(f"{kind}: {text[0]}", where=node.where) from error
+
+
+def read_module(
+    source: ModelProto | str | PathLike[str], trainable: Sequence[str] | None = None
+) -> OnnxModule:
+    """Returns an ONNX inference model as a module of torch, in training mode.
+
+    Args:
+        source: A model, or the path of its file; external data has to be in its folder.
+        trainable: Weights that are parameters, as names or globs such as ``"*.weight"``; a glob
+            matches floats with more than one entry; None for all that ``"*"`` matches. All other
+            weights are buffers or constants.
+
+    Raises:
+        ExportError: The file cannot be read, is too large, or has an operator, an attribute, a type
+            or an opset that is not supported; or a name in ``trainable`` is not that of a weight.
+    """
+    where = "the ONNX model" if isinstance(source, ModelProto) else f"file {str(source)!r}"
+    model = source if isinstance(source, ModelProto) else _load(Path(source), where)
+    model = _without_false_sizes(model, is_shared=isinstance(source, ModelProto))
+    _check_bytes(list(model.graph.initializer), where)
+    try:
+        checked = check_model(model, _check_operator)
+    except ClosedFormError as error:
+        is_node = error.where is not None and error.where.startswith("node")
+        place = f"{where}, {error.where}" if is_node else where
+        raise ExportError(error.what, where=place, hint=error.hint) from error
+    (version,) = (entry.version for entry in checked.model.opset_import if not entry.domain)
+    if not OLDEST <= version <= NEWEST:
+        raise ExportError(
+            f"its opset must be in {OLDEST}..{NEWEST}, got {version}",
+            where=where,
+            hint="convert it with onnx.version_converter.convert_version",
+        )
+    return OnnxModule(checked, trainable, version, where)
+
+
+def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
+    """The model without declared sizes that no engine holds a file to.
+
+    Paddle writes -1 for a free size, and outputs of any shape as scalars; onnxruntime reads both.
+    A model that is the caller's is copied.
+    """
+    graph = model.graph
+    declared = [v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)]
+    is_false = any(dim.dim_value < 0 for kind in declared for dim in kind.shape.dim) or any(
+        value.type.tensor_type.HasField("shape") and not value.type.tensor_type.shape.dim
+        for value in graph.output
+    )
+    if not is_false:
+        return model
+    if is_shared:
+        copy = ModelProto()
+        copy.CopyFrom(model)
+        return _without_false_sizes(copy, is_shared=False)
+    for kind in declared:
+        for dim in kind.shape.dim:
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
+    for value in graph.output:
+        if not value.type.tensor_type.shape.dim:
+            value.type.tensor_type.ClearField("shape")
+    return model
+
+
+def _skeleton(model: ModelProto, owned: Collection[str]) -> ModelProto:
+    """A copy of a model without some of its weights."""
+    copy = ModelProto()
+    for field, value in model.ListFields():
+        if field.name == "graph":
+            continue
+        if isinstance(value, str | int):
+            setattr(copy, field.name, value)
+        else:
+            getattr(copy, field.name).extend(value)
+    graph = model.graph
+    copy.graph.name = graph.name
+    copy.graph.input.extend(graph.input)
+    copy.graph.output.extend(graph.output)
+    copy.graph.value_info.extend(graph.value_info)  # onnxruntime fuses nodes by their shapes
+    copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned)
+    copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned))
+    for inner in _graphs(copy.graph):
+        for parts in (inner.initializer, inner.node):
+            for place in reversed(range(len(parts))):
+                if _is_owned(parts[place], owned):
+                    del parts[place]
+    return copy
+
+
+def _is_owned(part: TensorProto | NodeProto, owned: Collection[str]) -> bool:
+    if isinstance(part, TensorProto):
+        return part.name in owned
+    return part.op_type == "Constant" and part.output[0] in owned
+
+
+def _load(path: Path, where: str) -> ModelProto:
+    try:
+        model = onnx.load(path, load_external_data=False)
+        folder = str(path.parent)
+        for tensor in _tensors(model.graph):
+            if tensor.data_location == TensorProto.EXTERNAL:
+                _check_bytes([tensor], where)
+                onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
+                tensor.data_location = TensorProto.DEFAULT
+    except OSError as error:
+        raise ExportError(f"cannot read it: {error.strerror}", where=where) from error
+    except ClosedFormError:
+        raise
+    except Exception as error:  # protobuf's and onnx's own errors have no base
+        text = str(error).splitlines() or [""]
+        raise ExportError(f"it is not an ONNX model: {text[0]}", where=where) from error
+    if not model.graph.output:
+        raise ExportError("it is not an ONNX model: it has no output", where=where)
+    return model
+
+
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph, and the graphs within its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g)
+
+
+def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    for body in _graphs(graph):
+        yield from body.initializer
+        for node in body.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+
+
+def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
+    total = 0
+    for tensor in tensors:
+        if tensor.data_type not in TORCH_TYPES or min(tensor.dims, default=0) < 0:
+            raise ExportError(
+                f"the weight {tensor.name!r} has a type that is not supported, or a negative size",
+                where=where,
+            )
+        total += math.prod(tensor.dims) * TORCH_TYPES[tensor.data_type].itemsize
+    if total > MOST_BYTES:
+        raise ExportError(
+            f"its weights have {total} bytes; at most {MOST_BYTES} are read", where=where
+        )
+
+
+def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
+    """The initializers, and the constants among the nodes, those of branches included."""
+    names: set[str] = set()
+    for body in _graphs(graph):
+        for name, array in _weights_of(body, where):
+            if name in names:
+                raise ExportError(f"the constant {name!r} is defined twice", where=where)
+            names.add(name)
+            yield name, array
+
+
+def _weights_of(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
+    for tensor in graph.initializer:
+        yield tensor.name, _array(tensor, where)
+    for node in graph.node:
+        if node.op_type != "Constant" or node.domain:
+            continue
+        (attribute,) = node.attribute
+        value = helper.get_attribute_value(attribute)
+        match attribute.name:
+            case "value":
+                _check_bytes([value], where)
+                array = _array(value, where)
+            case "value_float" | "value_floats":
+                array = np.asarray(value, np.float32)
+            case "value_int" | "value_ints":
+                array = np.asarray(value, np.int64)
+            case _:
+                raise ExportError(
+                    f"the constant {node.output[0]!r} has a {attribute.name!r}", where=where
+                )
+        yield node.output[0], array
+
+
+def _array(tensor: TensorProto, where: str) -> Known:
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:
+        raise ExportError(
+            f"the weight {tensor.name!r} cannot be read",
+            where=where,
+            hint="its data do not have its shape, or are not in the folder of the file",
+        ) from error
+
+
+def _tensor(array: Known) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, and those of their branches before each."""
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _all_nodes(attribute.g.node)
+        yield node
+
+
+def _names_read(nodes: Iterable[NodeProto]) -> set[str]:
+    """The names that nodes and their branches read."""
+    names: set[str] = set()
+    for node in _all_nodes(nodes):
+        names.update(node.input)
+        for attribute in node.attribute:
+            names.update(value.name for value in attribute.g.output)
+    return names
+
+
+def _used_nodes(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[NodeProto]:
+    """The nodes that the outputs depend on, in their order."""
+    read, used = {*outputs}, []
+    for node in reversed(nodes):
+        if read.isdisjoint(node.output):
+            continue
+        read |= _names_read([node])
+        used.append(node)
+    return used[::-1]
+
+
+def _statistics(nodes: Iterable[NodeProto]) -> set[str]:
+    """The running statistics."""
+    kind = "BatchNormalization"
+    return {name for node in _all_nodes(nodes) if node.op_type == kind for name in node.input[3:5]}
+
+
+LAST_BY_RESULTS = 13
+"""The last opset in which the number of its results puts a batch normalisation in training form."""
+
+
+def is_training_form(node: NodeProto, version: int) -> bool:
+    """Returns whether a batch normalisation of a file uses the statistics of the batch."""
+    if version <= LAST_BY_RESULTS:
+        return sum(map(bool, node.output)) > 1
+    return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+
+
+_REDUCED = dict.fromkeys((name for name in ROWS if name.startswith("Reduce")), (1,))
+
+KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
+    **_REDUCED,
+    BRANCH: (0,),
+    "ConstantOfShape": (0,),
+    "CumSum": (1,),
+    "Dropout": (1, 2),
+    "Expand": (1,),
+    "OneHot": (1,),
+    "Pad": (1, 2, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "SequenceAt": (1,),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "SplitToSequence": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+"""Operands that have to be known while a graph is traced, by operator."""
+
+
+def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
+    """The names that have to be known while the graph is traced."""
+    needed: set[str] = set()
+    for node in reversed(list(_all_nodes(nodes))):
+        if not needed.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
+            needed.update(node.input)
+            for attribute in node.attribute:
+                needed.update(value.name for value in attribute.g.output)
+            continue
+        places = KNOWN_PLACES.get(node.op_type, ())
+        needed.update(node.input[place] for place in places if place < len(node.input))
+    return needed
+
+
+def _chosen(
+    weights: Mapping[str, Known],
+    trainable: Sequence[str] | None,
+    fixed: set[str],
+    where: str,
+) -> Iterator[str]:
+    """The names of the weights that are trained."""
+    floats = {n: a for n, a in weights.items() if a.dtype.name in _FLOATS and n not in fixed}
+    if trainable is None:
+        yield from (name for name, array in floats.items() if array.size > 1)
+        return
+    if isinstance(trainable, str) or not all(isinstance(name, str) for name in trainable):
+        raise ExportError(
+            f"trainable must be a list of names or globs, got {trainable!r}", where=where
+        )
+    for glob in trainable:
+        found = [n for n, a in floats.items() if a.size > 1 and fnmatchcase(n, glob)]
+        if glob in floats:
+            found = [glob]
+        if not found:
+            listed = ", ".join(f"{n} {list(a.shape)}" for n, a in floats.items() if a.size > 1)
+            raise ExportError(
+                f"no weight has the name {glob!r}",
+                where=where,
+                hint=f"the weights are {listed or 'none'}",
+            )
+        yield from found
+
+
+def _identifier(name: str) -> str:
+    """A name as Python can have it for a parameter."""
+    plain = re.sub(r"\W", "_", name)
+    if keyword.iskeyword(plain):
+        return f"{plain}_"
+    return plain if plain.isidentifier() else f"input_{plain}"
+
+
+def _free_sizes(inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, dict[int, str]]:
+    """Names of the free sizes by input and axis: two are one size only where their names are one.
+
+    Exporters write ``?`` and ``None`` for a size without a name.
+    """
+    names: dict[str, str] = {}
+    free: dict[str, dict[int, str]] = {}
+    for name, value in inputs.items():
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value"):
+                continue
+            own = dim.dim_param
+            if not re.search(r"[^\W_]", own) or own in ("None", "-1"):
+                own = f"{name}_{axis}"
+            plain = re.sub(r"\W", "_", own)
+            plain = plain if plain.isidentifier() else f"size_{plain}"
+            while names.setdefault(plain, own) != own:
+                plain += "_"
+            free.setdefault(name, {})[axis] = plain
+    return free
+
+
+_KINDS: Mapping[str, str] = {
+    "ai.onnx.ml": "it is a model of scikit-learn's kind (trees, or other classical models), which "
+    "has no weights that gradients train",
+    "quantized": "it is a quantized model: its integer weights have no gradients",
+}
+
+_QUANTIZED = frozenset(
+    {
+        "ConvInteger",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "MatMulInteger",
+        "QLinearConv",
+        "QLinearMatMul",
+        "QuantizeLinear",
+    }
+)
+
+
+def _check_operator(node: NodeProto) -> None:
+    """Raises ExportError if an operator is not supported."""
+    if node.op_type == BRANCH and not node.domain:
+        for inner in _all_nodes([node]):
+            if inner is not node and inner.op_type != BRANCH:
+                _check_operator(inner)
+        return
+    if node.op_type in (*ROWS, "Constant") and not node.domain:
+        return
+    is_quantized = node.op_type in _QUANTIZED or (
+        node.domain == "com.microsoft" and ("Quantize" in node.op_type or "QLinear" in node.op_type)
+    )
+    of = f" of the domain {node.domain!r}" if node.domain else ""
+    what = f"the operator {node.op_type!r}{of} is not supported"
+    place = node_place(node)
+    if is_quantized:
+        raise ExportError(
+            f"{what}: {_KINDS['quantized']}", where=place, hint="take the model in float32"
+        )
+    if node.domain == "ai.onnx.ml":
+        raise ExportError(f"{what}: {_KINDS[node.domain]}", where=place)
+    if node.op_type in ("Loop", "Scan"):
+        raise ExportError(
+            f"{what}: a graph that is trained has no control flow",
+            where=place,
+            hint="export the model without loops, such as for one length",
+        )
+    raise ExportError(
+        what,
+        where=place,
+        hint="export the model without fused operators"
+        if node.domain
+        else nearest(node.op_type, ROWS),
+    )
+
+
+def _attributes(node: NodeProto, where: str) -> Mapping[str, Any]:
+    """The attributes of a node over their defaults.
+
+    Raises:
+        ExportError: An attribute is not supported.
+    """
+    row = ROWS[node.op_type]
+    given = {}
+    for attribute in node.attribute:
+        if attribute.name not in row[1]:
+            raise ExportError(f"its attribute {attribute.name!r} is not supported", where=where)
+        value = helper.get_attribute_value(attribute)
+        is_tensor = isinstance(value, TensorProto)
+        given[attribute.name] = _array(value, where) if is_tensor else value
+    return {**row[1], **given}
+
+
+def _check_order(
+    nodes: Sequence[_Node], known: set[str], outputs: Sequence[str], where: str
+) -> None:
+    """Raises ExportError if a name is used before it is computed."""
+    for node in nodes:
+        missing = [name for name in node.inputs if name not in known]
+        if missing:
+            raise ExportError(
+                f"its operand {missing[0]!r} is not computed by any node before it",
+                where=node.where,
+            )
+        for branch in node.branches:
+            _check_order(branch.nodes, set(known), branch.outputs, node.where)
+        known |= set(node.outputs)
+    missing = [name for name in outputs if name not in known]
+    if missing:
+        raise ExportError(f"the output {missing[0]!r} is not computed by any node", where=where)
+
+
+def _present(value: Value | None) -> Value:
+    if value is None:
+        raise ExportError("an output has no value")
+    return value

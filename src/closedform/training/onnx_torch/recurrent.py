@@ -1,0 +1,157 @@
+"""Recurrent operators, one product for each place of a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from closedform.errors import ExportError
+from closedform.training.onnx_torch.values import Call, FixedSizeError
+
+Tensor = torch.Tensor
+States = tuple[Tensor, ...]
+Activation = Callable[[Tensor], Tensor]
+Cell = Callable[[Call, Tensor, States, Tensor, Tensor, Sequence[Activation]], States]
+"""The next states from those of an input, given its product, R, the bias of R and activations."""
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+}
+"""The activations without parameters; their names are in any letter case."""
+
+
+def _rnn(
+    _: Call,
+    given: Tensor,
+    states: States,
+    weight: Tensor,
+    bias: Tensor,
+    activations: Sequence[Activation],
+) -> States:
+    (f,) = activations
+    return (f(given + functional.linear(states[0], weight, bias)),)
+
+
+def _gru(
+    call: Call,
+    given: Tensor,
+    states: States,
+    weight: Tensor,
+    bias: Tensor,
+    activations: Sequence[Activation],
+) -> States:
+    (hidden,) = states
+    f, g = activations
+    update, reset, new = given.chunk(3, -1)
+    weights, biases = weight.chunk(3), bias.chunk(3)
+    z = f(update + functional.linear(hidden, weights[0], biases[0]))
+    r = f(reset + functional.linear(hidden, weights[1], biases[1]))
+    if call.attributes["linear_before_reset"]:
+        inner = r * functional.linear(hidden, weights[2], biases[2])
+    else:
+        inner = functional.linear(r * hidden, weights[2], biases[2])
+    n = g(new + inner)
+    return (n + z * (hidden - n),)
+
+
+def _lstm(
+    _: Call,
+    given: Tensor,
+    states: States,
+    weight: Tensor,
+    bias: Tensor,
+    activations: Sequence[Activation],
+) -> States:
+    hidden, cell = states
+    f, g, h = activations
+    inputs, outputs, forget, new = (given + functional.linear(hidden, weight, bias)).chunk(4, -1)
+    cell = f(forget) * cell + f(inputs) * g(new)
+    return f(outputs) * h(cell), cell
+
+
+def _activations(call: Call, defaults: Sequence[str], directions: int) -> list[list[Activation]]:
+    """The activations of each direction, those of the operator by default."""
+    attribute = call.attributes["activations"]
+    names = [name.decode().lower() for name in attribute or ()] or [*defaults] * directions
+    unknown = [name for name in names if name not in ACTIVATIONS]
+    if unknown or len(names) != len(defaults) * directions:
+        raise ExportError(
+            f"its attribute 'activations' must hold {len(defaults) * directions} of "
+            f"{', '.join(ACTIVATIONS)}, got {', '.join(names)}"
+        )
+    functions = [ACTIVATIONS[name] for name in names]
+    return [functions[i : i + len(defaults)] for i in range(0, len(functions), len(defaults))]
+
+
+def _recurrent(
+    cell: Cell, count: int, defaults: Sequence[str]
+) -> Callable[[Call], tuple[Tensor, ...]]:
+    """The operator of a cell with a number of states, and its default activations."""
+
+    def row(call: Call) -> tuple[Tensor, ...]:
+        call.refuse(activation_alpha=None, activation_beta=None, clip=None)
+        call.refuse(layout=0)
+        if call.has(4) or call.has(7):
+            raise ExportError("lengths of sequences, or peepholes, are not supported")
+        value, inner, outer, bias = (
+            call.tensor(),
+            call.tensor(1),
+            call.tensor(2),
+            call.optional(3),
+        )
+        width, directions = outer.shape[-1], inner.shape[0]
+        activations = _activations(call, defaults, int(directions))
+        if bias is None:
+            bias = torch.zeros(directions, 2 * inner.shape[1], dtype=value.dtype)
+        none = torch.zeros((), dtype=value.dtype).expand(directions, value.shape[1], width)
+        begun = [call.tensor(5 + i) if call.has(5 + i) else none for i in range(count)]
+        reverse = {b"forward": (False,), b"reverse": (True,), b"bidirectional": (False, True)}
+        made, last = [], []
+        for which, is_reverse in enumerate(reverse[call.attributes["direction"]]):
+            of_input, of_state = bias[which].chunk(2)
+            given = functional.linear(value, inner[which], of_input)
+            states = tuple(state[which] for state in begun)
+            outputs = []
+            places = range(_length(value))
+            for place in reversed(places) if is_reverse else places:
+                states = cell(
+                    call, given[place], states, outer[which], of_state, activations[which]
+                )
+                outputs.append(states[0])
+            made.append(torch.stack(outputs[::-1] if is_reverse else outputs))
+            last.append(states)
+        finals = (torch.stack(values) for values in zip(*last, strict=True))
+        return torch.stack(made, 1), *finals
+
+    return row
+
+
+def _length(value: Tensor) -> int:
+    """The number of places, which a graph without loops has to know."""
+    length = value.shape[0]
+    if isinstance(length, torch.SymInt):
+        raise FixedSizeError(f"the length of its sequence is a free size, {int(length)} here")
+    return length
+
+
+_ATTRIBUTES: Mapping[str, Any] = {
+    "activation_alpha": None,
+    "activation_beta": None,
+    "activations": None,
+    "clip": None,
+    "direction": b"forward",
+    "hidden_size": None,
+    "layout": 0,
+}
+
+RECURRENT: Mapping[str, tuple[Callable[[Call], Any], Mapping[str, Any]]] = {
+    "GRU": (_recurrent(_gru, 1, ("sigmoid", "tanh")), {**_ATTRIBUTES, "linear_before_reset": 0}),
+    "LSTM": (_recurrent(_lstm, 2, ("sigmoid", "tanh", "tanh")), {**_ATTRIBUTES, "input_forget": 0}),
+    "RNN": (_recurrent(_rnn, 1, ("tanh",)), _ATTRIBUTES),
+}
+"""Rows of operators, with their attributes and defaults."""

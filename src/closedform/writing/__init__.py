@@ -1,5 +1,0 @@
-"""Recipes as configs of other frameworks: recognition, texts, and verdicts that are proved."""
-
-from closedform.writing.recipes import Kind, Verdict, Written, writable, write_recipe
-
-__all__ = ["Kind", "Verdict", "Written", "writable", "write_recipe"]

@@ -83,9 +83,9 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
         """Restores the parameters to the point of training, as they were before ``eval``."""
         for group in self.param_groups:
             for param in group["params"]:
-                saved = self.state[param].pop(TRAINING_POINT, None)
-                if saved is not None:
-                    param.copy_(saved)
+                training_point = self.state[param].pop(TRAINING_POINT, None)
+                if training_point is not None:
+                    param.copy_(training_point)
             group.pop(TRAIN_MODE, None)
 
     def _check_training(self) -> None:
@@ -104,12 +104,12 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
         if rule.evaluation is None:
             return []
         # This rule does not depend on values that the point does not use, such as a learning rate.
-        asked = evaluation_rule(rule)
-        if index not in self._evaluations or self._evaluations[index][0] != asked:
-            self._evaluations[index] = asked, {}
+        current = evaluation_rule(rule)
+        if index not in self._evaluations or self._evaluations[index][0] != current:
+            self._evaluations[index] = current, {}
         cache = self._evaluations[index][1]
         make_runner = graph_runners(self._backend, self._providers)
-        made = []
+        work = []
         for param, one in zip(params, shard_rules(rule, params, cache), strict=True):
             shape = one.shape if one.is_gathered else tuple(local(param).shape)
             key = ("evaluation", one.shape, one.is_gathered, shape, param.dtype)
@@ -119,5 +119,5 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
                 graph = compile_evaluation(spec, GraphOptions(dtype=dtype))
                 stage = StageGraph(graph, make_runner(graph))
                 cache[key] = ShardKernel((), stage, frozenset(), one.is_gathered)
-            made.append((cache[key], ShardTensors(param, param, self.state[param], {})))
-        return made
+            work.append((cache[key], ShardTensors(param, param, self.state[param], {})))
+        return work

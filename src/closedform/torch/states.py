@@ -138,18 +138,18 @@ def group_states(
     Raises:
         DefinitionError: The rule does not apply to the shape of a parameter.
     """
-    made = _packed_states(rule, group["params"]) if is_packed else None
-    if made is not None:
-        return made
-    made = []
+    states = _packed_states(rule, group["params"]) if is_packed else None
+    if states is not None:
+        return states
+    states = []
     make = _first_states(rule)
     for number, parameter in enumerate(group["params"]):
         try:
-            made.append(make(parameter))
+            states.append(make(parameter))
         except ClosedFormError:
             with located(f"{owner}, {place(group, index, number)}"):
                 raise
-    return made
+    return states
 
 
 def completed_states(
@@ -173,7 +173,7 @@ def completed_states(
         found: The states that each parameter has.
         may_restart: Whether a parameter that has none of the states starts again at step 0.
     """
-    made = []
+    completions = []
     common: dict[str, Tensor] = {}
     if is_joint(rule):
         for one in found:
@@ -183,8 +183,8 @@ def completed_states(
         present = dict(one)
         if may_restart and not copies and first.keys() - {STEP} and not _states_in(first, one):
             present.pop(STEP, None)
-        made.append({**first, **copies, **present})
-    return made
+        completions.append({**first, **copies, **present})
+    return completions
 
 
 def _states_in(first: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> bool:
@@ -264,17 +264,17 @@ def _checked(
 
 def _loaded(found: Mapping[str, Any], first: dict[str, Tensor]) -> dict[str, Tensor]:
     """The saved states of a parameter as new tensors, with the placements and dtypes needed."""
-    made = {}
+    tensors = {}
     for name, start in first.items():
         value = start
         if name != STEP and name in found:
-            placed = redistributed_like(found[name].detach().to(start.device), start)
+            source = redistributed_like(found[name].detach().to(start.device), start)
             if is_dtensor(start):
-                value = placed.to(start.dtype, copy=True)
+                value = source.to(start.dtype, copy=True)
             else:
-                value = torch.empty_like(start).copy_(placed)
-        made[name] = value
-    return made
+                value = torch.empty_like(start).copy_(source)
+        tensors[name] = value
+    return tensors
 
 
 def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Tensor:

@@ -73,15 +73,15 @@ def bucketed(spec: ModelSpec) -> Buckets:
     groups, members = [], {}
     for index, one in enumerate(spec.assignments):
         small = _small(one)
-        own = {name: shape for name, shape in one.params.items() if name not in small}
+        shapes = {name: shape for name, shape in one.params.items() if name not in small}
         if small:
             bucket = f"bucket_{index}"
             while any(name.split(".")[0] == bucket for name in spec.params):
                 bucket = f"{bucket}_"
             members[bucket] = small
-            own[bucket] = (sum(math.prod(map(int, shape)) for shape in small.values()),)
-        params |= own
-        groups.append(Group([_literal(name) for name in own], rule=one.rule))
+            shapes[bucket] = (sum(math.prod(map(int, shape)) for shape in small.values()),)
+        params |= shapes
+        groups.append(Group([_literal(name) for name in shapes], rule=one.rule))
     return Buckets(ModelSpec(spec.rule, params, groups) if members else spec, members)
 
 
@@ -129,8 +129,8 @@ class _Moves:
             name if len(shape) == 1 else f"flat/{name}"
             for name, shape in zip(names, shapes.values(), strict=True)
         ]
-        given = [whole.name, self._constant(sizes)]
-        self.nodes.append(helper.make_node("Split", given, parts, axis=0))
+        operands = [whole.name, self._constant(sizes)]
+        self.nodes.append(helper.make_node("Split", operands, parts, axis=0))
         for name, part, shape in zip(names, parts, shapes.values(), strict=True):
             if part != name:
                 self._reshaped(part, name, [int(size) for size in shape])

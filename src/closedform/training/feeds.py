@@ -52,15 +52,15 @@ def _by_name(batch: Batch, names: Sequence[str], where: str) -> dict[str, Any]:
                 where=where,
             )
         batch = dict(zip(tops if len(batch) == len(tops) else names, batch, strict=True))
-    found = {}
+    arrays = {}
     for name, value in batch.items():
         inner = [leaf for leaf in names if leaf.startswith(f"{name}.")]
         if not isinstance(value, Mapping | list | tuple) or not inner:
-            found[name] = value
+            arrays[name] = value
             continue
         for leaf in inner:
-            found[leaf] = _at(value, leaf.removeprefix(f"{name}.").split("."), leaf, where)
-    return found
+            arrays[leaf] = _at(value, leaf.removeprefix(f"{name}.").split("."), leaf, where)
+    return arrays
 
 
 def _at(value: Any, path: Sequence[str], name: str, where: str) -> Any:
@@ -89,12 +89,12 @@ def read_sizes(
     Raises:
         SessionError: Sizes of one name differ, or one is zero.
     """
-    found: dict[str, list[int]] = {}
+    sizes_of: dict[str, list[int]] = {}
     for name, port in ports.items():
         for axis, symbol in enumerate(port.symbols):
             if symbol is not None:
-                found.setdefault(symbol, []).append(arrays[name].shape[axis])
-    for symbol, sizes in found.items():
+                sizes_of.setdefault(symbol, []).append(arrays[name].shape[axis])
+    for symbol, sizes in sizes_of.items():
         different = sorted(set(sizes))
         if len(different) == 1 and 0 not in different:
             continue
@@ -104,7 +104,7 @@ def read_sizes(
             else f"the sizes {symbol!r} of a batch must be equal and not zero"
         )
         raise SessionError(f"{what}, got {different}", where=where)
-    return {symbol: sizes[0] for symbol, sizes in found.items()}
+    return {symbol: sizes[0] for symbol, sizes in sizes_of.items()}
 
 
 def draw(

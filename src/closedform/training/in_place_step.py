@@ -64,8 +64,8 @@ class InPlaceStep:
         self._reported = reported
         inner = [port for name, port in carried.items() if name in session.inputs]
         self._buffer = DoubleBuffer(session, inner, where, {**reported, **self._further})
-        apart = [port for name, port in carried.items() if name not in session.inputs]
-        self._apart = allocate(apart).arrays
+        outer = [port for name, port in carried.items() if name not in session.inputs]
+        self._apart = allocate(outer).arrays
         self._order = list(carried)
         self._views = {name: read_only(array) for name, array in self._apart.items()}
         sessions: dict[bytes, OnnxSession] = {}

@@ -93,11 +93,11 @@ def check(
             continue
         places = _cut(np.arange(array.size).reshape(array.shape), entry.cuts)
         place = np.unravel_index(int(places[is_wrong][0]), array.shape)
-        allowed = " or ".join((f"in {low}..{size - 1}", *map(str, entry.free)))
+        bounds = " or ".join((f"in {low}..{size - 1}", *map(str, entry.free)))
         row = f"row {place[0]}" if place else "the batch"
         at = f" (at {list(map(int, place))})" if len(place) > 1 else ""
         raise SessionError(
-            f"{entry.input!r} must have values {allowed}, got {array[place]} in {row}{at}",
+            f"{entry.input!r} must have values {bounds}, got {array[place]} in {row}{at}",
             where=where,
             hint="they are labels or indices of the model; TrainSession(…, check=False) leaves "
             "this out",

@@ -52,15 +52,15 @@ class InitialValues:
         }
         nodes = [node for node in graph.node if node.output[0] not in self._stored]
         outputs = [value for value in graph.output if value.name not in self._stored]
-        used = {name for node in nodes for name in node.input}
-        self._others = {name: place for name, place in stored.items() if name in used}
+        read_names = {name for node in nodes for name in node.input}
+        self._others = {name: place for name, place in stored.items() if name in read_names}
         places = {**self._others, **self._stored}
         inputs = [
             helper.make_tensor_value_info(
                 name, helper.np_dtype_to_tensor_dtype(place.dtype), place.shape
             )
             for name, place in places.items()
-            if name in used
+            if name in read_names
         ]
         del graph.node[:], graph.input[:], graph.output[:]
         graph.node.extend(nodes)

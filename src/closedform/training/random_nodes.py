@@ -49,10 +49,10 @@ def _drawn(value: ValueInfoProto, inputs: list[ValueInfoProto]) -> list[NodeProt
         return add("Constant", [], value_ints=[size])
 
     def symbol(text: str) -> str:
-        for given in inputs:
-            for axis, dim in enumerate(given.type.tensor_type.shape.dim):
+        for declaration in inputs:
+            for axis, dim in enumerate(declaration.type.tensor_type.shape.dim):
                 if dim.dim_param == text:
-                    return add("Shape", [given.name], start=axis, end=axis + 1)
+                    return add("Shape", [declaration.name], start=axis, end=axis + 1)
         raise KeyError(text)
 
     def operation(operator: type[ast.operator], left: str, right: str) -> str:

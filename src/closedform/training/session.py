@@ -90,9 +90,9 @@ class TrainSession(Serialized):
         threads: int | None = None,
         check: bool = True,
     ) -> None:
-        given = Path(path)
-        self._folder = given.parent if given.suffix == ".onnx" else given
-        train = given if given.suffix == ".onnx" else given / TRAIN_FILE
+        location = Path(path)
+        self._folder = location.parent if location.suffix == ".onnx" else location
+        train = location if location.suffix == ".onnx" else location / TRAIN_FILE
         self._where = f"file {str(train)!r}"
         # A second block for the activations would double the memory.
         self._options: dict[str, Any] = {
@@ -178,8 +178,8 @@ class TrainSession(Serialized):
 
     def _named(self, prefix: str) -> Mapping[str, Array]:
         views = self._buffer.current_views
-        found = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
-        return MappingProxyType(found)
+        arrays = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
+        return MappingProxyType(arrays)
 
     @serialized
     def step(self, /, batch: Batch, **hyper: float) -> StepResult:
@@ -195,8 +195,8 @@ class TrainSession(Serialized):
         """
         named = read_batch(batch, self._batch, self._where)
         feeds = self._checked(self._session, named, self._ranges, (self._seed, self.t))
-        given = hyper_values(hyper, self._hypers, self._session.optional, self._where)
-        self._buffer.run({**feeds, **given})
+        hyper_arrays = hyper_values(hyper, self._hypers, self._session.optional, self._where)
+        self._buffer.run({**feeds, **hyper_arrays})
         rate = self._reported.get(LEARNING_RATE)
         return StepResult(
             self.t,
@@ -267,12 +267,12 @@ class TrainSession(Serialized):
         """
         if self._forward is None:
             self._forward = open_session(self._folder / EVAL_FILE, **self._options)
-        wanted = {n: p for n, p in self._forward.inputs.items() if n.startswith(BATCH)}
-        if len(inputs) != len(wanted):
+        ports = {n: p for n, p in self._forward.inputs.items() if n.startswith(BATCH)}
+        if len(inputs) != len(ports):
             raise SessionError(
-                f"the model takes {len(wanted)} inputs, got {len(inputs)}", where=self._where
+                f"the model takes {len(ports)} inputs, got {len(inputs)}", where=self._where
             )
-        pairs = zip(wanted.items(), inputs, strict=True)
+        pairs = zip(ports.items(), inputs, strict=True)
         feeds = {name: contiguous(given, port, self._where) for (name, port), given in pairs}
         outputs = self._ran(self._forward, feeds, sample)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -345,8 +345,8 @@ class TrainSession(Serialized):
         sizes = {f"{PARAM}{name}": array.size for name, array in self.params.items()}
         ports = [self._carried[name] for name in sizes]
         whole = Port("the vector", ports[0].dtype, (sum(sizes.values()),))
-        given = check_array(vector, whole, "the vector", self._where)
-        parts = np.split(given, np.cumsum(list(sizes.values()))[:-1])
+        flat = check_array(vector, whole, "the vector", self._where)
+        parts = np.split(flat, np.cumsum(list(sizes.values()))[:-1])
         self._buffer.write(
             {
                 name: part.reshape(self._buffer.arrays[name].shape)
@@ -430,10 +430,10 @@ class TrainSession(Serialized):
         from closedform.training import torch_exchange
 
         now = self._buffer.arrays
-        found = torch_exchange.from_torch(now, model, optimizer, step, self._where)
-        if STEP in found:
-            checked_step(found[STEP][()], self._carried[STEP], self._where)
-        self._buffer.write(found)
+        arrays = torch_exchange.from_torch(now, model, optimizer, step, self._where)
+        if STEP in arrays:
+            checked_step(arrays[STEP][()], self._carried[STEP], self._where)
+        self._buffer.write(arrays)
 
     @serialized
     def save(self, path: str | os.PathLike[str], *, background: bool = False) -> Future[None]:
@@ -456,9 +456,9 @@ class TrainSession(Serialized):
         arrays = self._buffer.arrays
         if not background:
             write_state(path, arrays)
-            written: Future[None] = Future()
-            written.set_result(None)
-            return written
+            future: Future[None] = Future()
+            future.set_result(None)
+            return future
         if self._writer is None:
             self._writer = ThreadPoolExecutor(1, "closedform-save")
         copies = {name: array.copy() for name, array in arrays.items()}

@@ -37,13 +37,13 @@ def loss_of(loss: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
         functional.cross_entropy,
         functional.binary_cross_entropy_with_logits,
     )
-    found = dict(zip(LOSSES, functions, strict=True)).get(loss)
-    if found is None:
+    function = dict(zip(LOSSES, functions, strict=True)).get(loss)
+    if function is None:
         raise ExportError(
             f"loss must be a function or one of {', '.join(LOSSES)}, got {loss!r}",
             hint=nearest(loss, LOSSES),
         )
-    return found
+    return function
 
 
 def model_of(
@@ -123,5 +123,5 @@ def _of_other_dtypes(module: OnnxModule, stored: str | None) -> list[str]:
     for parameter in module.parameters():
         entries[str(parameter.dtype)] += parameter.numel()
     of_rule = {dtype: n for dtype, n in entries.items() if narrow.get(dtype) == stored} or entries
-    chosen = max(of_rule, key=lambda dtype: of_rule[dtype], default="")
-    return [name for name, value in module.named_parameters() if str(value.dtype) != chosen]
+    trained_dtype = max(of_rule, key=lambda dtype: of_rule[dtype], default="")
+    return [name for name, value in module.named_parameters() if str(value.dtype) != trained_dtype]

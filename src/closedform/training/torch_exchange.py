@@ -34,20 +34,20 @@ def to_model(arrays: Mapping[str, Array], model: torch.nn.Module, where: str) ->
 
     model = unwrapped(model)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    given = _model_arrays(arrays)
-    for name, array in given.items():
+    model_arrays = _model_arrays(arrays)
+    for name, array in model_arrays.items():
         if name.startswith("loss."):
             continue
-        found = tensors.get(name)
-        if found is None or tuple(found.shape) != array.shape:
-            got = "none" if found is None else f"one of shape {list(found.shape)}"
+        tensor = tensors.get(name)
+        if tensor is None or tuple(tensor.shape) != array.shape:
+            got = "none" if tensor is None else f"one of shape {list(tensor.shape)}"
             raise StateError(
                 f"the model must have a tensor {name!r} of shape {list(array.shape)}, got {got}",
                 where=where,
                 hint="give the model that was exported",
             )
     with torch.no_grad():
-        for name, array in given.items():
+        for name, array in model_arrays.items():
             if not name.startswith("loss."):
                 tensors[name].copy_(tensor_of(array))
 
@@ -67,10 +67,10 @@ def to_optimizer(
         states = _states(arrays, name)
         if not states:
             continue
-        own: dict[str, Any] = {label: tensor_of(array) for label, array in states.items()}
+        state: dict[str, Any] = {label: tensor_of(array) for label, array in states.items()}
         if has_step:
-            own[_STEP] = torch.tensor(float(arrays[naming.STEP]))
-        optimizer.state[parameter] = own
+            state[_STEP] = torch.tensor(float(arrays[naming.STEP]))
+        optimizer.state[parameter] = state
 
 
 def from_torch(
@@ -157,14 +157,14 @@ def _states(arrays: Mapping[str, Array], param: str) -> dict[str, Array]:
 def _fitting(tensor: torch.Tensor, array: Array, name: str, where: str) -> Array:
     from closedform.training.tracing.arrays import array_of
 
-    given = array_of(tensor)
-    if given.shape != array.shape or given.dtype != array.dtype:
+    value = array_of(tensor)
+    if value.shape != array.shape or value.dtype != array.dtype:
         raise StateError(
             f"{name!r} must be {array.dtype}{list(array.shape)}, got "
-            f"{given.dtype}{list(given.shape)}",
+            f"{value.dtype}{list(value.shape)}",
             where=where,
         )
-    return given
+    return value
 
 
 def tensor_of(array: Array) -> torch.Tensor:

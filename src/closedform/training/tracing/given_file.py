@@ -32,13 +32,13 @@ def forward_of_file(module: OnnxModule, params: Tensors, fixed: Tensors) -> Mode
         fixed: Buffers and frozen parameters.
     """
     model = module.skeleton
-    own = {naming.param(name): value for name, value in params.items()}
-    own |= {naming.buffer(name): value for name, value in fixed.items()}
+    tensors = {naming.param(name): value for name, value in params.items()}
+    tensors |= {naming.buffer(name): value for name, value in fixed.items()}
     files = names_of_file(module)
     names = {file: new for new, file in files.items()}
     names |= {name: naming.param(name) for name in params}
     names |= {name: naming.buffer(name) for name in fixed}
-    if len(names) < len(files) + len(own):
+    if len(names) < len(files) + len(tensors):
         return None
     for name in _defined(model.graph):
         if name in names.values() and name not in names:
@@ -46,16 +46,16 @@ def forward_of_file(module: OnnxModule, params: Tensors, fixed: Tensors) -> Mode
     model = renamed(model, names)
     _evaluate(model.graph, module.version)
     graph = model.graph
-    given = {f"{naming.BATCH}{name}" for name in module.input_names}
-    inputs = [value for value in graph.input if value.name in given]
+    batch_names = {f"{naming.BATCH}{name}" for name in module.input_names}
+    inputs = [value for value in graph.input if value.name in batch_names]
     del graph.input[:]
     graph.input.extend(inputs)
-    for name, value in own.items():
+    for name, value in tensors.items():
         array = view_of(value)
         element = helper.np_dtype_to_tensor_dtype(array.dtype)
         graph.input.append(helper.make_tensor_value_info(name, element, array.shape))
     model.ir_version = max(model.ir_version, _DEFAULTS_SINCE)
-    mark_names(model, files | {new: file for file, new in names.items() if new in own})
+    mark_names(model, files | {new: file for file, new in names.items() if new in tensors})
     return model
 
 

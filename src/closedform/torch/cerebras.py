@@ -25,7 +25,7 @@ from closedform.torch.compat.cerebras_optimizer import NamedCerebrasOptimizer, O
 from closedform.torch.compat.namespaces import Argument, class_namespace
 from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_classes
 from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
-from closedform.torch.param_groups import assign, copied
+from closedform.torch.param_groups import assign, copy_value
 from closedform.torch.scheduler import ParamScheduler, Tags, check_optimizer, scheduled_entries
 
 __all__ = [
@@ -99,16 +99,16 @@ class Scheduler(ParamScheduler):
 
     def _own_schedule(self, where: str) -> Schedule:
         self.last_epoch = t
-        made = self._get_closed_form()
-        if isinstance(made, Schedule):
-            return made
-        if isinstance(made, bool) or not isinstance(made, sp.Expr | int | float):
+        value = self._get_closed_form()
+        if isinstance(value, Schedule):
+            return value
+        if isinstance(value, bool) or not isinstance(value, sp.Expr | int | float):
             raise ArgumentError(
-                f"_get_closed_form must return a SymPy expression, got {type(made).__name__}",
+                f"_get_closed_form must return a SymPy expression, got {type(value).__name__}",
                 where=where,
                 hint="write it with sympy and closedform.t, without torch",
             )
-        return Schedule(made, name=where, length=self.total_iters)
+        return Schedule(value, name=where, length=self.total_iters)
 
     def _get_closed_form(self) -> Any:
         """Returns the value as an expression; a subclass overrides it, or ``…_lr`` as in 2.2."""
@@ -188,8 +188,13 @@ OPTIMIZERS = optimizer_classes(_SYSTEM, __name__, NamedCerebrasOptimizer)
 def _own_classes() -> dict[str, type[ParamScheduler]]:
     """Your own classes by name; of two with the same name, the one defined last."""
     bases = (Scheduler, LRScheduler, WeightDecayScheduler)
-    known = {*SCHEDULERS.values(), *bases}
-    return {cls.__name__: cls for base in bases for cls in _subclasses(base) if cls not in known}
+    library_classes = {*SCHEDULERS.values(), *bases}
+    return {
+        cls.__name__: cls
+        for base in bases
+        for cls in _subclasses(base)
+        if cls not in library_classes
+    }
 
 
 def _class_of(name: str) -> type[ParamScheduler]:
@@ -204,10 +209,10 @@ def _own_entries(optimizer: TorchOptimizer) -> list[ScheduleEntry]:
 
 def _build(optimizer: TorchOptimizer, name: str, kwargs: Mapping[str, Any]) -> ParamScheduler:
     """The scheduler of a class and its arguments from ``recipes.frameworks``."""
-    given = {key: _sub_schedules(optimizer, value) for key, value in kwargs.items()}
+    arguments = {key: _sub_schedules(optimizer, value) for key, value in kwargs.items()}
     if name.startswith("Chained"):
-        return _class_of(name)(optimizer=optimizer, **given)
-    return _class_of(name)(optimizer, **given)
+        return _class_of(name)(optimizer=optimizer, **arguments)
+    return _class_of(name)(optimizer, **arguments)
 
 
 def _sub_schedules(optimizer: TorchOptimizer, value: Any) -> Any:
@@ -217,11 +222,11 @@ def _sub_schedules(optimizer: TorchOptimizer, value: Any) -> Any:
     if not isinstance(value, Mapping) or "class" not in value:
         return value
     name, kwargs = value["class"], value.get("kwargs", {})
-    own = _own_classes()
-    if name in own:
-        return own[name](_shadow(optimizer), **kwargs)
-    given = {key: _sub_schedules(optimizer, item) for key, item in kwargs.items()}
-    return {"class": name, "kwargs": given}
+    own_classes = _own_classes()
+    if name in own_classes:
+        return own_classes[name](_shadow(optimizer), **kwargs)
+    arguments = {key: _sub_schedules(optimizer, item) for key, item in kwargs.items()}
+    return {"class": name, "kwargs": arguments}
 
 
 def _norm_names(model: nn.Module) -> list[str]:
@@ -235,17 +240,17 @@ def _with_parameters(model: nn.Module, groups: Iterable[Mapping[str, Any]]) -> l
     return [{**group, "params": [by_name[name] for name in group["params"]]} for group in groups]
 
 
-def _trained(model: nn.Module) -> list[str]:
+def _trainable_names(model: nn.Module) -> list[str]:
     """Returns the names of the parameters that are trained, in the order of the model."""
     return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
 def _subclasses(base: type[ParamScheduler]) -> list[type[ParamScheduler]]:
     """All subclasses, parents before children."""
-    found: list[type[ParamScheduler]] = []
+    subclasses: list[type[ParamScheduler]] = []
     for cls in base.__subclasses__():
-        found += [cls, *_subclasses(cls)]
-    return found
+        subclasses += [cls, *_subclasses(cls)]
+    return subclasses
 
 
 def _entry(cls: type[ParamScheduler], optimizer: TorchOptimizer) -> ScheduleEntry:
@@ -258,9 +263,9 @@ def _entry(cls: type[ParamScheduler], optimizer: TorchOptimizer) -> ScheduleEntr
     defaults = {p.name: REQUIRED if p.default is p.empty else p.default for p in parameters}
 
     def make(**arguments: Any) -> Schedule:
-        made = cls(_shadow(optimizer), **arguments)
-        found: Schedule = next(one for one in made.schedules if one is not None)
-        return found
+        scheduler = cls(_shadow(optimizer), **arguments)
+        schedule: Schedule = next(one for one in scheduler.schedules if one is not None)
+        return schedule
 
     return frameworks.own_schedule(cls.__name__, make, **defaults)
 
@@ -268,7 +273,7 @@ def _entry(cls: type[ParamScheduler], optimizer: TorchOptimizer) -> ScheduleEntr
 def _shadow(optimizer: TorchOptimizer) -> TorchOptimizer:
     """An optimizer with the same groups, for the construction of a sub-schedule."""
     groups = [
-        {key: value if key == "params" else copied(value) for key, value in group.items()}
+        {key: value if key == "params" else copy_value(value) for key, value in group.items()}
         for group in optimizer.param_groups
     ]
     return TorchOptimizer(groups, {})
@@ -298,18 +303,18 @@ def configure_lr_scheduler(
         ClosedFormError: The errors of ``closedform.recipes.cerebras.configure_lr_scheduler`` and
             of the class.
     """
-    made = cerebras.configure_lr_scheduler(
+    name_and_kwargs = cerebras.configure_lr_scheduler(
         learning_rate, adjust_learning_rate, own=_own_entries(optimizer)
     )
-    return None if made is None else _build(optimizer, *made)
+    return None if name_and_kwargs is None else _build(optimizer, *name_and_kwargs)
 
 
 def configure_scheduler(
     optimizer: TorchOptimizer, schedulers_params: Mapping[str, Any]
 ) -> ParamScheduler:
     """Returns the scheduler of the nested form ``{class name: {arguments}}``."""
-    made = cerebras.configure_scheduler(schedulers_params, _own_entries(optimizer))
-    return _build(optimizer, *made)
+    name_and_kwargs = cerebras.configure_scheduler(schedulers_params, _own_entries(optimizer))
+    return _build(optimizer, *name_and_kwargs)
 
 
 def configure_param_groups(
@@ -325,7 +330,7 @@ def configure_param_groups(
     Raises:
         ConfigError: A layer type is unknown, or the globs of a tag match nothing.
     """
-    names, norms = _trained(model), _norm_names(model)
+    names, norms = _trainable_names(model), _norm_names(model)
     if version == "2.2":
         groups = cerebras.configure_param_groups_2_2(names, norms, config)
     else:
@@ -337,8 +342,8 @@ def configure_optimizer_params(
     optimizer_type: str, kwargs: Mapping[str, Any]
 ) -> tuple[type[NamedOptimizer], dict[str, Any]]:
     """Returns the class and arguments of an optimizer config, as ``recipes.cerebras`` does."""
-    name, given = cerebras.configure_optimizer_params(optimizer_type, kwargs)
-    return OPTIMIZERS[name], given
+    name, arguments = cerebras.configure_optimizer_params(optimizer_type, kwargs)
+    return OPTIMIZERS[name], arguments
 
 
 def configure_optimizer(optimizer_type: str, params: ParamsT, **kwargs: Argument) -> NamedOptimizer:
@@ -353,8 +358,8 @@ def configure_optimizer(optimizer_type: str, params: ParamsT, **kwargs: Argument
     Raises:
         ConfigError: The class is unknown, or an argument has its former name.
     """
-    cls, given = configure_optimizer_params(optimizer_type, kwargs)
-    return cls(params, **given)
+    cls, arguments = configure_optimizer_params(optimizer_type, kwargs)
+    return cls(params, **arguments)
 
 
 if TYPE_CHECKING:

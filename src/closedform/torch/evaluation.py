@@ -68,7 +68,7 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
             2.0
         """
         groups = [index for index, group in enumerate(self.param_groups) if is_training(group)]
-        work = [one for index in groups for one in self._evaluation_work(index)]
+        work = [work_item for index in groups for work_item in self._evaluation_work(index)]
         for _, tensors in work:
             self.state[tensors.param][TRAINING_POINT] = tensors.param.detach().clone()
         if work:
@@ -110,14 +110,14 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
         cache = self._evaluations[index][1]
         make_runner = graph_runners(self._backend, self._providers)
         work = []
-        for param, one in zip(params, shard_rules(rule, params, cache), strict=True):
-            shape = one.shape if one.is_gathered else tuple(local(param).shape)
-            key = ("evaluation", one.shape, one.is_gathered, shape, param.dtype)
+        for param, shard_rule in zip(params, shard_rules(rule, params, cache), strict=True):
+            shape = shard_rule.shape if shard_rule.is_gathered else tuple(local(param).shape)
+            key = ("evaluation", shard_rule.shape, shard_rule.is_gathered, shape, param.dtype)
             if key not in cache:
                 dtype = GRAPH_DTYPES[COMPUTE_DTYPES[param.dtype]]
-                spec = ModelSpec(one.rule, {f"{LABEL}0": shape})
+                spec = ModelSpec(shard_rule.rule, {f"{LABEL}0": shape})
                 graph = compile_evaluation(spec, GraphOptions(dtype=dtype))
                 stage = StageGraph(graph, make_runner(graph))
-                cache[key] = ShardKernel((), stage, frozenset(), one.is_gathered)
+                cache[key] = ShardKernel((), stage, frozenset(), shard_rule.is_gathered)
             work.append((cache[key], ShardTensors(param, param, self.state[param], {})))
         return work

@@ -24,7 +24,7 @@ from closedform.torch.distributed.shard_steps import (
     shard_kernels,
 )
 from closedform.torch.engine.batching import pack_scalars
-from closedform.torch.engine.compiled import compiled
+from closedform.torch.engine.compiled import compiling_batcher
 from closedform.torch.engine.flat import FlatKernel, FlatStep, is_flat, pack_states
 from closedform.torch.engine.foreach import foreach
 from closedform.torch.engine.fused import FusedStep, proved_kernel
@@ -123,8 +123,8 @@ class Optimizer(TrainEvalOptimizer):
                 f"rule must be an UpdateRule, got {type(rule).__name__}",
                 hint="get one from closedform.optimizers",
             )
-        given = {name: value for name, value in rule.hyperparameters.items() if value is not None}
-        defaults = {name: constants_of(rule).get(name, value) for name, value in given.items()}
+        numbers = {name: value for name, value in rule.hyperparameters.items() if value is not None}
+        defaults = {name: constants_of(rule).get(name, value) for name, value in numbers.items()}
         self._begin(params, HyperSource(rule), defaults, backend, providers)
 
     def _begin(
@@ -158,7 +158,7 @@ class Optimizer(TrainEvalOptimizer):
         self._evaluations = {}
         self._captured: CapturedStep | None = None
         self._is_traced = False  # whether a torch.compile of the user traces the step
-        self._batch = compiled() if self._backend == "compile" else foreach()
+        self._batch = compiling_batcher() if self._backend == "compile" else foreach()
 
     # --- groups and states ---------------------------------------------------------------------
 
@@ -182,7 +182,9 @@ class Optimizer(TrainEvalOptimizer):
             raise
 
     def _accept(self, group: dict[str, Any], index: int) -> None:
-        first = next((one for other in self.param_groups for one in other["params"]), None)
+        first = next(
+            (param for group_before in self.param_groups for param in group_before["params"]), None
+        )
         for number, parameter in enumerate(group["params"]):
             if first is not None and not is_usual(parameter, first, self._backend):
                 spot = f"{type(self).__name__}, {place(group, index, number)}"
@@ -194,8 +196,12 @@ class Optimizer(TrainEvalOptimizer):
                 where=where,
                 hint="use torch's own optimizer to differentiate through a step",
             )
-        scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}
-        values = self._checked_values({**group, **scheduled}, where)
+        scheduled_values = {
+            scheduled_key: group[scheduled_key]
+            for scheduled_key in self._source.keys
+            if _is_scheduled(group.get(scheduled_key))
+        }
+        values = self._checked_values({**group, **scheduled_values}, where)
         rule = self._specializer.rule(values, where)
         self._check_rule(rule, group, where)
         if any(parameter.is_complex() for parameter in group["params"]):
@@ -203,15 +209,17 @@ class Optimizer(TrainEvalOptimizer):
         if self._is_fused(group):
             proved_kernel(rule, group["params"], where)
         is_packed = self._is_flat and not is_joint(rule)
-        made = group_states(rule, group, index, type(self).__name__, is_packed=is_packed)
+        states_of_params = group_states(
+            rule, group, index, type(self).__name__, is_packed=is_packed
+        )
         if not is_packed:
-            self._pack(group["params"], made, is_joint=is_joint(rule))
-        for key in scheduled:
-            del group[key]
+            self._pack(group["params"], states_of_params, is_joint=is_joint(rule))
+        for scheduled_key in scheduled_values:
+            del group[scheduled_key]
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
             group["tags"] = sorted(group["tags"])
-        self._scheduled.append(scheduled)
-        for parameter, states in zip(group["params"], made, strict=True):
+        self._scheduled.append(scheduled_values)
+        for parameter, states in zip(group["params"], states_of_params, strict=True):
             self.state[parameter] = states
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
         self._is_traced |= is_tensor  # the first step may be traced as a whole
@@ -336,17 +344,17 @@ class Optimizer(TrainEvalOptimizer):
 
     def _programs(self, work: Iterable[Work]) -> list[BoundProgram]:
         """Steps the parameters of other kernels, and returns the programs of torch kernels."""
-        found = list(work)
+        work_items = list(work)
         shards = [
             (kernel, self._shard_tensors(hypers, param))
-            for kernel, hypers, params in found
+            for kernel, hypers, params in work_items
             if isinstance(kernel, ShardKernel)
             for param in params
         ]
         if shards:
             run_shards(shards)
         programs = []
-        for kernel, hypers, params in found:
+        for kernel, hypers, params in work_items:
             if isinstance(kernel, TorchKernel):
                 programs.append(kernel.bind(hypers, [self._tensors(param) for param in params]))
             elif isinstance(kernel, OrtKernel):
@@ -361,50 +369,55 @@ class Optimizer(TrainEvalOptimizer):
         """Performs a step, and returns it for replay if possible."""
         work = self._work()
         flat = self._flat_steps() if self._is_flat else {}
-        joined = {param for steps in flat.values() for one in steps for param in one.params}
-        programs = self._programs(one for one in work if one[2][0] not in joined)
-        batched = self._batch(programs) if programs else []
-        for one in batched:
-            one.run()
+        flat_params = {param for steps in flat.values() for step in steps for param in step.params}
+        programs = self._programs(item for item in work if item[2][0] not in flat_params)
+        batched_steps = self._batch(programs) if programs else []
+        for batched_step in batched_steps:
+            batched_step.run()
         for steps in flat.values():
             for step in steps:
                 step.run()
-        sources = [(self._compiled[index], found) for index, found in enumerate(self._scheduled)]
-        return capture(sources, self._source.keys, self.param_groups, self.state, batched, flat)
+        sources = [
+            (self._compiled[index], scheduled_values)
+            for index, scheduled_values in enumerate(self._scheduled)
+        ]
+        return capture(
+            sources, self._source.keys, self.param_groups, self.state, batched_steps, flat
+        )
 
     def _flat_steps(self) -> dict[int, list[GroupStep]]:
         """The steps of parameters as vectors, by group."""
-        found: dict[int, list[GroupStep]] = {}
+        flat_steps: dict[int, list[GroupStep]] = {}
         for index, group in enumerate(self.param_groups):
-            known = self._compiled.get(index)
-            if known is None or known.is_joint:
+            compiled_group = self._compiled.get(index)
+            if compiled_group is None or compiled_group.is_joint:
                 continue
             if self._is_fused(group):
-                found[index] = self._fused_steps(known, index)
+                flat_steps[index] = self._fused_steps(compiled_group, index)
                 continue
             rows: dict[int, tuple[FlatKernel, list[Tensor]]] = {}
-            for kernel, param in zip(known.kernels, group["params"], strict=True):
+            for kernel, param in zip(compiled_group.kernels, group["params"], strict=True):
                 if not isinstance(kernel, TorchKernel) or not is_flat(param):
                     continue
-                programs = kernel.compiled if self._backend == "compile" else kernel.flat
+                programs = kernel.compiled_flat if self._backend == "compile" else kernel.flat
                 if programs is not None:
                     rows.setdefault(id(kernel), (programs, []))[1].append(param)
-            found[index] = [
-                FlatStep(kernel, known, params, [self.state[param] for param in params])
+            flat_steps[index] = [
+                FlatStep(kernel, compiled_group, params, [self.state[param] for param in params])
                 for kernel, params in rows.values()
             ]
-        for steps in found.values():
+        for steps in flat_steps.values():
             for step in steps:
                 step.grads[:] = [
                     None if param.grad is None else gradient_of(param) for param in step.params
                 ]
-        return found
+        return flat_steps
 
     def _is_fused(self, group: Mapping[str, Any]) -> bool:
         is_on_cpu = all(param.is_cpu for param in group["params"])
         return group.get("fused") is True and self._backend == "eager" and is_on_cpu
 
-    def _fused_steps(self, known: CompiledGroup, index: int) -> list[GroupStep]:
+    def _fused_steps(self, compiled_group: CompiledGroup, index: int) -> list[GroupStep]:
         """The steps of a group by a fused kernel of torch, one for each dtype."""
         rule, params = self._rule_of(index), self.param_groups[index]["params"]
         kernel = proved_kernel(rule, params, self._place(index))
@@ -412,47 +425,51 @@ class Optimizer(TrainEvalOptimizer):
         for param in params:
             columns.setdefault(param.dtype, []).append(param)
         return [
-            FusedStep(kernel, rule, known, one, [self.state[param] for param in one])
-            for one in columns.values()
+            FusedStep(kernel, rule, compiled_group, column, [self.state[param] for param in column])
+            for column in columns.values()
         ]
 
     def _work_of(self, index: int) -> list[Work]:
         """The kernel of each parameter of a group with a gradient, or one for all parameters."""
         group = self.param_groups[index]
         may_be_sparse = self._source.takes_sparse
-        wanted = with_gradients(group, index, type(self).__name__, may_be_sparse=may_be_sparse)
+        numbered_params = with_gradients(
+            group, index, type(self).__name__, may_be_sparse=may_be_sparse
+        )
         values = self._values_of(index)
-        known = self._compiled.get(index)
-        if known is None or not known.specialization.matches(values):
-            known = self._compile(index)
-        self._complete_states(known, index)
-        hypers = known.write_inputs(values)
-        if known.is_joint and wanted:
-            check_all(wanted, group, index, type(self).__name__)
-            if not isinstance(known.kernels[0], ShardKernel):
-                return [(known.kernels[0], hypers, group["params"])]
-        return [(known.kernels[number], hypers, [param]) for number, param in wanted]
+        compiled_group = self._compiled.get(index)
+        if compiled_group is None or not compiled_group.specialization.matches(values):
+            compiled_group = self._compile(index)
+        self._complete_states(compiled_group, index)
+        hypers = compiled_group.write_inputs(values)
+        if compiled_group.is_joint and numbered_params:
+            check_all(numbered_params, group, index, type(self).__name__)
+            if not isinstance(compiled_group.kernels[0], ShardKernel):
+                return [(compiled_group.kernels[0], hypers, group["params"])]
+        return [
+            (compiled_group.kernels[number], hypers, [param]) for number, param in numbered_params
+        ]
 
-    def _complete_states(self, known: CompiledGroup, index: int) -> None:
+    def _complete_states(self, compiled_group: CompiledGroup, index: int) -> None:
         """Makes the states that a group lacks: removed ones, or those of a changed rule."""
         params, states = self.param_groups[index]["params"], self.state
-        for param, names in zip(params, known.state_names, strict=False):
-            found = states[param]
-            if STEP not in found or not all(name in found for name in names):
-                self._make_states(known, index)
+        for param, names in zip(params, compiled_group.state_names, strict=False):
+            present_states = states[param]
+            if STEP not in present_states or not all(name in present_states for name in names):
+                self._make_states(compiled_group, index)
                 return
 
     @outside_traces  # tracing would trace SymPy
-    def _make_states(self, known: CompiledGroup, index: int) -> None:
+    def _make_states(self, compiled_group: CompiledGroup, index: int) -> None:
         group = self.param_groups[index]
-        found = [self.state[param] for param in group["params"]]
+        present_states = [self.state[param] for param in group["params"]]
         may_restart = not self._scheduled[index]
         rule = self._rule_of(index)
-        made = completed_states(
-            rule, group, index, type(self).__name__, found, may_restart=may_restart
+        states_of_params = completed_states(
+            rule, group, index, type(self).__name__, present_states, may_restart=may_restart
         )
-        self._pack(group["params"], made, is_joint=known.is_joint)
-        self.state.update(zip(group["params"], made, strict=True))
+        self._pack(group["params"], states_of_params, is_joint=compiled_group.is_joint)
+        self.state.update(zip(group["params"], states_of_params, strict=True))
 
     @outside_traces  # tracing would trace SymPy
     def _compile(self, index: int) -> CompiledGroup:
@@ -460,21 +477,25 @@ class Optimizer(TrainEvalOptimizer):
         parameters = self.param_groups[index]["params"]
         where = self._place(index)
         shape = tuple(parameters[0].shape) if parameters else ()
-        made = self._specializer.specialize(self._values_of(index), shape, where)
-        rule = made.rule
-        group = CompiledGroup(made, input_tensors(made, parameters), is_joint=is_joint(rule))
-        names_of, shared = state_names(rule), tuple(f"{SHARED}{name}" for name in rule.shared)
+        specialization = self._specializer.specialize(self._values_of(index), shape, where)
+        rule = specialization.rule
+        group = CompiledGroup(
+            specialization, input_tensors(specialization, parameters), is_joint=is_joint(rule)
+        )
+        names_of, shared_names = state_names(rule), tuple(f"{SHARED}{name}" for name in rule.shared)
         shapes = [tuple(real_view(param.detach()).shape) for param in parameters]
-        group.state_names[:] = [(*names_of(one), *shared) for one in shapes]
+        group.state_names[:] = [(*names_of(param_shape), *shared_names) for param_shape in shapes]
         self._complete_states(group, index)
         together = [parameters] if group.is_joint else [[param] for param in parameters]
         for params in together:
             if any(map(is_sharded, params)) and (group.is_joint or not steps_by_shards(rule)):
                 make_runner = graph_runners(self._backend, self._providers)
-                rules = shard_rules(rule, params, made.kernels)
-                group.kernels += shard_kernels(rule.name, rules, params, make_runner, made.kernels)
+                rules = shard_rules(rule, params, specialization.kernels)
+                group.kernels += shard_kernels(
+                    rule.name, rules, params, make_runner, specialization.kernels
+                )
                 continue
-            group.kernels.append(self._kernel(made, group.inputs, params))
+            group.kernels.append(self._kernel(specialization, group.inputs, params))
         self._compiled[index] = group
         if self._is_traced:
             self._make_programs()
@@ -485,31 +506,37 @@ class Optimizer(TrainEvalOptimizer):
         grad = param.grad
         if is_dtensor(param) or grad is None or grad.requires_grad or grad.is_sparse:
             grad = gradient_of(param)
-        found = {PARAM: param, GRAD: grad, **self.state[param]}
+        tensors = {PARAM: param, GRAD: grad, **self.state[param]}
         if param.is_complex():
-            return {name: real_view(value.detach()) for name, value in found.items()}
-        return {name: local(value) for name, value in found.items()} if is_dtensor(param) else found
+            return {name: real_view(value.detach()) for name, value in tensors.items()}
+        return (
+            {name: local(value) for name, value in tensors.items()}
+            if is_dtensor(param)
+            else tensors
+        )
 
     def _shard_tensors(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardTensors:
         return ShardTensors(param.detach(), gradient_of(param), self.state[param], hypers)
 
     def _kernel(
-        self, made: Specialization, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
+        self, specialization: Specialization, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
     ) -> OrtKernel | TorchKernel:
         """The kernel of a parameter, or of several; torch's are those of all optimizers."""
         parts = [real_view(local(param.detach())) for param in params]
-        rule, dtype = made.rule, parts[0].dtype
+        rule, dtype = specialization.rule, parts[0].dtype
         shapes = tuple(tuple(part.shape) for part in parts)
         if self._backend == "onnxruntime":
-            key = id(made), shapes, dtype
+            key = id(specialization), shapes, dtype
             if key not in self._kernels:
                 tensors = [self._tensors(param) for param in params]
                 graph = step_graph(rule, shapes, dtype)
                 arguments = named_arguments(hypers, tensors)
                 self._kernels[key] = ort_kernel(graph, rule.name, arguments, self._providers)
-            found: OrtKernel = self._kernels[key]
-            return found
-        return made.torch_kernel(shapes, COMPUTE_DTYPES[dtype], map(self._tensors, params))
+            kernel: OrtKernel = self._kernels[key]
+            return kernel
+        return specialization.torch_kernel(
+            shapes, COMPUTE_DTYPES[dtype], map(self._tensors, params)
+        )
 
     # --- saving and copying --------------------------------------------------------------------
 
@@ -523,27 +550,33 @@ class Optimizer(TrainEvalOptimizer):
         Raises:
             StateError: A group or state is missing, unknown, or of another shape.
         """
-        found: list[tuple[Tensor, dict[str, Tensor]]] = []
+        loaded_states: list[tuple[Tensor, dict[str, Tensor]]] = []
 
-        def adapt(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-            if isinstance(given, Mapping) and isinstance(given.get("param_groups"), Sequence):
-                filled = [self._filled(saved) for saved in given["param_groups"]]
-                given = {**given, "param_groups": filled}
-            found.extend(
+        def adapt(_: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
+            if isinstance(state_dict, Mapping) and isinstance(
+                state_dict.get("param_groups"), Sequence
+            ):
+                full_groups = [self._with_optional(saved) for saved in state_dict["param_groups"]]
+                state_dict = {**state_dict, "param_groups": full_groups}
+            loaded_states.extend(
                 adapted_states(
-                    given, self._groups_for_load(), self._rule_for_load, self._states_for_load
+                    state_dict, self._groups_for_load(), self._rule_for_load, self._states_for_load
                 )
             )
             joint = any(group.is_joint for group in self._compiled.values())
-            self._pack([param for param, _ in found], [one for _, one in found], is_joint=joint)
-            return {**given, "state": {}}
+            self._pack(
+                [param for param, _ in loaded_states],
+                [states for _, states in loaded_states],
+                is_joint=joint,
+            )
+            return {**state_dict, "state": {}}
 
         handle = self.register_load_state_dict_pre_hook(adapt)
         try:
             super().load_state_dict(dict(state_dict))
         finally:
             handle.remove()
-        self.state.update(found)  # torch's loader would cast them to the parameter's dtype.
+        self.state.update(loaded_states)  # torch's loader would cast them to the parameter's dtype.
 
     def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
         """The name, the group, and the entries that its saved group must have, of each group."""
@@ -556,19 +589,19 @@ class Optimizer(TrainEvalOptimizer):
             for index, group in enumerate(self.param_groups)
         ]
 
-    def _rule_for_load(self, index: int, saved: Mapping[str, Any]) -> UpdateRule:
+    def _rule_for_load(self, index: int, saved_group: Mapping[str, Any]) -> UpdateRule:
         where = self._place(index)
-        values = self._checked_values({**saved, **self._scheduled[index]}, where)
+        values = self._checked_values({**saved_group, **self._scheduled[index]}, where)
         return self._specializer.rule(values, where)
 
-    def _filled(self, saved: Any) -> Any:
+    def _with_optional(self, saved_group: Any) -> Any:
         """A saved group with the entries that it may lack; others are checked later."""
-        if not isinstance(saved, Mapping):
-            return saved
-        return {**self._source.optional, **saved}
+        if not isinstance(saved_group, Mapping):
+            return saved_group
+        return {**self._source.optional, **saved_group}
 
-    def _states_for_load(self, index: int, saved: Mapping[str, Any]) -> frozenset[str]:
-        values = self._checked_values({**saved, **self._scheduled[index]}, self._place(index))
+    def _states_for_load(self, index: int, saved_group: Mapping[str, Any]) -> frozenset[str]:
+        values = self._checked_values({**saved_group, **self._scheduled[index]}, self._place(index))
         return self._specializer.states_of_variants(values)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -26,11 +26,11 @@ def plain(value: object) -> Any:
     return tuple(plain(entry) for entry in value) if isinstance(value, tuple | list) else value
 
 
-def copied(value: object) -> Any:
+def copy_value(value: object) -> Any:
     """Returns a copy of a value that shares no memory with it."""
     if isinstance(value, Tensor):
         return value.detach().clone()
-    return tuple(copied(entry) for entry in value) if isinstance(value, tuple | list) else value
+    return tuple(copy_value(entry) for entry in value) if isinstance(value, tuple | list) else value
 
 
 def like(old: Any, value: Any) -> Any:
@@ -38,9 +38,9 @@ def like(old: Any, value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(like(*pair) for pair in zip(old, value, strict=True))
     if value is None:
-        return copied(old)
+        return copy_value(old)
     if isinstance(value, Tensor):
-        return copied(value)
+        return copy_value(value)
     return old.new_full(old.shape, value) if isinstance(old, Tensor) else value
 
 
@@ -69,7 +69,7 @@ def place(group: Mapping[str, Any], group_index: int, index: int) -> str:
 
 
 @contextmanager
-def located(where: str) -> Iterator[None]:
+def locate_errors(where: str) -> Iterator[None]:
     """Adds a location to the errors raised within."""
     try:
         yield

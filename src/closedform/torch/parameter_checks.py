@@ -97,23 +97,23 @@ def with_gradients(
     Raises:
         ArgumentError: A gradient is sparse, or is not distributed like its parameter.
     """
-    found = [
+    numbered_params = [
         (number, param) for number, param in enumerate(group["params"]) if param.grad is not None
     ]
-    for number, param in found:
+    for number, param in numbered_params:
         if not (is_plain(param.grad) and is_plain(param)):
             spot = f"{owner}, {place(group, index, number)}"
             check_gradient(param, param.grad, spot, may_be_sparse=may_be_sparse)
-    return found
+    return numbered_params
 
 
 def check_all(
-    found: Sequence[tuple[int, Tensor]], group: Mapping[str, Any], index: int, owner: str
+    numbered_params: Sequence[tuple[int, Tensor]], group: Mapping[str, Any], index: int, owner: str
 ) -> None:
     """Raises ArgumentError if parameters that step together do not all have a gradient."""
-    if len(found) == len(group["params"]):
+    if len(numbered_params) == len(group["params"]):
         return
-    lacking = next(number for number, one in enumerate(group["params"]) if one.grad is None)
+    lacking = next(number for number, param in enumerate(group["params"]) if param.grad is None)
     raise ArgumentError(
         "this rule steps all parameters together, but one has no gradient",
         where=f"{owner}, {place(group, index, lacking)}",

@@ -49,7 +49,7 @@ class _StatefulScheduler(NamedScheduler):
 
     def get_updated_values(self, num_updates: int) -> list[float]:
         """Returns the value of each group at a step."""
-        return [float(one.values.at(num_updates)) for one in self._entries]  # type: ignore[arg-type]
+        return [float(entry.values.at(num_updates)) for entry in self._entries]  # type: ignore[arg-type]
 
     def get_current_step(self) -> int:
         """Returns the number of ``step()`` calls minus one."""
@@ -73,9 +73,9 @@ class _Cosine(_StatefulScheduler):
         **kwargs: Argument,
     ) -> partial[Any]:
         """Returns the class with these arguments, for the Trainer to call with the optimizer."""
-        made: Callable[..., Any] = cls
+        factory: Callable[..., Any] = cls
         return partial(
-            made,
+            factory,
             total_num_epochs=total_num_epochs,
             num_update_steps_per_epoch=num_update_steps_per_epoch,
             **kwargs,
@@ -140,9 +140,9 @@ class _Wsd(_StatefulScheduler):
             num_warmup_epochs: The length of the warmup; None for a hundredth of all steps.
             **kwargs: The other arguments of the class.
         """
-        made: Callable[..., Any] = cls._after_epochs
+        factory: Callable[..., Any] = cls._after_epochs
         return partial(
-            made,
+            factory,
             num_epochs=total_num_epochs,
             num_update_steps_per_epoch=num_update_steps_per_epoch,
             num_warmup_epochs=num_warmup_epochs,
@@ -159,13 +159,13 @@ class _Wsd(_StatefulScheduler):
         return cls(optimizer, num_warmup_steps=warmup, **kwargs)
 
 
-def _made(name: str, base: type[_Made]) -> type[_Made]:
+def _subclass(name: str, base: type[_Made]) -> type[_Made]:
     entry = FRAMEWORKS[_SYSTEM].schedules[name]
     return cast("type[_Made]", scheduler_class(_SYSTEM, entry, "lr", __name__, base))
 
 
-CosineLrScheduler = _made("CosineLrScheduler", _Cosine)
-WSDLrScheduler = _made("WSDLrScheduler", _Wsd)
+CosineLrScheduler = _subclass("CosineLrScheduler", _Cosine)
+WSDLrScheduler = _subclass("WSDLrScheduler", _Wsd)
 
 
 def __dir__() -> list[str]:

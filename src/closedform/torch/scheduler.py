@@ -18,7 +18,7 @@ from closedform.errors import ArgumentError, DefinitionError, StateError, Unknow
 from closedform.language import Schedule
 from closedform.language.printing import text
 from closedform.recipes.tags import matching_groups, read_tags
-from closedform.torch.param_groups import assign, copied, like
+from closedform.torch.param_groups import assign, copy_value, like
 from closedform.torch.schedule_values import (
     FunctionValues,
     ScheduleSpec,
@@ -125,9 +125,10 @@ class ParamScheduler(LRScheduler):
         self.last_epoch = last_epoch
         for entry in self._entries:
             group = optimizer.param_groups[entry.index]
-            group.setdefault(f"initial_{entry.key}", copied(group[entry.key]))
+            group.setdefault(f"initial_{entry.key}", copy_value(group[entry.key]))
         self.base_lrs = [
-            copied(group.get(f"initial_{key}", group.get(key))) for group in optimizer.param_groups
+            copy_value(group.get(f"initial_{key}", group.get(key)))
+            for group in optimizer.param_groups
         ]
         self._group_count = len(optimizer.param_groups)
         self._last: dict[tuple[int, str], Any] = {}
@@ -154,15 +155,15 @@ class ParamScheduler(LRScheduler):
         calls = [False]
 
         @functools.wraps(method)
-        def marked(*args: Any, **kwargs: Any) -> Any:
+        def step_and_mark(*args: Any, **kwargs: Any) -> Any:
             optimizer = owner()
             optimizer._opt_called = True  # type: ignore[union-attr]
             calls[0] = True
             return method(optimizer, *args, **kwargs)
 
-        setattr(marked, _MARKED, True)
-        setattr(marked, _CALLS, calls)
-        self.optimizer.step = marked  # type: ignore[method-assign]
+        setattr(step_and_mark, _MARKED, True)
+        setattr(step_and_mark, _CALLS, calls)
+        self.optimizer.step = step_and_mark  # type: ignore[method-assign]
 
     def step(self, epoch: int | None = None) -> None:
         """Moves to the next step, or to step ``epoch``, and writes its values."""
@@ -228,22 +229,24 @@ class ParamScheduler(LRScheduler):
         Raises:
             UnknownNameError: The scheduler does not drive the entry.
         """
-        wanted = self.key if key is None else key
-        driven = {index: value for (index, key), value in self._last.items() if key == wanted}
-        if not driven:
+        driven_key = self.key if key is None else key
+        last_values = {
+            index: value for (index, key), value in self._last.items() if key == driven_key
+        }
+        if not last_values:
             raise UnknownNameError(
-                f"{type(self).__name__} does not drive {wanted!r}",
-                hint=nearest(wanted, {entry.key for entry in self._entries}),
+                f"{type(self).__name__} does not drive {driven_key!r}",
+                hint=nearest(driven_key, {entry.key for entry in self._entries}),
             )
         return [
-            like(group[wanted], driven[index]) if index in driven else None
+            like(group[driven_key], last_values[index]) if index in last_values else None
             for index, group in enumerate(self.optimizer.param_groups)
         ]
 
     def get_last_lr(self) -> list[Any]:
         """Returns the last value of each group; for one that is not scheduled, its own value."""
         return [
-            copied(group.get(self.key)) if value is None else value
+            copy_value(group.get(self.key)) if value is None else value
             for value, group in zip(self.get_last_value(), self.optimizer.param_groups, strict=True)
         ]
 
@@ -262,11 +265,11 @@ class ParamScheduler(LRScheduler):
     @property
     def schedules(self) -> list[Any]:
         """The schedule of each group, None if it is not scheduled; a tuple for a tuple."""
-        found: list[Any] = [None] * self._group_count
+        schedules: list[Any] = [None] * self._group_count
         for entry in self._entries:
             if entry.key == self.key:
-                found[entry.index] = _schedules_of(entry.values)
-        return found
+                schedules[entry.index] = _schedules_of(entry.values)
+        return schedules
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the clock and an identification of the schedule, as numbers and strings.
@@ -278,7 +281,7 @@ class ParamScheduler(LRScheduler):
             "_step_count": self._step_count,
             "key": self.key,
             "digest": self._digest(),
-            "expression": [_shown(entry) for entry in self._entries],
+            "expression": [_describe_entry(entry) for entry in self._entries],
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any], on_mismatch: str = "error") -> None:
@@ -315,12 +318,14 @@ class ParamScheduler(LRScheduler):
             )
         if state_dict["digest"] == self._digest():
             return
-        mine = [_shown(entry) for entry in self._entries]
-        theirs = list(state_dict["expression"])
-        pairs = zip(mine, theirs, strict=False)
-        found = next((pair for pair in pairs if pair[0] != pair[1]), (mine[:1], theirs[:1]))
+        mine = [_describe_entry(entry) for entry in self._entries]
+        saved_expressions = list(state_dict["expression"])
+        pairs = zip(mine, saved_expressions, strict=False)
+        difference = next(
+            (pair for pair in pairs if pair[0] != pair[1]), (mine[:1], saved_expressions[:1])
+        )
         raise StateError(
-            f"the state is that of another schedule: expected {found[0]}, got {found[1]}",
+            f"the state is that of another schedule: expected {difference[0]}, got {difference[1]}",
             where=where,
             hint='pass on_mismatch="continue" to continue from its step regardless',
         )
@@ -363,9 +368,9 @@ def scheduled_entries(
     groups = optimizer.param_groups
     matches = matching_groups(read_tags(tags, "tags", where), groups, where)
     if not isinstance(schedule, list):
-        shared = read_values(schedule, where)
+        values = read_values(schedule, where)
         return [
-            ScheduledEntry(index, key, shared) for index, is_met in enumerate(matches) if is_met
+            ScheduledEntry(index, key, values) for index, is_met in enumerate(matches) if is_met
         ]
     if len(schedule) != len(groups):
         raise DefinitionError(
@@ -385,8 +390,8 @@ def check_entry(optimizer: Optimizer, entry: ScheduledEntry, owner: str) -> None
     group = optimizer.param_groups[entry.index]
     where = f"{owner}, param group {entry.index}"
     if entry.key not in group:
-        known = [name for name in group if name != "params"]
-        hint = nearest(entry.key, known) if known else "it has no entries"
+        names = [name for name in group if name != "params"]
+        hint = nearest(entry.key, names) if names else "it has no entries"
         raise UnknownNameError(f"the group has no entry {entry.key!r}", where=where, hint=hint)
     check_fits(group[entry.key], entry.values, f"{where}, {entry.key!r}")
 
@@ -433,7 +438,7 @@ def _code(schedule: Schedule | None) -> str:
     return "" if schedule is None else str(sp.srepr(schedule.bound))
 
 
-def _shown(entry: ScheduledEntry) -> str:
+def _describe_entry(entry: ScheduledEntry) -> str:
     values = entry.values
     if isinstance(values, FunctionValues):
         formulas = [values.text]

@@ -31,15 +31,15 @@ def is_sharded(value: Tensor) -> bool:
 
 def local(value: Tensor) -> Tensor:
     """Returns the local part of a DTensor; a plain tensor itself."""
-    given: Any = value
-    part: Tensor = given.to_local() if is_dtensor(value) else value
+    tensor: Any = value
+    part: Tensor = tensor.to_local() if is_dtensor(value) else value
     return part
 
 
 def full_tensor(value: Tensor) -> Tensor:
     """Returns the full tensor, gathered from all processes that have a part of it."""
-    given: Any = value
-    full: Tensor = given.full_tensor() if is_dtensor(value) else value
+    tensor: Any = value
+    full: Tensor = tensor.full_tensor() if is_dtensor(value) else value
     return full
 
 
@@ -47,8 +47,8 @@ def local_part(full: Tensor, like: Tensor) -> Tensor:
     """Returns the local part of a full tensor, if it were distributed like another one."""
     if not is_dtensor(like):
         return full
-    given: Any = _replicated(full, like)
-    return local(given.redistribute(placements=_placements(like)))
+    replicated: Any = _replicate(full, like)
+    return local(replicated.redistribute(placements=_placements(like)))
 
 
 def dtensor_like(part: Tensor, param: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def dtensor_like(part: Tensor, param: Tensor) -> Tensor:
 
 def replicated_like(full: Tensor, param: Tensor) -> Tensor:
     """Returns a tensor replicated on the mesh of a parameter; a scalar itself."""
-    return _replicated(full, param) if is_dtensor(param) and full.dim() else full
+    return _replicate(full, param) if is_dtensor(param) and full.dim() else full
 
 
 def is_redistributable(value: Tensor, like: Tensor) -> bool:
@@ -83,9 +83,9 @@ def redistributed_like(value: Tensor, like: Tensor) -> Tensor:
         return full_tensor(value)
     if not is_dtensor(value):
         return dtensor_like(local_part(value, like), like)
-    given: Any = value
-    placed: Tensor = given.redistribute(placements=_placements(like))
-    return placed
+    tensor: Any = value
+    result: Tensor = tensor.redistribute(placements=_placements(like))
+    return result
 
 
 def gradient_of(param: Tensor) -> Tensor:
@@ -93,12 +93,12 @@ def gradient_of(param: Tensor) -> Tensor:
 
     It is the parameter itself if there is none.
     """
-    given = (param if param.grad is None else param.grad).detach()
-    if given.layout is torch.sparse_coo:
-        given = given.to_dense()
-    if not is_dtensor(param) or _placements(given) == _placements(param):
-        return given
-    return redistributed_like(given, param)
+    grad = (param if param.grad is None else param.grad).detach()
+    if grad.layout is torch.sparse_coo:
+        grad = grad.to_dense()
+    if not is_dtensor(param) or _placements(grad) == _placements(param):
+        return grad
+    return redistributed_like(grad, param)
 
 
 def check_placement(param: Tensor, where: str) -> None:
@@ -165,7 +165,9 @@ def shard_mesh(param: Tensor) -> ShardMesh:
     """Returns the processes that have the shards of a tensor."""
     if not is_sharded(param):
         return ShardMesh()
-    axes = (axis for axis, one in enumerate(_placements(param)) if not one.is_replicate())
+    axes = (
+        axis for axis, placement in enumerate(_placements(param)) if not placement.is_replicate()
+    )
     return ShardMesh(_mesh(param), tuple(axes))
 
 
@@ -180,16 +182,16 @@ def full_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[
     Those of rank 0 are plain tensors; the others are replicated.
     """
     device, sizes = local(param.detach()).device, tuple(param.shape)
-    made = {}
+    states = {}
     for name, spec in rule.states.items():
         if spec.shape != "param":
             shape = [int(size) for size in rule.state_shape(name, sizes)]
             full = torch.full(shape, float(spec.initial), dtype=dtype, device=device)
-            made[name] = replicated_like(full, param)
-    return made
+            states[name] = replicated_like(full, param)
+    return states
 
 
-def _replicated(full: Tensor, like: Tensor) -> Tensor:
+def _replicate(full: Tensor, like: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor, Replicate
 
     mesh = _mesh(like)

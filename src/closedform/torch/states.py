@@ -15,7 +15,7 @@ from closedform.language.symbols import internal_symbol
 from closedform.runtime.state_layouts import POWERS, step_of_powers
 from closedform.torch.engine.flat import is_flat, packed_zeros
 from closedform.torch.engine.kernels import COMPUTE_DTYPES, is_joint, starts_at_zero, state_maker
-from closedform.torch.param_groups import is_training, located, place
+from closedform.torch.param_groups import is_training, locate_errors, place
 from closedform.torch.shards import (
     is_dtensor,
     is_redistributable,
@@ -37,14 +37,14 @@ StatesOf = Callable[[int, Mapping[str, Any]], frozenset[str]]
 
 
 def adapted_states(
-    given: Any, groups: Groups, rule_of: RuleOf, states_of: StatesOf
+    state_dict: Any, groups: Groups, rule_of: RuleOf, states_of: StatesOf
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
     """Returns the states of each parameter from a state dict that matches the groups.
 
     A parameter without saved states has those before its first step.
 
     Args:
-        given: The state dict.
+        state_dict: The state dict.
         groups: The name, group and required entries of each group that it is loaded into.
         rule_of: Returns the rule of a group, from its index and saved entries.
         states_of: Returns the states that the group would have with other values of its entries,
@@ -53,42 +53,46 @@ def adapted_states(
     Raises:
         StateError: It is not a state dict, or does not match.
     """
-    if not isinstance(given, Mapping) or not {"state", "param_groups"} <= set(given):
-        got = sorted(given) if isinstance(given, Mapping) else type(given).__name__
+    if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
+        got = sorted(state_dict) if isinstance(state_dict, Mapping) else type(state_dict).__name__
         raise StateError(
             f"a state dict of an optimizer has 'state' and 'param_groups', got {got}",
             hint="load a result of state_dict()",
         )
-    saved_groups = given["param_groups"]
+    saved_groups = state_dict["param_groups"]
     if len(saved_groups) != len(groups):
         raise StateError(
             f"the state has {len(saved_groups)} param groups, the optimizer has {len(groups)}",
             where=groups[0][0],
         )
     matching: list[tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]] = []
-    for index, ((where, group, keys), saved) in enumerate(zip(groups, saved_groups, strict=True)):
-        _check_group(group, keys, saved, where)
-        rule = rule_of(index, saved)
+    for index, ((where, group, keys), saved_group) in enumerate(
+        zip(groups, saved_groups, strict=True)
+    ):
+        _check_group(group, keys, saved_group, where)
+        rule = rule_of(index, saved_group)
         make = _first_states(rule)
         owner = where.split(",", maxsplit=1)[0]
         for number, (key, parameter) in enumerate(
-            zip(saved["params"], group["params"], strict=True)
+            zip(saved_group["params"], group["params"], strict=True)
         ):
             spot = f"{owner}, {place(group, index, number)}"
-            saved_states = given["state"].get(key) or {}
+            saved_states = state_dict["state"].get(key) or {}
             present = {name: value for name, value in saved_states.items() if value is not None}
-            found = _with_step(present, rule, spot)
+            saved_state = _with_step(present, rule, spot)
             first = make(parameter)
-            if not is_training(saved):
+            if not is_training(saved_group):
                 first[TRAINING_POINT] = parameter.detach().clone()
-            if found.keys() - first.keys():
-                for name in found.keys() & states_of(index, saved) - first.keys():
-                    first[name] = found[name]
-            if found:
-                first = _checked(found, first, rule, spot)
-            matching.append((parameter, found, first))
+            if saved_state.keys() - first.keys():
+                for name in saved_state.keys() & states_of(index, saved_group) - first.keys():
+                    first[name] = saved_state[name]
+            if saved_state:
+                first = _check_states(saved_state, first, rule, spot)
+            matching.append((parameter, saved_state, first))
     # Everything is checked: redistribution below may wait for other processes.
-    return [(parameter, _loaded(found, first)) for parameter, found, first in matching]
+    return [
+        (parameter, _load_states(saved_state, first)) for parameter, saved_state, first in matching
+    ]
 
 
 def _first_states(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
@@ -109,12 +113,12 @@ def _packed_states(rule: UpdateRule, params: Sequence[Tensor]) -> list[dict[str,
         return None
     full = [name for name, spec in rule.states.items() if spec.shape == "param"]
     scalars = [name for name in rule.states if name not in full]
-    made = packed_zeros(params, COMPUTE_DTYPES[dtypes.pop()], scalars, full)
+    zero_states = packed_zeros(params, COMPUTE_DTYPES[dtypes.pop()], scalars, full)
     steps = torch.zeros(len(params), dtype=torch.int64).unbind()
     order = (STEP, *rule.states)
     return [
-        {name: step if name == STEP else one[name] for name in order}
-        for one, step in zip(made, steps, strict=True)
+        {name: step if name == STEP else zeros[name] for name in order}
+        for zeros, step in zip(zero_states, steps, strict=True)
     ]
 
 
@@ -147,7 +151,7 @@ def group_states(
         try:
             states.append(make(parameter))
         except ClosedFormError:
-            with located(f"{owner}, {place(group, index, number)}"):
+            with locate_errors(f"{owner}, {place(group, index, number)}"):
                 raise
     return states
 
@@ -157,7 +161,7 @@ def completed_states(
     group: Mapping[str, Any],
     index: int,
     owner: str,
-    found: Sequence[dict[str, Tensor]],
+    present_states: Sequence[dict[str, Tensor]],
     *,
     may_restart: bool,
 ) -> list[dict[str, Tensor]]:
@@ -170,56 +174,65 @@ def completed_states(
         group: The group.
         index: Its index.
         owner: The class of the optimizer, for errors.
-        found: The states that each parameter has.
+        present_states: The states that each parameter has.
         may_restart: Whether a parameter that has none of the states starts again at step 0.
     """
     completions = []
     common: dict[str, Tensor] = {}
     if is_joint(rule):
-        for one in found:
-            common.update((k, v) for k, v in one.items() if k == STEP or k.startswith(SHARED))
-    for first, one in zip(group_states(rule, group, index, owner), found, strict=True):
+        for states_of_param in present_states:
+            common.update(
+                (k, v) for k, v in states_of_param.items() if k == STEP or k.startswith(SHARED)
+            )
+    for first, states_of_param in zip(
+        group_states(rule, group, index, owner), present_states, strict=True
+    ):
         copies = {name: common[name].clone() for name in first if name in common}
-        present = dict(one)
-        if may_restart and not copies and first.keys() - {STEP} and not _states_in(first, one):
+        present = dict(states_of_param)
+        if (
+            may_restart
+            and not copies
+            and first.keys() - {STEP}
+            and not _states_in(first, states_of_param)
+        ):
             present.pop(STEP, None)
         completions.append({**first, **copies, **present})
     return completions
 
 
-def _states_in(first: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> bool:
-    return any(name in found for name in first if name != STEP)
+def _states_in(first: Mapping[str, Tensor], saved_states: Mapping[str, Tensor]) -> bool:
+    return any(name in saved_states for name in first if name != STEP)
 
 
 def _check_group(
-    group: Mapping[str, Any], keys: Sequence[str], saved: Mapping[str, Any], where: str
+    group: Mapping[str, Any], keys: Sequence[str], saved_group: Mapping[str, Any], where: str
 ) -> None:
-    missing = [key for key in ("params", *keys) if key not in saved]
+    missing = [key for key in ("params", *keys) if key not in saved_group]
     if missing:
         raise StateError(
             f"the saved group has no {missing[0]!r}",
             where=where,
             hint="is it the state of another kind of optimizer?",
         )
-    penalty = saved.get(_PENALTY, 0)
+    penalty = saved_group.get(_PENALTY, 0)
     if penalty and _PENALTY not in keys:
         raise StateError(
             f"the saved group has {_PENALTY} = {penalty}, which this optimizer does not have",
             where=where,
             hint="it is the argument weight_decay of Adam in cerebras: rename it to weight_decay",
         )
-    if len(saved["params"]) != len(group["params"]):
+    if len(saved_group["params"]) != len(group["params"]):
         raise StateError(
-            f"the saved group has {len(saved['params'])} parameters, the optimizer's group has "
-            f"{len(group['params'])}",
+            f"the saved group has {len(saved_group['params'])} parameters, the optimizer's group "
+            f"has {len(group['params'])}",
             where=where,
         )
 
 
-def _with_step(found: Mapping[str, Any], rule: UpdateRule, where: str) -> Mapping[str, Any]:
+def _with_step(saved_states: Mapping[str, Any], rule: UpdateRule, where: str) -> Mapping[str, Any]:
     """The states of a parameter, with the step instead of cerebras's powers of the betas."""
-    if STEP in found or not any(key in found for key in POWERS):
-        return found
+    if STEP in saved_states or not any(key in saved_states for key in POWERS):
+        return saved_states
     numbers = []
     for name in ("beta1", "beta2"):
         beta = rule.hyperparameters.get(name, 0)
@@ -231,21 +244,21 @@ def _with_step(found: Mapping[str, Any], rule: UpdateRule, where: str) -> Mappin
             )
         numbers.append(float(beta))
     hint = f"replace them by the state {STEP!r}"
-    rest = {name: value for name, value in found.items() if name not in POWERS}
-    return {**rest, STEP: step_of_powers(found, numbers, where, hint=hint)}
+    rest = {name: value for name, value in saved_states.items() if name not in POWERS}
+    return {**rest, STEP: step_of_powers(saved_states, numbers, where, hint=hint)}
 
 
-def _checked(
-    found: Mapping[str, Any], first: dict[str, Tensor], rule: UpdateRule, where: str
+def _check_states(
+    saved_states: Mapping[str, Any], first: dict[str, Tensor], rule: UpdateRule, where: str
 ) -> dict[str, Tensor]:
     """The initial states of a parameter with the saved step, if the saved states match them."""
-    for name in found:
+    for name in saved_states:
         if name not in first:
             raise StateError(f"unknown state {name!r}", where=where, hint=nearest(name, first))
     for name, start in first.items():
         if name == STEP:
             continue
-        value = found.get(name)
+        value = saved_states.get(name)
         if not isinstance(value, Tensor):
             raise StateError(f"state {name!r} is missing", where=where)
         if value.shape != start.shape:
@@ -259,16 +272,16 @@ def _checked(
                 where=where,
                 hint="load it with torch.distributed.checkpoint, or as a full tensor",
             )
-    return {**first, STEP: _step(found.get(STEP), rule, first[STEP].device, where)}
+    return {**first, STEP: _step(saved_states.get(STEP), rule, first[STEP].device, where)}
 
 
-def _loaded(found: Mapping[str, Any], first: dict[str, Tensor]) -> dict[str, Tensor]:
+def _load_states(saved_states: Mapping[str, Any], first: dict[str, Tensor]) -> dict[str, Tensor]:
     """The saved states of a parameter as new tensors, with the placements and dtypes needed."""
     tensors = {}
     for name, start in first.items():
         value = start
-        if name != STEP and name in found:
-            source = redistributed_like(found[name].detach().to(start.device), start)
+        if name != STEP and name in saved_states:
+            source = redistributed_like(saved_states[name].detach().to(start.device), start)
             if is_dtensor(start):
                 value = source.to(start.dtype, copy=True)
             else:

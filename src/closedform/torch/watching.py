@@ -135,22 +135,22 @@ def watch(
         ArgumentError: An argument is not valid, or no key of a group is in the recipe.
         DepartureError: In a step of the optimizer, where a value departs.
     """
-    given = Facts.of(facts or {})
+    recorded_facts = Facts.of(facts or {})
     processes, accumulation = _of_accelerate()
     numbers = Numbers(
-        accumulation=_count(given.gradient_accumulation) or accumulation,
-        processes=_count(given.world_size) or processes,
-        updates_per_epoch=_count(given.updates_per_epoch),
-        horizon=_count(given.total_updates),
+        accumulation=_count(recorded_facts.gradient_accumulation) or accumulation,
+        processes=_count(recorded_facts.world_size) or processes,
+        updates_per_epoch=_count(recorded_facts.updates_per_epoch),
+        horizon=_count(recorded_facts.total_updates),
         start=_steps_done(optimizer) if start is None else start,
     )
     watcher = Watcher(recipe, numbers=numbers, groups=groups, action=action, evidence=evidence)
     inner = getattr(optimizer, "optimizer", optimizer)
     watcher.begin(inner.param_groups)
 
-    def before_step(stepped: Optimizer, args: Any, kwargs: Any) -> None:
+    def before_step(stepping_optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         del args, kwargs
-        watcher.check(stepped.param_groups)
+        watcher.check(stepping_optimizer.param_groups)
 
     watcher._handle = inner.register_step_pre_hook(before_step)
     return watcher
@@ -180,7 +180,9 @@ def trainer_callback(
 
         watcher: Watcher | None = None
 
-        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        def on_pre_optimizer_step(
+            self, args: Any, state: Any, control: Any, **objects: Any
+        ) -> None:
             """Compares the values of the update that comes next."""
             del control
             if self.watcher is None:
@@ -193,11 +195,11 @@ def trainer_callback(
                 self.watcher = Watcher(
                     recipe, numbers=numbers, groups=groups, action=action, evidence=evidence
                 )
-            self.watcher.check(given["optimizer"].param_groups, int(state.global_step))
+            self.watcher.check(objects["optimizer"].param_groups, int(state.global_step))
 
-        def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        def on_train_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
             """Reports a departure whose evidence is not complete."""
-            del args, state, control, given
+            del args, state, control, objects
             if self.watcher is not None:
                 self.watcher.remove()
 

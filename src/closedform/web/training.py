@@ -53,14 +53,14 @@ def write_training_page(
         files[DATA_FILE] = Path(data)
         check_file(Path(data))
 
-    def fill(made: Path) -> None:
-        copy_runtime(made, None if packages is None else Path(packages), device=where_to)
-        write_loop_page(made, "train", device=where_to)
+    def fill(target: Path) -> None:
+        copy_runtime(target, None if packages is None else Path(packages), device=where_to)
+        write_loop_page(target, "train", device=where_to)
         for name, path in files.items():
-            shutil.copyfile(path, made / name)
+            shutil.copyfile(path, target / name)
         manifest = _manifest(session, DATA_FILE if data is not None else None)
         manifest |= gpu_manifest(source, where_to)
-        (made / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        (target / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
     write_folder(Path(folder), fill)
     return Path(folder) / "index.html"
@@ -84,14 +84,14 @@ def open_training(path: Path) -> OnnxSession:
     return session
 
 
-def training_files(train: Path, others: Iterable[str] = ()) -> dict[str, Path]:
+def training_files(train: Path, companions: Iterable[str] = ()) -> dict[str, Path]:
     """Returns the files of a training folder by name, ``train.onnx`` and ``init.onnx`` among them.
 
     Raises:
         ExportError: A file is missing.
     """
     files = {TRAIN_FILE: train}
-    for name in (INIT_FILE, *others):
+    for name in (INIT_FILE, *companions):
         files[name] = train.with_name(name)
     for path in files.values():
         check_file(path)

@@ -253,7 +253,7 @@ def annotation_of(parameter: Parameter) -> str:
     return text
 
 
-def described(parameters: Iterable[Parameter]) -> str:
+def describe_arguments(parameters: Iterable[Parameter]) -> str:
     """Returns the section of a docstring that describes arguments."""
     rows = (f"    {p.name}: {ARGUMENTS[p.name].description}" for p in parameters)
     return "\n".join(["Args:", *rows])

@@ -91,9 +91,9 @@ class Optimizer(torch.optim.Optimizer, ABC):
         """Replaces every state of every parameter by ``fn(state)``, unless that is None."""
         for states in self.state.values():
             for name, value in states.items():
-                made = fn(value)
-                if made is not None:
-                    states[name] = made
+                replacement = fn(value)
+                if replacement is not None:
+                    states[name] = replacement
 
     def apply(self, f: Callable[[Optimizer], T] | Applicable[T]) -> T:
         """Returns ``f(self)``, or ``f.apply(self)`` if f is not callable."""
@@ -117,15 +117,20 @@ class Optimizer(torch.optim.Optimizer, ABC):
             DefinitionError: A pre-hook returned neither None nor a pair.
         """
         for hook in self._hooks("_zero_grad_pre_hooks").values():
-            made = hook(self, args, kwargs)
-            if made is None:
+            replacement = hook(self, args, kwargs)
+            if replacement is None:
                 continue
-            if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], Mapping):
+            if (
+                not isinstance(replacement, tuple)
+                or len(replacement) != 2
+                or not isinstance(replacement[1], Mapping)
+            ):
                 raise DefinitionError(
-                    f"a hook before zero_grad must return None or (args, kwargs), got {made!r}",
+                    "a hook before zero_grad must return None or (args, kwargs), got "
+                    f"{replacement!r}",
                     where=type(self).__name__,
                 )
-            args, kwargs = made[0], dict(made[1])
+            args, kwargs = replacement[0], dict(replacement[1])
         super().zero_grad(*args, **kwargs)
         for hook in self._hooks("_zero_grad_post_hooks").values():
             hook(self, args, kwargs)

@@ -57,29 +57,33 @@ def bound_arguments(
         raise ArgumentError(
             f"{owner} takes at most {len(names)} arguments, got {len(args)}", where=where
         )
-    given = dict(zip(names, args, strict=False))
+    arguments = dict(zip(names, args, strict=False))
     for name in kwargs:
-        if name in given:
+        if name in arguments:
             raise ArgumentError(f"argument {name!r} is given twice", where=where)
-    return {**given, **kwargs}
+    return {**arguments, **kwargs}
 
 
 def shown_parameters(parameters: Iterable[Parameter]) -> list[inspect.Parameter]:
     """Returns arguments for a signature; the default of one that is exact is shown as a float."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    shown = []
+    signature_parameters = []
     for parameter in parameters:
         is_exact = isinstance(parameter.default, sp.Expr)
         value = float(parameter.default) if is_exact else parameter.default
         default = inspect.Parameter.empty if value is REQUIRED else value
         annotation = annotation_of(parameter)
-        shown.append(
+        signature_parameters.append(
             inspect.Parameter(parameter.name, kind, default=default, annotation=annotation)
         )
-    return shown
+    return signature_parameters
 
 
 def keyword_only(**defaults: object) -> list[inspect.Parameter]:
     """Returns keyword-only arguments for a signature."""
-    shown = shown_parameters(Parameter(name, value) for name, value in defaults.items())
-    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown]
+    signature_parameters = shown_parameters(
+        Parameter(name, value) for name, value in defaults.items()
+    )
+    return [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in signature_parameters
+    ]

@@ -15,7 +15,7 @@ from closedform.language import Schedule, UpdateRule
 from closedform.recipes import frameworks
 from closedform.recipes.entries import OptimizerEntry, Parameter, fill
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.torch.compat.arguments import described
+from closedform.torch.compat.arguments import describe_arguments
 from closedform.torch.compat.namespaces import (
     Argument,
     bound_arguments,
@@ -71,8 +71,8 @@ class FrameworkRule:
         if not self.choices:
             return frameworks.optimizer(self.system, self.optimizer, values, self.as_implemented)
         entry = FRAMEWORKS[self.system].optimizers[self.optimizer]
-        filled = fill(entry.parameters, values, self.name)
-        return entry.build({**filled, **dict(self.choices)})
+        arguments = fill(entry.parameters, values, self.name)
+        return entry.build({**arguments, **dict(self.choices)})
 
 
 class NamedOptimizer(Optimizer):
@@ -98,9 +98,9 @@ class NamedOptimizer(Optimizer):
         choices = tuple(self._choices().items())
         source = FrameworkRule(self.system, self.entry.name, as_implemented, choices)
         names = ["params", *(parameter.name for parameter in self.entry.parameters)]
-        given = bound_arguments(self.entry.name, names, (params, *args), kwargs, source.name)
-        del given["params"]
-        defaults = fill(self.entry.parameters, given, source.name)
+        arguments = bound_arguments(self.entry.name, names, (params, *args), kwargs, source.name)
+        del arguments["params"]
+        defaults = fill(self.entry.parameters, arguments, source.name)
         _check_numbers(defaults, source.name)
         self._begin(params, source, {**defaults, **self.entry.fixed}, backend, providers)
 
@@ -140,16 +140,24 @@ def _optimizer_class(
 ) -> type[NamedOptimizer]:
     """The class of an entry, with its signature in the library."""
     parameters = (Parameter("params"), *entry.parameters)
-    ours: dict[str, object] = {"backend": "eager", "providers": None, "as_implemented": False}
-    documented = described((*parameters, *(Parameter(name) for name in ours)))
+    engine_options: dict[str, object] = {
+        "backend": "eager",
+        "providers": None,
+        "as_implemented": False,
+    }
+    arguments_text = describe_arguments(
+        (*parameters, *(Parameter(name) for name in engine_options))
+    )
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
         "__doc__": (
             f"The optimizer ``{entry.name}`` of {system}, by its documented formula.\n\n"
-            f"``closedform show {system}:{entry.name}`` prints the formula.\n\n{documented}\n"
+            f"``closedform show {system}:{entry.name}`` prints the formula.\n\n{arguments_text}\n"
         ),
-        "__signature__": inspect.Signature([*shown_parameters(parameters), *keyword_only(**ours)]),
+        "__signature__": inspect.Signature(
+            [*shown_parameters(parameters), *keyword_only(**engine_options)]
+        ),
         "system": system,
         "entry": entry,
     }

@@ -24,7 +24,7 @@ from closedform.language import Schedule
 from closedform.recipes import frameworks
 from closedform.recipes.entries import REQUIRED, Parameter, ScheduleEntry
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.torch.compat.arguments import described
+from closedform.torch.compat.arguments import describe_arguments
 from closedform.torch.compat.namespaces import (
     Argument,
     bound_arguments,
@@ -69,24 +69,24 @@ class NamedScheduler(ParamScheduler):
     @renamed_keywords(as_shipped="as_implemented")
     def __init__(self, *args: Argument, as_implemented: bool = False, **kwargs: Argument) -> None:
         where = f"{self.system} > {type(self).__name__}"
-        optimizer, given = _bound(type(self).entry, args, kwargs, where)
+        optimizer, arguments = _bound(type(self).entry, args, kwargs, where)
         for name, method in _OVERRIDABLE.items():
-            if hasattr(self, method) and given.get(name) is None:
-                given[name] = getattr(self, method)()
-        last_epoch = given.pop(_RESUMED, -1)
+            if hasattr(self, method) and arguments.get(name) is None:
+                arguments[name] = getattr(self, method)()
+        last_epoch = arguments.pop(_RESUMED, -1)
         if optimizer is None:
-            optimizer = _optimizer_of(given.get("schedulers"), where)
+            optimizer = _optimizer_of(arguments.get("schedulers"), where)
         check_optimizer(optimizer, where)
         self._functions = None
-        self.kwargs = given
+        self.kwargs = arguments
         is_called = self.system == "torch" and type(self).entry.name in _RUNNING
-        called = given.get(_CALLED) if is_called else None
+        function = arguments.get(_CALLED) if is_called else None
         try:
             self.kwargs = {
-                name: _expressed(value, f"{where}, {name}") for name, value in given.items()
+                name: _express(value, f"{where}, {name}") for name, value in arguments.items()
             }
         except TraceError as error:
-            self._call_python(called, error, where)
+            self._call_python(function, error, where)
         self.as_implemented = as_implemented
         self._keep_arguments()
         key = str(getattr(self, "param_group_key", self.default_key))
@@ -97,12 +97,12 @@ class NamedScheduler(ParamScheduler):
                 hint="set param_group_key in a subclass, or use its LR or WD class",
             )
         try:
-            entries = list(self._built(optimizer, key, last_epoch))
+            entries = list(self._build_entries(optimizer, key, last_epoch))
         except DefinitionError as error:
-            if not _has_function(called):
+            if not _has_function(function):
                 raise
-            self._call_python(called, error, where)
-            entries = list(self._built(optimizer, key, last_epoch))
+            self._call_python(function, error, where)
+            entries = list(self._build_entries(optimizer, key, last_epoch))
         self._start(optimizer, entries, key, last_epoch)
 
     def _call_python(self, functions: Any, error: ClosedFormError, where: str) -> None:
@@ -129,8 +129,8 @@ class NamedScheduler(ParamScheduler):
         self, groups: Sequence[Mapping[str, Any]], key: str
     ) -> Iterable[ScheduledEntry]:
         """One entry for each group, with a separate function or the common one."""
-        given = self._functions
-        functions = given if isinstance(given, list | tuple) else [given] * len(groups)
+        value = self._functions
+        functions = value if isinstance(value, list | tuple) else [value] * len(groups)
         if len(functions) != len(groups):
             raise ArgumentError(
                 f"expected {len(groups)} functions, one for each param group, got {len(functions)}",
@@ -150,21 +150,23 @@ class NamedScheduler(ParamScheduler):
                 if name is not None and value is not REQUIRED and not hasattr(type(self), name):
                     setattr(self, name, value)
 
-    def _built(self, optimizer: Optimizer, key: str, last_epoch: int) -> Iterable[ScheduledEntry]:
-        own: list[ScheduleEntry] = []
+    def _build_entries(
+        self, optimizer: Optimizer, key: str, last_epoch: int
+    ) -> Iterable[ScheduledEntry]:
+        own_entries: list[ScheduleEntry] = []
         groups = [
             {k: plain(v) for k, v in g.items() if k != "params"} for g in optimizer.param_groups
         ]
         if self._functions is not None:
             yield from self._python_entries(groups, key)
             return
-        kwargs = {name: _with_specs(value, own) for name, value in self.kwargs.items()}
+        kwargs = {name: _with_specs(value, own_entries) for name, value in self.kwargs.items()}
         if last_epoch >= 0 and self.system != "cerebras":
             _check_resumable(groups, key, f"{self.system} > {self.entry.name}")
 
         def build(entry: str, bases: Sequence[Mapping[str, Any]]) -> list[Schedule | None]:
             return frameworks.schedules(
-                self.system, self.entry.name, kwargs, bases, entry, self.as_implemented, own
+                self.system, self.entry.name, kwargs, bases, entry, self.as_implemented, own_entries
             )
 
         for index, schedule in enumerate(build(key, groups)):
@@ -214,13 +216,13 @@ def scheduler_class(
 ) -> type[NamedScheduler]:
     """Returns the class of an entry, with its signature in the library."""
     parameters = _with_optimizer(entry)
-    documented = described((*parameters, Parameter("as_implemented")))
+    arguments_text = describe_arguments((*parameters, Parameter("as_implemented")))
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
         "__doc__": (
             f"The scheduler ``{entry.name}`` of {system} in closed form.\n\n"
-            f"``closedform show {system}:{entry.name}`` prints the formula.\n\n{documented}\n"
+            f"``closedform show {system}:{entry.name}`` prints the formula.\n\n{arguments_text}\n"
         ),
         "__signature__": inspect.Signature(
             [*shown_parameters(parameters), *keyword_only(as_implemented=False)]
@@ -235,30 +237,32 @@ def scheduler_class(
 
 def own_entry(scheduler: ParamScheduler, number: int) -> ScheduleEntry:
     """Returns the entry of a scheduler that is not a class of a library."""
-    (found, *others) = [schedule for schedule in scheduler.schedules if schedule is not None]
-    if any(schedule != found for schedule in others) or not isinstance(found, Schedule):
+    (first, *other_schedules) = [
+        schedule for schedule in scheduler.schedules if schedule is not None
+    ]
+    if any(schedule != first for schedule in other_schedules) or not isinstance(first, Schedule):
         raise ArgumentError(
             "a sub-schedule must be the same for all groups",
             where=type(scheduler).__name__,
         )
 
     def make() -> Schedule:
-        return found
+        return first
 
     return frameworks.own_schedule(f"{type(scheduler).__name__}#{number}", make)
 
 
-def _with_specs(value: Any, own: list[ScheduleEntry]) -> Any:
-    """Sub-schedules as class and arguments; other schedulers are added to ``own``."""
+def _with_specs(value: Any, own_entries: list[ScheduleEntry]) -> Any:
+    """Sub-schedules as class and arguments; other schedulers are added to ``own_entries``."""
     if isinstance(value, list | tuple):
-        return [_with_specs(item, own) for item in value]
+        return [_with_specs(item, own_entries) for item in value]
     if isinstance(value, NamedScheduler):
-        return {"class": value.entry.name, "kwargs": _with_specs(value.kwargs, own)}
+        return {"class": value.entry.name, "kwargs": _with_specs(value.kwargs, own_entries)}
     if isinstance(value, ParamScheduler):
-        own.append(own_entry(value, len(own)))
-        return {"class": own[-1].name, "kwargs": {}}
+        own_entries.append(own_entry(value, len(own_entries)))
+        return {"class": own_entries[-1].name, "kwargs": {}}
     if isinstance(value, Mapping):
-        return {key: _with_specs(item, own) for key, item in value.items()}
+        return {key: _with_specs(item, own_entries) for key, item in value.items()}
     return value
 
 
@@ -297,8 +301,8 @@ def _check_resumable(groups: Sequence[Mapping[str, Any]], key: str, where: str) 
             )
 
 
-def _has_function(given: Any) -> bool:
-    members = given if isinstance(given, list | tuple) else [given]
+def _has_function(value: Any) -> bool:
+    members = value if isinstance(value, list | tuple) else [value]
     return any(callable(m) and not isinstance(m, Schedule | sp.Basic) for m in members)
 
 
@@ -318,11 +322,11 @@ def _bound(
 ) -> tuple[Any, dict[str, Any]]:
     """The optimizer, and the arguments by name; ``schedules`` rejects unknown ones."""
     names = [parameter.name for parameter in _with_optimizer(entry)]
-    given = bound_arguments(entry.name, names, args, kwargs, where)
-    optimizer = given.pop("optimizer", None)
+    arguments = bound_arguments(entry.name, names, args, kwargs, where)
+    optimizer = arguments.pop("optimizer", None)
     if optimizer is None and _takes_optimizer(entry):
         raise ArgumentError("missing argument 'optimizer'", where=where)
-    return optimizer, given
+    return optimizer, arguments
 
 
 def _optimizer_of(schedulers: Any, where: str) -> Optimizer:
@@ -336,15 +340,15 @@ def _optimizer_of(schedulers: Any, where: str) -> Optimizer:
     )
 
 
-def _expressed(value: Any, where: str) -> Any:
+def _express(value: Any, where: str) -> Any:
     """Functions of the step as expressions in t; other values are unchanged."""
     if isinstance(value, list | tuple):
-        return [_expressed(item, where) for item in value]
+        return [_express(item, where) for item in value]
     if isinstance(value, Schedule):
         return value.bound
     if not callable(value) or isinstance(value, ParamScheduler | sp.Basic | type):
         return value
-    traced = delegation.functions().from_python(value, name=None, hyper=())
-    if isinstance(traced, TracedSchedule) and traced.trace.raises:
-        raise TraceError(f"it has no value {traced.trace.raises[0]}", where=where)
-    return traced.bound
+    schedule = delegation.functions().from_python(value, name=None, hyper=())
+    if isinstance(schedule, TracedSchedule) and schedule.trace.raises:
+        raise TraceError(f"it has no value {schedule.trace.raises[0]}", where=where)
+    return schedule.bound

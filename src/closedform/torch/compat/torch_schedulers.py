@@ -67,19 +67,19 @@ class SavedArguments(NamedScheduler):
     def _take(self, arguments: dict[str, Any], entries: tuple[ScheduledEntry, ...] | None) -> None:
         self.kwargs = arguments
         self._keep_arguments()
-        self._entries = entries or tuple(self._built(self.optimizer, self.key, -1))
+        self._entries = entries or tuple(self._build_entries(self.optimizer, self.key, -1))
 
 
 def _numbers_and_strings(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     """Arguments for a state; None if one is neither a number nor a string, nor a list of them."""
-    found = {}
+    arguments_in_json = {}
     for name, value in arguments.items():
         number = plain(value)
         members = number if isinstance(number, list | tuple) else [number]
-        if not all(isinstance(one, int | float | str) or one is None for one in members):
+        if not all(isinstance(member, int | float | str) or member is None for member in members):
             return None
-        found[name] = list(number) if isinstance(number, list | tuple) else number
-    return found
+        arguments_in_json[name] = list(number) if isinstance(number, list | tuple) else number
+    return arguments_in_json
 
 
 class TorchScheduler(SavedArguments):
@@ -119,7 +119,7 @@ class RecursiveScheduler(TorchScheduler):
         before = entry.values.at(step - 1) if step else plain(self.base_lrs[entry.index])
         value: Any = after
         if index != entry.index or not self._is_own(current, before, index):
-            value = self._moved(current, _number(before), _number(after), step)
+            value = self._move_value(current, _number(before), _number(after), step)
         assign(group, entry.key, value)
         is_own = value is after
         if isinstance(current, Tensor):
@@ -130,12 +130,12 @@ class RecursiveScheduler(TorchScheduler):
         """Whether nobody has changed the value since the last step; reads no tensor if so."""
         if not isinstance(current, Tensor):
             return bool(current == before)
-        known = self._versions.get(index)
-        if known is not None and known[0] is current and known[1] == _version(current):
+        version = self._versions.get(index)
+        if version is not None and version[0] is current and version[1] == _version(current):
             return True
         return bool(current.item() == current.new_tensor(before).item())
 
-    def _moved(self, current: Any, before: float, after: float, step: int) -> Any:
+    def _move_value(self, current: Any, before: float, after: float, step: int) -> Any:
         """The value that the recursion makes of one that is not the schedule's."""
         del step
         if before == after:
@@ -146,7 +146,7 @@ class RecursiveScheduler(TorchScheduler):
 class CosineAnnealing(RecursiveScheduler):
     """``CosineAnnealingLR``: the distance to ``eta_min`` is multiplied."""
 
-    def _moved(self, current: Any, before: float, after: float, step: int) -> Any:
+    def _move_value(self, current: Any, before: float, after: float, step: int) -> Any:
         low, period = float(plain(self.eta_min)), float(plain(self.T_max))  # type: ignore[attr-defined]
         if (step - 1 - period) % (2 * period) == 0 or before == low:
             return current + (after - before)
@@ -199,7 +199,10 @@ class WarmRestarts(SavedArguments):
         return self._phase(self.last_epoch + self._fraction)[1]
 
     def _phase(self, time: float) -> tuple[float, float]:
-        first, factor = (float(plain(self.kwargs.get(*one))) for one in (("T_0", 1), ("T_mult", 1)))
+        first, factor = (
+            float(plain(self.kwargs.get(*key_and_default)))
+            for key_and_default in (("T_0", 1), ("T_mult", 1))
+        )
         if factor == 1:
             return time % first, first
         start, period = 0.0, first
@@ -259,16 +262,16 @@ class Chained(Composite):
 
     def _follow(self, step: int) -> None:
         members = [member for member in self.members if isinstance(member, ParamScheduler)]
-        driven = [dict(_values_of(member, self.key)) for member in members]
+        values_of_members = [dict(_values_of(member, self.key)) for member in members]
         for number, member in enumerate(members):
             member.last_epoch = step
-            for index in driven[number]:
+            for index in values_of_members[number]:
                 base = float(plain(self.base_lrs[index]))
                 value = base
-                for other, values in enumerate(driven):
+                for number_of_member, values in enumerate(values_of_members):
                     if index in values and base:
-                        time = step if other <= number else max(step - 1, 0)
-                        is_applied = other <= number or step > 0
+                        time = step if number_of_member <= number else max(step - 1, 0)
+                        is_applied = number_of_member <= number or step > 0
                         value *= _number(values[index].at(time)) / base if is_applied else 1
                 member._last[index, self.key] = value
 

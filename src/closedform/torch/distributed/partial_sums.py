@@ -61,11 +61,11 @@ def shard_rule(rule: UpdateRule, shape: Shape) -> ShardRule:
         ... )
         (False, False, True)
     """
-    fixed = rule.for_shape(shape)
-    summed = _with_partial_sums(fixed, shape)
-    is_local = all(spec.shape in ("param", "scalar") for spec in fixed.states.values())
-    is_local &= not any(expr.has(*WHOLE_TENSOR) for expr in summed.all_expressions())
-    return ShardRule(summed, shape, False) if is_local else ShardRule(fixed, shape, True)
+    shaped_rule = rule.for_shape(shape)
+    summed_rule = _with_partial_sums(shaped_rule, shape)
+    is_local = all(spec.shape in ("param", "scalar") for spec in shaped_rule.states.values())
+    is_local &= not any(expr.has(*WHOLE_TENSOR) for expr in summed_rule.all_expressions())
+    return ShardRule(summed_rule, shape, False) if is_local else ShardRule(shaped_rule, shape, True)
 
 
 def shard_rules(
@@ -81,15 +81,15 @@ def shard_rules(
     Raises:
         DefinitionError: The rule does not apply to the shape of a parameter.
     """
-    made = []
+    rules = []
     for param in params:
         key = ("rule", tuple(param.shape), is_sharded(param))
         if key not in cache:
             shape = tuple(param.shape)
-            fixed = ShardRule(rule.for_shape(shape), shape, True)
-            cache[key] = shard_rule(rule, shape) if is_sharded(param) else fixed
-        made.append(cache[key])
-    return made
+            gathered_rule = ShardRule(rule.for_shape(shape), shape, True)
+            cache[key] = shard_rule(rule, shape) if is_sharded(param) else gathered_rule
+        rules.append(cache[key])
+    return rules
 
 
 def distinct_rules(rules: Iterable[ShardRule], shapes: Mapping[str, Shape]) -> list[Assignment]:
@@ -100,9 +100,9 @@ def distinct_rules(rules: Iterable[ShardRule], shapes: Mapping[str, Shape]) -> l
         shapes: The shapes to compile for, by the name of the parameter in a graph.
     """
     params: dict[UpdateRule, dict[str, Shape]] = {}
-    for one, (label, shape) in zip(rules, shapes.items(), strict=True):
-        params.setdefault(one.rule, {})[label] = shape
-    return [Assignment(*one) for one in params.items()]
+    for placed_rule, (label, shape) in zip(rules, shapes.items(), strict=True):
+        params.setdefault(placed_rule.rule, {})[label] = shape
+    return [Assignment(*placed_rule) for placed_rule in params.items()]
 
 
 def own_sums(rules: Iterable[Assignment]) -> frozenset[str]:
@@ -110,8 +110,8 @@ def own_sums(rules: Iterable[Assignment]) -> frozenset[str]:
     table = SumTable()
     return frozenset(
         name
-        for one in rules
-        for name, part in table.named(one.rule)[1].items()
+        for assignment in rules
+        for name, part in table.named(assignment.rule)[1].items()
         if local(_OWN) in part.free_symbols
     )
 
@@ -119,33 +119,33 @@ def own_sums(rules: Iterable[Assignment]) -> frozenset[str]:
 def _with_partial_sums(rule: UpdateRule, shape: Shape) -> UpdateRule:
     """The rule with sums and means over all elements of a sharded tensor as sums of the model."""
     size = sp.Mul(*(sp.Integer(dim) for dim in shape))
-    sharded = {PARAM, GRAD}
-    sharded |= {state(name) for name, spec in rule.states.items() if spec.shape == "param"}
+    sharded_names = {PARAM, GRAD}
+    sharded_names |= {state(name) for name, spec in rule.states.items() if spec.shape == "param"}
 
-    counted: set[sp.Basic] = set()
+    counted_sums: set[sp.Basic] = set()
 
     def is_sharded_sum(expr: sp.Basic) -> bool:
         outside = expr.xreplace({total: sp.Integer(1) for total in expr.atoms(GlobalSum)})
-        return not outside.free_symbols.isdisjoint(sharded)
+        return not outside.free_symbols.isdisjoint(sharded_names)
 
     def total(expr: sp.Basic) -> sp.Basic:
         while True:
             inner = {
-                one: GlobalSum(local(_OWN) * one.args[0])
-                / (sp.Max(size, 1) if isinstance(one, ReduceMean) else 1)
-                for one in expr.atoms(ReduceSum, ReduceMean)
-                if len(one.args) == 1 and not one.args[0].has(*WHOLE_TENSOR)
-                if is_sharded_sum(one.args[0])
+                reduction: GlobalSum(local(_OWN) * reduction.args[0])
+                / (sp.Max(size, 1) if isinstance(reduction, ReduceMean) else 1)
+                for reduction in expr.atoms(ReduceSum, ReduceMean)
+                if len(reduction.args) == 1 and not reduction.args[0].has(*WHOLE_TENSOR)
+                if is_sharded_sum(reduction.args[0])
             }
             if not inner:
                 return expr
-            counted.update(inner)
+            counted_sums.update(inner)
             expr = expr.xreplace(inner)
 
     definitions = {}
     for name, expr in rule.definitions.items():
         definitions[name] = total(expr)
         if is_sharded_sum(definitions[name]):
-            sharded.add(local(name))
-    made = rule.expressions_by(total, {_OWN: sp.Integer(1), **definitions})
-    return replace(rule, **made) if counted else rule
+            sharded_names.add(local(name))
+    fields = rule.expressions_by(total, {_OWN: sp.Integer(1), **definitions})
+    return replace(rule, **fields) if counted_sums else rule

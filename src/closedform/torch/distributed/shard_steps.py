@@ -25,7 +25,7 @@ from closedform.ir.naming import NEXT, TOTAL
 from closedform.ir.program import split
 from closedform.options import GraphOptions
 from closedform.torch.distributed.partial_sums import ShardRule, distinct_rules, own_sums
-from closedform.torch.engine.compiled import compiled
+from closedform.torch.engine.compiled import compiling_batcher
 from closedform.torch.engine.kernels import (
     COMPUTE_DTYPES,
     GRAPH_DTYPES,
@@ -117,7 +117,7 @@ def graph_runners(backend: str, providers: Sequence[str] | None) -> Callable[[Gr
         program = to_module(graph)
         if backend == "eager":
             return lambda arguments: run_programs([arguments.bind(program)])
-        batch = compiled()
+        batch = compiling_batcher()
 
         def run(arguments: NamedArguments) -> None:
             for step in batch([arguments.bind(program)]):
@@ -150,15 +150,15 @@ def shard_kernels(
         cache: Results for the same rule.
     """
     shapes = [
-        tuple((param if one.is_gathered else local(param)).shape)
-        for param, one in zip(params, rules, strict=True)
+        tuple((param if rule.is_gathered else local(param)).shape)
+        for param, rule in zip(params, rules, strict=True)
     ]
     dtype = COMPUTE_DTYPES[params[0].dtype]
-    key = ("kernels", dtype, tuple((one.shape, one.is_gathered) for one in rules), tuple(shapes))
+    key = ("kernels", dtype, tuple((rule.shape, rule.is_gathered) for rule in rules), tuple(shapes))
     if key not in cache:
         cache[key] = _compile(name, rules, shapes, dtype, make_runner, cache)
-    made: list[ShardKernel] = cache[key]
-    return made
+    kernels: list[ShardKernel] = cache[key]
+    return kernels
 
 
 def _compile(
@@ -172,21 +172,21 @@ def _compile(
     labels = [f"{LABEL}{number}" for number in range(len(rules))]
     distinct = distinct_rules(rules, dict(zip(labels, shapes, strict=True)))
     program = compile_assignments(name, distinct, GraphOptions(dtype=GRAPH_DTYPES[dtype]))
-    own = own_sums(distinct)
+    own_names = own_sums(distinct)
 
     def stage_graph(graph: Graph) -> StageGraph:
         if graph not in cache:
             cache[graph] = StageGraph(graph, make_runner(graph))
-        made: StageGraph = cache[graph]
-        return made
+        stage: StageGraph = cache[graph]
+        return stage
 
-    made = []
-    for label, one in zip(labels, rules, strict=True):
+    kernels = []
+    for label, shard_rule in zip(labels, rules, strict=True):
         *sums, last = split(program, label, f"{LABEL}0")
         stages = tuple(None if graph is None else stage_graph(graph) for graph in sums)
         (step,) = (stage_graph(graph) for graph in (last,) if graph is not None)
-        made.append(ShardKernel(stages, step, own, one.is_gathered))
-    return made
+        kernels.append(ShardKernel(stages, step, own_names, shard_rule.is_gathered))
+    return kernels
 
 
 @outside_traces  # collectives are not traced
@@ -195,12 +195,12 @@ def run_shards(work: Work) -> None:
     totals: list[dict[str, Tensor]] = [{} for _ in work]
     for stage in range(max(len(kernel.stages) for kernel, _ in work)):
         sums = [
-            _partial_sums(kernel, tensors, stage, known)
-            for (kernel, tensors), known in zip(work, totals, strict=True)
+            _partial_sums(kernel, tensors, stage, totals_of_param)
+            for (kernel, tensors), totals_of_param in zip(work, totals, strict=True)
         ]
         _reduce(work, sums, totals)
-    for (kernel, tensors), known in zip(work, totals, strict=True):
-        _step(kernel, tensors, known)
+    for (kernel, tensors), totals_of_param in zip(work, totals, strict=True):
+        _step(kernel, tensors, totals_of_param)
 
 
 def _partial_sums(
@@ -210,9 +210,9 @@ def _partial_sums(
     graph = kernel.stages[stage] if stage < len(kernel.stages) else None
     if graph is None:
         return {}
-    made = {name: _zero(tensors) for name in graph.outputs}
-    graph.run(_inputs(kernel, tensors, graph, totals), made)
-    return made
+    sums = {name: _zero(tensors) for name in graph.outputs}
+    graph.run(_inputs(kernel, tensors, graph, totals), sums)
+    return sums
 
 
 def _reduce(
@@ -220,20 +220,22 @@ def _reduce(
 ) -> None:
     """Adds partial sums over parameters and processes, and gives each parameter its totals."""
     entries: dict[ShardMesh, dict[tuple[int, str], Tensor]] = {}
-    for number, ((kernel, tensors), found) in enumerate(zip(work, sums, strict=True)):
+    for number, ((kernel, tensors), sums_of_param) in enumerate(zip(work, sums, strict=True)):
         mesh = ShardMesh() if kernel.is_gathered else shard_mesh(tensors.param)
-        for name, value in found.items():
+        for name, value in sums_of_param.items():
             key = (number if name in kernel.own else -1, name)
             group = entries.setdefault(mesh, {})
             group[key] = group[key] + value if key in group else value
     common: dict[str, Tensor] = {}
     for mesh, group in entries.items():
-        reduced = mesh.all_reduce(torch.stack(list(group.values()))).unbind()
-        for (number, name), total in zip(group, reduced, strict=True):
-            known = common if number < 0 else totals[number]
-            known[name] = known[name] + total if name in known else total
-    for known in totals:
-        known.update(common)
+        group_totals = mesh.all_reduce(torch.stack(list(group.values()))).unbind()
+        for (number, name), total in zip(group, group_totals, strict=True):
+            totals_of_param = common if number < 0 else totals[number]
+            totals_of_param[name] = (
+                totals_of_param[name] + total if name in totals_of_param else total
+            )
+    for totals_of_param in totals:
+        totals_of_param.update(common)
 
 
 def _step(kernel: ShardKernel, tensors: ShardTensors, totals: Mapping[str, Tensor]) -> None:
@@ -256,11 +258,11 @@ def _step(kernel: ShardKernel, tensors: ShardTensors, totals: Mapping[str, Tenso
 def _owners(tensors: ShardTensors) -> dict[str, Tensor]:
     """The tensors of a parameter by their names in its graphs."""
     label = f"{LABEL}0"
-    found = {naming.param(label): tensors.param, naming.grad(label): tensors.grad}
-    found[naming.evaluation(label)] = tensors.param
+    owners = {naming.param(label): tensors.param, naming.grad(label): tensors.grad}
+    owners[naming.evaluation(label)] = tensors.param
     for name, value in tensors.states.items():
-        found[state_label(name)] = value
-    return found
+        owners[state_label(name)] = value
+    return owners
 
 
 def _inputs(
@@ -274,13 +276,13 @@ def _inputs(
     A graph may name totals of other parameters; it does not use them.
     """
     owners = _owners(tensors)
-    seen = full_tensor if kernel.is_gathered else local
+    read_part = full_tensor if kernel.is_gathered else local
     values = {}
     for name in input_names(graph.graph):
         if name.startswith(TOTAL):
             values[name] = totals[name] if name in totals else _zero(tensors)
         elif name in owners:
-            values[name] = seen(owners[name])
+            values[name] = read_part(owners[name])
         else:
             values[name] = tensors.hypers[name]
     return values

@@ -66,11 +66,11 @@ class TensorTable:
     Attributes:
         tensors: Inputs and outputs, program by program, then one vector for each run of scalars
             that are contiguous in memory.
-        packed: The element of a vector that a scalar is, by the index of the scalar.
+        elements: The element of a vector that a scalar is, by the index of the scalar.
     """
 
     tensors: list[Tensor]
-    packed: dict[int, Ref]
+    elements: dict[int, Ref]
 
     @staticmethod
     def of(programs: Sequence[BoundProgram]) -> TensorTable:
@@ -84,17 +84,17 @@ class TensorTable:
         for index, tensor in enumerate(tensors):
             if not tensor.dim():
                 indices.setdefault(id(tensor), []).append(index)
-        packed: dict[int, Ref] = {}
-        for run in _contiguous_runs([tensors[found[0]] for found in indices.values()]):
+        elements: dict[int, Ref] = {}
+        for run in _contiguous_runs([tensors[copies[0]] for copies in indices.values()]):
             for row, scalar in enumerate(run):
-                packed |= dict.fromkeys(indices[id(scalar)], (len(tensors), row))
+                elements |= dict.fromkeys(indices[id(scalar)], (len(tensors), row))
             tensors.append(run[0].as_strided((len(run),), (1,)))
-        return TensorTable(tensors, packed)
+        return TensorTable(tensors, elements)
 
     def bindings(self, programs: Sequence[BoundProgram]) -> list[Binding]:
         """Returns the binding of each program; a tensor that is read and written has one Ref."""
-        found = []
-        shared: dict[int, int] = {}
+        bindings = []
+        first_index: dict[int, int] = {}
         start = 0
         for program, reads, writes, hypers in programs:
             indices = dict(zip(program.input_names, range(start, start + len(reads)), strict=True))
@@ -109,12 +109,12 @@ class TensorTable:
                     outputs[label][0] = self._ref(indices[name])
             for name, tensor in read.items():
                 if any(tensor is value for value in hypers.values()):
-                    indices[name] = shared.setdefault(id(tensor), indices[name])
-            found.append(Binding({name: self._ref(i) for name, i in indices.items()}, outputs))
-        return found
+                    indices[name] = first_index.setdefault(id(tensor), indices[name])
+            bindings.append(Binding({name: self._ref(i) for name, i in indices.items()}, outputs))
+        return bindings
 
     def _ref(self, index: int) -> Ref:
-        return self.packed.get(index, (index, -1))
+        return self.elements.get(index, (index, -1))
 
 
 def _contiguous_runs(scalars: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -129,29 +129,29 @@ def _contiguous_runs(scalars: Sequence[Tensor]) -> list[list[Tensor]]:
         else:
             runs.append([scalar])
     place = {id(scalar): number for number, scalar in enumerate(scalars)}
-    found = [run for run in runs if len(run) > 1]
-    return sorted(found, key=lambda run: min(place[id(scalar)] for scalar in run))
+    long_runs = [run for run in runs if len(run) > 1]
+    return sorted(long_runs, key=lambda run: min(place[id(scalar)] for scalar in run))
 
 
-def _is_next(one: Tensor, other: Tensor) -> bool:
+def _is_next(scalar: Tensor, successor: Tensor) -> bool:
     return (
-        other.data_ptr() == one.data_ptr() + one.element_size()
-        and other.dtype == one.dtype
-        and other.untyped_storage().data_ptr() == one.untyped_storage().data_ptr()
+        successor.data_ptr() == scalar.data_ptr() + scalar.element_size()
+        and successor.dtype == scalar.dtype
+        and successor.untyped_storage().data_ptr() == scalar.untyped_storage().data_ptr()
     )
 
 
 def pack_scalars(states: Iterable[dict[str, Tensor]]) -> None:
     """Makes the states of rank 0 of several parameters contiguous in memory."""
     columns: dict[tuple[str, torch.dtype], list[dict[str, Tensor]]] = {}
-    for one in states:
-        for name, value in one.items():
+    for owner in states:
+        for name, value in owner.items():
             if not value.dim():
-                columns.setdefault((name, value.dtype), []).append(one)
+                columns.setdefault((name, value.dtype), []).append(owner)
     for (name, _), owners in columns.items():
-        vector = torch.stack([one[name] for one in owners])
-        for one, scalar in zip(owners, vector.unbind(), strict=True):
-            one[name] = scalar
+        vector = torch.stack([owner[name] for owner in owners])
+        for owner, scalar in zip(owners, vector.unbind(), strict=True):
+            owner[name] = scalar
 
 
 def batcher(build: StepBuilder, max_compiled: int | None = None) -> Batcher:
@@ -169,19 +169,20 @@ def batcher(build: StepBuilder, max_compiled: int | None = None) -> Batcher:
         table = TensorTable.of(programs)
         groups: dict[int, int] = {}
         sequence = tuple(
-            (id(one.program), groups.setdefault(id(one.hypers), len(groups))) for one in programs
+            (id(bound.program), groups.setdefault(id(bound.hypers), len(groups)))
+            for bound in programs
         )
-        key = sequence, tuple(table.packed.items())
+        key = sequence, tuple(table.elements.items())
         if key not in functions:
-            count = sum(len(other) > 1 for other, _ in functions)
+            count = sum(len(earlier) > 1 for earlier, _ in functions)
             if len(programs) > 1 and max_compiled is not None and count >= max_compiled:
-                return [step for one in programs for step in batch([one])]
+                return [step for bound in programs for step in batch([bound])]
             if len(functions) >= MAX_CACHED and max_compiled is None:
                 del functions[next(iter(functions))]
             for program, *_ in programs:  # holding the program keeps its id unique
                 if id(program) not in splits:
                     splits[id(program)] = program, _split(program)
-            parts = _grouped(programs, table, [splits[place][1] for place, _ in sequence])
+            parts = _group_programs(programs, table, [splits[place][1] for place, _ in sequence])
             functions[key] = build(table, *parts)
         return [BatchedStep(table.tensors, functions[key])]
 
@@ -212,7 +213,7 @@ def _split(program: GraphProgram) -> _Split:
     )
 
 
-def _grouped(
+def _group_programs(
     programs: Sequence[BoundProgram], table: TensorTable, splits: Sequence[_Split]
 ) -> tuple[list[ProgramGroup], list[ProgramGroup]]:
     """The scalar programs, one for all parameters that share it, and the tensor programs."""
@@ -220,9 +221,9 @@ def _grouped(
     scalars: dict[Any, ProgramGroup] = {}
     sources: dict[Graph, int] = {}
     places = {
-        number: sources.setdefault(one.scalars.source, len(sources))
-        for number, one in {id(one): one for one in splits}.items()
-        if one.scalars is not None
+        number: sources.setdefault(split.scalars.source, len(sources))
+        for number, split in {id(split): split for split in splits}.items()
+        if split.scalars is not None
     }
     tensors: list[ProgramGroup] = []
     for index, (bound, split) in enumerate(zip(programs, splits, strict=True)):
@@ -266,25 +267,27 @@ def batched_programs(
         The programs; and the deferred stores, by the index of the result among the tensors.
     """
     tensors, end = table.tensors, len(table.tensors)
-    batched: list[BatchedProgram] = []
-    deferred: dict[int, list[Store]] = {}
+    programs: list[BatchedProgram] = []
+    late_stores: dict[int, list[Store]] = {}
     for program, bindings in groups:
         inputs = [[binding.inputs[name] for binding in bindings] for name in program.input_names]
         outputs = []
         for name in program.output_names:
             stores = _stores([binding.outputs.get(name, []) for binding in bindings], tensors)
             if any(row < 0 and is_deferred(tensors[index]) for (index, row), _ in stores):
-                deferred[end], stores = stores, []
+                late_stores[end], stores = stores, []
             if not stores:
                 for row, binding in enumerate(bindings):
                     binding.inputs[name] = end, row if len(bindings) > 1 else -1
                 end += 1
             outputs.append(stores)
-        batched.append(BatchedProgram(program, [_merged(one, tensors) for one in inputs], outputs))
-    return batched, deferred
+        programs.append(
+            BatchedProgram(program, [_merge_refs(refs, tensors) for refs in inputs], outputs)
+        )
+    return programs, late_stores
 
 
-def _merged(refs: Sequence[Ref], tensors: Sequence[Tensor]) -> Sequence[Ref]:
+def _merge_refs(refs: Sequence[Ref], tensors: Sequence[Tensor]) -> Sequence[Ref]:
     """One ref if all are equal, or if they are all elements of a vector in order."""
     index, row = refs[0]
     if all(ref == refs[0] for ref in refs):
@@ -297,9 +300,9 @@ def _merged(refs: Sequence[Ref], tensors: Sequence[Tensor]) -> Sequence[Ref]:
 def _stores(targets: Sequence[Sequence[Ref]], tensors: Sequence[Tensor]) -> list[Store]:
     """The stores of a result that has one element for each binding, given the targets of each."""
     if len(targets) > 1 and all(len(refs) == 1 for refs in targets):
-        merged = _merged([refs[0] for refs in targets], tensors)
-        if len(merged) == 1:
-            return [(merged[0], -1)]
+        common_refs = _merge_refs([refs[0] for refs in targets], tensors)
+        if len(common_refs) == 1:
+            return [(common_refs[0], -1)]
     is_single = len(targets) == 1
     return [(ref, -1 if is_single else row) for row, refs in enumerate(targets) for ref in refs]
 
@@ -317,8 +320,8 @@ def run_batched(values: list[Tensor], programs: Sequence[BatchedProgram]) -> Non
 
 def _load(values: Sequence[Tensor], refs: Sequence[Ref]) -> Tensor:
     """A tensor, or several scalars as a vector."""
-    found = [_element(values[index], row) for index, row in refs]
-    return found[0] if len(found) == 1 else torch.stack(found)
+    elements = [_element(values[index], row) for index, row in refs]
+    return elements[0] if len(elements) == 1 else torch.stack(elements)
 
 
 def store(values: Sequence[Tensor], stores: Sequence[Store], result: Tensor) -> None:

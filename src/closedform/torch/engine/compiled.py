@@ -36,7 +36,7 @@ from closedform.torch.engine.batching import (
     run_batched,
     store,
 )
-from closedform.torch.engine.flat import FlatKernel, NumberProgram, inplace, made_kernel
+from closedform.torch.engine.flat import FlatKernel, NumberProgram, build_kernel, inplace
 from closedform.torch.engine.inductor import PARALLEL, CompiledFunction, compiled_function
 from closedform.torch.engine.programs import Batcher, StepFunction, is_lost_in_trace, outputs_of
 from closedform.torch.engine.tensor_program import TensorProgram, Values
@@ -51,7 +51,7 @@ _NAMES = count()
 """Numbers for functions: torch remembers by name which sizes have changed."""
 
 
-def compiled() -> Batcher:
+def compiling_batcher() -> Batcher:
     """Returns a batcher that compiles one function for each sequence of programs."""
     return batcher(_step_function, MAX_COMPILED)
 
@@ -60,13 +60,15 @@ def _step_function(
     table: TensorTable, scalars: Sequence[ProgramGroup], tensors: Sequence[ProgramGroup]
 ) -> StepFunction:
     """Returns a compiled function of the tensors of a table."""
-    programs, deferred = batched_programs(table, [*scalars, *tensors], is_lost_in_trace)
-    used, renumbered = _compact(programs, len(table.tensors))
-    function = _compiled(_Request.of(renumbered, [table.tensors[index] for index in used]))
+    programs, late_stores = batched_programs(table, [*scalars, *tensors], is_lost_in_trace)
+    indices, compact_programs = _compact(programs, len(table.tensors))
+    function = _compile_step(
+        _Request.of(compact_programs, [table.tensors[index] for index in indices])
+    )
 
     def run(tensors: list[Tensor]) -> None:
-        results = function(*[tensors[index] for index in used])
-        for index, stores in deferred.items():
+        results = function(*[tensors[index] for index in indices])
+        for index, stores in late_stores.items():
             store(tensors, stores, results[index - len(tensors)])
 
     return run
@@ -76,20 +78,25 @@ def _compact(
     programs: Sequence[BatchedProgram], count: int
 ) -> tuple[list[int], list[BatchedProgram]]:
     """The tensors that are used, and the programs on only these; results follow the tensors."""
-    used = {index for one in programs for refs in one.inputs for index, _ in refs}
-    used |= {index for one in programs for stores in one.outputs for (index, _), _ in stores}
-    given = sorted(index for index in used if index < count)
-    order = {old: new for new, old in enumerate(given)}
-    order |= {index: index - count + len(given) for index in used if index >= count}
-    renumbered = [
+    indices = {index for program in programs for refs in program.inputs for index, _ in refs}
+    indices |= {
+        index for program in programs for stores in program.outputs for (index, _), _ in stores
+    }
+    table_indices = sorted(index for index in indices if index < count)
+    order = {old: new for new, old in enumerate(table_indices)}
+    order |= {index: index - count + len(table_indices) for index in indices if index >= count}
+    compact_programs = [
         BatchedProgram(
             program,
             [[(order[index], row) for index, row in refs] for refs in inputs],
-            [[((order[index], row), element) for (index, row), element in one] for one in outputs],
+            [
+                [((order[index], row), element) for (index, row), element in stores]
+                for stores in outputs
+            ],
         )
         for program, inputs, outputs in programs
     ]
-    return given, renumbered
+    return table_indices, compact_programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +122,19 @@ class _Request:
         """Returns the request for programs on tensors like these."""
         first: dict[int, int] = {}
         return _Request(
-            tuple(one.program.source for one in programs),
+            tuple(program.source for program, *_ in programs),
             tuple(
                 (tuple(map(tuple, inputs)), tuple(map(tuple, outputs)))
                 for _, inputs, outputs in programs
             ),
             tuple((type(x), x.dtype, x.shape, x.stride(), x.device) for x in tensors),
-            tuple(first.setdefault(id(one), index) for index, one in enumerate(tensors)),
+            tuple(first.setdefault(id(tensor), index) for index, tensor in enumerate(tensors)),
             programs,
         )
 
 
 @lru_cache(MAX_SHARED)
-def _compiled(request: _Request) -> Callable[..., list[Tensor]]:
+def _compile_step(request: _Request) -> Callable[..., list[Tensor]]:
     """Returns a compiled function of tensors that returns the outputs that are not stored.
 
     The programs are constants of the function. torch counts the compilations of each code object
@@ -135,18 +142,20 @@ def _compiled(request: _Request) -> Callable[..., list[Tensor]]:
     """
     programs = request.programs
 
-    def traced(*tensors: Tensor) -> list[Tensor]:
+    def run_all(*tensors: Tensor) -> list[Tensor]:
         values = list(tensors)
         run_batched(values, programs)
         return values[len(tensors) :]
 
     name = f"step_{next(_NAMES)}"
-    code = traced.__code__.replace(co_name=name)
-    own = FunctionType(code, traced.__globals__, name, None, traced.__closure__)
+    code = run_all.__code__.replace(co_name=name)
+    function = FunctionType(code, run_all.__globals__, name, None, run_all.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": _is_of_tensors, "size_asserts": False}
-    found: Callable[..., list[Tensor]]
-    found = torch.compile(own, fullgraph=True, options=options)  # dynamic=False costs 4 µs a call
-    return found
+    compiled_step: Callable[..., list[Tensor]]
+    compiled_step = torch.compile(
+        function, fullgraph=True, options=options
+    )  # dynamic=False costs 4 µs a call
+    return compiled_step
 
 
 def _is_of_tensors(guards: Sequence[Any]) -> list[bool]:
@@ -187,63 +196,70 @@ class CompiledProgram:
         self._numbers = [index[name] for name in self.input_names if name in numbers]
         self._are_numbers = [name in numbers for name in self.input_names]
         self._longest = next(iter(vectors.values()), None)
-        self._compiled: dict[tuple[Any, ...], CompiledFunction] = {}
+        self._compile_step: dict[tuple[Any, ...], CompiledFunction] = {}
 
     def start(self, rare: Mapping[str, Tensor]) -> Values:
         """Returns the inputs that rarely change."""
         return [rare.get(name) for name in self.input_names]
 
-    def run(self, start: Values, given: Sequence[Any]) -> list[Tensor]:
+    def run(self, start: Values, inputs: Sequence[Any]) -> list[Tensor]:
         """Returns the outputs; the next state of vectors is written over the one before."""
-        values = [old if new is None else new for old, new in zip(start, given, strict=True)]
+        values = [old if new is None else new for old, new in zip(start, inputs, strict=True)]
         new = self._function_of(values)(values.copy())
         if not self._written:
             return list(new)
-        found = [values[place] for place in self._written]
-        torch.autograd.graph.increment_version(found)
-        return found if not new else self._in_order(found, new)
+        next_states = [values[place] for place in self._written]
+        torch.autograd.graph.increment_version(next_states)
+        return next_states if not new else self._in_order(next_states, new)
 
-    def step(self, given: list[Any]) -> None:
+    def step(self, inputs: list[Any]) -> None:
         """Writes the outputs over the inputs, which are given in order; each must have one."""
-        found = [given[place] for place in self._written]
-        self._function_of(given)(given)
-        torch.autograd.graph.increment_version(found)
+        next_states = [inputs[place] for place in self._written]
+        self._function_of(inputs)(inputs)
+        torch.autograd.graph.increment_version(next_states)
 
-    def _function_of(self, given: Sequence[Any]) -> CompiledFunction:
+    def _function_of(self, inputs: Sequence[Any]) -> CompiledFunction:
         """The compiled function of vectors and numbers like these.
 
         Raises:
             StateError: The memory of a vector is not what the program assumes.
         """
         longest = self._longest
-        length = max(map(Tensor.numel, given)) if longest is None else given[longest].numel()
-        for one, wanted, is_number in zip(given, self.input_dtypes, self._are_numbers, strict=True):
-            count = one.numel()
+        length = max(map(Tensor.numel, inputs)) if longest is None else inputs[longest].numel()
+        for tensor, dtype, is_number in zip(
+            inputs, self.input_dtypes, self._are_numbers, strict=True
+        ):
+            count = tensor.numel()
             is_long = count == length or (is_number and count == 1)
-            if not is_long or one.dtype is not wanted or not one.is_contiguous() or not one.is_cpu:
-                raise self._error(given)
+            if (
+                not is_long
+                or tensor.dtype is not dtype
+                or not tensor.is_contiguous()
+                or not tensor.is_cpu
+            ):
+                raise self._error(inputs)
         threads = torch.get_num_threads() if length >= PARALLEL else 1
-        key = threads, *[given[index].numel() > 1 for index in self._numbers]
-        if key not in self._compiled:
-            self._compiled[key] = self._compile(given, threads)
-        return self._compiled[key]
+        key = threads, *[inputs[index].numel() > 1 for index in self._numbers]
+        if key not in self._compile_step:
+            self._compile_step[key] = self._compile(inputs, threads)
+        return self._compile_step[key]
 
-    def _error(self, given: Sequence[Tensor]) -> StateError:
+    def _error(self, inputs: Sequence[Tensor]) -> StateError:
         kinds = "; ".join(
-            f"{name}: {wanted}, got {one.dtype} of shape {list(one.shape)} on {one.device}"
-            for name, one, wanted in zip(self.input_names, given, self.input_dtypes, strict=True)
+            f"{name}: {dtype}, got {tensor.dtype} of shape {list(tensor.shape)} on {tensor.device}"
+            for name, tensor, dtype in zip(self.input_names, inputs, self.input_dtypes, strict=True)
         )
         return StateError(
             f"a compiled step takes contiguous vectors of one length on the CPU: {kinds}",
             hint="a parameter, its gradient or a state was replaced: make the optimizer again",
         )
 
-    def _in_order(self, written: Sequence[Tensor], new: Sequence[Tensor]) -> list[Tensor]:
+    def _in_order(self, next_states: Sequence[Tensor], new: Sequence[Tensor]) -> list[Tensor]:
         """The outputs, some of which were written in place."""
-        sources = iter(written), iter(new)
+        sources = iter(next_states), iter(new)
         return [next(sources[place is None]) for place in self._places]
 
-    def _compile(self, given: Sequence[Tensor], threads: int) -> CompiledFunction:
+    def _compile(self, inputs: Sequence[Tensor], threads: int) -> CompiledFunction:
         """Compiles a function of vectors and numbers like these."""
 
         def step(*tensors: Tensor) -> list[Tensor]:
@@ -258,10 +274,10 @@ class CompiledProgram:
 
         vectors = [
             index
-            for index, one in enumerate(given)
-            if one.numel() > 1 or index not in self._numbers
+            for index, tensor in enumerate(inputs)
+            if tensor.numel() > 1 or index not in self._numbers
         ]
-        return compiled_function(step, given, vectors, threads)
+        return compiled_function(step, inputs, vectors, threads)
 
 
 class _Inductor:
@@ -270,10 +286,10 @@ class _Inductor:
     is_in_one_pass = True
 
     def numbers(self, graph: Graph, rare: Sequence[str]) -> NumberProgram:
-        called = TensorProgram(inplace(graph), rare)
-        if not any(name.startswith(NUMBER) for name in called.varying):
-            return called  # it counts the step
-        return CompiledProgram(graph, input_names(graph), called.varying)
+        program = TensorProgram(inplace(graph), rare)
+        if not any(name.startswith(NUMBER) for name in program.varying):
+            return program  # it counts the step
+        return CompiledProgram(graph, input_names(graph), program.varying)
 
     def vectors(self, graph: Graph) -> CompiledProgram:
         return CompiledProgram(graph, [x for x in input_names(graph) if x.startswith(NUMBER)])
@@ -287,4 +303,4 @@ def compiled_kernel(graph: Graph, label: str) -> FlatKernel | None:
         graph: The graph, for a parameter of rank 1.
         label: The name of the parameter in it.
     """
-    return made_kernel(graph, label, _Inductor())
+    return build_kernel(graph, label, _Inductor())

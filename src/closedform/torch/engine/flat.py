@@ -77,7 +77,7 @@ class VectorProgram(Protocol):
     def start(self, rare: States) -> Values:
         """Returns what is computed once, from inputs that rarely change."""
 
-    def run(self, start: Values, given: Sequence[Tensor | None]) -> list[Tensor]:
+    def run(self, start: Values, inputs: Sequence[Tensor | None]) -> list[Tensor]:
         """Returns the outputs; one that was computed in place is the input itself."""
 
 
@@ -85,7 +85,7 @@ class VectorProgram(Protocol):
 class InPlaceProgram(VectorProgram, Protocol):
     """A program that writes next states over those before, and may do nothing else."""
 
-    def step(self, given: list[Any]) -> None:
+    def step(self, inputs: list[Any]) -> None:
         """Writes the outputs over the inputs, which are given in order; each must have one."""
 
 
@@ -101,14 +101,14 @@ class FlatKernel:
 
     Attributes:
         scalars: Computes the numbers of a step, for each parameter; None if there are none.
-        joined: Steps several parameters as one vector.
+        batch: Steps several parameters as one vector.
         single: Steps one parameter.
         names: The name of each label among the tensors of a parameter.
         tile: The most elements of one parameter that are stepped at once.
     """
 
     scalars: NumberProgram | None
-    joined: VectorStep
+    batch: VectorStep
     single: VectorStep
     names: Mapping[str, str]
     tile: int
@@ -134,10 +134,10 @@ def flat_kernel(graph: Graph, label: str) -> FlatKernel | None:
         graph: The graph, for a parameter of rank 1.
         label: The name of the parameter in it.
     """
-    return made_kernel(graph, label, _Eager())
+    return build_kernel(graph, label, _Eager())
 
 
-def made_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKernel | None:
+def build_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKernel | None:
     """Returns the programs of the step graph of a parameter; None if it is not elementwise.
 
     Args:
@@ -149,10 +149,10 @@ def made_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKernel
     if not second.outputs or any(node.type.shape for node in first.nodes):
         return None
     prefix = f"state.{label}."
-    shown = {node.attribute("name") for node in graph.inputs}
-    names = {str(name): _name(str(name), prefix) for name in shown}
-    separated = separate(second, f"{PARAM}{label}")
-    rest, move = (second, None) if separated is None else separated
+    input_labels = {node.attribute("name") for node in graph.inputs}
+    names = {str(name): _name(str(name), prefix) for name in input_labels}
+    rest_and_move = separate(second, f"{PARAM}{label}")
+    rest, move = (second, None) if rest_and_move is None else rest_and_move
     if rest is not None and not inplace(rest).is_elementwise:
         return None
     scalars = None
@@ -160,11 +160,11 @@ def made_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKernel
         hypers = [str(node.attribute("name")) for node in graph.inputs]
         rare = [name for name in hypers if name not in ("step",) and not name.startswith("state.")]
         scalars = factory.numbers(first, rare)
-    joined = VectorStep(None if rest is None else factory.vectors(rest), move)
+    batch_step = VectorStep(None if rest is None else factory.vectors(rest), move)
     if not factory.is_in_one_pass:
-        return FlatKernel(scalars, joined, joined, names, TILE)
-    single = joined if move is None else VectorStep(factory.vectors(second), None)
-    return FlatKernel(scalars, joined, single, names, _NO_TILES)
+        return FlatKernel(scalars, batch_step, batch_step, names, TILE)
+    single = batch_step if move is None else VectorStep(factory.vectors(second), None)
+    return FlatKernel(scalars, batch_step, single, names, _NO_TILES)
 
 
 class _Eager:
@@ -203,20 +203,20 @@ def segments(sizes: Sequence[int]) -> list[range]:
     Args:
         sizes: The number of elements of each parameter.
     """
-    found: list[range] = []
+    runs: list[range] = []
     start, total = 0, 0
     for index, size in enumerate(sizes):
         is_large = size > SMALL
         if index > start and (is_large or total + size > JOINED):
-            found.append(range(start, index))
+            runs.append(range(start, index))
             start, total = index, 0
         total += size
         if is_large:
-            found.append(range(start, index + 1))
+            runs.append(range(start, index + 1))
             start, total = index + 1, 0
     if start < len(sizes):
-        found.append(range(start, len(sizes)))
-    return found
+        runs.append(range(start, len(sizes)))
+    return runs
 
 
 def is_flat(param: Tensor) -> bool:
@@ -236,11 +236,11 @@ def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -
             columns = [states[row].get(name, first) for row in members]
             pairs = zip(columns, (params[row] for row in members), strict=True)
             if not all(
-                one.shape == param.shape and one.dtype == first.dtype and is_flat(one)
-                for one, param in pairs
+                column.shape == param.shape and column.dtype == first.dtype and is_flat(column)
+                for column, param in pairs
             ):
                 continue
-            parts = _joined(columns).split([one.numel() for one in columns])
+            parts = _flat_vector(columns).split([column.numel() for column in columns])
             for row, part in zip(members, parts, strict=True):
                 if name in states[row]:
                     states[row][name] = part.view(params[row].shape)
@@ -257,37 +257,39 @@ def packed_zeros(
         scalars: The names of the states of rank 0.
         names: The names of the states of the shape of the parameter.
     """
-    found: list[dict[str, Tensor]] = [{} for _ in params]
+    states: list[dict[str, Tensor]] = [{} for _ in params]
     for name in scalars:
-        for one, scalar in zip(found, torch.zeros(len(params), dtype=dtype).unbind(), strict=True):
-            one[name] = scalar
+        for state, scalar in zip(
+            states, torch.zeros(len(params), dtype=dtype).unbind(), strict=True
+        ):
+            state[name] = scalar
     sizes, shapes = [param.numel() for param in params], [param.shape for param in params]
     for run in segments(sizes):
         part = slice(run.start, run.stop)
         for name in names:
             vector = torch.zeros(sum(sizes[part]), dtype=dtype)
-            for one, row, shape in zip(
-                found[part], vector.split(sizes[part]), shapes[part], strict=True
+            for state, row, shape in zip(
+                states[part], vector.split(sizes[part]), shapes[part], strict=True
             ):
-                one[name] = row.view(shape)
-    return found
+                state[name] = row.view(shape)
+    return states
 
 
 def adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     """Returns contiguous tensors that follow each other in memory as one vector, if they do."""
-    found = [one for one in tensors if one.numel()]
-    if not found:
+    nonempty = [tensor for tensor in tensors if tensor.numel()]
+    if not nonempty:
         return None
-    end, total = found[0].data_ptr(), 0
-    storage, dtype = found[0].untyped_storage().data_ptr(), found[0].dtype
-    for one in found:
-        if one.data_ptr() != end or one.dtype != dtype or not one.is_contiguous():
+    end, total = nonempty[0].data_ptr(), 0
+    storage, dtype = nonempty[0].untyped_storage().data_ptr(), nonempty[0].dtype
+    for tensor in nonempty:
+        if tensor.data_ptr() != end or tensor.dtype != dtype or not tensor.is_contiguous():
             return None
-        if one.untyped_storage().data_ptr() != storage:
+        if tensor.untyped_storage().data_ptr() != storage:
             return None
-        total += one.numel()
-        end += one.numel() * one.element_size()
-    return found[0].as_strided((total,), (1,))
+        total += tensor.numel()
+        end += tensor.numel() * tensor.element_size()
+    return nonempty[0].as_strided((total,), (1,))
 
 
 class Column:
@@ -302,7 +304,7 @@ class Column:
         self.tensors = list(tensors)
         self._dtype = dtype
         self._vector = adjacent(tensors)
-        self._is_scalar = all(not one.dim() for one in tensors)
+        self._is_scalar = all(not tensor.dim() for tensor in tensors)
 
     @property
     def vector(self) -> Tensor | None:
@@ -318,7 +320,7 @@ class Column:
         """Returns the values; they are those in memory if the tensors are adjacent."""
         if self._vector is not None:
             return in_dtype(self._vector, self._dtype)
-        return in_dtype(_joined(self.tensors), self._dtype)
+        return in_dtype(_flat_vector(self.tensors), self._dtype)
 
     def store(self, value: Tensor) -> None:
         """Writes the values, or one value for all."""
@@ -328,13 +330,15 @@ class Column:
                 is_inside = value.data_ptr() == self._vector.data_ptr()
                 self._vector.copy_(value.clone() if is_inside else value)
             return
-        sizes = [one.numel() for one in self.tensors]
+        sizes = [tensor.numel() for tensor in self.tensors]
         parts = value.expand(sum(sizes)).split(sizes)
-        shaped = [part.view(one.shape) for part, one in zip(parts, self.tensors, strict=True)]
-        torch._foreach_copy_(self.tensors, shaped)
+        shaped_parts = [
+            part.view(tensor.shape) for part, tensor in zip(parts, self.tensors, strict=True)
+        ]
+        torch._foreach_copy_(self.tensors, shaped_parts)
 
 
-def _joined(tensors: Sequence[Tensor]) -> Tensor:
+def _flat_vector(tensors: Sequence[Tensor]) -> Tensor:
     """One vector of the elements of some tensors."""
     vector: Tensor = torch._C._nn.flatten_dense_tensors(list(tensors))
     return vector
@@ -342,7 +346,10 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 def _are_rows(tensors: Sequence[Tensor]) -> bool:
     """Whether tensors can be concatenated along their first axis."""
-    return all(one.dim() for one in tensors) and len({one.shape[1:] for one in tensors}) == 1
+    return (
+        all(tensor.dim() for tensor in tensors)
+        and len({tensor.shape[1:] for tensor in tensors}) == 1
+    )
 
 
 class FlatStep:
@@ -373,7 +380,7 @@ class FlatStep:
         self._count = len(params)
         self._loaded: list[Column | None] = []
         self._stored: list[int | None] = []
-        self._are_own = kernel.scalars is not None and any(
+        self._differ_by_param = kernel.scalars is not None and any(
             name.startswith(NUMBER) for name in kernel.scalars.varying
         )
         self._start: Values = []
@@ -394,10 +401,12 @@ class FlatStep:
             _Segment(kernel, run, [params[i] for i in run], [states[i] for i in run])
             for run in segments([param.numel() for param in params])
         ]
-        joined = [one for one in self._segments if one.is_joined]
-        space = torch.empty(max((one.total for one in joined), default=0), dtype=params[0].dtype)
-        for one in joined:
-            one.write_through(space)
+        batches = [segment for segment in self._segments if segment.is_joined]
+        space = torch.empty(
+            max((segment.total for segment in batches), default=0), dtype=params[0].dtype
+        )
+        for segment in batches:
+            segment.write_through(space)
 
     def run(self) -> None:
         """Performs the step."""
@@ -406,7 +415,7 @@ class FlatStep:
             return
         mask = None if all(present) else truths(present)
         numbers = self._numbers(mask)
-        move = self._kernel.joined.move
+        move = self._kernel.batch.move
         factors = [] if move is None else self._factors_of(move, numbers)
         for segment in self._segments:
             segment.run(self.grads, mask, numbers, factors)
@@ -419,15 +428,15 @@ class FlatStep:
         if self._version != group.version:
             self._start, self._version = program.start(group.inputs), group.version
             self._factors = []
-        before = [None if one is None else one.load() for one in self._loaded]
-        given = before
+        before = [None if column is None else column.load() for column in self._loaded]
+        inputs = before
         if mask is not None:  # the program may write over what it is given
-            given = [None if one is None else one.clone() for one in before]
-        may_share = self._count > 1 and self._are_own
-        if may_share and all(one is None or _is_uniform(one) for one in before):
-            given = [None if one is None else one[:1] for one in given]
+            inputs = [None if value is None else value.clone() for value in before]
+        may_share = self._count > 1 and self._differ_by_param
+        if may_share and all(value is None or _is_uniform(value) for value in before):
+            inputs = [None if value is None else value[:1] for value in inputs]
         numbers = {}
-        results = program.run(self._start, given)
+        results = program.run(self._start, inputs)
         for name, source, result in zip(program.output_names, self._stored, results, strict=True):
             column = None if source is None else self._loaded[source]
             old = None if source is None else before[source]
@@ -443,8 +452,8 @@ class FlatStep:
         if move.number is None or program is None:
             return [float(move.sign)]
         if not self._factors or move.number in program.varying:
-            found = numbers[move.number].view(-1).tolist()
-            self._factors = [move.sign * number for number in found]
+            multipliers = numbers[move.number].view(-1).tolist()
+            self._factors = [move.sign * number for number in multipliers]
         return self._factors
 
 
@@ -455,11 +464,11 @@ def truths(values: Sequence[bool]) -> Tensor:
 
 def _is_uniform(numbers: Tensor) -> bool:
     """Whether all numbers are equal; on the CPU, reading them waits for nothing."""
-    found = numbers.tolist()
-    return bool(found.count(found[0]) == len(found))
+    values = numbers.tolist()
+    return bool(values.count(values[0]) == len(values))
 
 
-def _chosen(items: list[Item], mask: Tensor | None) -> list[Item]:
+def _select(items: list[Item], mask: Tensor | None) -> list[Item]:
     """The items of the parameters that are stepped."""
     return items if mask is None else list(compress(items, mask.tolist()))
 
@@ -471,7 +480,7 @@ class _Segment:
         self, kernel: FlatKernel, run: range, params: Sequence[Tensor], states: Sequence[States]
     ) -> None:
         self.is_joined = len(run) > 1
-        program, self._move = kernel.joined if self.is_joined else kernel.single
+        program, self._move = kernel.batch if self.is_joined else kernel.single
         self._program, self._tile = program, kernel.tile
         self._start = [] if program is None else program.start({})
         self._params, self._part = list(params), slice(run.start, run.stop)
@@ -491,7 +500,7 @@ class _Segment:
             if name in (PARAM, GRAD):
                 self._own[name] = label
             elif name is not None:
-                self._columns[label] = Column([one[name] for one in states], dtype)
+                self._columns[label] = Column([state[name] for state in states], dtype)
         self._are_rows = _are_rows(params)
         self._parts: list[Tensor] = []
         self._space = self._rows = torch.empty(0)
@@ -516,65 +525,67 @@ class _Segment:
         factors: list[float],
     ) -> None:
         """Steps the parameters that have a gradient."""
-        own = grads[self._part]
+        own_grads = grads[self._part]
         own_mask = None if mask is None else mask[self._part]
         if own_mask is not None and not own_mask.any():
             return
         if own_mask is not None and own_mask.all():
             own_mask = None
-        taken = numbers
-        if len(own) < len(grads):
-            taken = {name: x[self._part] if x.numel() > 1 else x for name, x in numbers.items()}
+        own_numbers = numbers
+        if len(own_grads) < len(grads):
+            own_numbers = {
+                name: x[self._part] if x.numel() > 1 else x for name, x in numbers.items()
+            }
             factors = factors[self._part] if len(factors) > 1 else factors
-        if not self.is_joined and own[0] is not None:
-            self._run_single(own[0], taken, factors)
+        if not self.is_joined and own_grads[0] is not None:
+            self._run_single(own_grads[0], own_numbers, factors)
         else:
-            self._run_joined(own, own_mask, taken, factors)
+            self._run_batch(own_grads, own_mask, own_numbers, factors)
 
-    def _run_joined(
+    def _run_batch(
         self,
         grads: Sequence[Any],
         mask: Tensor | None,
         numbers: Mapping[str, Tensor],
         factors: list[float],
     ) -> None:
-        given = {label: column.load() for label, column in self._columns.items()}
-        before = {} if mask is None else {label: one.clone() for label, one in given.items()}
-        given |= numbers
-        own = [name for name, one in numbers.items() if one.numel() > 1]
-        if own:
+        inputs = {label: column.load() for label, column in self._columns.items()}
+        before = {} if mask is None else {label: tensor.clone() for label, tensor in inputs.items()}
+        inputs |= numbers
+        names_per_param = [name for name, tensor in numbers.items() if tensor.numel() > 1]
+        if names_per_param:
             rows = torch.repeat_interleave(self._repeats, output_size=self.total)
-            given |= {name: numbers[name].index_select(0, rows) for name in own}
-        filled = list(grads)
+            inputs |= {name: numbers[name].index_select(0, rows) for name in names_per_param}
+        gradients = list(grads)
         if mask is not None:  # the step of a parameter without a gradient is not used
             pairs = zip(self._params, grads, strict=True)
-            filled = [param if grad is None else grad for param, grad in pairs]
+            gradients = [param if grad is None else grad for param, grad in pairs]
         if GRAD in self._own:
-            joined = torch.cat(filled).view(-1) if self._are_rows else _joined(filled)
-            given[self._own[GRAD]] = in_dtype(joined, self._dtypes[self._own[GRAD]])
+            vector = torch.cat(gradients).view(-1) if self._are_rows else _flat_vector(gradients)
+            inputs[self._own[GRAD]] = in_dtype(vector, self._dtypes[self._own[GRAD]])
         if PARAM in self._own:
-            given[self._own[PARAM]] = in_dtype(self._read(), self._dtypes[self._own[PARAM]])
-        results = self._results(given)
-        wanted = None
+            inputs[self._own[PARAM]] = in_dtype(self._read(), self._dtypes[self._own[PARAM]])
+        results = self._results(inputs)
+        element_mask = None
         if mask is not None:
-            wanted = torch.repeat_interleave(mask, self._repeats, output_size=self.total)
+            element_mask = torch.repeat_interleave(mask, self._repeats, output_size=self.total)
         for name, result in zip(self._labels, results, strict=True):
             if name not in self._columns:
                 if self._move is None:
                     self._write(result, mask)
-            elif wanted is None:
+            elif element_mask is None:
                 self._columns[name].store(result)
             else:
-                self._columns[name].store(torch.where(wanted, result, before[name]))
+                self._columns[name].store(torch.where(element_mask, result, before[name]))
         if self._move is not None:
             moved_by = self._moved_by(self._move, list(grads), results)
             self._add(moved_by, factors, mask)
 
-    def _results(self, given: Mapping[str, Tensor]) -> list[Tensor]:
+    def _results(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
         """Runs the program."""
         if self._program is None:
             return []
-        return self._program.run(self._start, [given.get(name) for name in self._inputs])
+        return self._program.run(self._start, [inputs.get(name) for name in self._inputs])
 
     def _moved_by(self, move: Move, grad: Any, results: Sequence[Tensor]) -> Any:
         """The tensor of a move; that of the gradient is given."""
@@ -602,16 +613,16 @@ class _Segment:
         """Writes the parameters."""
         if result is not self._space:
             self._space.copy_(result)
-        torch._foreach_copy_(_chosen(self._params, mask), _chosen(self._parts, mask))
+        torch._foreach_copy_(_select(self._params, mask), _select(self._parts, mask))
 
     def _add(self, tensor: Tensor | list[Any], factors: list[float], mask: Tensor | None) -> None:
         """Moves the parameters by a factor, or one for each, times their parts of a tensor."""
         parts = tensor if isinstance(tensor, list) else self._split(tensor)
-        params, parts = _chosen(self._params, mask), _chosen(parts, mask)
+        params, parts = _select(self._params, mask), _select(parts, mask)
         if len(factors) == 1:
             torch._foreach_add_(params, parts, alpha=factors[0])
             return
-        for param, part, factor in zip(params, parts, _chosen(factors, mask), strict=True):
+        for param, part, factor in zip(params, parts, _select(factors, mask), strict=True):
             param.add_(part, alpha=factor)
 
     def _run_single(
@@ -622,15 +633,15 @@ class _Segment:
         if self._bound is not None and self._bound.run(grad, numbers):
             return
         flat = param.reshape(-1)
-        own = {PARAM: flat, GRAD: grad.reshape(-1)}
+        flat_tensors = {PARAM: flat, GRAD: grad.reshape(-1)}
         vectors = {label: column.load() for label, column in self._columns.items()}
-        vectors |= {label: own[name] for name, label in self._own.items()}
+        vectors |= {label: flat_tensors[name] for name, label in self._own.items()}
         count = -(-self.total // self._tile)
         if count <= 1:
-            self._run_tile(vectors, flat, own[GRAD], numbers, factors)
+            self._run_tile(vectors, flat, flat_tensors[GRAD], numbers, factors)
         else:
             tiles = {label: vector.chunk(count) for label, vector in vectors.items()}
-            params, grads = flat.chunk(count), own[GRAD].chunk(count)
+            params, grads = flat.chunk(count), flat_tensors[GRAD].chunk(count)
             for index in range(count):
                 parts = {label: tile[index] for label, tile in tiles.items()}
                 self._run_tile(parts, params[index], grads[index], numbers, factors)
@@ -648,10 +659,10 @@ class _Segment:
         factors: list[float],
     ) -> None:
         """Steps a tile of a parameter, in place."""
-        given = dict(numbers)
+        inputs = dict(numbers)
         for label, vector in vectors.items():
-            given[label] = in_dtype(vector, self._dtypes[label])
-        results = self._results(given)
+            inputs[label] = in_dtype(vector, self._dtypes[label])
+        results = self._results(inputs)
         for name, result in zip(self._labels, results, strict=True):
             if name in vectors and result is not vectors[name]:
                 vectors[name].copy_(result)
@@ -677,7 +688,7 @@ class _BoundSingle:
         self,
         program: InPlaceProgram,
         param: Tensor,
-        own: Mapping[str, str],
+        labels: Mapping[str, str],
         vectors: Mapping[str, Tensor | None],
     ) -> None:
         self._program, self._param = program, param
@@ -685,13 +696,15 @@ class _BoundSingle:
         dtypes = dict(zip(program.input_names, program.input_dtypes, strict=True))
         places = {name: place for place, name in enumerate(program.input_names)}
         self._given = [vectors.get(name) for name in program.input_names]
-        self._places = [places[own[name]] for name in (PARAM, GRAD) if name in own]
-        written = {name.removeprefix(NEXT) for name in program.output_names}
-        has_all = len(self._places) == 2 and written <= places.keys()
+        self._places = [places[labels[name]] for name in (PARAM, GRAD) if name in labels]
+        output_names = {name.removeprefix(NEXT) for name in program.output_names}
+        has_all = len(self._places) == 2 and output_names <= places.keys()
         self._in_place = has_all and None not in vectors.values()
-        self._dtype = dtypes.get(own.get(PARAM, ""))
-        shown = {*own.values(), *vectors}
-        self._numbers = [(place, name) for name, place in places.items() if name not in shown]
+        self._dtype = dtypes.get(labels.get(PARAM, ""))
+        vector_names = {*labels.values(), *vectors}
+        self._numbers = [
+            (place, name) for name, place in places.items() if name not in vector_names
+        ]
 
     def run(self, grad: Tensor, numbers: Mapping[str, Tensor]) -> bool:
         """Steps the parameter, and returns whether it could."""
@@ -704,9 +717,9 @@ class _BoundSingle:
         if param.data_ptr() != self._pointer:
             self._pointer = param.data_ptr()
             self._given[param_place] = param.detach().view(-1)
-        given = self._given.copy()
-        given[grad_place] = grad.reshape(-1)
+        inputs = self._given.copy()
+        inputs[grad_place] = grad.reshape(-1)
         for place, name in self._numbers:
-            given[place] = numbers[name]
-        self._program.step(given)
+            inputs[place] = numbers[name]
+        self._program.step(inputs)
         return True

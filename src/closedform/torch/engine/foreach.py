@@ -50,17 +50,17 @@ Run = Callable[[Tensors], None]
 
 def foreach() -> Batcher:
     """Returns a batcher that runs programs op by op on lists of tensors."""
-    known: dict[object, ForeachProgram] = {}
-    return batcher(partial(_step_function, known))
+    cache: dict[object, ForeachProgram] = {}
+    return batcher(partial(_step_function, cache))
 
 
 def _step_function(
-    known: MutableMapping[object, ForeachProgram],
+    cache: MutableMapping[object, ForeachProgram],
     table: TensorTable,
     scalars: Sequence[ProgramGroup],
     tensors: Sequence[ProgramGroup],
 ) -> StepFunction:
-    """Returns the step function of a table; ``known`` holds the programs made so far, and grows."""
+    """Returns the step function of a table; ``cache`` holds the programs made so far, and grows."""
     programs, _ = batched_programs(table, scalars)
     groups: dict[object, tuple[GraphProgram, list[_Operands]]] = {}
     for program, (binding,) in tensors:
@@ -69,34 +69,34 @@ def _step_function(
         groups.setdefault(signature, (program, []))[1].append(operands)
     runs: list[Run] = []
     for key, (program, params) in groups.items():
-        if key not in known:
-            known[key] = ForeachProgram(InplaceProgram(program, params[0].overwritable(program)))
-        runs += _runs(known[key], params, table.tensors)
-    used = sorted({ref for _, params in groups.values() for one in params for ref in one.all})
+        if key not in cache:
+            cache[key] = ForeachProgram(InplaceProgram(program, params[0].overwritable(program)))
+        runs += _runs(cache[key], params, table.tensors)
+    refs = sorted({ref for _, params in groups.values() for member in params for ref in member.all})
 
     def run(tensors: list[Tensor]) -> None:
         values = list(tensors)
         run_batched(values, programs)
-        found = _tensors(values, used)
-        for one in runs:
-            one(found)
+        tensors_by_ref = _tensors(values, refs)
+        for part in runs:
+            part(tensors_by_ref)
 
     return run
 
 
 def _tensors(values: Sequence[Tensor], refs: Iterable[Ref]) -> Tensors:
     """The tensors of some refs; each vector of scalars is unbound once."""
-    found: dict[Ref, Tensor] = {}
+    tensors: dict[Ref, Tensor] = {}
     vectors: dict[int, Sequence[Tensor]] = {}
     for ref in refs:
         index, row = ref
         if row >= 0 and values[index].dim():
             if index not in vectors:
                 vectors[index] = values[index].unbind()
-            found[ref] = vectors[index][row]
+            tensors[ref] = vectors[index][row]
         else:
-            found[ref] = values[index]
-    return found
+            tensors[ref] = values[index]
+    return tensors
 
 
 def _signature(graph: Graph) -> object:
@@ -156,12 +156,12 @@ def _runs(
     limit = CPU_BATCH if tensors[0].device.type == "cpu" else DEVICE_BATCH
     batch: list[_Operands] = []
     count = 0
-    for one in params:
-        size = max(tensors[index].numel() for index, _ in one.inputs if index < len(tensors))
+    for param in params:
+        size = max(tensors[index].numel() for index, _ in param.inputs if index < len(tensors))
         if batch and count + size > limit:
             yield partial(_run, program, _Columns.of(batch))
             batch, count = [], 0
-        batch.append(one)
+        batch.append(param)
         count += size
     if batch:
         yield partial(_run, program, _Columns.of(batch))
@@ -177,15 +177,15 @@ class _Columns(NamedTuple):
     def of(params: Sequence[_Operands]) -> _Columns:
         """Returns the columns of some parameters."""
         return _Columns(
-            list(zip(*(one.inputs for one in params), strict=True)),
-            list(zip(*(one.outputs for one in params), strict=True)),
+            list(zip(*(param.inputs for param in params), strict=True)),
+            list(zip(*(param.outputs for param in params), strict=True)),
         )
 
 
 def _run(program: ForeachProgram, columns: _Columns, tensors: Tensors) -> None:
     """Steps several parameters at once."""
-    given = [[tensors[ref] for ref in refs] for refs in columns.inputs]
-    for results, outputs in zip(program.run(given), columns.outputs, strict=True):
+    inputs = [[tensors[ref] for ref in refs] for refs in columns.inputs]
+    for results, outputs in zip(program.run(inputs), columns.outputs, strict=True):
         pairs = [
             (tensors[ref], result)
             for result, refs in zip(results, outputs, strict=True)
@@ -193,8 +193,8 @@ def _run(program: ForeachProgram, columns: _Columns, tensors: Tensors) -> None:
             if tensors[ref] is not result
         ]
         if pairs:
-            written, made = zip(*pairs, strict=True)
-            torch._foreach_copy_(written, made)
+            targets, values = zip(*pairs, strict=True)
+            torch._foreach_copy_(targets, values)
 
 
 class _Instruction(NamedTuple):
@@ -227,25 +227,25 @@ class ForeachProgram:
             _Instruction(
                 self._index[node],
                 self._function(node, source.overwritten.get(node)),
-                tuple(self._index[used] for used in source.frees(node)),
+                tuple(self._index[operand] for operand in source.frees(node)),
             )
             for node in source.ops
         ]
 
-    def run(self, given: Sequence[list[Tensor]]) -> list[list[Tensor]]:
+    def run(self, inputs: Sequence[list[Tensor]]) -> list[list[Tensor]]:
         """Returns a list for each output; one that was computed in place is the input itself.
 
         Args:
-            given: A list for each input, with one tensor for each parameter.
+            inputs: A list for each input, with one tensor for each parameter.
         """
         values: Values = [None] * len(self._index)
-        for index, (tensors, dtype) in enumerate(zip(given, self._dtypes, strict=True)):
-            values[index] = [in_dtype(one, dtype) for one in tensors]
-        count = len(given[0])
+        for index, (tensors, dtype) in enumerate(zip(inputs, self._dtypes, strict=True)):
+            values[index] = [in_dtype(tensor, dtype) for tensor in tensors]
+        count = len(inputs[0])
         for index, function, frees in self._instructions:
             values[index] = function(values, count)
-            for used in frees:
-                values[used] = None
+            for dead in frees:
+                values[dead] = None
         return [values[index] for index in self._outputs]
 
     def _function(self, node: fx.Node, overwritten: int | None) -> Callable[[Values, int], Any]:
@@ -286,12 +286,12 @@ class ForeachProgram:
 
     def _loop(self, node: fx.Node, function: Callable[..., Any]) -> Callable[[Values, int], Any]:
         """An op that torch has on single tensors only, whose operands are lists or constants."""
-        given = [(is_list(operand), self._operand(operand)) for operand in node.args]
+        operands = [(is_list(operand), self._operand(operand)) for operand in node.args]
 
         def run(values: Values, count: int) -> Any:
             columns = (
                 operand(values) if is_column else [operand(values)] * count
-                for is_column, operand in given
+                for is_column, operand in operands
             )
             return [function(*row) for row in zip(*columns, strict=True)]
 
@@ -303,9 +303,9 @@ class ForeachProgram:
         """An op with keyword arguments, or with tensors nested in its arguments."""
 
         def call(values: Values, row: int) -> Any:
-            def operand(used: fx.Node) -> Any:
-                value = values[self._index[used]]
-                return value[row] if is_list(used) else value
+            def operand(node_of_operand: fx.Node) -> Any:
+                value = values[self._index[node_of_operand]]
+                return value[row] if is_list(node_of_operand) else value
 
             args = fx.map_arg(node.args, operand)
             return function(*args, **fx.map_arg(node.kwargs, operand))

@@ -96,19 +96,19 @@ def _adam(rule: UpdateRule, *, is_decoupled: bool, maximize: bool) -> FusedKerne
     }
     function = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
 
-    def run(given: Arguments) -> None:
+    def run(arguments: Arguments) -> None:
         function(
-            given.params,
-            given.grads,
-            given.states["exp_avg"],
-            given.states["exp_avg_sq"],
-            given.states.get("max_exp_avg_sq", []),
-            given.steps,
-            lr=given.numbers["lr"],
-            beta1=given.numbers["beta1"],
-            beta2=given.numbers["beta2"],
-            weight_decay=given.numbers["weight_decay"],
-            eps=given.numbers["eps"],
+            arguments.params,
+            arguments.grads,
+            arguments.states["exp_avg"],
+            arguments.states["exp_avg_sq"],
+            arguments.states.get("max_exp_avg_sq", []),
+            arguments.steps,
+            lr=arguments.numbers["lr"],
+            beta1=arguments.numbers["beta1"],
+            beta2=arguments.numbers["beta2"],
+            weight_decay=arguments.numbers["weight_decay"],
+            eps=arguments.numbers["eps"],
             amsgrad=amsgrad,
             maximize=maximize,
         )
@@ -126,21 +126,21 @@ def _sgd(rule: UpdateRule, *, nesterov: bool, maximize: bool) -> FusedKernel:
         buffer = sp.Piecewise((gradient, sp.Eq(t, 0)), (buffer, True))
     formula: dict[str, sp.Basic] = {"param": PARAM - lr * gradient}
     if has_buffer:
-        taken = gradient + momentum * buffer if nesterov else buffer
-        formula = {"param": PARAM - lr * taken, "momentum_buffer": buffer}
+        direction = gradient + momentum * buffer if nesterov else buffer
+        formula = {"param": PARAM - lr * direction, "momentum_buffer": buffer}
 
-    def run(given: Arguments) -> None:
+    def run(arguments: Arguments) -> None:
         torch._fused_sgd_(
-            given.params,
-            given.grads,
-            given.states.get("momentum_buffer", []),
-            weight_decay=given.numbers["weight_decay"],
-            momentum=given.numbers["momentum"],
-            lr=given.numbers["lr"],
-            dampening=given.numbers["dampening"],
+            arguments.params,
+            arguments.grads,
+            arguments.states.get("momentum_buffer", []),
+            weight_decay=arguments.numbers["weight_decay"],
+            momentum=arguments.numbers["momentum"],
+            lr=arguments.numbers["lr"],
+            dampening=arguments.numbers["dampening"],
             nesterov=nesterov,
             maximize=maximize,
-            is_first_step=given.is_first and has_first,
+            is_first_step=arguments.is_first and has_first,
         )
 
     return FusedKernel("_fused_sgd_", formula, run, has_first, reads_steps=False)
@@ -156,16 +156,16 @@ def _adagrad(rule: UpdateRule, *, maximize: bool) -> FusedKernel:
         "sum": total,
     }
 
-    def run(given: Arguments) -> None:
+    def run(arguments: Arguments) -> None:
         torch._fused_adagrad_(
-            given.params,
-            given.grads,
-            given.states["sum"],
-            given.steps,
-            lr=given.numbers["lr"],
-            lr_decay=given.numbers["lr_decay"],
-            weight_decay=given.numbers["weight_decay"],
-            eps=given.numbers["eps"],
+            arguments.params,
+            arguments.grads,
+            arguments.states["sum"],
+            arguments.steps,
+            lr=arguments.numbers["lr"],
+            lr_decay=arguments.numbers["lr_decay"],
+            weight_decay=arguments.numbers["weight_decay"],
+            eps=arguments.numbers["eps"],
             maximize=maximize,
         )
 
@@ -196,14 +196,15 @@ def fused_kernel(rule: UpdateRule) -> FusedKernel | None:
         return None
     if any(expr.has(GlobalSum) for expr in rule.all_expressions()):
         return None
-    wanted = {
+    rule_terms = {
         name: term(_without_definitions(rule, expr)) for name, expr in rule.expressions().items()
     }
     steps = Steps(term(t), 0, MAX_STEP)
     for kernel in _kernels(rule):
-        found = {name: term(expr) for name, expr in kernel.formula.items()}
-        if wanted.keys() == found.keys() and all(
-            are_equal(one, found[name], steps) is not None for name, one in wanted.items()
+        kernel_terms = {name: term(expr) for name, expr in kernel.formula.items()}
+        if rule_terms.keys() == kernel_terms.keys() and all(
+            are_equal(rule_term, kernel_terms[name], steps) is not None
+            for name, rule_term in rule_terms.items()
         ):
             return kernel
     return None
@@ -271,8 +272,10 @@ class FusedStep:
         self.params = list(params)
         self.grads: list[Any] = [None] * len(params)
         self._kernel, self._group = kernel, group
-        self._states = {name: [one[name] for one in states] for name in rule.states}
-        self._count = Column([one["step"] for one in states], torch.int64)
+        self._states = {
+            name: [state_of_param[name] for state_of_param in states] for name in rule.states
+        }
+        self._count = Column([state_of_param["step"] for state_of_param in states], torch.int64)
         self._floats = torch.zeros(len(params))
         self._steps = list(self._floats.unbind())
         names = ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum", "dampening", "lr_decay")
@@ -287,7 +290,7 @@ class FusedStep:
         if not any(present):
             return
         if self._version != self._group.version:
-            inputs = {name: one.item() for name, one in self._group.inputs.items()}
+            inputs = {name: value.item() for name, value in self._group.inputs.items()}
             self._numbers, self._version = {**self._constants, **inputs}, self._group.version
         counts = self._count.load()
         if self._kernel.reads_steps:
@@ -301,11 +304,11 @@ class FusedStep:
         counts.add_(1 if all(present) else truths(present))
         self._count.store(counts)
 
-    def _run(self, chosen: Sequence[bool], *, is_first: bool = False) -> None:
+    def _run(self, mask: Sequence[bool], *, is_first: bool = False) -> None:
         params, grads, states, steps = self.params, self.grads, self._states, self._steps
-        if not all(chosen):
-            if not any(chosen):
+        if not all(mask):
+            if not any(mask):
                 return
-            params, grads, steps = (list(compress(one, chosen)) for one in (params, grads, steps))
-            states = {name: list(compress(column, chosen)) for name, column in states.items()}
+            params, grads, steps = (list(compress(items, mask)) for items in (params, grads, steps))
+            states = {name: list(compress(column, mask)) for name, column in states.items()}
         self._kernel.run(Arguments(params, grads, states, steps, self._numbers, is_first))

@@ -58,19 +58,19 @@ def widest_ranges(
         names: The hyperparameters to try.
         shape: The shape of a parameter to compile for.
     """
-    wanted = [name for name in names if name in _used(rule)]
-    for tried in _likely(rule, wanted):
-        if _compiles(with_inputs(rule, tried), shape):
-            return _widened(rule, tried, shape)
-    found: dict[str, InputRange] = {}
-    for name in wanted:
+    names_in_rule = [name for name in names if name in _symbol_names(rule)]
+    for candidate in _likely(rule, names_in_rule):
+        if _compiles(with_inputs(rule, candidate), shape):
+            return _widen(rule, candidate, shape)
+    ranges: dict[str, InputRange] = {}
+    for name in names_in_rule:
         number = float(rule.hyperparameters[name])
         for bounds in InputRange:
-            tried = {**found, name: bounds}
-            if is_within(number, bounds) and _compiles(with_inputs(rule, tried), shape):
-                found = tried
+            candidate = {**ranges, name: bounds}
+            if is_within(number, bounds) and _compiles(with_inputs(rule, candidate), shape):
+                ranges = candidate
                 break
-    return found
+    return ranges
 
 
 def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputRange]]:
@@ -86,31 +86,31 @@ def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputR
     names = [name for name in names if name not in divisors]
     free = dict.fromkeys(names, InputRange.ANY)
     rates = [name for name in names if 0.5 <= numbers[name] < 1]
-    bounded = {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
+    below_one = {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
     has_powers = _has_powers_of(rule, rates)
-    bases = [bounded] if has_powers else [free, bounded] if rates else [free]
+    bases = [below_one] if has_powers else [free, below_one] if rates else [free]
     yield from bases
     if has_powers:  # a rate that decides between branches is most likely that of the second moment
         for without in reversed(rates):
-            yield {name: bounds for name, bounds in bounded.items() if name != without}
-    narrowed = bases[0]
+            yield {name: bounds for name, bounds in below_one.items() if name != without}
+    ranges = bases[0]
     for name in names:
-        if narrowed[name] is InputRange.ANY and numbers[name] >= 0:
-            narrowed = {**narrowed, name: InputRange.NONNEGATIVE}
-            yield narrowed
+        if ranges[name] is InputRange.ANY and numbers[name] >= 0:
+            ranges = {**ranges, name: InputRange.NONNEGATIVE}
+            yield ranges
     for without in names:
         for base in bases:
             yield {name: bounds for name, bounds in base.items() if name != without}
 
 
-def _widened(
+def _widen(
     rule: UpdateRule, ranges: dict[str, InputRange], shape: tuple[int, ...]
 ) -> dict[str, InputRange]:
     """The ranges, where any number may take the place of a nonnegative one if the rule compiles.
 
     It does not for the last of them, which was tried before.
     """
-    for name in [name for name, one in ranges.items() if one is InputRange.NONNEGATIVE][:-1]:
+    for name in [name for name, bounds in ranges.items() if bounds is InputRange.NONNEGATIVE][:-1]:
         wider = {**ranges, name: InputRange.ANY}
         if _compiles(with_inputs(rule, wider), shape):
             ranges = wider
@@ -130,16 +130,16 @@ def _divisors(rule: UpdateRule) -> set[str]:
 def _has_powers_of(rule: UpdateRule, names: Sequence[str]) -> bool:
     """Whether a hyperparameter has a power that depends on the step, which is real for some."""
     powers = {power for part in rule.all_expressions() for power in part.atoms(sp.Pow)}
-    found = {
+    symbol_names = {
         symbol.name
         for power in powers
         if t in power.exp.free_symbols
         for symbol in power.base.free_symbols
     }
-    return not found.isdisjoint(names)
+    return not symbol_names.isdisjoint(names)
 
 
-def _used(rule: UpdateRule) -> set[str]:
+def _symbol_names(rule: UpdateRule) -> set[str]:
     return {symbol.name for part in rule.all_expressions() for symbol in part.free_symbols}
 
 
@@ -148,7 +148,7 @@ def with_inputs(rule: UpdateRule, ranges: Mapping[str, InputRange]) -> UpdateRul
     return replace(
         rule,
         hyperparameters={**rule.hyperparameters, **dict.fromkeys(ranges)},
-        ranges={**rule.ranges, **{name: LIMITS[one] for name, one in ranges.items()}},
+        ranges={**rule.ranges, **{name: LIMITS[bounds] for name, bounds in ranges.items()}},
     )
 
 

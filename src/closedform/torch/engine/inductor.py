@@ -17,7 +17,7 @@ PARALLEL = 2**15
 
 def compiled_function(
     function: Callable[..., list[Tensor]],
-    given: Sequence[Tensor],
+    inputs: Sequence[Tensor],
     vectors: Sequence[int],
     threads: int,
 ) -> CompiledFunction:
@@ -28,7 +28,7 @@ def compiled_function(
 
     Args:
         function: A function of tensors, which may write to them.
-        given: Tensors like those of all calls.
+        inputs: Tensors like those of all calls.
         vectors: The indices of those that are vectors of one length, which may be any.
         threads: The threads by which a vector is stepped.
     """
@@ -49,13 +49,13 @@ def compiled_function(
     context: StatelessSymbolicContext[..., Any] = StatelessSymbolicContext([DimDynamic.DUCK])
     mode = FakeTensorMode(shape_env=ShapeEnv())
     examples = [
-        mode.from_tensor(one.new_empty(size), symbolic_context=context)
+        mode.from_tensor(tensor.new_empty(size), symbolic_context=context)
         if index in vectors
-        else mode.from_tensor(one.new_empty(one.shape), static_shapes=True)
-        for index, one in enumerate(given)
+        else mode.from_tensor(tensor.new_empty(tensor.shape), static_shapes=True)
+        for index, tensor in enumerate(inputs)
     ]
     with torch.no_grad(), mode, V.set_fake_mode(mode):
-        traced = make_fx(function, decomposition_table=select_decomp_table())(*examples)
+        graph_module = make_fx(function, decomposition_table=select_decomp_table())(*examples)
         with config.patch({"size_asserts": False, "cpp.threads": threads}):
-            found: CompiledFunction = compile_fx_inner(traced, examples)
-    return found
+            compiled_graph: CompiledFunction = compile_fx_inner(graph_module, examples)
+    return compiled_graph

@@ -79,15 +79,15 @@ class InplaceProgram:
         self.program = program
         self.nodes = list(program.graph.nodes)
         self.ops = self.nodes[len(program.input_names) : -1]
-        returned: Any = self.nodes[-1].args[0]
-        self.results: tuple[fx.Node, ...] = returned if isinstance(returned, tuple) else (returned,)
+        outputs: Any = self.nodes[-1].args[0]
+        self.results: tuple[fx.Node, ...] = outputs if isinstance(outputs, tuple) else (outputs,)
         self.is_elementwise = all(
             node.target in _ELEMENTWISE
             or node.target in (getattr, "to")
             or (node.target is torch.full and node.args[0] == ())
             for node in self.ops
         )
-        self._last_use = {used: node for node in self.nodes for used in node.all_input_nodes}
+        self._last_use = {operand: node for node in self.nodes for operand in node.all_input_nodes}
         self.overwritten: dict[fx.Node, int] = {}
         for index, result in overwritable.items():
             self.overwritten |= self._chain(self.results[result], self.nodes[index]) or {}
@@ -97,7 +97,7 @@ class InplaceProgram:
 
     def frees(self, node: fx.Node) -> list[fx.Node]:
         """Returns the values whose last use is this op."""
-        return [used for used in node.all_input_nodes if self._last_use[used] is node]
+        return [operand for operand in node.all_input_nodes if self._last_use[operand] is node]
 
     def _overwrite_intermediate(self, node: fx.Node) -> None:
         """Lets an op write over an intermediate value that is not used afterwards."""
@@ -113,9 +113,9 @@ class InplaceProgram:
             return {}
         for position in self._writable(node):
             operand: Any = node.args[position]
-            found = self._chain(operand, start)
-            if found is not None:
-                return {**found, node: position}
+            chain = self._chain(operand, start)
+            if chain is not None:
+                return {**chain, node: position}
         return None
 
     def _writable(self, node: fx.Node) -> list[int]:
@@ -136,9 +136,9 @@ class InplaceProgram:
         ]
 
 
-def _has_same_type(one: fx.Node, other: fx.Node) -> bool:
+def _has_same_type(value: fx.Node, operand: fx.Node) -> bool:
     """Whether two values are known to have the same shape and dtype."""
-    return TYPE in one.meta and one.meta[TYPE] == other.meta.get(TYPE)
+    return TYPE in value.meta and value.meta[TYPE] == operand.meta.get(TYPE)
 
 
 def is_list(value: object) -> bool:

@@ -142,8 +142,8 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
         if param.is_complex():
             parts = real_view(param.detach())
             return {
-                name: torch.view_as_complex(one) if one.shape == parts.shape else one
-                for name, one in make(parts).items()
+                name: torch.view_as_complex(value) if value.shape == parts.shape else value
+                for name, value in make(parts).items()
             }
         dtype, device = COMPUTE_DTYPES[param.dtype], param.device
         if is_zero_by_rank and not is_dtensor(param):
@@ -166,23 +166,23 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
 
 def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     dtype, part = COMPUTE_DTYPES[param.dtype], local(param.detach())
-    fixed, program = _initial_program(rule, tuple(param.shape), tuple(part.shape), dtype)
-    made = program(*(part.to(dtype) for _ in program.input_names))
-    values = made if isinstance(made, tuple) else (made,)
+    shaped_rule, program = _initial_program(rule, tuple(param.shape), tuple(part.shape), dtype)
+    outputs = program(*(part.to(dtype) for _ in program.input_names))
+    values = outputs if isinstance(outputs, tuple) else (outputs,)
     prefix = f"state.{LABEL}."
-    found = {
+    states = {
         name.removeprefix(prefix): _laid_out_like(part, value.to(part.device))
         for name, value in zip(program.output_names, values, strict=True)
         if name.startswith((prefix, SHARED))
     }
     if not is_dtensor(param):
-        return found
-    sharded = {
+        return states
+    part_states = {
         name: dtensor_like(value, param)
-        for name, value in found.items()
-        if name in fixed.states and fixed.states[name].shape == "param"
+        for name, value in states.items()
+        if name in shaped_rule.states and shaped_rule.states[name].shape == "param"
     }
-    return {**found, **sharded, **full_states(fixed, param, dtype)}
+    return {**states, **part_states, **full_states(shaped_rule, param, dtype)}
 
 
 @lru_cache(128)
@@ -190,9 +190,11 @@ def _initial_program(
     rule: UpdateRule, shape: tuple[int, ...], part: tuple[int, ...], dtype: torch.dtype
 ) -> tuple[UpdateRule, GraphProgram]:
     """The rule for a shape, and the first states of a part of a parameter of that shape."""
-    fixed = rule.for_shape(shape)
-    graph = compile_init(ModelSpec(fixed, {LABEL: part}), GraphOptions(dtype=GRAPH_DTYPES[dtype]))
-    return fixed, to_module(graph)
+    shaped_rule = rule.for_shape(shape)
+    graph = compile_init(
+        ModelSpec(shaped_rule, {LABEL: part}), GraphOptions(dtype=GRAPH_DTYPES[dtype])
+    )
+    return shaped_rule, to_module(graph)
 
 
 @lru_cache(128)
@@ -211,15 +213,15 @@ def state_names(rule: UpdateRule) -> Callable[[tuple[int, ...]], tuple[str, ...]
     """Returns the function from the shape of a parameter to its states by the rule."""
     names_of_all = tuple(rule.states) if rule.is_for_all_shapes else None
     is_by_rank = names_of_all is None and has_graph_by_rank(rule)
-    known: dict[Shape, tuple[str, ...]] = {}
+    cache: dict[Shape, tuple[str, ...]] = {}
 
     def names(shape: tuple[int, ...]) -> tuple[str, ...]:
         if names_of_all is not None:
             return names_of_all
         key = named_sizes(shape) if is_by_rank else shape
-        if key not in known:
-            known[key] = tuple(rule.for_shape(key).states)
-        return known[key]
+        if key not in cache:
+            cache[key] = tuple(rule.for_shape(key).states)
+        return cache[key]
 
     return names
 
@@ -325,7 +327,7 @@ class TorchKernel:
         return flat_kernel(self.graph, f"{LABEL}0") if self.is_for_all_shapes else None
 
     @cached_property
-    def compiled(self) -> FlatKernel | None:
+    def compiled_flat(self) -> FlatKernel | None:
         """The same, compiled by ``torch.compile``."""
         return compiled_kernel(self.graph, f"{LABEL}0") if self.is_for_all_shapes else None
 
@@ -334,12 +336,12 @@ class TorchKernel:
         if self.sizes is None:
             return {}
         key = *param.shape, param.device
-        found = self.sizes.get(key)
-        if found is None:
+        tensors = self.sizes.get(key)
+        if tensors is None:
             if len(self.sizes) >= MAX_SHAPES:
                 del self.sizes[next(iter(self.sizes))]
-            found = self.sizes[key] = _size_tensors(param)
-        return found
+            tensors = self.sizes[key] = _size_tensors(param)
+        return tensors
 
     def bind(self, hypers: Mapping[str, Tensor], params: Sequence[ParamTensors]) -> BoundProgram:
         """Returns the program with the tensors of parameters, in its order."""
@@ -356,8 +358,8 @@ def torch_kernel(
 ) -> TorchKernel:
     """Returns the kernel of a graph for parameters with these tensors, in torch."""
     keys: dict[str, tuple[TensorKey, ...]] = {}
-    for index, one in enumerate(params):
-        for name in one:
+    for index, tensors in enumerate(params):
+        for name in tensors:
             label = _label(name, index)
             keys[label] = (*keys.get(label, ()), (index, name))
     reads = tuple(keys.get(name, ((-1, name),))[0] for name in input_names(graph))

@@ -50,28 +50,28 @@ def separate(graph: Graph, param: str) -> tuple[Graph | None, Move] | None:
     last = nodes[end]
     if last.op not in (Op.ADD, Op.SUB) or source not in last.operands:
         return None
-    (moved,) = (operand for operand in last.operands if operand != source)
+    (summand,) = (operand for operand in last.operands if operand != source)
     if last.op is Op.SUB and last.operands[0] != source:
         return None
-    dropped = {source, end}
+    dropped_nodes = {source, end}
     number = None
-    product = nodes[moved]
-    if product.op is Op.MUL and uses.count(moved) == 1:
-        scalars = [one for one in product.operands if _is_number(nodes[one])]
+    product = nodes[summand]
+    if product.op is Op.MUL and uses.count(summand) == 1:
+        scalars = [factor for factor in product.operands if _is_number(nodes[factor])]
         if len(scalars) == 1:
             number = str(nodes[scalars[0]].attribute("name"))
-            dropped.add(moved)
-            dropped.update(one for one in scalars if uses.count(one) == 1)
-            (moved,) = (operand for operand in product.operands if operand not in scalars)
-    node = nodes[moved]
+            dropped_nodes.add(summand)
+            dropped_nodes.update(factor for factor in scalars if uses.count(factor) == 1)
+            (summand,) = (operand for operand in product.operands if operand not in scalars)
+    node = nodes[summand]
     is_gradient = node.op is Op.INPUT and node.attribute("role") is Role.GRAD
-    tensor = next((name for name, index in ends.items() if index == moved), None)
+    tensor = next((name for name, index in ends.items() if index == summand), None)
     if node.type != last.type or (tensor is None) is not is_gradient:
         return None
     builder = Builder(graph.name)
     copies: dict[int, Value] = {}
     for index, node in enumerate(nodes):
-        if index not in dropped:
+        if index not in dropped_nodes:
             operands = (copies[operand] for operand in node.operands)
             copies[index] = builder.emit(node.op, *operands, **dict(node.attributes))
     for output in graph.outputs:

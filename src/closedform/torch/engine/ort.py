@@ -37,15 +37,15 @@ class OrtKernel:
         reads = {name: arguments.reads[name].contiguous() for name in self.inputs}
         addresses = [value.data_ptr() for value in reads.values()]
         key = arguments.writes[next(iter(self.buffers))][0].data_ptr()
-        known = self.bindings.get(key)
-        if known is None or known[1] != addresses:
-            known = self._bound(reads), addresses
-            self.bindings[key] = known
+        entry = self.bindings.get(key)
+        if entry is None or entry[1] != addresses:
+            entry = self._bound(reads), addresses
+            self.bindings[key] = entry
         device = arguments.reads["step"].device
         if device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()
-        self.raw.run_with_iobinding(known[0])
-        known[0].synchronize_outputs()
+        self.raw.run_with_iobinding(entry[0])
+        entry[0].synchronize_outputs()
         for name, buffer in self.buffers.items():
             for target in arguments.writes[name]:
                 target.copy_(buffer)
@@ -73,11 +73,12 @@ def ort_kernel(
     Raises:
         SessionError: onnxruntime does not have the first provider.
     """
-    wanted = _requested(arguments.reads["step"].device, providers)
-    session = open_session(graph, providers=wanted)
-    if session.raw.get_providers()[0] != wanted[0]:
+    wanted_providers = _requested_providers(arguments.reads["step"].device, providers)
+    session = open_session(graph, providers=wanted_providers)
+    if session.raw.get_providers()[0] != wanted_providers[0]:
         raise SessionError(
-            f"onnxruntime fell back to {session.raw.get_providers()[0]}, expected {wanted[0]}",
+            f"onnxruntime fell back to {session.raw.get_providers()[0]}, "
+            f"expected {wanted_providers[0]}",
             where=f"rule {rule!r}",
         )
     buffers = {
@@ -86,7 +87,7 @@ def ort_kernel(
         )
         for output in graph.outputs
     }
-    inputs = tuple(one.name for one in session.raw.get_inputs())
+    inputs = tuple(node.name for node in session.raw.get_inputs())
     return OrtKernel(session.raw, inputs, buffers)
 
 
@@ -103,7 +104,7 @@ def graph_runner(graph: Graph, providers: Sequence[str] | None) -> Callable[[Nam
     return run
 
 
-def _requested(device: torch.device, providers: Sequence[str] | None) -> list[str]:
+def _requested_providers(device: torch.device, providers: Sequence[str] | None) -> list[str]:
     """The providers given, or that of a device."""
     return [_PROVIDERS[device.type]] if providers is None else list(providers)
 
@@ -116,11 +117,11 @@ def check_ort_support(param: Tensor, providers: Sequence[str] | None, where: str
             where=where,
             hint='use backend="eager"',
         )
-    wanted = _PROVIDERS.get(param.device.type)
-    if wanted is None or (providers is not None and wanted not in providers):
-        listed = list(_PROVIDERS.values()) if providers is None else list(providers)
+    provider = _PROVIDERS.get(param.device.type)
+    if provider is None or (providers is not None and provider not in providers):
+        names = list(_PROVIDERS.values()) if providers is None else list(providers)
         raise ArgumentError(
-            f"none of the providers {listed} reads the memory of device {param.device}",
+            f"none of the providers {names} reads the memory of device {param.device}",
             where=where,
             hint='use backend="eager", or move the parameter',
         )

@@ -75,13 +75,13 @@ def in_dtype(value: Tensor, dtype: torch.dtype) -> Tensor:
 
 def outputs_of(program: GraphProgram, reads: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """Returns the outputs of a program; its inputs may be stored in other dtypes."""
-    found = program(*map(in_dtype, reads, program.input_dtypes))
-    return found if isinstance(found, tuple) else (found,)
+    results = program(*map(in_dtype, reads, program.input_dtypes))
+    return results if isinstance(results, tuple) else (results,)
 
 
 def run_in_trace(programs: Sequence[BoundProgram]) -> None:
     """Runs programs within a trace, or outside of it if the traced graph would lose a result."""
-    targets = [target for one in programs for group in one.writes for target in group]
+    targets = [target for program in programs for group in program.writes for target in group]
     is_outside = any(map(is_lost_in_trace, targets))
     (_run_outside if is_outside else run_programs)(programs)
 

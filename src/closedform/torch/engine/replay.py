@@ -121,7 +121,7 @@ class CapturedStep:
     """The step of all parameters that had a gradient, with the tensors that it used.
 
     Args:
-        captured: What was captured of each group.
+        captured_groups: The groups as they were captured.
         groups: The groups.
         states: The states of all parameters.
         steps: What is run.
@@ -129,17 +129,17 @@ class CapturedStep:
 
     def __init__(
         self,
-        captured: Sequence[CapturedGroup],
+        captured_groups: Sequence[CapturedGroup],
         groups: Sequence[Group],
         states: States,
         steps: Sequence[BatchedStep | GroupStep],
     ) -> None:
-        self._groups = captured
+        self._groups = captured_groups
         self._steps = steps
         self._alive = list(_objects(groups, states))
         self._places = [
             place
-            for group in captured
+            for group in captured_groups
             if group.whole is None
             for place in group.places
             if place is not None
@@ -150,12 +150,15 @@ class CapturedStep:
         """Takes over gradients and hyperparameters; returns whether the rest is unchanged."""
         if not all(map(is_, _objects(groups, states), self._alive)):
             return False
-        return all(own.update(group) for own, group in zip(self._groups, groups, strict=True))
+        return all(
+            captured_group.update(group)
+            for captured_group, group in zip(self._groups, groups, strict=True)
+        )
 
     def replay(self) -> None:
         """Performs the step."""
-        for one in self._steps:
-            one.run()
+        for step in self._steps:
+            step.run()
         self.release()
 
     def release(self) -> None:
@@ -178,7 +181,7 @@ def capture(
     keys: Sequence[str],
     groups: Sequence[Group],
     states: States,
-    batched: Sequence[BatchedStep],
+    batched_steps: Sequence[BatchedStep],
     flat: Mapping[int, Sequence[GroupStep]],
 ) -> CapturedStep | None:
     """Returns a step that was just performed, for replay; None if it cannot be replayed.
@@ -191,14 +194,14 @@ def capture(
         keys: The entries that may be hyperparameters.
         groups: The groups.
         states: The states of all parameters.
-        batched: The steps that read gradients at their places among the tensors.
+        batched_steps: The steps that read gradients at their places among the tensors.
         flat: The steps of parameters as vectors, by group.
     """
     optional = {
-        param: GradientPlace(one.grads, row, is_optional=True)
+        param: GradientPlace(step.grads, row, is_optional=True)
         for steps in flat.values()
-        for one in steps
-        for row, param in enumerate(one.params)
+        for step in steps
+        for row, param in enumerate(step.params)
     }
     params = [param for group in groups for param in group["params"] if param.grad is not None]
     places: dict[int, list[GradientPlace]] = {
@@ -206,18 +209,18 @@ def capture(
     }
     if not places and not optional:
         return None
-    for one in batched:
-        for index, tensor in enumerate(one.tensors):
+    for batched_step in batched_steps:
+        for index, tensor in enumerate(batched_step.tensors):
             if id(tensor) in places:
-                place = GradientPlace(one.tensors, index, is_optional=False)
+                place = GradientPlace(batched_step.tensors, index, is_optional=False)
                 places[id(tensor)].append(place)
-    if any(len(found) != 1 for found in places.values()):
+    if any(len(gradient_places) != 1 for gradient_places in places.values()):
         return None
-    captured: list[CapturedGroup] = []
-    for (compiled, scheduled), group in zip(sources, groups, strict=True):
+    captured_groups: list[CapturedGroup] = []
+    for (compiled_group, scheduled_values), group in zip(sources, groups, strict=True):
         entries = {key: group[key] for key in keys if key in group}
         is_constant = _is_constant(tuple(entries.values()))
-        own = [
+        gradient_places = [
             optional[param]
             if param in optional
             else None
@@ -225,9 +228,13 @@ def capture(
             else places[id(param.grad)][0]
             for param in group["params"]
         ]
-        steps = flat.get(len(captured), ())
-        is_whole = len(steps) == 1 and len(steps[0].params) == len(own)
+        steps = flat.get(len(captured_groups), ())
+        is_whole = len(steps) == 1 and len(steps[0].params) == len(gradient_places)
         whole = steps[0] if is_whole else None
-        captured.append(CapturedGroup(compiled, entries, scheduled, is_constant, own, whole))
-    vectors = [one for steps in flat.values() for one in steps]
-    return CapturedStep(captured, groups, states, [*batched, *vectors])
+        captured_groups.append(
+            CapturedGroup(
+                compiled_group, entries, scheduled_values, is_constant, gradient_places, whole
+            )
+        )
+    vectors = chain.from_iterable(flat.values())
+    return CapturedStep(captured_groups, groups, states, [*batched_steps, *vectors])

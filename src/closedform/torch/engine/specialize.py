@@ -36,7 +36,7 @@ from closedform.torch.engine.kernels import (
     step_graph,
     torch_kernel,
 )
-from closedform.torch.param_groups import located, plain
+from closedform.torch.param_groups import locate_errors, plain
 
 _PROBE = 2.0**-10
 """A number in the range of every hyperparameter, used in place of 0."""
@@ -116,7 +116,7 @@ class Entry:
             return value
         return value[self.index] if isinstance(value, tuple | list) else None
 
-    def replaced(self, values: Mapping[str, Any], number: float) -> dict[str, Any]:
+    def with_number(self, values: Mapping[str, Any], number: float) -> dict[str, Any]:
         """Returns the values with another number for this entry."""
         if self.index is None:
             return {**values, self.key: number}
@@ -203,14 +203,16 @@ class Specialization:
             graph = step_graph(self.rule, shapes, dtype)
             is_for_all = self.is_for_all_shapes
             self.kernels[key] = torch_kernel(graph, list(params), is_for_all_shapes=is_for_all)
-        found: TorchKernel = self.kernels[key]
-        return found
+        kernel: TorchKernel = self.kernels[key]
+        return kernel
 
     def matches(self, values: Mapping[str, Any]) -> bool:
         """Returns whether it is the rule of a group with these values."""
         for entry, value in self.constants:
-            found = entry.of(values)
-            if found is not value and (isinstance(found, Tensor) or found != value):
+            entry_value = entry.of(values)
+            if entry_value is not value and (
+                isinstance(entry_value, Tensor) or entry_value != value
+            ):
                 return False
         for _, entry, (low, high) in self.inputs:
             number = entry.of(values)
@@ -230,13 +232,13 @@ class _Analysis:
     Attributes:
         hypers: The entry of each hyperparameter.
         ranges: The range of each hyperparameter that can be an input.
-        unused: Switches that select an implementation, and do not change the rule.
+        unused_switches: Switches that select an implementation, and do not change the rule.
         nonzero: The entries of hyperparameters at which a 0 gives a rule with other states.
     """
 
     hypers: dict[str, Entry]
     ranges: dict[str, InputRange]
-    unused: frozenset[Entry]
+    unused_switches: frozenset[Entry]
     nonzero: NonzeroEntries
 
 
@@ -270,14 +272,14 @@ class Specializer:
         Raises:
             ClosedFormError: The values are invalid; ``where`` is named.
         """
-        for made in self.made:
-            if made.matches(values):
-                return made
-        with located(where):
-            made = self._make(values, shape)
-        self.made.append(made)
+        for specialization in self.made:
+            if specialization.matches(values):
+                return specialization
+        with locate_errors(where):
+            specialization = self._make(values, shape)
+        self.made.append(specialization)
         del self.made[:-_SPECIALIZATIONS]
-        return made
+        return specialization
 
     def rule(self, values: Mapping[str, Any], where: str) -> UpdateRule:
         """Returns the rule with the values of a group as constants.
@@ -285,7 +287,7 @@ class Specializer:
         Raises:
             ClosedFormError: The values are invalid; ``where`` is named.
         """
-        with located(where):
+        with locate_errors(where):
             return self._rule(_numbers(values))
 
     def _rule(self, numbers: Mapping[str, Any]) -> UpdateRule:
@@ -294,10 +296,10 @@ class Specializer:
             return self.source.build(numbers)
         key = tuple((name, type(value), value) for name, value in numbers.items())
         if key not in self._built:
-            made = self.source.build(numbers)
+            rule = self.source.build(numbers)
             if len(self._built) >= _SPECIALIZATIONS:
                 del self._built[next(iter(self._built))]
-            self._built[key] = made
+            self._built[key] = rule
         return self._built[key]
 
     def states_of_variants(self, values: Mapping[str, Any]) -> frozenset[str]:
@@ -307,9 +309,9 @@ class Specializer:
         for entry, value in _entries(numbers):
             if value is None or isinstance(value, str | Schedule):
                 continue
-            other = not value if isinstance(value, bool) else 0 if value != 0 else _PROBE
+            probe = not value if isinstance(value, bool) else 0 if value != 0 else _PROBE
             with suppress(ClosedFormError):
-                names.update(self.source.build(entry.replaced(numbers, other)).states)
+                names.update(self.source.build(entry.with_number(numbers, probe)).states)
         return frozenset(names)
 
     def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Specialization:
@@ -318,21 +320,24 @@ class Specializer:
         entries = dict(_entries(values))
         structure = tuple((entry, _structure(value)) for entry, value in entries.items())
         if structure not in self._analyses:
-            hypers, unused = _hypers(self.source, rule, numbers)
+            hypers, unused_switches = _hypers(self.source, rule, numbers)
             ranges = widest_ranges(rule, hypers, shape)
             find = partial(_nonzero, self.source, rule, numbers, tuple(hypers.values()))
             nonzero = NonzeroEntries(find)
-            self._analyses[structure] = _Analysis(hypers, ranges, unused, nonzero)
-        known = self._analyses[structure]
+            self._analyses[structure] = _Analysis(hypers, ranges, unused_switches, nonzero)
+        analysis = self._analyses[structure]
         ranges = {
             name: bounds
-            for name, bounds in known.ranges.items()
-            if isinstance(known.hypers[name].of(values), Tensor)
-            or is_within(known.hypers[name].of(values), bounds)
+            for name, bounds in analysis.ranges.items()
+            if isinstance(analysis.hypers[name].of(values), Tensor)
+            or is_within(analysis.hypers[name].of(values), bounds)
         }
-        limits = {name: (float(LIMITS[it][0]), float(LIMITS[it][1])) for name, it in ranges.items()}
-        inputs = tuple((name, known.hypers[name], one) for name, one in limits.items())
-        free = {entry for _, entry, _ in inputs} | known.unused
+        limits = {
+            name: (float(LIMITS[input_range][0]), float(LIMITS[input_range][1]))
+            for name, input_range in ranges.items()
+        }
+        inputs = tuple((name, analysis.hypers[name], limit) for name, limit in limits.items())
+        free = {entry for _, entry, _ in inputs} | analysis.unused_switches
         constants = tuple((entry, value) for entry, value in entries.items() if entry not in free)
         for entry, value in constants:
             if isinstance(value, Tensor):
@@ -341,7 +346,7 @@ class Specializer:
                     "an input for it",
                     hint="give a float",
                 )
-        return Specialization(with_inputs(rule, ranges), inputs, constants, known.nonzero)
+        return Specialization(with_inputs(rule, ranges), inputs, constants, analysis.nonzero)
 
 
 def _entries(values: Mapping[str, Any]) -> Iterator[tuple[Entry, Any]]:
@@ -377,7 +382,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     numbers = dict(values)
     for entry, value in _entries(values):
         if isinstance(value, Tensor):
-            numbers = entry.replaced(numbers, plain(value) or _PROBE)
+            numbers = entry.with_number(numbers, plain(value) or _PROBE)
     return numbers
 
 
@@ -392,14 +397,18 @@ def _hypers(
     ]
     switches = _switches(numbers)
     # A number 0 often leaves a term out, and another number there makes another rule.
-    zeros = [one for one in entries if one[1] == 0]
-    others = [one for one in entries if one[1] != 0]
-    together = _hypers_together(source, rule, numbers, others, switches)
+    zeros = [item for item in entries if item[1] == 0]
+    nonzero = [item for item in entries if item[1] != 0]
+    together = _hypers_together(source, rule, numbers, nonzero, switches)
     if together is None:
-        return _hypers_apart(source, rule, numbers, entries), _unused(source, rule, numbers)
-    found, is_explained = together
-    unused = frozenset(switches) if is_explained else _unused(source, rule, numbers)
-    return found | _hypers_apart(source, rule, numbers, zeros), unused
+        return _hypers_apart(source, rule, numbers, entries), _unused_switches(
+            source, rule, numbers
+        )
+    hypers, is_explained = together
+    unused_switches = (
+        frozenset(switches) if is_explained else _unused_switches(source, rule, numbers)
+    )
+    return hypers | _hypers_apart(source, rule, numbers, zeros), unused_switches
 
 
 def _hypers_apart(
@@ -409,19 +418,19 @@ def _hypers_apart(
     entries: Iterable[tuple[Entry, Any]],
 ) -> dict[str, Entry]:
     """The entries of hyperparameters, from one rule for each entry that has the value of one."""
-    found: dict[str, Entry] = {}
+    hypers: dict[str, Entry] = {}
     for entry, value in entries:
         if exact_number(value, entry.key) not in rule.hyperparameters.values():
             continue
-        other = float(value) * (1 - _PROBE) if value != 0 else _PROBE
+        probe = float(value) * (1 - _PROBE) if value != 0 else _PROBE
         try:
-            changed = source.build(entry.replaced(numbers, other))
+            probed_rule = source.build(entry.with_number(numbers, probe))
         except ClosedFormError:
             continue
-        name = _only_difference(rule, changed)
-        if name is not None and changed.hyperparameters[name] == exact_number(other, name):
-            found[name] = entry
-    return found
+        name = _only_difference(rule, probed_rule)
+        if name is not None and probed_rule.hyperparameters[name] == exact_number(probe, name):
+            hypers[name] = entry
+    return hypers
 
 
 def _hypers_together(
@@ -439,45 +448,49 @@ def _hypers_together(
         The entries, and whether nothing else has changed. None if it does not tell: the rule is
         invalid, or its expressions have changed.
     """
-    changed, others = _turned(numbers, switches), dict[Any, Entry]()
+    probed_values, entry_of_number = _toggle(numbers, switches), dict[Any, Entry]()
     for count, (entry, value) in enumerate(entries, 1):
-        other = float(value) * (1 - count * _PROBE)
-        changed = entry.replaced(changed, other)
-        others[exact_number(other, entry.key)] = entry
+        probe = float(value) * (1 - count * _PROBE)
+        probed_values = entry.with_number(probed_values, probe)
+        entry_of_number[exact_number(probe, entry.key)] = entry
     try:
-        made = source.build(changed)
+        probed_rule = source.build(probed_values)
     except ClosedFormError:
         return None
-    if made.all_expressions() != rule.all_expressions() or len(others) < len(entries):
+    if probed_rule.all_expressions() != rule.all_expressions() or len(entry_of_number) < len(
+        entries
+    ):
         return None
-    if made.hyperparameters.keys() != rule.hyperparameters.keys():
+    if probed_rule.hyperparameters.keys() != rule.hyperparameters.keys():
         return None
     differing = {
         name: value
-        for name, value in made.hyperparameters.items()
+        for name, value in probed_rule.hyperparameters.items()
         if value != rule.hyperparameters[name]
     }
-    found = {
-        name: others[value]
+    hypers = {
+        name: entry_of_number[value]
         for name, value in differing.items()
-        if value is not None and value in others
+        if value is not None and value in entry_of_number
     }
-    if len(set(found.values())) < len(found):
+    if len(set(hypers.values())) < len(hypers):
         return None
-    return found, len(found) == len(differing)
+    return hypers, len(hypers) == len(differing)
 
 
-def _unused(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> frozenset[Entry]:
+def _unused_switches(
+    source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]
+) -> frozenset[Entry]:
     """The switches that select an implementation, if they do not change the rule."""
     switches = _switches(numbers)
-    found: set[Entry] = set()
-    for tried in (switches, *({entry: value} for entry, value in switches.items())):
+    without_effect: set[Entry] = set()
+    for trial in (switches, *({entry: value} for entry, value in switches.items())):
         with suppress(ClosedFormError):  # together, or one by one
-            if _content(source.build(_turned(numbers, tried))) == _content(rule):
-                found |= tried.keys()
-        if len(found) == len(switches):
+            if _content(source.build(_toggle(numbers, trial))) == _content(rule):
+                without_effect |= trial.keys()
+        if len(without_effect) == len(switches):
             break
-    return frozenset(found)
+    return frozenset(without_effect)
 
 
 def _switches(numbers: Mapping[str, Any]) -> dict[Entry, Any]:
@@ -489,7 +502,7 @@ def _switches(numbers: Mapping[str, Any]) -> dict[Entry, Any]:
     }
 
 
-def _turned(numbers: Mapping[str, Any], switches: Mapping[Entry, Any]) -> dict[str, Any]:
+def _toggle(numbers: Mapping[str, Any], switches: Mapping[Entry, Any]) -> dict[str, Any]:
     """The values with these switches turned."""
     return {**numbers, **{entry.key: not value for entry, value in switches.items()}}
 
@@ -498,40 +511,42 @@ def _nonzero(
     source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any], entries: Iterable[Entry]
 ) -> frozenset[Entry]:
     """The entries that are not 0, and for which the rule with a 0 has other states."""
-    found = set()
-    others = [entry for entry in entries if entry.of(numbers) != 0]
+    nonzero = set()
+    candidates = [entry for entry in entries if entry.of(numbers) != 0]
     zeros = dict(numbers)
-    for entry in others:
-        zeros = entry.replaced(zeros, 0)
+    for entry in candidates:
+        zeros = entry.with_number(zeros, 0)
     with suppress(ClosedFormError):  # a state that a 0 removes is not there with other zeros
         if source.build(zeros).states.keys() == rule.states.keys():
             return frozenset()
-    for entry in others:
+    for entry in candidates:
         with suppress(ClosedFormError):
-            if source.build(entry.replaced(numbers, 0)).states.keys() != rule.states.keys():
-                found.add(entry)
-    return frozenset(found)
+            if source.build(entry.with_number(numbers, 0)).states.keys() != rule.states.keys():
+                nonzero.add(entry)
+    return frozenset(nonzero)
 
 
 def _content(rule: UpdateRule) -> tuple[Any, ...]:
     return rule.all_expressions(), dict(rule.hyperparameters)
 
 
-def _only_difference(one: UpdateRule, other: UpdateRule) -> str | None:
+def _only_difference(rule: UpdateRule, changed_rule: UpdateRule) -> str | None:
     """The hyperparameter that differs between two rules, if nothing else does."""
-    if one.hyperparameters.keys() != other.hyperparameters.keys():
+    if rule.hyperparameters.keys() != changed_rule.hyperparameters.keys():
         return None
-    if one.all_expressions() != other.all_expressions():
+    if rule.all_expressions() != changed_rule.all_expressions():
         return None
     names = [
-        name for name, value in one.hyperparameters.items() if other.hyperparameters[name] != value
+        name
+        for name, value in rule.hyperparameters.items()
+        if changed_rule.hyperparameters[name] != value
     ]
     return names[0] if len(names) == 1 else None
 
 
-def input_tensors(made: Specialization, params: Sequence[Tensor]) -> dict[str, Tensor]:
+def input_tensors(specialization: Specialization, params: Sequence[Tensor]) -> dict[str, Tensor]:
     """Returns tensors for the inputs of a group, contiguous in memory."""
-    names = [name for name, *_ in made.inputs]
+    names = [name for name, *_ in specialization.inputs]
     device = params[0].device if params else None
     numbers = torch.zeros(len(names), dtype=torch.float64, device=device)
     return dict(zip(names, numbers.unbind(), strict=True))

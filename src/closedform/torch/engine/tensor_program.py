@@ -59,33 +59,41 @@ class TensorProgram:
         self._constants: Values = [None] * len(source.nodes)
         self._rare: list[_Call] = []
         self._calls: list[_Call] = []
-        fixed: set[int] = set()
-        reused = {index for index, name in enumerate(self.input_names) if name in rare}
-        fused = {node: found for node in source.ops if (found := _scaled(node)) is not None}
-        products = {found.product for found in fused.values()}
+        constant_indices: set[int] = set()
+        rare_indices = {index for index, name in enumerate(self.input_names) if name in rare}
+        scaled_sums = {
+            node: scaled_sum
+            for node in source.ops
+            if (scaled_sum := _match_scaled_sum(node)) is not None
+        }
+        products = {scaled_sum.product for scaled_sum in scaled_sums.values()}
         for node in source.ops:
             index = self._index[node]
             if node in products:
                 continue
-            if node in fused:
-                self._calls.append(self._fused_call(node, fused[node], fixed | reused))
+            if node in scaled_sums:
+                self._calls.append(
+                    self._fused_call(node, scaled_sums[node], constant_indices | rare_indices)
+                )
                 continue
-            used = {self._index[one] for one in node.all_input_nodes}
+            operands = {self._index[operand] for operand in node.all_input_nodes}
             if node.target is getattr:
                 self._constants[index] = _CPU
-                fixed.add(index)
-            elif used <= fixed:
-                call = self._call(node, fixed)
-                self._constants[index] = call.function(*self._taken(call, self._constants))
-                fixed.add(index)
-            elif used <= fixed | reused:
-                self._rare.append(self._call(node, fixed | reused))
-                reused.add(index)
+                constant_indices.add(index)
+            elif operands <= constant_indices:
+                call = self._call(node, constant_indices)
+                self._constants[index] = call.function(*self._arguments_of(call, self._constants))
+                constant_indices.add(index)
+            elif operands <= constant_indices | rare_indices:
+                self._rare.append(self._call(node, constant_indices | rare_indices))
+                rare_indices.add(index)
             else:
-                self._calls.append(self._call(node, fixed | reused))
+                self._calls.append(self._call(node, constant_indices | rare_indices))
         self._outputs = [self._index[result] for result in source.results]
         pairs = zip(self.output_names, self._outputs, strict=True)
-        self.varying = tuple(name for name, index in pairs if index not in fixed | reused)
+        self.varying = tuple(
+            name for name, index in pairs if index not in constant_indices | rare_indices
+        )
 
     def start(self, rare: Mapping[str, Tensor]) -> Values:
         """Returns the values of constants, and of what depends only on these inputs."""
@@ -94,30 +102,30 @@ class TensorProgram:
             if name in rare:
                 values[index] = rare[name]
         for call in self._rare:
-            values[call.result] = call.function(*self._taken(call, values))
+            values[call.result] = call.function(*self._arguments_of(call, values))
         return values
 
-    def run(self, start: Values, given: Sequence[Tensor | None]) -> list[Tensor]:
+    def run(self, start: Values, inputs: Sequence[Tensor | None]) -> list[Tensor]:
         """Returns the outputs; one that was computed in place is the input itself.
 
         Args:
             start: A result of ``start``.
-            given: The inputs in order; None for those that ``start`` has.
+            inputs: The inputs in order; None for those that ``start`` has.
         """
         values = list(start)
-        for index, value in enumerate(given):
+        for index, value in enumerate(inputs):
             if value is not None:
                 values[index] = value
         for result, function, arguments, frees in self._calls:
             values[result] = function(*[values[index] for index in arguments])
-            for used in frees:
-                values[used] = None
+            for dead in frees:
+                values[dead] = None
         return [values[index] for index in self._outputs]
 
-    def _taken(self, call: _Call, values: Values) -> list[Any]:
+    def _arguments_of(self, call: _Call, values: Values) -> list[Any]:
         return [values[index] for index in call.arguments]
 
-    def _call(self, node: fx.Node, reused: Collection[int]) -> _Call:
+    def _call(self, node: fx.Node, reusable: Collection[int]) -> _Call:
         """The call of an op, which overwrites and frees no value that is reused."""
         target: Any = node.target
         function = getattr(Tensor, target) if node.op == "call_method" else target
@@ -125,36 +133,46 @@ class TensorProgram:
             options = {k: _CPU if isinstance(v, fx.Node) else v for k, v in node.kwargs.items()}
             function = partial(function, **options)
         arguments = tuple(map(self._place, node.args))
-        overwritten = self._source.overwritten.get(node)
-        if overwritten is not None and arguments[overwritten] not in reused:
-            function = _written_over(function, overwritten)
-        used = (self._index[one] for one in self._source.frees(node))
-        frees = tuple(index for index in used if index not in reused)
+        target_position = self._source.overwritten.get(node)
+        if target_position is not None and arguments[target_position] not in reusable:
+            function = _written_over(function, target_position)
+        dead = (self._index[operand] for operand in self._source.frees(node))
+        frees = tuple(index for index in dead if index not in reusable)
         return _Call(self._index[node], function, arguments, frees)
 
-    def _fused_call(self, node: fx.Node, scaled: _Scaled, reused: Collection[int]) -> _Call:
+    def _fused_call(
+        self, node: fx.Node, scaled_sum: _ScaledSum, reusable: Collection[int]
+    ) -> _Call:
         """The call of a sum or difference with a number times a tensor."""
-        operands = (scaled.other, scaled.tensor, scaled.number)
+        operands = (scaled_sum.addend, scaled_sum.tensor, scaled_sum.number)
         arguments = tuple(map(self._place, operands))
-        target = self._overwritten_by(node, scaled)
+        target = self._overwritten_by(node, scaled_sum)
         sign = -1 if node.target is torch.sub else 1
         position = None if target is None else operands.index(target)
-        if position is not None and arguments[position] in reused:
+        if position is not None and arguments[position] in reusable:
             position = None
-        ended = [*self._source.frees(node), *self._source.frees(scaled.product)]
-        used = {self._index[one] for one in ended if one is not scaled.product}
-        frees = tuple(index for index in used if index not in reused)
+        dead_nodes = [*self._source.frees(node), *self._source.frees(scaled_sum.product)]
+        dead = {
+            self._index[dead_node]
+            for dead_node in dead_nodes
+            if dead_node is not scaled_sum.product
+        }
+        frees = tuple(index for index in dead if index not in reusable)
         return _Call(self._index[node], _add_scaled(sign, position), arguments, frees)
 
-    def _overwritten_by(self, node: fx.Node, scaled: _Scaled) -> Any:
+    def _overwritten_by(self, node: fx.Node, scaled_sum: _ScaledSum) -> Any:
         """The tensor in whose memory the result is, if any."""
         over = self._source.overwritten
         if node not in over:
             return None
         target = node.args[over[node]]
-        if target is not scaled.product:
+        if target is not scaled_sum.product:
             return target
-        return scaled.product.args[over[scaled.product]] if scaled.product in over else None
+        return (
+            scaled_sum.product.args[over[scaled_sum.product]]
+            if scaled_sum.product in over
+            else None
+        )
 
     def _place(self, operand: Any) -> int:
         """The index of an operand; a constant gets one of its own."""
@@ -164,23 +182,23 @@ class TensorProgram:
         return len(self._constants) - 1
 
 
-class _Scaled(NamedTuple):
+class _ScaledSum(NamedTuple):
     """A number times a tensor that is added to, or subtracted from, another tensor."""
 
-    other: Any
+    addend: Any
     tensor: fx.Node
     number: fx.Node
     product: fx.Node
 
 
-def _scaled(node: fx.Node) -> _Scaled | None:
+def _match_scaled_sum(node: fx.Node) -> _ScaledSum | None:
     """The parts of such a sum or difference, if a node is one."""
     if node.target not in (torch.add, torch.sub) or not all(map(_is_float, node.args)):
         return None
     for position in (1, 0) if node.target is torch.add else (1,):
-        other: Any = node.args[1 - position]
+        addend: Any = node.args[1 - position]
         product: Any = node.args[position]
-        if product.target is not torch.mul or len(product.users) > 1 or other is product:
+        if product.target is not torch.mul or len(product.users) > 1 or addend is product:
             continue
         if not all(map(_is_float, product.args)):
             continue
@@ -188,7 +206,7 @@ def _scaled(node: fx.Node) -> _Scaled | None:
         for number, tensor in ((first, second), (second, first)):
             is_scaled = not _shape(number) and _shape(tensor) == _shape(node)
             if is_scaled and not _is_used_between(product, node):
-                return _Scaled(other, tensor, number, product)
+                return _ScaledSum(addend, tensor, number, product)
     return None
 
 
@@ -207,19 +225,19 @@ def _is_float(operand: Any) -> bool:
 
 
 def _shape(node: fx.Node) -> Shape:
-    found: Shape = node.meta[TYPE].shape
-    return found
+    shape: Shape = node.meta[TYPE].shape
+    return shape
 
 
 def _add_scaled(sign: int, position: int | None) -> Callable[..., Any]:
     """Returns the function a + sign·number·b of a, b and number, written over an argument."""
 
     def run(*args: Any) -> Any:
-        other, tensor, number = args
+        addend, tensor, number = args
         out = None if position is None else args[position]
         if number.numel() == 1:
-            return torch.add(other, tensor, alpha=sign * number.item(), out=out)
-        return torch.addcmul(other, number, tensor, value=sign, out=out)
+            return torch.add(addend, tensor, alpha=sign * number.item(), out=out)
+        return torch.addcmul(addend, number, tensor, value=sign, out=out)
 
     return run
 

@@ -17,7 +17,7 @@ from closedform.language import UpdateRule
 from closedform.language.groups import Group
 from closedform.options import ModelSpec
 from closedform.training import assembly
-from closedform.training.buckets import LIMIT, Buckets, bucketed
+from closedform.training.buckets import LIMIT, Buckets, with_buckets
 
 SHAPES: dict[str, Any] = {"w": (4, 3), "b": (3,), "scale": (), "big": (LIMIT + 1,), "n[0]": (2, 2)}
 
@@ -25,7 +25,7 @@ SHAPES: dict[str, Any] = {"w": (4, 3), "b": (3,), "scale": (), "big": (LIMIT + 1
 def test_small_parameters_of_a_rule_are_one_vector() -> None:
     rule = cf.optimizers.adamw(1e-3)
     spec = ModelSpec(rule, SHAPES, [Group(["b", "scale"], changes={"weight_decay": 0})])
-    found = bucketed(spec)
+    found = with_buckets(spec)
     assert {name: list(of) for name, of in found.members.items()} == {
         "bucket_0": ["w", "n[0]"],
         "bucket_1": ["b", "scale"],
@@ -44,13 +44,13 @@ def test_small_parameters_of_a_rule_are_one_vector() -> None:
 )
 def test_others_have_no_bucket(rule: UpdateRule, shapes: dict[str, Any]) -> None:
     spec = ModelSpec(rule, shapes)
-    assert bucketed(spec).spec is spec
-    assert not bucketed(spec).members
+    assert with_buckets(spec).spec is spec
+    assert not with_buckets(spec).members
 
 
 def test_a_bucket_has_a_name_of_its_own() -> None:
     spec = ModelSpec(cf.optimizers.sgd(1e-2), {"bucket_0.x": (2,), "y": (2,)})
-    assert list(bucketed(spec).members) == ["bucket_0_"]
+    assert list(with_buckets(spec).members) == ["bucket_0_"]
 
 
 class _Scaled(nn.Module):
@@ -76,7 +76,7 @@ def test_steps_are_those_without_buckets(tmp_path: Path, monkeypatch: pytest.Mon
     sessions = []
     for folder in ("with", "without"):
         if folder == "without":
-            monkeypatch.setattr(assembly, "bucketed", lambda spec: Buckets(spec, {}))
+            monkeypatch.setattr(assembly, "with_buckets", lambda spec: Buckets(spec, {}))
         training.export(
             model, cross_entropy, batch, rule, tmp_path / folder, groups=groups, validate=False
         )

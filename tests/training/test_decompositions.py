@@ -63,7 +63,7 @@ def test_gradients_are_those_of_torch(name: str) -> None:
         wanted = parameter.grad.numpy()
         # Sums of up to a few hundred float32 products, in another order.
         assert found[f"grad.{key}"] == pytest.approx(wanted, rel=1e-4, abs=1e-5), key
-    for key in traced.changed:
+    for key in traced.changed_buffers:
         wanted = dict(scaled.named_buffers())[key].numpy()
         assert found[f"next.buffer.{key}"] == pytest.approx(wanted, rel=1e-5), key
 
@@ -71,7 +71,7 @@ def test_gradients_are_those_of_torch(name: str) -> None:
 def test_batch_norm_tells_which_buffers_change() -> None:
     layer, space = _LAYERS["batch norm"]
     traced = trace(layer, _weighted, (torch.randn(3, 2, *space), torch.randn(3, 3, 3, 4)))
-    assert set(traced.changed) == {
+    assert set(traced.changed_buffers) == {
         "1.running_mean",
         "1.running_var",
         "1.num_batches_tracked",

@@ -137,7 +137,7 @@ def test_an_interrupted_update_is_an_error_until_a_state_is_loaded(
 
     with monkeypatch.context() as patch:
         patch.setattr(in_place_step, "run_into", fail)
-        told = "some parameters are those of the next step"
+        told = "some parameters are of the next step"
         with pytest.raises((SessionError, KeyboardInterrupt)) as raised:
             in_place.step(batch)
     assert told in str(raised.value) or isinstance(error, KeyboardInterrupt)

@@ -47,7 +47,7 @@ def test_parameters_are_not_copied() -> None:
     pending = run_eagerly(forward, params, fixed, forward.batch.tensors)
     for name, parameter in model.named_parameters():
         assert pending.leaves[name].data_ptr() == parameter.data_ptr(), name
-    assert not forward.written
+    assert not forward.written_params
     for name, buffer in model.named_buffers():
         assert pending.run.buffers[name].data_ptr() != buffer.data_ptr(), name
 
@@ -58,7 +58,7 @@ def test_parameters_that_a_forward_writes_to_are_copied(is_frozen: bool, tmp_pat
     before = {name: value.clone() for name, value in model.state_dict().items()}
     forward = _forward(model)
     run_eagerly(forward, *forward.tensors(), forward.batch.tensors)
-    assert forward.written == {"table.weight"}
+    assert forward.written_params == {"table.weight"}
     training.export(model, cross_entropy, BATCH, cf.optimizers.sgd(0.1), tmp_path)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name

@@ -15,7 +15,7 @@ from torch.nn import functional
 from closedform import optimizers
 from closedform.errors import DefinitionError, ExportError
 from closedform.training import TrainSession, export
-from closedform.training.sources import unwrapped
+from closedform.training.sources import unwrap
 
 EXAMPLE = torch.ones(4, 4), torch.ones(4, 3)
 
@@ -103,7 +103,7 @@ def test_wrappers_are_taken_off(tmp_path: Path) -> None:
     inner = linear()
     compiled: Any = torch.compile(nn.DataParallel(inner), backend="eager")
     wrapped = nn.DataParallel(compiled)
-    assert unwrapped(wrapped) is inner
+    assert unwrap(wrapped) is inner
     export(wrapped, "mse", EXAMPLE, optimizers.sgd(0.1), tmp_path, validate=False)
     session = TrainSession(tmp_path, threads=1)
     assert list(session.params) == ["weight", "bias"]
@@ -122,7 +122,7 @@ def test_torchscript_is_refused_by_name() -> None:
     with pytest.raises(
         ExportError, match=r"part '0' of the model is compiled by TorchScript \(Lin"
     ):
-        unwrapped(nn.Sequential(traced))
+        unwrap(nn.Sequential(traced))
 
 
 class Labelled(nn.Module):

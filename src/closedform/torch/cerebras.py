@@ -264,7 +264,7 @@ def _entry(cls: type[ParamScheduler], optimizer: TorchOptimizer) -> ScheduleEntr
 
     def make(**arguments: Any) -> Schedule:
         scheduler = cls(_shadow(optimizer), **arguments)
-        schedule: Schedule = next(one for one in scheduler.schedules if one is not None)
+        schedule: Schedule = next(item for item in scheduler.schedules if item is not None)
         return schedule
 
     return frameworks.own_schedule(cls.__name__, make, **defaults)

@@ -451,7 +451,7 @@ class Optimizer(TrainEvalOptimizer):
         ]
 
     def _complete_states(self, compiled_group: CompiledGroup, index: int) -> None:
-        """Makes the states that a group lacks: removed ones, or those of a changed rule."""
+        """Makes the states that a group lacks because they were removed or its rule changed."""
         params, states = self.param_groups[index]["params"], self.state
         for param, names in zip(params, compiled_group.state_names, strict=False):
             present_states = states[param]
@@ -473,7 +473,7 @@ class Optimizer(TrainEvalOptimizer):
 
     @outside_traces  # tracing would trace SymPy
     def _compile(self, index: int) -> CompiledGroup:
-        """Compiles the kernels of a group, or takes those of an equal specialization."""
+        """Compiles the kernels of a group, or reuses the kernels of an equal specialization."""
         parameters = self.param_groups[index]["params"]
         where = self._place(index)
         shape = tuple(parameters[0].shape) if parameters else ()
@@ -521,7 +521,7 @@ class Optimizer(TrainEvalOptimizer):
     def _kernel(
         self, specialization: Specialization, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
     ) -> OrtKernel | TorchKernel:
-        """The kernel of a parameter, or of several; torch's are those of all optimizers."""
+        """The kernel of a parameter, or of several; all optimizers share torch's kernels."""
         parts = [real_view(local(param.detach())) for param in params]
         rule, dtype = specialization.rule, parts[0].dtype
         shapes = tuple(tuple(part.shape) for part in parts)
@@ -556,7 +556,7 @@ class Optimizer(TrainEvalOptimizer):
             if isinstance(state_dict, Mapping) and isinstance(
                 state_dict.get("param_groups"), Sequence
             ):
-                full_groups = [self._with_optional(saved) for saved in state_dict["param_groups"]]
+                full_groups = [self._with_optional(group) for group in state_dict["param_groups"]]
                 state_dict = {**state_dict, "param_groups": full_groups}
             loaded_states.extend(
                 adapted_states(

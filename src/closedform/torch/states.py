@@ -1,4 +1,4 @@
-"""States of optimizers: the initial ones, and those of state dicts, checked before loading."""
+"""Initial states of optimizers, and states of state dicts, checked before they are loaded."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def completed_states(
 ) -> list[dict[str, Tensor]]:
     """Returns the states of each parameter of a group, with initial ones for those it lacks.
 
-    The step and the states of the model are those of another parameter if all step together.
+    If all parameters step together, the step and the model's states are taken from another one.
 
     Args:
         rule: The rule of the group.

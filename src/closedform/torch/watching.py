@@ -1,4 +1,4 @@
-"""Watch a run: the param groups of an optimizer beside a recipe, before each of its steps."""
+"""Watch a run: compare the param groups of an optimizer with a recipe before each step."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def trainer_callback(
 ) -> Any:
     """Returns a callback for transformers' Trainer that watches its run, as ``watch`` does.
 
-    The update, the accumulation and the number of processes are those of the Trainer.
+    The Trainer supplies the update, the accumulation and the number of processes.
 
     Args:
         recipe: The recipe, such as ``load_recipe(arguments.to_dict(), framework="transformers")``.

@@ -25,7 +25,7 @@ from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
-from closedform.training.buckets import bucketed
+from closedform.training.buckets import with_buckets
 from closedform.training.session import (
     EVAL_FILE,
     EVAL_LOSS_FILE,
@@ -64,7 +64,7 @@ class TrainingFiles:
 
 
 def assemble(
-    traced: Trace,
+    model_graphs: Trace,
     spec: ModelSpec,
     options: GraphOptions,
     facts: Mapping[str, str],
@@ -75,7 +75,7 @@ def assemble(
     """Returns the models of a training run.
 
     Args:
-        traced: The model with its loss and gradients.
+        model_graphs: The model with its loss and gradients.
         spec: The rules of its parameters.
         options: The options of the update.
         facts: The metadata.
@@ -88,7 +88,7 @@ def assemble(
     Warns:
         UnprovedWarning: The update is not proved to be the rule.
     """
-    buckets = bucketed(spec)
+    buckets = with_buckets(spec)
     update = to_model(compile_step(buckets.spec, options), opset=opset)
     start = to_model(compile_init(spec, options), opset=opset)
     if validate:
@@ -99,48 +99,48 @@ def assemble(
         verdicts |= validate_rule(spec, options, {"init": start})
         for part, verdict in verdicts.items():
             warn_unless_proved(verdict, f"the {part} of rule {spec.rule.name!r} in the export")
-    written = {naming.param(name): f"{WRITTEN}{name}" for name in traced.written}
-    stepped = buckets.around(update, opset)
-    of_buckets = {value.name for part in stepped.values() for value in part.graph.input}
-    parts = {"model": traced.step}
-    parts |= {label: renamed(part, written) for label, part in stepped.items()}
+    replacements = {naming.param(name): f"{WRITTEN}{name}" for name in model_graphs.written_params}
+    update_parts = buckets.around(update, opset)
+    of_buckets = {value.name for part in update_parts.values() for value in part.graph.input}
+    parts = {"model": model_graphs.step}
+    parts |= {label: renamed(part, replacements) for label, part in update_parts.items()}
     rate = _learning_rate(spec.rule, opset, options.scalar_dtype)
     if rate is not None:
         parts["schedule"] = rate
     outputs = [
         *(
             value.name
-            for part in stepped.values()
+            for part in update_parts.values()
             for value in part.graph.output
             if value.name not in of_buckets
         ),
-        *(naming.following(naming.buffer(name)) for name in traced.changed),
+        *(naming.following(naming.buffer(name)) for name in model_graphs.changed_buffers),
         LOSS,
-        *(f"{METRIC}{name}" for name in traced.metrics),
+        *(f"{METRIC}{name}" for name in model_graphs.metrics),
         *([] if rate is None else [LEARNING_RATE]),
     ]
     more = {}
-    if traced.evaluation_loss is not None:
-        more = {EVAL_LOSS_FILE: _evaluation(spec, options, traced.evaluation_loss, opset)}
-    weights = {f"values/value/{name}": array for name, array in traced.tensors().items()}
+    if model_graphs.evaluation_loss is not None:
+        more = {EVAL_LOSS_FILE: _evaluation(spec, options, model_graphs.evaluation_loss, opset)}
+    weights = {f"values/value/{name}": array for name, array in model_graphs.tensors().items()}
     values = _values(weights, opset)
-    begun = [output.name for of in (values, start) for output in of.graph.output]
+    initial_values = [output.name for of in (values, start) for output in of.graph.output]
     models = {
         TRAIN_FILE: join_models(
             parts,
             "train",
             outputs=outputs,
-            metadata={**facts, **_verdict(update), **_metadata(traced.step)},
+            metadata={**facts, **_verdict(update), **_metadata(model_graphs.step)},
         ),
         INIT_FILE: join_models(
             {"values": values, "states": start},
             "init",
-            outputs=begun,
+            outputs=initial_values,
             metadata={**facts, **_verdict(start)},
         ),
-        EVAL_FILE: traced.forward
-        if traced.is_of_file
-        else _evaluation(spec, options, traced.forward, opset),
+        EVAL_FILE: model_graphs.forward
+        if model_graphs.is_of_file
+        else _evaluation(spec, options, model_graphs.forward, opset),
         **more,
     }
     return TrainingFiles(models, weights)

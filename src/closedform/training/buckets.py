@@ -40,11 +40,11 @@ class Buckets:
             return {"update": update}
         fill, empty = _Moves(), _Moves()
         for value in update.graph.input:
-            for kind, bucket, rest in self._found(value, ""):
+            for kind, bucket, rest in self._match_port(value, ""):
                 names = [f"{kind}{member}{rest}" for member in self.members[bucket]]
                 fill.join(names, value, self.members[bucket])
         for value in update.graph.output:
-            for kind, bucket, rest in self._found(value, naming.following("")):
+            for kind, bucket, rest in self._match_port(value, naming.following("")):
                 names = [f"{kind}{member}{rest}" for member in self.members[bucket]]
                 empty.split(value, names, self.members[bucket])
         return {
@@ -53,7 +53,7 @@ class Buckets:
             "empty": empty.model("empty", opset),
         }
 
-    def _found(self, value: ValueInfoProto, prefix: str) -> list[tuple[str, str, str]]:
+    def _match_port(self, value: ValueInfoProto, prefix: str) -> list[tuple[str, str, str]]:
         """The kind, the bucket and the state of a port, if it is one of a bucket."""
         kinds = [f"{prefix}{kind}" for kind in (naming.PARAM, naming.GRAD, naming.STATE)]
         return [
@@ -64,16 +64,16 @@ class Buckets:
         ]
 
 
-def bucketed(spec: ModelSpec) -> Buckets:
+def with_buckets(spec: ModelSpec) -> Buckets:
     """Returns a model with one bucket for each elementwise rule that has several small parameters.
 
     Each element takes the same step; a sum over all parameters is added in another order.
     """
     params: dict[str, Shape] = {}
     groups, members = [], {}
-    for index, one in enumerate(spec.assignments):
-        small = _small(one)
-        shapes = {name: shape for name, shape in one.params.items() if name not in small}
+    for index, assignment in enumerate(spec.assignments):
+        small = _small(assignment)
+        shapes = {name: shape for name, shape in assignment.params.items() if name not in small}
         if small:
             bucket = f"bucket_{index}"
             while any(name.split(".")[0] == bucket for name in spec.params):
@@ -81,15 +81,17 @@ def bucketed(spec: ModelSpec) -> Buckets:
             members[bucket] = small
             shapes[bucket] = (sum(math.prod(map(int, shape)) for shape in small.values()),)
         params |= shapes
-        groups.append(Group([_literal(name) for name in shapes], rule=one.rule))
+        groups.append(Group([_literal(name) for name in shapes], rule=assignment.rule))
     return Buckets(ModelSpec(spec.rule, params, groups) if members else spec, members)
 
 
-def _small(one: Assignment) -> dict[str, Shape]:
-    if not one.rule.is_elementwise:
+def _small(assignment: Assignment) -> dict[str, Shape]:
+    if not assignment.rule.is_elementwise:
         return {}
     small = {
-        name: shape for name, shape in one.params.items() if 0 < math.prod(map(int, shape)) <= LIMIT
+        name: shape
+        for name, shape in assignment.params.items()
+        if 0 < math.prod(map(int, shape)) <= LIMIT
     }
     return small if len(small) > 1 else {}
 
@@ -114,8 +116,8 @@ class _Moves:
         """Joins tensors into a vector."""
         parts = []
         for name, shape in zip(names, shapes.values(), strict=True):
-            self.inputs.append(_declared(name, whole, shape))
-            parts.append(name if len(shape) == 1 else self._reshaped(name, f"flat/{name}", [-1]))
+            self.inputs.append(_declare(name, whole, shape))
+            parts.append(name if len(shape) == 1 else self._reshape(name, f"flat/{name}", [-1]))
         self.nodes.append(helper.make_node("Concat", parts, [whole.name], axis=0))
         self.outputs.append(whole)
 
@@ -133,8 +135,8 @@ class _Moves:
         self.nodes.append(helper.make_node("Split", operands, parts, axis=0))
         for name, part, shape in zip(names, parts, shapes.values(), strict=True):
             if part != name:
-                self._reshaped(part, name, [int(size) for size in shape])
-            self.outputs.append(_declared(name, whole, shape))
+                self._reshape(part, name, [int(size) for size in shape])
+            self.outputs.append(_declare(name, whole, shape))
 
     def model(self, name: str, opset: int) -> ModelProto:
         """Returns the model."""
@@ -149,7 +151,7 @@ class _Moves:
             ir_version=lowest_ir_version(opset),
         )
 
-    def _reshaped(self, name: str, into: str, shape: list[int]) -> str:
+    def _reshape(self, name: str, into: str, shape: list[int]) -> str:
         self.nodes.append(helper.make_node("Reshape", [name, self._constant(shape)], [into]))
         return into
 
@@ -157,5 +159,5 @@ class _Moves:
         return self.constants.setdefault(tuple(numbers), f"numbers_{len(self.constants)}")
 
 
-def _declared(name: str, like: ValueInfoProto, shape: Shape) -> ValueInfoProto:
+def _declare(name: str, like: ValueInfoProto, shape: Shape) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, like.type.tensor_type.elem_type, shape)

@@ -21,7 +21,7 @@ from closedform.language.functions import STORED
 from closedform.language.groups import Group
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import open_session, run_into
-from closedform.training.progress import phase, shown
+from closedform.training.progress import phase, show_phases
 from closedform.training.session import (
     INIT_FILE,
     TRAIN_FILE,
@@ -74,7 +74,7 @@ def export(
 
     Args:
         model: A module; frozen parameters (``requires_grad=False``) stay as they are. Or an ONNX
-            model or the path of its file, whose free sizes are those of ``dynamic_axes=None``, and
+            model or the path of its file, whose free sizes are as with ``dynamic_axes=None``, and
             whose inputs have ``_`` for each character that no identifier has.
         loss: One of ``"mse"``, ``"l1"``, ``"cross_entropy"`` and ``"binary_cross_entropy"`` (of
             logits), or a function: called with the model's output and the last entries of the
@@ -87,7 +87,7 @@ def export(
             containers of tensors.
         rule: The update rule; schedules in it are inside the graph.
         path: The folder, made if it does not exist.
-        groups: Parameters with a rule, or hyperparameters, of their own; the first group that
+        groups: Parameters with another rule or other hyperparameters; the first group that
             matches a name wins.
         dynamic_axes: Names of the free sizes by tensor and axis, such as
             ``{"input_ids": {0: "batch", 1: "sequence"}}``; None for the first of each tensor.
@@ -127,7 +127,7 @@ def export(
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
     from closedform.training.assembly import assemble
-    from closedform.training.tracing.isolation import unchanged
+    from closedform.training.tracing.isolation import restore_on_exit
     from closedform.training.tracing.trace import LOSS_SCALE, trace
     from closedform.training.webgpu.step import webgpu_models
 
@@ -146,10 +146,10 @@ def export(
     if not hasattr(model, "named_parameters"):
         raise ExportError(
             f"model must be a torch.nn.Module, got {type(model).__name__}",
-            hint="make its parameters those of a module",
+            hint="register its parameters in a module",
         )
-    trained = (param for param in model.parameters() if param.requires_grad)
-    dtype = _dtype({str(param.dtype) for param in trained}, rule, where)
+    trainable_params = (param for param in model.parameters() if param.requires_grad)
+    dtype = _dtype({str(param.dtype) for param in trainable_params}, rule, where)
     if compute_dtype is not None and (compute_dtype != "f32" or rule.stored is None):
         raise ExportError(
             f"compute_dtype must be 'f32', for a model in 16 bits, got {compute_dtype!r} for one "
@@ -165,8 +165,8 @@ def export(
         "closedform.rule": rule.name,
         "closedform.model": type(model).__name__,
     }
-    with shown(verbose), unchanged(model):
-        traced = trace(
+    with show_phases(verbose), restore_on_exit(model):
+        model_graphs = trace(
             model,
             loss,
             example_inputs,
@@ -177,12 +177,12 @@ def export(
             check=validate,
             is_widened=compute_dtype is not None,
             scale_dtype=options.scalar_dtype if LOSS_SCALE in rule.shared else None,
-            keeps_file=all(each.evaluation is None for each in _rules(rule, groups)),
+            keeps_file=all(group_rule.evaluation is None for group_rule in _rules(rule, groups)),
         )
-        shapes = {name: array.shape for name, array in traced.params.items()}
+        shapes = {name: array.shape for name, array in model_graphs.params.items()}
         spec = ModelSpec(rule, shapes, groups)
         with phase("assemble"):
-            files = assemble(traced, spec, options, facts, opset=opset, validate=validate)
+            files = assemble(model_graphs, spec, options, facts, opset=opset, validate=validate)
     if rule.stored is not None:
         _try(files.models, files.weights, rule.stored, where)
     if target is not None:
@@ -190,7 +190,7 @@ def export(
     hint = "a training step is written as several files: name a folder for them"
     folder = Path(path)
     make_folder(folder, hint)
-    with shown(verbose), phase("write"):
+    with show_phases(verbose), phase("write"):
         files.write(folder)
     return files.models
 
@@ -225,16 +225,18 @@ _WORDS = {
 }
 
 
-def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
+def _dtype(dtypes: Collection[str], rule: UpdateRule, where: str) -> str:
     """The dtype that a rule computes in for parameters of these dtypes."""
-    if not found:
+    if not dtypes:
         return "f32"  # no parameter is trained: the trace raises the error
-    listed, known = (", ".join(names).replace("torch.", "") for names in (sorted(found), _WORDS))
-    (dtype,) = {_WORDS.get(name) for name in found} if len(found) == 1 else (None,)
+    dtype_text, supported_text = (
+        ", ".join(names).replace("torch.", "") for names in (sorted(dtypes), _WORDS)
+    )
+    (dtype,) = {_WORDS.get(name) for name in dtypes} if len(dtypes) == 1 else (None,)
     if dtype is None:
-        is_complex = any("complex" in name for name in found)
+        is_complex = any("complex" in name for name in dtypes)
         raise ExportError(
-            f"all parameters must be of one dtype of {known}, got {listed}",
+            f"all parameters must be of one dtype of {supported_text}, got {dtype_text}",
             where=where,
             hint="hold complex ones as real ones with a last axis of 2, and compute with "
             "torch.view_as_complex of them"
@@ -243,14 +245,15 @@ def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
         )
     if dtype in STORED and rule.stored != dtype:
         raise ExportError(
-            f"a model in {listed} needs a rule with masters for {dtype}, got {rule.name!r} "
+            f"a model in {dtype_text} needs a rule with masters for {dtype}, got {rule.name!r} "
             f"with {'none' if rule.stored is None else f'masters for {rule.stored}'}",
             where=where,
             hint=f"wrap the rule: transforms.master_weights(rule, {dtype!r})",
         )
     if dtype not in STORED and rule.stored is not None:
         raise ExportError(
-            f"the rule {rule.name!r} is for parameters in {rule.stored}, got a model in {listed}",
+            f"the rule {rule.name!r} is for parameters in {rule.stored}, got a model in "
+            f"{dtype_text}",
             where=where,
             hint="convert the model with .half() or .bfloat16(), or leave the masters out",
         )
@@ -262,7 +265,7 @@ def _try(
 ) -> None:
     """Runs one step: onnxruntime reports a missing kernel of 16 bits only when it runs."""
     start, step = open_session(models[INIT_FILE]), open_session(models[TRAIN_FILE])
-    given, begun, made = (
+    step_inputs, initial_values, step_outputs = (
         {
             name: np.zeros([2 if size is None else size for size in port.shape], port.dtype)
             for name, port in ports.items()
@@ -270,10 +273,16 @@ def _try(
         for ports in (step.inputs, start.outputs, step.outputs)
     )
     run_into(
-        start, {n: np.ascontiguousarray(v).reshape(v.shape) for n, v in weights.items()}, begun
+        start,
+        {n: np.ascontiguousarray(v).reshape(v.shape) for n, v in weights.items()},
+        initial_values,
     )
     try:
-        run_into(step, {name: begun.get(name, array) for name, array in given.items()}, made)
+        run_into(
+            step,
+            {name: initial_values.get(name, array) for name, array in step_inputs.items()},
+            step_outputs,
+        )
     except Exception as error:  # onnxruntime's errors share no other base
         raise ExportError(
             f"onnxruntime cannot do a step in {stored}: {error}",

@@ -26,10 +26,10 @@ def read_batch(batch: Batch, ports: Mapping[str, Port], where: str) -> dict[str,
         SessionError: A tensor is missing, unknown or does not fit, or sizes of one name differ.
     """
     names = [name.removeprefix(BATCH) for name in ports]
-    given = _by_name(batch, names, where)
-    check_names(given, dict.fromkeys(names), "tensor", f"the batch, {where}")
+    tensors = _by_name(batch, names, where)
+    check_names(tensors, dict.fromkeys(names), "tensor", f"the batch, {where}")
     arrays = {
-        key: contiguous(given[name], port, where)
+        key: contiguous(tensors[name], port, where)
         for name, (key, port) in zip(names, ports.items(), strict=True)
     }
     read_sizes(arrays, ports, where)
@@ -37,10 +37,10 @@ def read_batch(batch: Batch, ports: Mapping[str, Port], where: str) -> dict[str,
 
 
 def _by_name(batch: Batch, names: Sequence[str], where: str) -> dict[str, Any]:
-    listed = ", ".join(names)
+    name_list = ", ".join(names)
     if not isinstance(batch, Mapping | list | tuple):
         raise SessionError(
-            f"a batch must be a tuple of arrays ({listed}) or a mapping of them "
+            f"a batch must be a tuple of arrays ({name_list}) or a mapping of them "
             f"by name, got {type(batch).__name__}",
             where=where,
         )
@@ -77,8 +77,10 @@ def _at(value: Any, path: Sequence[str], name: str, where: str) -> Any:
 
 def contiguous(array: object, port: Port, where: str) -> Array:
     """Returns a contiguous array that fits the port."""
-    checked = check_array(array, port, repr(port.name), where)
-    return np.ascontiguousarray(checked).reshape(checked.shape)  # which keeps a scalar a scalar
+    valid_array = check_array(array, port, repr(port.name), where)
+    return np.ascontiguousarray(valid_array).reshape(
+        valid_array.shape
+    )  # which keeps a scalar a scalar
 
 
 def read_sizes(
@@ -98,12 +100,12 @@ def read_sizes(
         different = sorted(set(sizes))
         if len(different) == 1 and 0 not in different:
             continue
-        what = (
+        requirement = (
             "the tensors of a batch must have one nonzero first size"
             if symbol == "batch"
             else f"the sizes {symbol!r} of a batch must be equal and not zero"
         )
-        raise SessionError(f"{what}, got {different}", where=where)
+        raise SessionError(f"{requirement}, got {different}", where=where)
     return {symbol: sizes[0] for symbol, sizes in sizes_of.items()}
 
 
@@ -171,8 +173,7 @@ def size_value(text: str, sizes: Mapping[str, int], name: str, where: str) -> in
         )
     except KeyError:
         raise SessionError(
-            f"cannot compute the size {text!r} of {name!r} from those of the batch "
-            f"({', '.join(sizes)})",
+            f"cannot compute the size {text!r} of {name!r} from the batch ({', '.join(sizes)})",
             where=where,
         ) from None
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,7 +1,7 @@
 """A training step that updates large parameters in place, tile by tile, after their gradients.
 
 The first part of a step, forward and backward, writes gradients and the next values of all that is
-small to memory of its own: up to its end, a step that fails leaves everything as it was. Then the
+small to new memory: up to its end, a step that fails leaves everything as it was. Then the
 tiles of each large parameter and of its states are read, updated into a scratch, and copied over,
 by one thread for each core. So parameters and states are stored once, and gradients once.
 
@@ -29,7 +29,7 @@ from closedform.training.update_tails import Split, Tail
 T = TypeVar("T")
 
 TILE = 2**16
-"""Elements of a tile: those of an operator's operands and result fit into the L2 cache."""
+"""Elements of a tile: an operator's operands and its result fit into the L2 cache."""
 
 
 class InPlaceStep:
@@ -48,9 +48,9 @@ class InPlaceStep:
         self,
         split: Split,
         session: OnnxSession,
-        carried: Mapping[str, Port],
+        state_ports: Mapping[str, Port],
         where: str,
-        reported: Mapping[str, Array],
+        reports: Mapping[str, Array],
         threads: int | None,
     ) -> None:
         self._where = where
@@ -59,14 +59,14 @@ class InPlaceStep:
         self._further = {
             name: np.zeros(static_shape(session.outputs[name]), session.outputs[name].dtype)
             for name in split.shapes
-            if name not in reported
+            if name not in reports
         }
-        self._reported = reported
-        inner = [port for name, port in carried.items() if name in session.inputs]
-        self._buffer = DoubleBuffer(session, inner, where, {**reported, **self._further})
-        outer = [port for name, port in carried.items() if name not in session.inputs]
+        self._reported = reports
+        inner = [port for name, port in state_ports.items() if name in session.inputs]
+        self._buffer = DoubleBuffer(session, inner, where, {**reports, **self._further})
+        outer = [port for name, port in state_ports.items() if name not in session.inputs]
         self._apart = allocate(outer).arrays
-        self._order = list(carried)
+        self._order = list(state_ports)
         self._views = {name: read_only(array) for name, array in self._apart.items()}
         sessions: dict[bytes, OnnxSession] = {}
         for tail in split.tails.values():
@@ -137,7 +137,7 @@ class InPlaceStep:
             raise SessionError(
                 f"onnxruntime failed in the update of step {step}: {error}",
                 where=self._where,
-                hint="some parameters are those of the next step: load a state",
+                hint="some parameters are of the next step: load a state",
             ) from error
         self._buffer.turn()
         self._is_broken = False

@@ -45,7 +45,7 @@ class IndexRange:
     cuts: tuple[Cut, ...] = ()
 
 
-def written(ranges: Sequence[IndexRange]) -> dict[str, str]:
+def metadata_of(ranges: Sequence[IndexRange]) -> dict[str, str]:
     """Returns the metadata of ranges."""
     return {METADATA: json.dumps([asdict(entry) for entry in ranges])} if ranges else {}
 

@@ -45,7 +45,7 @@ def with_weights(source: Path, arrays: Mapping[str, Array], path: Path, where: s
 
 
 def _public_names(model: ModelProto) -> dict[str, str]:
-    """The names that change: to those of the model's arguments, or those of a given file."""
+    """The names that change: to the names of the model's arguments, or of its file."""
     names = {value.name: value.name.removeprefix(BATCH) for value in model.graph.input}
     names |= take_names(model)
     return {old: new for old, new in names.items() if old != new}

@@ -35,7 +35,7 @@ class InitialValues:
     def __init__(self, path: Path) -> None:
         self._where = f"file {str(path)!r}"
         try:
-            model, stored = read_weights(path)
+            model, weight_places = read_weights(path)
         except OSError as error:
             reason = error.strerror or str(error)
             raise SessionError(f"cannot read the model: {reason}", where=self._where) from error
@@ -46,14 +46,14 @@ class InitialValues:
         graph = model.graph
         # Outputs that are weights as they are; what computes with a weight reads such an output.
         self._stored = {
-            node.output[0]: stored[node.input[0]]
+            node.output[0]: weight_places[node.input[0]]
             for node in graph.node
-            if node.op_type == "Identity" and node.input[0] in stored
+            if node.op_type == "Identity" and node.input[0] in weight_places
         }
         nodes = [node for node in graph.node if node.output[0] not in self._stored]
         outputs = [value for value in graph.output if value.name not in self._stored]
         read_names = {name for node in nodes for name in node.input}
-        self._others = {name: place for name, place in stored.items() if name in read_names}
+        self._others = {name: place for name, place in weight_places.items() if name in read_names}
         places = {**self._others, **self._stored}
         inputs = [
             helper.make_tensor_value_info(

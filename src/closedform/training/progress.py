@@ -16,7 +16,7 @@ _IS_SHOWN: ContextVar[bool] = ContextVar("is_shown", default=False)
 
 
 @contextlib.contextmanager
-def shown(verbose: bool | None) -> Iterator[None]:
+def show_phases(verbose: bool | None) -> Iterator[None]:
     """Shows the phases within the block on stderr: always, never, or if it is a terminal (None)."""
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     token = _IS_SHOWN.set(is_terminal if verbose is None else verbose)

@@ -21,21 +21,21 @@ _OPERATORS: dict[type[ast.operator], str] = {
 def draw_in_graph(model: ModelProto) -> None:
     """Replaces the inputs for random numbers by operators that draw them in each run.
 
-    The numbers differ from run to run, as those of the model do in torch.
+    The numbers differ from run to run, as they do in torch.
     """
     graph = model.graph
     random = [value for value in graph.input if value.name.startswith(RANDOM)]
     if not random:
         return
     rest = [value for value in graph.input if not value.name.startswith(RANDOM)]
-    nodes = [node for value in random for node in _drawn(value, rest)]
+    nodes = [node for value in random for node in _nodes_of_draw(value, rest)]
     body = list(graph.node)
     del graph.input[:], graph.node[:]
     graph.input.extend(rest)
     graph.node.extend([*nodes, *body])
 
 
-def _drawn(value: ValueInfoProto, inputs: list[ValueInfoProto]) -> list[NodeProto]:
+def _nodes_of_draw(value: ValueInfoProto, inputs: list[ValueInfoProto]) -> list[NodeProto]:
     """The nodes that draw the numbers of an input."""
     name, element = value.name, value.type.tensor_type.elem_type
     nodes: list[NodeProto] = []
@@ -72,7 +72,7 @@ def _drawn(value: ValueInfoProto, inputs: list[ValueInfoProto]) -> list[NodeProt
     else:
         numbers = add("RandomUniformLike", [zeros], dtype=element)
         if kind == "exponential":
-            one = add("Constant", [], value=helper.make_tensor("one", element, [], [1]))
-            add("Neg", [add("Log", [add("Sub", [one, numbers])])])
+            unit = add("Constant", [], value=helper.make_tensor("one", element, [], [1]))
+            add("Neg", [add("Log", [add("Sub", [unit, numbers])])])
     nodes[-1].output[0] = name
     return nodes

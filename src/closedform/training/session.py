@@ -130,8 +130,8 @@ class TrainSession(Serialized):
         }
         self._buffer: DoubleBuffer | InPlaceStep
         if split is None:
-            carried = tuple(self._carried.values())
-            self._buffer = DoubleBuffer(self._session, carried, self._where, self._reported)
+            state_ports = tuple(self._carried.values())
+            self._buffer = DoubleBuffer(self._session, state_ports, self._where, self._reported)
         else:
             self._buffer = InPlaceStep(
                 split, self._session, self._carried, self._where, self._reported, threads
@@ -159,24 +159,24 @@ class TrainSession(Serialized):
     @property
     def params(self) -> Mapping[str, Array]:
         """The parameters by name: read-only views, valid until the next step."""
-        return self._named(PARAM)
+        return self._views_of(PARAM)
 
     @property
     def states(self) -> Mapping[str, Array]:
         """The states of the rule by ``<parameter>.<state>``: views like ``params``."""
-        return self._named(STATE)
+        return self._views_of(STATE)
 
     @property
     def shared(self) -> Mapping[str, Array]:
         """The states of the model, such as a count of skipped steps: views like ``params``."""
-        return self._named(SHARED)
+        return self._views_of(SHARED)
 
     @property
     def buffers(self) -> Mapping[str, Array]:
         """The model's buffers by name: views like ``params``."""
-        return self._named(BUFFER)
+        return self._views_of(BUFFER)
 
-    def _named(self, prefix: str) -> Mapping[str, Array]:
+    def _views_of(self, prefix: str) -> Mapping[str, Array]:
         views = self._buffer.current_views
         arrays = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
         return MappingProxyType(arrays)
@@ -193,8 +193,8 @@ class TrainSession(Serialized):
             SessionError: A tensor or hyperparameter is missing, unknown or does not fit, or
                 onnxruntime fails.
         """
-        named = read_batch(batch, self._batch, self._where)
-        feeds = self._checked(self._session, named, self._ranges, (self._seed, self.t))
+        batch_arrays = read_batch(batch, self._batch, self._where)
+        feeds = self._check_indices(self._session, batch_arrays, self._ranges, (self._seed, self.t))
         hyper_arrays = hyper_values(hyper, self._hypers, self._session.optional, self._where)
         self._buffer.run({**feeds, **hyper_arrays})
         rate = self._reported.get(LEARNING_RATE)
@@ -273,7 +273,7 @@ class TrainSession(Serialized):
                 f"the model takes {len(ports)} inputs, got {len(inputs)}", where=self._where
             )
         pairs = zip(ports.items(), inputs, strict=True)
-        feeds = {name: contiguous(given, port, self._where) for (name, port), given in pairs}
+        feeds = {name: contiguous(array, port, self._where) for (name, port), array in pairs}
         outputs = self._ran(self._forward, feeds, sample)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -293,11 +293,13 @@ class TrainSession(Serialized):
             self._evaluation = open_session(self._folder / EVAL_LOSS_FILE, **self._options)
         ports = {n: p for n, p in self._evaluation.inputs.items() if n.startswith(BATCH)}
         outputs = self._ran(self._evaluation, read_batch(batch, ports, self._where), sample)
-        named = dict(zip(self._evaluation.outputs, outputs, strict=True))
-        metrics = {n.removeprefix(METRIC): v for n, v in named.items() if n.startswith(METRIC)}
-        return StepResult(self.t, float(named[LOSS]), None, metrics)
+        outputs_by_name = dict(zip(self._evaluation.outputs, outputs, strict=True))
+        metrics = {
+            n.removeprefix(METRIC): v for n, v in outputs_by_name.items() if n.startswith(METRIC)
+        }
+        return StepResult(self.t, float(outputs_by_name[LOSS]), None, metrics)
 
-    def _checked(
+    def _check_indices(
         self,
         session: OnnxSession,
         batch: dict[str, Array],
@@ -319,7 +321,7 @@ class TrainSession(Serialized):
             raise SessionError(f"sample must be an integer >= 0, got {sample!r}", where=self._where)
         # NumPy pads a seed with zeros: a third number of 0 would repeat the numbers of a step.
         seed = self._seed, self.t, 1 + sample
-        feeds = dict(self._checked(session, batch, index_ranges.read(session.metadata), seed))
+        feeds = dict(self._check_indices(session, batch, index_ranges.read(session.metadata), seed))
         now = self._buffer.arrays
         feeds |= {name: now[name] for name in session.inputs if name in now}
         try:
@@ -468,7 +470,7 @@ class TrainSession(Serialized):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Loads a file that ``save`` wrote; nothing changes unless all of it matches.
 
-        The arrays are read straight into those of the session.
+        The arrays are read straight into the memory of the session.
 
         Raises:
             StateError: The file is not a state of this model, or cannot be read.
@@ -487,5 +489,5 @@ class TrainSession(Serialized):
             raise StateError(
                 f"cannot read the state: {error}",
                 where=where,
-                hint="some arrays may be those of the file: load another state",
+                hint="some arrays may come from the file: load another state",
             ) from error

@@ -45,7 +45,7 @@ class SizeCondition:
         return f"{self.left} {self.relation} {self.right}"
 
 
-def written(conditions: Sequence[SizeCondition]) -> dict[str, str]:
+def metadata_of(conditions: Sequence[SizeCondition]) -> dict[str, str]:
     """Returns the metadata of conditions."""
     return {METADATA: json.dumps([asdict(entry) for entry in conditions])} if conditions else {}
 

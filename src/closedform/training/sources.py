@@ -49,7 +49,7 @@ def loss_of(loss: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
 def model_of(
     model: torch.nn.Module | ModelProto | str | os.PathLike[str],
     trainable: Sequence[str] | None,
-    stored: str | None = None,
+    stored_dtype: str | None = None,
 ) -> torch.nn.Module:
     """Returns a module: the one that is given, or that of an ONNX model.
 
@@ -57,7 +57,7 @@ def model_of(
         model: The module, or an ONNX model or its file.
         trainable: Names or globs of the weights of an ONNX model that are trained; None for those
             in the dtype of the rule, or else in that of most entries.
-        stored: The dtype of 16 bits of the parameters of the rule; None for another one.
+        stored_dtype: The dtype of 16 bits of the parameters of the rule; None for another one.
 
     Raises:
         ExportError: The ONNX model is not supported, or ``trainable`` is given for a module.
@@ -67,17 +67,17 @@ def model_of(
 
         module = read_module(model, trainable)
         if not module.is_chosen:
-            module.freeze(_of_other_dtypes(module, stored))
+            module.freeze(_of_other_dtypes(module, stored_dtype))
         return module
     if trainable is not None:
         raise ExportError(
             "trainable is for ONNX models; the parameters of a module have requires_grad",
             where=f"model {type(model).__name__}",
         )
-    return unwrapped(model)
+    return unwrap(model)
 
 
-def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+def unwrap(model: torch.nn.Module) -> torch.nn.Module:
     """Returns the module within ``torch.compile``, DataParallel and DistributedDataParallel.
 
     Raises:
@@ -93,9 +93,9 @@ def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
         return model
     for name, part in model.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
-            what = f"part {name!r} of the model" if name else "model"
+            subject = f"part {name!r} of the model" if name else "model"
             raise ExportError(
-                f"the {what} is compiled by TorchScript ({part.original_name}), whose operators "
+                f"the {subject} is compiled by TorchScript ({part.original_name}), whose operators "
                 "cannot be traced",
                 where=where,
                 hint="give the module that torch.jit.script or torch.jit.trace was called with",
@@ -116,12 +116,14 @@ def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
-def _of_other_dtypes(module: OnnxModule, stored: str | None) -> list[str]:
+def _of_other_dtypes(module: OnnxModule, stored_dtype: str | None) -> list[str]:
     """The weights that a rule does not train with the others, which have one dtype."""
     narrow = {"torch.float16": "f16", "torch.bfloat16": "bf16"}
     entries: Counter[str] = Counter()
     for parameter in module.parameters():
         entries[str(parameter.dtype)] += parameter.numel()
-    of_rule = {dtype: n for dtype, n in entries.items() if narrow.get(dtype) == stored} or entries
+    of_rule = {
+        dtype: n for dtype, n in entries.items() if narrow.get(dtype) == stored_dtype
+    } or entries
     trained_dtype = max(of_rule, key=lambda dtype: of_rule[dtype], default="")
     return [name for name, value in module.named_parameters() if str(value.dtype) != trained_dtype]

@@ -47,7 +47,7 @@ def write_state(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> No
 
 
 def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
-    """The bytes of a safetensors file: those of wide dtypes first, so that all are aligned."""
+    """The bytes of a safetensors file: wide dtypes first, so that all are aligned."""
     labels = {dtype: label for label, dtype in _DTYPES.items()}
     names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     entries = {}

@@ -12,7 +12,7 @@ from closedform.errors import StateError
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.types import DType
-from closedform.training.sources import unwrapped
+from closedform.training.sources import unwrap
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ def to_model(arrays: Mapping[str, Array], model: torch.nn.Module, where: str) ->
     """
     import torch
 
-    model = unwrapped(model)
+    model = unwrap(model)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     model_arrays = _model_arrays(arrays)
     for name, array in model_arrays.items():
@@ -61,7 +61,7 @@ def to_optimizer(
     """
     import torch
 
-    model = unwrapped(model)
+    model = unwrap(model)
     has_step = type(optimizer).__name__ not in _WITHOUT_STEP
     for name, parameter in model.named_parameters():
         states = _states(arrays, name)
@@ -92,29 +92,29 @@ def from_torch(
     Raises:
         StateError: A tensor or a state is missing or has another shape, or numbers of steps differ.
     """
-    model = unwrapped(model)
+    model = unwrap(model)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    found: dict[str, Array] = {}
+    values: dict[str, Array] = {}
     for name, array in _model_arrays(arrays).items():
         kind = naming.param if naming.param(name) in arrays else naming.buffer
         if name in tensors:
-            found[kind(name)] = _fitting(tensors[name], array, name, where)
+            values[kind(name)] = _fitting(tensors[name], array, name, where)
     steps: set[int] = set() if step is None else {step}
     if optimizer is None:
-        return found if step is None else {**found, naming.STEP: _step(step, arrays)}
+        return values if step is None else {**values, naming.STEP: _step(step, arrays)}
     for name, parameter in model.named_parameters():
-        own = optimizer.state.get(parameter, {})
+        state = optimizer.state.get(parameter, {})
         for label, array in _states(arrays, name).items():
-            if own.get(label) is None:
+            if state.get(label) is None:
                 raise StateError(
                     f"the optimizer has no state {label!r} of {name!r}, only "
-                    f"{', '.join(own) or 'none'}",
+                    f"{', '.join(state) or 'none'}",
                     where=where,
                     hint="give the optimizer of the same rule, after a step",
                 )
-            found[naming.state(name, label)] = _fitting(own[label], array, name, where)
-        if _STEP in own:
-            steps.add(int(own[_STEP]))
+            values[naming.state(name, label)] = _fitting(state[label], array, name, where)
+        if _STEP in state:
+            steps.add(int(state[_STEP]))
     if len(steps) > 1:
         raise StateError(
             f"the parameters must have one number of steps, got {sorted(steps)}",
@@ -128,8 +128,8 @@ def from_torch(
             stacklevel=4,
         )
     for count in steps:
-        found[naming.STEP] = _step(count, arrays)
-    return found
+        values[naming.STEP] = _step(count, arrays)
+    return values
 
 
 def _step(count: int, arrays: Mapping[str, Array]) -> Array:

@@ -106,34 +106,36 @@ def split_update(model: ModelProto) -> Split | None:
     }
     if not large:
         return None
-    inferred = onnx.shape_inference.infer_shapes(model).graph
-    typed = {v.name: v for v in (*inferred.value_info, *inferred.input, *inferred.output)}
-    typed |= {
+    typed_graph = onnx.shape_inference.infer_shapes(model).graph
+    value_infos = {
+        v.name: v for v in (*typed_graph.value_info, *typed_graph.input, *typed_graph.output)
+    }
+    value_infos |= {
         constant.name: helper.make_tensor_value_info(
             constant.name, constant.data_type, constant.dims
         )
         for constant in graph.initializer
     }
-    finder = _Finder(model, typed)
+    finder = _Finder(model, value_infos)
     tails = {name: tail for name in sorted(large) if (tail := finder.tail(name)) is not None}
     if not tails:
         return None
-    replaced = {name for tail in tails.values() for name in tail.results.values()}
+    tail_results = {name for tail in tails.values() for name in tail.results.values()}
     further = {
         name: None
         for tail in tails.values()
         for name in (*tail.tensors.values(), *tail.numbers.values())
-        if name not in replaced
+        if name not in tail_results
     }
     whole = ModelProto()
     whole.CopyFrom(model)
-    produced = {output for node in graph.node for output in node.output}
-    shapes = {name: typed[name] for name in further if name in produced}
+    node_outputs = {output for node in graph.node for output in node.output}
+    shapes = {name: value_infos[name] for name in further if name in node_outputs}
     whole.graph.output.extend(v for n, v in shapes.items() if n not in _names(graph.output))
     outputs = {
         value.name
         for value in whole.graph.output
-        if value.name.removeprefix(naming.NEXT) not in replaced
+        if value.name.removeprefix(naming.NEXT) not in tail_results
     }
     return Split(part_of(whole, sorted(outputs)), tails, shapes, tuple(graph.input))
 
@@ -159,8 +161,8 @@ class _Finder:
         typed: Declarations of its values.
     """
 
-    def __init__(self, model: ModelProto, typed: Mapping[str, ValueInfoProto]) -> None:
-        self._model, self._typed = model, typed
+    def __init__(self, model: ModelProto, value_infos: Mapping[str, ValueInfoProto]) -> None:
+        self._model, self._typed = model, value_infos
         self._producers = {output: node for node in model.graph.node for output in node.output}
         self._constants = {constant.name: constant for constant in model.graph.initializer}
         self._inputs = _names(model.graph.input)
@@ -170,17 +172,19 @@ class _Finder:
         """Returns the update of a parameter, by the name of its input; None if it is another."""
         shape = _dims(self._typed[param])
         label = param.removeprefix(naming.PARAM)
-        carried = [param, *(n for n in self._inputs if n.startswith(naming.state(label, "")))]
+        names = [param, *(n for n in self._inputs if n.startswith(naming.state(label, "")))]
         if any(
             naming.following(n) not in self._outputs or _dims(self._typed[n]) != shape
-            for n in carried
+            for n in names
         ):
             return None
         walk = _Walk(self, shape or ())
-        results = {name: walk.value(naming.following(name)) for name in sorted(carried)}
+        results = {name: walk.value(naming.following(name)) for name in sorted(names)}
         # One tensor that is computed: the gradient. Others would take the memory that this saves.
-        computed = walk.tensors.keys() - set(carried)
-        is_of_gradient = len(computed) <= 1 and computed <= self._producers.keys() - self._outputs
+        computed_names = walk.tensors.keys() - set(names)
+        is_of_gradient = (
+            len(computed_names) <= 1 and computed_names <= self._producers.keys() - self._outputs
+        )
         return walk.finish(results) if is_of_gradient and not walk.is_other else None
 
 
@@ -201,8 +205,8 @@ class _Walk:
         if not name or name in self._names:
             return self._names.get(name, "")
         finder = self._finder
-        declared = finder._typed.get(name)
-        dims = None if declared is None else _dims(declared)
+        value_info = finder._typed.get(name)
+        dims = None if value_info is None else _dims(value_info)
         node = finder._producers.get(name)
         if dims in ((), (1,)):
             self._names[name] = self._number(name)
@@ -238,23 +242,25 @@ class _Walk:
 
     def finish(self, results: Mapping[str, str]) -> Tail:
         """The tail with these results by the carried inputs that they replace."""
-        typed = self._finder._typed
+        value_infos = self._finder._typed
 
         def vector(name: str, like: str) -> ValueInfoProto:
-            return helper.make_tensor_value_info(name, _element(typed[like]), ["n"])
+            return helper.make_tensor_value_info(name, _element(value_infos[like]), ["n"])
 
         inputs = [vector(label, name) for name, label in self.tensors.items()]
         for name, label in self.numbers.items():
             inputs.append(
-                helper.make_tensor_value_info(label, _element(typed[name]), _dims(typed[name]))
+                helper.make_tensor_value_info(
+                    label, _element(value_infos[name]), _dims(value_infos[name])
+                )
             )
-        named = {f"next.{index}": name for index, name in enumerate(results)}
-        outputs = [vector(label, name) for label, name in named.items()]
+        name_of_label = {f"next.{index}": name for index, name in enumerate(results)}
+        outputs = [vector(label, name) for label, name in name_of_label.items()]
         nodes = [
             *self.nodes,
             *(
                 helper.make_node("Identity", [results[name]], [label])
-                for label, name in named.items()
+                for label, name in name_of_label.items()
             ),
         ]
         graph = helper.make_graph(nodes, "update", inputs, outputs, self.constants)
@@ -266,7 +272,7 @@ class _Walk:
             tail.SerializeToString(deterministic=True),
             {label: name for name, label in self.tensors.items()},
             {label: name for name, label in self.numbers.items()},
-            named,
+            name_of_label,
         )
 
 

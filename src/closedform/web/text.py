@@ -60,7 +60,7 @@ def write_text_page(
             WebAssembly.
 
     Raises:
-        ExportError: The files are not those of a language model with these tokens, a file or npm
+        ExportError: The files are not a language model with these tokens, a file or npm
             package is missing, the text is not UTF-8 or too long, or the folder contains other
             files.
     """

@@ -61,8 +61,8 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: Numbers | None = Non
         if report.departure is None:
             return report
         reports.append(report)
-    explained = [report for report in reports if report.departure and report.departure.causes]
-    return (explained or reports)[0]
+    explain_error = [report for report in reports if report.departure and report.departure.causes]
+    return (explain_error or reports)[0]
 
 
 def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: Numbers) -> LogReport:

@@ -41,7 +41,7 @@ def class_namespace(
 def bound_arguments(
     owner: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """Returns the arguments of a class by name; those of unknown names are not checked here.
+    """Returns the arguments of a class by name; unknown names are not checked here.
 
     Args:
         owner: The name of the class, for errors.

@@ -78,7 +78,7 @@ class FrameworkRule:
 class NamedOptimizer(Optimizer):
     """An optimizer class of another library; its groups hold its arguments, as they do there.
 
-    ``backend`` and ``providers`` are those of ``Optimizer``; ``as_implemented=True`` reproduces
+    ``backend`` and ``providers`` are as in ``Optimizer``; ``as_implemented=True`` reproduces
     the defects of the library.
     """
 

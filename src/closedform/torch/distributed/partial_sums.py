@@ -1,7 +1,7 @@
 """Rules for sharded parameters: a sum over a tensor becomes a total of partial sums.
 
 A sum over all elements of one tensor is rewritten as a sum over a model that has only that tensor,
-so that its partial sums are lowered like those of sums over all parameters (``ir/program.py``). A
+so that its partial sums are lowered like partial sums over all parameters (``ir/program.py``). A
 symbolic factor 1 distinguishes the two. A rule that needs more than this of the full tensor, such
 as a matrix product or a sum along one axis, runs on the gathered tensor.
 """

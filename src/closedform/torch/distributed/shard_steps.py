@@ -78,13 +78,13 @@ class ShardKernel:
     Attributes:
         stages: Its partial sums in each stage; None if it has none there.
         step: Its step, which takes the totals.
-        own: The names of the sums over this parameter only.
+        own_names: The names of the sums over this parameter only.
         is_gathered: Whether it runs on the full tensor.
     """
 
     stages: tuple[StageGraph | None, ...]
     step: StageGraph
-    own: frozenset[str]
+    own_names: frozenset[str]
     is_gathered: bool
 
 
@@ -223,7 +223,7 @@ def _reduce(
     for number, ((kernel, tensors), sums_of_param) in enumerate(zip(work, sums, strict=True)):
         mesh = ShardMesh() if kernel.is_gathered else shard_mesh(tensors.param)
         for name, value in sums_of_param.items():
-            key = (number if name in kernel.own else -1, name)
+            key = (number if name in kernel.own_names else -1, name)
             group = entries.setdefault(mesh, {})
             group[key] = group[key] + value if key in group else value
     common: dict[str, Tensor] = {}

@@ -101,7 +101,7 @@ def _compact(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Programs to compile, equal to those of other optimizers with the same graphs and layouts.
+    """Programs to compile, equal for optimizers with the same graphs and layouts.
 
     Attributes:
         graphs: The graph of each program.
@@ -138,7 +138,7 @@ def _compile_step(request: _Request) -> Callable[..., list[Tensor]]:
     """Returns a compiled function of tensors that returns the outputs that are not stored.
 
     The programs are constants of the function. torch counts the compilations of each code object
-    and stops after a few, so each function gets a code object of its own.
+    and stops after a few, so each function gets a separate code object.
     """
     programs = request.programs
 
@@ -159,7 +159,7 @@ def _compile_step(request: _Request) -> Callable[..., list[Tensor]]:
 
 
 def _is_of_tensors(guards: Sequence[Any]) -> list[bool]:
-    """The guards that are needed: those of the tensors and of torch, not those of the programs."""
+    """The guards to keep: on the tensors and on torch; guards on the programs are dropped."""
     return [not guard.name or guard.name.startswith("tensors") for guard in guards]
 
 

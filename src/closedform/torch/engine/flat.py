@@ -249,7 +249,7 @@ def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -
 def packed_zeros(
     params: Sequence[Tensor], dtype: torch.dtype, scalars: Sequence[str], names: Sequence[str]
 ) -> list[dict[str, Tensor]]:
-    """Returns states that are 0, as ``pack_states`` makes them: those of a run are one vector.
+    """Returns zero states, laid out as by ``pack_states``: the states of a run are one vector.
 
     Args:
         params: Parameters of one dtype that may be stepped as parts of a vector.

@@ -3,7 +3,7 @@
 Each kernel has the formula that it computes, as expressions. A rule may run on the kernel if the
 prover shows that its expressions are equal to these at every step. The kernel then rounds as torch
 does: it computes bias corrections in float64 like this package, but its sums and products in
-another order, so that results differ from those of the other engines by roundings.
+another order, so that results differ from the other engines by roundings.
 """
 
 from __future__ import annotations

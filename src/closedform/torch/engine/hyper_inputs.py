@@ -157,7 +157,7 @@ def _compiles(rule: UpdateRule, shape: tuple[int, ...]) -> bool:
     try:
         try:
             step_graph(rule, (general,), torch.float32)
-        except GraphError:  # the sizes must be known, such as those of a product of square matrices
+        except GraphError:  # a product of square matrices needs the sizes
             if general in (ANY_SHAPE, shape):
                 raise
             step_graph(rule, (shape,), torch.float32)

@@ -28,7 +28,7 @@ def compiled_function(
 
     Args:
         function: A function of tensors, which may write to them.
-        inputs: Tensors like those of all calls.
+        inputs: Tensors with the layouts of all later calls.
         vectors: The indices of those that are vectors of one length, which may be any.
         threads: The threads by which a vector is stepped.
     """

@@ -56,7 +56,7 @@ _ELEMENTWISE = frozenset(
         torch.sign,
     }
 )
-"""Elementwise functions, whose result has memory of its own."""
+"""Elementwise functions, whose result is in new memory."""
 
 
 class InplaceProgram:

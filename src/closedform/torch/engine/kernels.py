@@ -277,7 +277,7 @@ def has_graph_by_rank(rule: UpdateRule) -> bool:
 def graph_shape(rule: UpdateRule, shape: tuple[int, ...]) -> Shape:
     """Returns the shape for which the graph of a parameter of this shape is compiled.
 
-    Other parameters have the same one: all, those of the same rank, or those of the same shape.
+    Other parameters share it: all, or all of the same rank, or all of the same shape.
     """
     if has_one_graph(rule):
         return ANY_SHAPE

@@ -99,7 +99,7 @@ def graph_runner(graph: Graph, providers: Sequence[str] | None) -> Callable[[Nam
         if not kernels:
             kernels.append(ort_kernel(graph, graph.name, arguments, providers))
         kernels[0].run(arguments)
-        kernels[0].bindings.clear()  # each stage of a step has tensors of its own
+        kernels[0].bindings.clear()  # the tensors of the next stage differ
 
     return run
 

@@ -49,17 +49,17 @@ class CapturedGroup:
     """A param group of a captured step.
 
     Attributes:
-        compiled: What it runs.
+        compiled_group: The kernels that it runs.
         entries: The entries from which its hyperparameters were last read.
-        scheduled: The hyperparameters that are not entries of the group.
+        scheduled_values: The hyperparameters that are not entries of the group.
         is_constant: Whether none of these entries can be changed in place.
         places: The place of each parameter's gradient; None if it had none.
         whole: The step of all parameters of the group, if there is one.
     """
 
-    compiled: CompiledGroup
+    compiled_group: CompiledGroup
     entries: dict[str, Any]
-    scheduled: Group
+    scheduled_values: Group
     is_constant: bool
     places: list[GradientPlace | None]
     whole: GroupStep | None = None
@@ -103,10 +103,10 @@ class CapturedGroup:
             return False
         self.entries = {key: group[key] for key in entries}
         self.is_constant = _is_constant(tuple(self.entries.values()))
-        values = {**self.entries, **self.scheduled}
-        is_match = self.compiled.specialization.matches(values)
+        values = {**self.entries, **self.scheduled_values}
+        is_match = self.compiled_group.specialization.matches(values)
         if is_match:
-            self.compiled.write_inputs(values)
+            self.compiled_group.write_inputs(values)
         return is_match
 
 

@@ -560,7 +560,7 @@ class CompiledGroup:
         specialization: Its rule.
         inputs: The tensors of its hyperparameters.
         state_names: The states of each parameter, in order, without the step.
-        written: The numbers that were last written to them.
+        written_values: The numbers that were last written to them.
         kernels: The kernel of each parameter, or one for all.
         is_joint: Whether all parameters step together.
         version: Counts the changes of its hyperparameters.
@@ -569,7 +569,7 @@ class CompiledGroup:
     specialization: Specialization
     inputs: dict[str, Tensor]
     state_names: list[tuple[str, ...]] = field(default_factory=list)
-    written: dict[str, Any] = field(default_factory=dict)
+    written_values: dict[str, Any] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
     is_joint: bool = False
     version: int = 0
@@ -586,11 +586,11 @@ class CompiledGroup:
         for name, number in numbers.items():
             if isinstance(number, Tensor):
                 self.inputs[name].copy_(number.detach().reshape(()))
-                self.written.pop(name, None)
+                self.written_values.pop(name, None)
                 self.version += 1
-            elif self.written.get(name) != number:
+            elif self.written_values.get(name) != number:
                 self.inputs[name].fill_(number)
-                self.written[name] = number
+                self.written_values[name] = number
                 self.version += 1
         return self.inputs
 

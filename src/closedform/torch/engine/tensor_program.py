@@ -175,7 +175,7 @@ class TensorProgram:
         )
 
     def _place(self, operand: Any) -> int:
-        """The index of an operand; a constant gets one of its own."""
+        """The index of an operand; a constant is appended to the values."""
         if isinstance(operand, fx.Node):
             return self._index[operand]
         self._constants.append(operand)

@@ -28,7 +28,7 @@ def _binary(function: Callable[[Any, Any], Tensor]) -> Callable[[Call], Tensor]:
     return lambda call: function(*operands_of(call))
 
 
-def _folded(function: Callable[[Any, Any], Tensor]) -> Callable[[Call], Tensor]:
+def _fold_operands(function: Callable[[Any, Any], Tensor]) -> Callable[[Call], Tensor]:
     """An operator of any number of operands."""
     return lambda call: functools.reduce(function, call.tensors())
 
@@ -40,8 +40,8 @@ def _mean(call: Call) -> Tensor:
 
 def _divide(call: Call) -> Tensor:
     left, right = operands_of(call)
-    given = left if isinstance(left, Tensor) else right
-    is_float = given.is_floating_point()
+    tensor = left if isinstance(left, Tensor) else right
+    is_float = tensor.is_floating_point()
     return torch.div(left, right) if is_float else torch.div(left, right, rounding_mode="trunc")
 
 
@@ -100,9 +100,9 @@ def _prelu(call: Call) -> Tensor:
 
 
 def _is_infinite(value: Tensor, detect_negative: int, detect_positive: int) -> Tensor:
-    found = value.isinf()
-    found = found if detect_negative else found & (value > 0)
-    return found if detect_positive else found & (value < 0)
+    is_match = value.isinf()
+    is_match = is_match if detect_negative else is_match & (value > 0)
+    return is_match if detect_positive else is_match & (value < 0)
 
 
 LAST_OF_MATRICES = 12
@@ -122,7 +122,7 @@ def _softmax(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
     return row
 
 
-def _reduced(function: Callable[[Tensor, list[int], bool], Tensor]) -> Callable[[Call], Tensor]:
+def _reduction(function: Callable[[Tensor, list[int], bool], Tensor]) -> Callable[[Call], Tensor]:
     def row(call: Call) -> Tensor:
         value = call.tensor()
         axes = call.numbers(1, "axes")
@@ -148,7 +148,7 @@ def _sum(value: Tensor, axes: list[int], keep: bool) -> Tensor:
     return value.sum(axes, keepdim=keep) if axes else value
 
 
-def _found(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
+def _place_of_extremum(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
     """The place of an extremum: the first one."""
 
     def row(call: Call) -> Tensor:
@@ -185,8 +185,8 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "Acosh": (_unary(torch.acosh), {}),
     "Add": (_binary(torch.add), {}),
     "And": (_binary(torch.logical_and), {}),
-    "ArgMax": (_found(torch.argmax), _EXTREMUM),
-    "ArgMin": (_found(torch.argmin), _EXTREMUM),
+    "ArgMax": (_place_of_extremum(torch.argmax), _EXTREMUM),
+    "ArgMin": (_place_of_extremum(torch.argmin), _EXTREMUM),
     "Asin": (_unary(torch.asin), {}),
     "Asinh": (_unary(torch.asinh), {}),
     "Atan": (_unary(torch.atan), {}),
@@ -221,9 +221,9 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "LessOrEqual": (_binary(torch.le), {}),
     "Log": (_unary(torch.log), {}),
     "LogSoftmax": (_softmax(functional.log_softmax), {"axis": None}),
-    "Max": (_folded(torch.maximum), {}),
+    "Max": (_fold_operands(torch.maximum), {}),
     "Mean": (_mean, {}),
-    "Min": (_folded(torch.minimum), {}),
+    "Min": (_fold_operands(torch.minimum), {}),
     "Mish": (_unary(functional.mish), {}),
     "Mod": (_remainder, {"fmod": 0}),
     "Mul": (_binary(torch.mul), {}),
@@ -233,19 +233,19 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "PRelu": (_prelu, {}),
     "Pow": (_power, {}),
     "Reciprocal": (_unary(torch.reciprocal), {}),
-    "ReduceL1": (_reduced(lambda v, a, k: _sum(v.abs(), a, k)), _REDUCTION),
+    "ReduceL1": (_reduction(lambda v, a, k: _sum(v.abs(), a, k)), _REDUCTION),
     "ReduceL2": (
-        _reduced(lambda v, a, k: torch.linalg.vector_norm(v, dim=a, keepdim=k)),
+        _reduction(lambda v, a, k: torch.linalg.vector_norm(v, dim=a, keepdim=k)),
         _REDUCTION,
     ),
-    "ReduceLogSum": (_reduced(lambda v, a, k: _sum(v, a, k).log()), _REDUCTION),
-    "ReduceLogSumExp": (_reduced(lambda v, a, k: v.logsumexp(a, keepdim=k)), _REDUCTION),
-    "ReduceMax": (_reduced(lambda v, a, k: v.amax(a, keepdim=k)), _REDUCTION),
-    "ReduceMean": (_reduced(lambda v, a, k: v.mean(a, keepdim=k)), _REDUCTION),
-    "ReduceMin": (_reduced(lambda v, a, k: v.amin(a, keepdim=k)), _REDUCTION),
-    "ReduceProd": (_reduced(_product), _REDUCTION),
-    "ReduceSum": (_reduced(_sum), _REDUCTION),
-    "ReduceSumSquare": (_reduced(lambda v, a, k: _sum(v * v, a, k)), _REDUCTION),
+    "ReduceLogSum": (_reduction(lambda v, a, k: _sum(v, a, k).log()), _REDUCTION),
+    "ReduceLogSumExp": (_reduction(lambda v, a, k: v.logsumexp(a, keepdim=k)), _REDUCTION),
+    "ReduceMax": (_reduction(lambda v, a, k: v.amax(a, keepdim=k)), _REDUCTION),
+    "ReduceMean": (_reduction(lambda v, a, k: v.mean(a, keepdim=k)), _REDUCTION),
+    "ReduceMin": (_reduction(lambda v, a, k: v.amin(a, keepdim=k)), _REDUCTION),
+    "ReduceProd": (_reduction(_product), _REDUCTION),
+    "ReduceSum": (_reduction(_sum), _REDUCTION),
+    "ReduceSumSquare": (_reduction(lambda v, a, k: _sum(v * v, a, k)), _REDUCTION),
     "Relu": (_unary(torch.relu), {}),
     "Round": (_unary(torch.round), {}),
     "Selu": (_with(_selu), {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
@@ -258,7 +258,7 @@ ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "Softsign": (_unary(functional.softsign), {}),
     "Sqrt": (_unary(torch.sqrt), {}),
     "Sub": (_binary(torch.sub), {}),
-    "Sum": (_folded(torch.add), {}),
+    "Sum": (_fold_operands(torch.add), {}),
     "Swish": (
         lambda c: c.tensor() * torch.sigmoid(c.attributes["alpha"] * c.tensor()),
         {"alpha": 1.0},

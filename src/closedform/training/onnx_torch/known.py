@@ -70,24 +70,24 @@ def known_results(operator: str, row: Row, call: Call) -> Sequence[Known] | None
 
     1. Of constants, the row of the operator runs in torch, apart from any trace.
     2. A move of sizes is the move of their places.
-    3. Other operators on sizes are those of ``sizes``.
+    3. Other operators on sizes are in ``sizes``.
 
     A result with more than ``MOST_ENTRIES`` entries, or one that is not a number that is known,
     stays in the graph.
     """
     operands = [value for value in call.operands if value is not None]
-    known = [value for value in operands if isinstance(value, np.ndarray)]
-    entries = math.prod(max(value.size, 1) for value in known)
-    is_known = len(known) == len(operands) and entries <= _LARGEST_PRODUCT
+    arrays = [value for value in operands if isinstance(value, np.ndarray)]
+    entries = math.prod(max(value.size, 1) for value in arrays)
+    is_known = len(arrays) == len(operands) and entries <= _LARGEST_PRODUCT
     if not is_known or operator in _DRAWING or not operands:
         return None
     if operator in ("Shape", "Size"):
         return [row(call)]
-    if all(value.dtype != object for value in known):
+    if all(value.dtype != object for value in arrays):
         return _of_constants(operator, row, call)
     if operator in MOVED:
-        return _moved(MOVED[operator], row, call)
-    result = _computed(operator, call, known)
+        return _move_places(MOVED[operator], row, call)
+    result = _compute_sizes(operator, call, arrays)
     return None if result is None else [result]
 
 
@@ -102,7 +102,7 @@ def _of_constants(operator: str, row: Row, call: Call) -> Sequence[Known] | None
 def _is_small(row: Row, call: Call) -> bool:
     """Whether the results are small, by their shapes."""
     with FakeTensorMode(allow_non_fake_inputs=True):
-        results = _listed(row(call))
+        results = _as_list(row(call))
     return all(math.prod(value.shape) <= MOST_ENTRIES for value in results)
 
 
@@ -112,14 +112,14 @@ def _outside_of_traces() -> Iterator[None]:
         yield
 
 
-def _listed(result: Any) -> list[Any]:
+def _as_list(result: Any) -> list[Any]:
     return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def _arrays(result: Any) -> Sequence[Known] | None:
     """Results of torch as arrays."""
     arrays = []
-    for value in _listed(result):
+    for value in _as_list(result):
         if isinstance(value, Items) or (
             isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
         ):
@@ -131,7 +131,7 @@ def _arrays(result: Any) -> Sequence[Known] | None:
     return arrays
 
 
-def _moved(places: Sequence[int], row: Row, call: Call) -> Sequence[Known] | None:
+def _move_places(places: Sequence[int], row: Row, call: Call) -> Sequence[Known] | None:
     """The results of a row on the places of the numbers in a list; 0 is the place of a zero."""
     if call.attributes.get("reduction", b"none") != b"none":
         return None
@@ -150,27 +150,29 @@ def _moved(places: Sequence[int], row: Row, call: Call) -> Sequence[Known] | Non
     if results is None:
         return None
     return [
-        sizes.settled(sizes.objects_of(result, [numbers[i] for i in result.ravel().tolist()]))
+        sizes.with_number_dtype(
+            sizes.objects_of(result, [numbers[i] for i in result.ravel().tolist()])
+        )
         for result in results
     ]
 
 
-def _computed(operator: str, call: Call, known: Sequence[Known]) -> Known | None:
+def _compute_sizes(operator: str, call: Call, arrays: Sequence[Known]) -> Known | None:
     if operator in sizes.UNARY:
-        return sizes.apply(sizes.UNARY[operator], known)
+        return sizes.apply(sizes.UNARY[operator], arrays)
     if operator in sizes.BINARY:
-        return sizes.apply(sizes.BINARY[operator], known)
+        return sizes.apply(sizes.BINARY[operator], arrays)
     if operator in sizes.REDUCTIONS:
         axes = call.numbers(1, "axes")
         if not axes and call.attributes["noop_with_empty_axes"]:
-            return known[0]
-        array = known[0]
+            return arrays[0]
+        array = arrays[0]
         along = [int(axis) % array.ndim for axis in axes] if axes else range(array.ndim)
         keeps = bool(call.attributes["keepdims"])
         return sizes.reduce(sizes.REDUCTIONS[operator], array, along, keeps_axes=keeps)
     if operator == "Cast":
         number = NUMPY_TYPES.get(call.attributes["to"])
-        return None if number is None else sizes.cast(known[0], np.dtype(number))
+        return None if number is None else sizes.cast(arrays[0], np.dtype(number))
     if operator == "CastLike":
-        return sizes.cast(known[0], as_tensor(known[1]).numpy().dtype)
+        return sizes.cast(arrays[0], as_tensor(arrays[1]).numpy().dtype)
     return None

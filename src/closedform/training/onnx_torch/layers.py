@@ -15,16 +15,16 @@ Tensor = torch.Tensor
 
 
 def _gemm(call: Call) -> Tensor:
-    left, right, added = call.tensor(), call.tensor(1), call.optional(2)
+    left, right, addend = call.tensor(), call.tensor(1), call.optional(2)
     left = left.T if call.attributes["transA"] else left
     right = right.T if call.attributes["transB"] else right
     alpha, beta = call.attributes["alpha"], call.attributes["beta"]
-    if added is not None and alpha == beta == 1:
-        return torch.addmm(added, left, right)
+    if addend is not None and alpha == beta == 1:
+        return torch.addmm(addend, left, right)
     product = left @ right if alpha == 1 else alpha * (left @ right)
-    if added is None:
+    if addend is None:
         return product
-    return product + (added if beta == 1 else beta * added)
+    return product + (addend if beta == 1 else beta * addend)
 
 
 # --- windows -------------------------------------------------------------------------------------
@@ -33,11 +33,11 @@ def _gemm(call: Call) -> Tensor:
 def _windows(call: Call, value: Tensor, kernel: Sequence[int]) -> dict[str, list[int]]:
     """Strides, dilations and the padding at the beginning and at the end of each axis."""
     axes = len(kernel)
-    given = call.attributes
-    stride = list(given["strides"] or [1] * axes)
-    spread = list(given["dilations"] or [1] * axes)
-    pads = list(given["pads"] or [0] * 2 * axes)
-    automatic = given["auto_pad"].decode()
+    attributes = call.attributes
+    stride = list(attributes["strides"] or [1] * axes)
+    spread = list(attributes["dilations"] or [1] * axes)
+    pads = list(attributes["pads"] or [0] * 2 * axes)
+    automatic = attributes["auto_pad"].decode()
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
         total = [
             torch.sym_max(((size - 1) // step) * step + (width - 1) * wide + 1 - size, 0)
@@ -57,15 +57,17 @@ def _windows(call: Call, value: Tensor, kernel: Sequence[int]) -> dict[str, list
     }
 
 
-def _is_unequal(found: Mapping[str, list[int]]) -> bool:
+def _is_unequal(windows: Mapping[str, list[int]]) -> bool:
     """Whether the padding is not one number on both sides of each axis."""
-    pads = found["before"] + found["after"]
-    return any(isinstance(pad, torch.SymInt) for pad in pads) or found["before"] != found["after"]
+    pads = windows["before"] + windows["after"]
+    return (
+        any(isinstance(pad, torch.SymInt) for pad in pads) or windows["before"] != windows["after"]
+    )
 
 
-def _padded(value: Tensor, found: Mapping[str, list[int]], fill: float = 0.0) -> Tensor:
+def _pad_unequally(value: Tensor, windows: Mapping[str, list[int]], fill: float = 0.0) -> Tensor:
     """The value with its unequal padding."""
-    pairs = zip(reversed(found["before"]), reversed(found["after"]), strict=True)
+    pairs = zip(reversed(windows["before"]), reversed(windows["after"]), strict=True)
     return functional.pad(value, [pad for pair in pairs for pad in pair], value=fill)
 
 
@@ -79,13 +81,19 @@ _TRANSPOSED = (
 
 def _convolution(call: Call) -> Tensor:
     value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
-    found = _windows(call, value, weight.shape[2:])
-    padding = found["before"]
-    if _is_unequal(found):
-        value, padding = _padded(value, found), [0] * len(padding)
+    windows = _windows(call, value, weight.shape[2:])
+    padding = windows["before"]
+    if _is_unequal(windows):
+        value, padding = _pad_unequally(value, windows), [0] * len(padding)
     function = _of_axes(_CONVOLUTIONS, value)
     result: Tensor = function(
-        value, weight, bias, found["stride"], padding, found["dilation"], call.attributes["group"]
+        value,
+        weight,
+        bias,
+        windows["stride"],
+        padding,
+        windows["dilation"],
+        call.attributes["group"],
     )
     return result
 
@@ -101,24 +109,24 @@ def _transposed_convolution(call: Call) -> Tensor:
     """A transposed convolution without padding, of which the padding is cut off."""
     value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
     axes = value.dim() - 2
-    given = call.attributes
-    stride, spread = (list(given[name] or [1] * axes) for name in ("strides", "dilations"))
-    extra = list(given["output_padding"] or [0] * axes)
+    attributes = call.attributes
+    stride, spread = (list(attributes[name] or [1] * axes) for name in ("strides", "dilations"))
+    extra = list(attributes["output_padding"] or [0] * axes)
     before, after = _cut(call, value, weight, stride, spread, extra)
-    shared = before == after
+    is_symmetric = before == after
     function = _of_axes(_TRANSPOSED, value)
     result: Tensor = function(
         value,
         weight,
         bias,
         stride,
-        before if shared else [0] * axes,
+        before if is_symmetric else [0] * axes,
         extra,
-        given["group"],
+        attributes["group"],
         spread,
     )
     for axis, (first, last) in enumerate(zip(before, after, strict=True), 2):
-        if not shared:
+        if not is_symmetric:
             result = result.narrow(axis, first, result.shape[axis] - first - last)
     return result
 
@@ -132,18 +140,18 @@ def _cut(
     extra: Sequence[int],
 ) -> tuple[list[int], list[int]]:
     """The padding that is cut off at the beginning and at the end of each axis."""
-    given = call.attributes
-    axes, automatic = len(stride), given["auto_pad"].decode()
-    wanted = given["output_shape"]
-    if wanted is None and automatic in ("NOTSET", "VALID"):
-        pads = list(given["pads"] or [0] * 2 * axes)
+    attributes = call.attributes
+    axes, automatic = len(stride), attributes["auto_pad"].decode()
+    output_shape = attributes["output_shape"]
+    if output_shape is None and automatic in ("NOTSET", "VALID"):
+        pads = list(attributes["pads"] or [0] * 2 * axes)
         return pads[:axes], pads[axes:]
     if automatic not in ("NOTSET", "SAME_LOWER", "SAME_UPPER"):
         raise ExportError(f"its auto_pad {automatic!r} is not supported")
     before = []
     for axis in range(axes):
         length = int(value.shape[2 + axis])
-        size = length * stride[axis] if wanted is None else wanted[axis - axes]
+        size = length * stride[axis] if output_shape is None else output_shape[axis - axes]
         width = (weight.shape[2 + axis] - 1) * spread[axis] + 1
         total = stride[axis] * (length - 1) + width + extra[axis] - size
         if total % 2 or total < 0:
@@ -160,16 +168,16 @@ _AVERAGES = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d
 def _maximum_pool(call: Call) -> Tensor:
     call.refuse(storage_order=0)
     value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
-    found = _windows(call, value, kernel)
-    padding = found["before"]
-    if _is_unequal(found):
-        value, padding = _padded(value, found, float("-inf")), [0] * len(padding)
+    windows = _windows(call, value, kernel)
+    padding = windows["before"]
+    if _is_unequal(windows):
+        value, padding = _pad_unequally(value, windows, float("-inf")), [0] * len(padding)
     result: Tensor = _of_axes(_MAXIMA, value)(
         value,
         kernel,
-        found["stride"],
+        windows["stride"],
         padding,
-        found["dilation"],
+        windows["dilation"],
         ceil_mode=bool(call.attributes["ceil_mode"]),
     )
     return result
@@ -177,24 +185,29 @@ def _maximum_pool(call: Call) -> Tensor:
 
 def _average_pool(call: Call) -> Tensor:
     value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
-    found = _windows(call, value, kernel)
-    if any(spread != 1 for spread in found["dilation"]):
-        raise ExportError(f"its dilations are supported as 1, got {found['dilation']}")
-    counted, is_ceil = bool(call.attributes["count_include_pad"]), call.attributes["ceil_mode"]
+    windows = _windows(call, value, kernel)
+    if any(spread != 1 for spread in windows["dilation"]):
+        raise ExportError(f"its dilations are supported as 1, got {windows['dilation']}")
+    counts_padding, is_ceil = (
+        bool(call.attributes["count_include_pad"]),
+        call.attributes["ceil_mode"],
+    )
     function = _of_axes(_AVERAGES, value)
 
-    def averaged(given: Tensor, padding: list[int]) -> Tensor:
-        result: Tensor = function(given, kernel, found["stride"], padding, bool(is_ceil), counted)
+    def average(tensor: Tensor, padding: list[int]) -> Tensor:
+        result: Tensor = function(
+            tensor, kernel, windows["stride"], padding, bool(is_ceil), counts_padding
+        )
         return result
 
     none = [0] * len(kernel)
-    if not _is_unequal(found):
-        return averaged(value, found["before"])
-    if counted:
-        return averaged(_padded(value, found), none)
+    if not _is_unequal(windows):
+        return average(value, windows["before"])
+    if counts_padding:
+        return average(_pad_unequally(value, windows), none)
     # The part of each window that is not padding.
-    part = averaged(_padded(torch.ones_like(value[:1, :1]), found), none)
-    return averaged(_padded(value, found), none) / part
+    part = average(_pad_unequally(torch.ones_like(value[:1, :1]), windows), none)
+    return average(_pad_unequally(value, windows), none) / part
 
 
 def _global(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
@@ -241,7 +254,7 @@ def _group_norm(call: Call) -> Tensor:
 
 def _layer_norm(call: Call) -> Tensor:
     value, scale, bias = call.tensor(), call.tensor(1), call.optional(2)
-    eps, shape = call.attributes["epsilon"], _normalised(call, value)
+    eps, shape = call.attributes["epsilon"], _normalized_shape(call, value)
     if scale.dim() == len(shape) and list(scale.shape) == shape:
         return functional.layer_norm(value, shape, scale, bias, eps)
     result = functional.layer_norm(value, shape, eps=eps) * scale
@@ -250,18 +263,22 @@ def _layer_norm(call: Call) -> Tensor:
 
 def _rms_norm(call: Call) -> Tensor:
     value, scale = call.tensor(), call.tensor(1)
-    shape = _normalised(call, value)
+    shape = _normalized_shape(call, value)
     return functional.rms_norm(value, shape, eps=call.attributes["epsilon"]) * scale
 
 
-def _normalised(call: Call, value: Tensor) -> list[int]:
+def _normalized_shape(call: Call, value: Tensor) -> list[int]:
     return list(value.shape[call.attributes["axis"] :])
 
 
 def _local_response_norm(call: Call) -> Tensor:
-    given = call.attributes
+    attributes = call.attributes
     return functional.local_response_norm(
-        call.tensor(), given["size"], given["alpha"], given["beta"], given["bias"]
+        call.tensor(),
+        attributes["size"],
+        attributes["alpha"],
+        attributes["beta"],
+        attributes["bias"],
     )
 
 
@@ -273,14 +290,14 @@ def _dropout(call: Call) -> Tensor | tuple[Tensor, Tensor]:
 
 
 def _attention(call: Call) -> Tensor:
-    given = call.attributes
+    attributes = call.attributes
     call.refuse(softcap=0.0, qk_matmul_output_mode=0)
     if any(call.has(place) for place in (4, 5, 6)):
         raise ExportError("it has a cache of keys and values, which is not supported")
     query, key, value = call.tensor(), call.tensor(1), call.tensor(2)
     is_flat = query.dim() == 3
     if is_flat:
-        counts = given["q_num_heads"], *[given["kv_num_heads"]] * 2
+        counts = attributes["q_num_heads"], *[attributes["kv_num_heads"]] * 2
         query, key, value = (
             part.reshape(*part.shape[:2], count, part.shape[2] // count).transpose(1, 2)
             for part, count in zip((query, key, value), counts, strict=True)
@@ -290,8 +307,8 @@ def _attention(call: Call) -> Tensor:
         key,
         value,
         call.optional(3),
-        is_causal=bool(given["is_causal"]),
-        scale=given["scale"],
+        is_causal=bool(attributes["is_causal"]),
+        scale=attributes["scale"],
         enable_gqa=query.shape[1] != key.shape[1],
     )
     return result.transpose(1, 2).flatten(2) if is_flat else result

@@ -87,17 +87,17 @@ class OnnxModule(torch.nn.Module):
         self._limit: int | None = None
         self.version, self.is_chosen = version, trainable is not None
         weights = dict(_weights(graph, where))
-        given = [value for value in graph.input if value.name not in weights]
-        self.file_inputs = tuple(value.name for value in given)
+        graph_inputs = [value for value in graph.input if value.name not in weights]
+        self.file_inputs = tuple(value.name for value in graph_inputs)
         self.input_names = tuple(map(_identifier, self.file_inputs))
         if len(set(self.input_names)) < len(self.input_names):
             raise ExportError(f"inputs have one name: {list(self.input_names)}", where=where)
         self.output_names = tuple(value.name for value in graph.output)
-        self.free_sizes = _free_sizes(dict(zip(self.input_names, given, strict=True)))
+        self.free_sizes = _free_sizes(dict(zip(self.input_names, graph_inputs, strict=True)))
         nodes = _used_nodes(graph.node, self.output_names)
         statistics = _statistics(nodes)
-        fixed = statistics | _needed_names(nodes)
-        self._trained = frozenset(_chosen(weights, trainable, fixed, where))
+        untrainable = statistics | _needed_names(nodes)
+        self._trained = frozenset(_trainable_names(weights, trainable, untrainable, where))
         self._nodes = self._body(nodes, self.output_names)
         _check_order(self._nodes, {"", *weights, *self.file_inputs}, self.output_names, where)
         self._known: dict[str, Known] = {}
@@ -106,7 +106,7 @@ class OnnxModule(torch.nn.Module):
         for name, array in weights.items():
             if name in read:
                 self._add(name, array, is_written=name in statistics)
-        self._nodes = self._folded(self._nodes)
+        self._nodes = self._fold_constants(self._nodes)
         self.skeleton = _skeleton(model.model, self._owners)
 
     def freeze(self, names: Collection[str]) -> None:
@@ -115,19 +115,20 @@ class OnnxModule(torch.nn.Module):
             if name in names:
                 parameter.requires_grad_(False)
 
-    def forward(self, *positional: torch.Tensor, **named: torch.Tensor) -> Any:
+    def forward(self, *positional: torch.Tensor, **keywords: torch.Tensor) -> Any:
         """Returns the output, or a tuple of the outputs."""
-        given = dict(zip(self.input_names, positional, strict=False)) | named
-        if given.keys() != set(self.input_names) or len(positional) > len(self.input_names):
+        arguments = dict(zip(self.input_names, positional, strict=False)) | keywords
+        if arguments.keys() != set(self.input_names) or len(positional) > len(self.input_names):
             raise ExportError(
                 f"the model takes {', '.join(self.input_names)}, got {len(positional)} inputs and "
-                f"{', '.join(named) or 'none by name'}",
+                f"{', '.join(keywords) or 'none by name'}",
                 where=self._where,
             )
         values: dict[str, Value | None] = {"": None, **self._known}
-        values |= {name: getattr(owner, own) for name, (owner, own) in self._owners.items()}
+        values |= {name: getattr(owner, key) for name, (owner, key) in self._owners.items()}
         values |= {
-            name: given[own] for name, own in zip(self.file_inputs, self.input_names, strict=True)
+            name: arguments[key]
+            for name, key in zip(self.file_inputs, self.input_names, strict=True)
         }
         self._run(self._nodes, values, set())
         outputs = tuple(as_tensor(_present(values[name])) for name in self.output_names)
@@ -171,7 +172,7 @@ class OnnxModule(torch.nn.Module):
             hint="export the model without the branch, or make the condition a constant",
         )
 
-    def _folded(self, nodes: Sequence[_Node]) -> tuple[_Node, ...]:
+    def _fold_constants(self, nodes: Sequence[_Node]) -> tuple[_Node, ...]:
         """The nodes that do not compute constants; the results of the others are constants."""
         left: list[_Node] = []
         for node in nodes:
@@ -181,7 +182,7 @@ class OnnxModule(torch.nn.Module):
             operands = [self._known.get(name) for name in node.inputs]
             if node.branches:
                 branch = node.branches[self._is_then(node, operands[0])]
-                left += self._folded(branch.nodes)
+                left += self._fold_constants(branch.nodes)
                 left += [
                     _identity(inner, outer, node.where)
                     for inner, outer in zip(branch.outputs, node.outputs, strict=True)
@@ -194,12 +195,12 @@ class OnnxModule(torch.nn.Module):
             self._known |= dict(zip(node.outputs, results, strict=False))
         return tuple(left)
 
-    def check_memory(self, *positional: torch.Tensor, **named: torch.Tensor) -> None:
+    def check_memory(self, *positional: torch.Tensor, **keywords: torch.Tensor) -> None:
         """Raises ExportError if a tensor has too many entries for inputs of these sizes."""
         self._limit = MOST_NUMBERS
         try:
             with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
-                fake = {name: mode.from_tensor(value) for name, value in named.items()}
+                fake = {name: mode.from_tensor(value) for name, value in keywords.items()}
                 self(*map(mode.from_tensor, positional), **fake)
         finally:
             self._limit = None
@@ -219,9 +220,9 @@ class OnnxModule(torch.nn.Module):
         self, node: _Node, operands: list[Value | None], of_sizes: frozenset[int]
     ) -> Sequence[Value]:
         call = self._call(node, operands, of_sizes)
-        known = self._known_results(node, call)
-        if known is not None:
-            return known
+        constants = self._known_results(node, call)
+        if constants is not None:
+            return constants
         with _errors_of(node):
             result = ROWS[node.operator][0](call)
         results = result if isinstance(result, tuple | list) else [result]
@@ -240,15 +241,17 @@ class OnnxModule(torch.nn.Module):
 
     def _body(self, nodes: Sequence[NodeProto], outputs: Sequence[str]) -> tuple[_Node, ...]:
         """Nodes that have been checked, without constants."""
-        used = _names_read(nodes) | {*outputs}
+        names_used = _names_read(nodes) | {*outputs}
         return tuple(
-            self._node(node, used) for node in nodes if node.op_type != "Constant" or node.domain
+            self._node(node, names_used)
+            for node in nodes
+            if node.op_type != "Constant" or node.domain
         )
 
-    def _node(self, node: NodeProto, used: set[str]) -> _Node:
+    def _node(self, node: NodeProto, names_used: set[str]) -> _Node:
         where = f"{self._where}, node {node.name or node.output[0]!r}, operator {node.op_type}"
         outputs = tuple(node.output)
-        is_used = tuple(name in used for name in outputs)
+        is_used = tuple(name in names_used for name in outputs)
         if node.op_type == BRANCH:
             graphs = {attribute.name: attribute.g for attribute in node.attribute}
             branches = tuple(
@@ -373,19 +376,19 @@ def read_module(
     model = _without_false_sizes(model, is_shared=isinstance(source, ModelProto))
     _check_bytes(list(model.graph.initializer), where)
     try:
-        checked = check_model(model, _check_operator)
+        checked_model = check_model(model, _check_operator)
     except ClosedFormError as error:
         is_node = error.where is not None and error.where.startswith("node")
         place = f"{where}, {error.where}" if is_node else where
         raise ExportError(error.what, where=place, hint=error.hint) from error
-    (version,) = (entry.version for entry in checked.model.opset_import if not entry.domain)
+    (version,) = (entry.version for entry in checked_model.model.opset_import if not entry.domain)
     if not OLDEST <= version <= NEWEST:
         raise ExportError(
             f"its opset must be in {OLDEST}..{NEWEST}, got {version}",
             where=where,
             hint="convert it with onnx.version_converter.convert_version",
         )
-    return OnnxModule(checked, trainable, version, where)
+    return OnnxModule(checked_model, trainable, version, where)
 
 
 def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
@@ -395,8 +398,8 @@ def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
     A model that is the caller's is copied.
     """
     graph = model.graph
-    declared = [v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)]
-    is_false = any(dim.dim_value < 0 for kind in declared for dim in kind.shape.dim) or any(
+    tensor_types = [v.type.tensor_type for v in (*graph.input, *graph.output, *graph.value_info)]
+    is_false = any(dim.dim_value < 0 for kind in tensor_types for dim in kind.shape.dim) or any(
         value.type.tensor_type.HasField("shape") and not value.type.tensor_type.shape.dim
         for value in graph.output
     )
@@ -406,7 +409,7 @@ def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
         copy = ModelProto()
         copy.CopyFrom(model)
         return _without_false_sizes(copy, is_shared=False)
-    for kind in declared:
+    for kind in tensor_types:
         for dim in kind.shape.dim:
             if dim.dim_value < 0:
                 dim.ClearField("dim_value")
@@ -416,7 +419,7 @@ def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
     return model
 
 
-def _skeleton(model: ModelProto, owned: Collection[str]) -> ModelProto:
+def _skeleton(model: ModelProto, owned_names: Collection[str]) -> ModelProto:
     """A copy of a model without some of its weights."""
     copy = ModelProto()
     for field, value in model.ListFields():
@@ -431,20 +434,20 @@ def _skeleton(model: ModelProto, owned: Collection[str]) -> ModelProto:
     copy.graph.input.extend(graph.input)
     copy.graph.output.extend(graph.output)
     copy.graph.value_info.extend(graph.value_info)  # onnxruntime fuses nodes by their shapes
-    copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned)
-    copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned))
+    copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned_names)
+    copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned_names))
     for inner in _graphs(copy.graph):
         for parts in (inner.initializer, inner.node):
             for place in reversed(range(len(parts))):
-                if _is_owned(parts[place], owned):
+                if _is_owned(parts[place], owned_names):
                     del parts[place]
     return copy
 
 
-def _is_owned(part: TensorProto | NodeProto, owned: Collection[str]) -> bool:
+def _is_owned(part: TensorProto | NodeProto, owned_names: Collection[str]) -> bool:
     if isinstance(part, TensorProto):
-        return part.name in owned
-    return part.op_type == "Constant" and part.output[0] in owned
+        return part.name in owned_names
+    return part.op_type == "Constant" and part.output[0] in owned_names
 
 
 def _load(path: Path, where: str) -> ModelProto:
@@ -502,7 +505,7 @@ def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
 
 
 def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
-    """The initializers, and the constants among the nodes, those of branches included."""
+    """The initializers, and the constants among the nodes, including branches."""
     names: set[str] = set()
     for body in _graphs(graph):
         for name, array in _weights_of(body, where):
@@ -553,7 +556,7 @@ def _tensor(array: Known) -> torch.Tensor:
 
 
 def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes, and those of their branches before each."""
+    """Nodes, each after the nodes of its branches."""
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("g"):
@@ -573,13 +576,13 @@ def _names_read(nodes: Iterable[NodeProto]) -> set[str]:
 
 def _used_nodes(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[NodeProto]:
     """The nodes that the outputs depend on, in their order."""
-    read, used = {*outputs}, []
+    read, needed_nodes = {*outputs}, []
     for node in reversed(nodes):
         if read.isdisjoint(node.output):
             continue
         read |= _names_read([node])
-        used.append(node)
-    return used[::-1]
+        needed_nodes.append(node)
+    return needed_nodes[::-1]
 
 
 def _statistics(nodes: Iterable[NodeProto]) -> set[str]:
@@ -629,26 +632,26 @@ KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
 
 def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
     """The names that have to be known while the graph is traced."""
-    needed: set[str] = set()
+    names: set[str] = set()
     for node in reversed(list(_all_nodes(nodes))):
-        if not needed.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
-            needed.update(node.input)
+        if not names.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
+            names.update(node.input)
             for attribute in node.attribute:
-                needed.update(value.name for value in attribute.g.output)
+                names.update(value.name for value in attribute.g.output)
             continue
         places = KNOWN_PLACES.get(node.op_type, ())
-        needed.update(node.input[place] for place in places if place < len(node.input))
-    return needed
+        names.update(node.input[place] for place in places if place < len(node.input))
+    return names
 
 
-def _chosen(
+def _trainable_names(
     weights: Mapping[str, Known],
     trainable: Sequence[str] | None,
-    fixed: set[str],
+    untrainable: set[str],
     where: str,
 ) -> Iterator[str]:
     """The names of the weights that are trained."""
-    floats = {n: a for n, a in weights.items() if a.dtype.name in _FLOATS and n not in fixed}
+    floats = {n: a for n, a in weights.items() if a.dtype.name in _FLOATS and n not in untrainable}
     if trainable is None:
         yield from (name for name, array in floats.items() if array.size > 1)
         return
@@ -657,17 +660,19 @@ def _chosen(
             f"trainable must be a list of names or globs, got {trainable!r}", where=where
         )
     for glob in trainable:
-        found = [n for n, a in floats.items() if a.size > 1 and fnmatchcase(n, glob)]
+        matches = [n for n, a in floats.items() if a.size > 1 and fnmatchcase(n, glob)]
         if glob in floats:
-            found = [glob]
-        if not found:
-            listed = ", ".join(f"{n} {list(a.shape)}" for n, a in floats.items() if a.size > 1)
+            matches = [glob]
+        if not matches:
+            weights_text = ", ".join(
+                f"{n} {list(a.shape)}" for n, a in floats.items() if a.size > 1
+            )
             raise ExportError(
                 f"no weight has the name {glob!r}",
                 where=where,
-                hint=f"the weights are {listed or 'none'}",
+                hint=f"the weights are {weights_text or 'none'}",
             )
-        yield from found
+        yield from matches
 
 
 def _identifier(name: str) -> str:
@@ -689,12 +694,12 @@ def _free_sizes(inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, dict[int
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.HasField("dim_value"):
                 continue
-            own = dim.dim_param
-            if not re.search(r"[^\W_]", own) or own in ("None", "-1"):
-                own = f"{name}_{axis}"
-            plain = re.sub(r"\W", "_", own)
+            symbol = dim.dim_param
+            if not re.search(r"[^\W_]", symbol) or symbol in ("None", "-1"):
+                symbol = f"{name}_{axis}"
+            plain = re.sub(r"\W", "_", symbol)
             plain = plain if plain.isidentifier() else f"size_{plain}"
-            while names.setdefault(plain, own) != own:
+            while names.setdefault(plain, symbol) != symbol:
                 plain += "_"
             free.setdefault(name, {})[axis] = plain
     return free
@@ -732,22 +737,22 @@ def _check_operator(node: NodeProto) -> None:
         node.domain == "com.microsoft" and ("Quantize" in node.op_type or "QLinear" in node.op_type)
     )
     of = f" of the domain {node.domain!r}" if node.domain else ""
-    what = f"the operator {node.op_type!r}{of} is not supported"
+    problem = f"the operator {node.op_type!r}{of} is not supported"
     place = node_place(node)
     if is_quantized:
         raise ExportError(
-            f"{what}: {_KINDS['quantized']}", where=place, hint="take the model in float32"
+            f"{problem}: {_KINDS['quantized']}", where=place, hint="take the model in float32"
         )
     if node.domain == "ai.onnx.ml":
-        raise ExportError(f"{what}: {_KINDS[node.domain]}", where=place)
+        raise ExportError(f"{problem}: {_KINDS[node.domain]}", where=place)
     if node.op_type in ("Loop", "Scan"):
         raise ExportError(
-            f"{what}: a graph that is trained has no control flow",
+            f"{problem}: a graph that is trained has no control flow",
             where=place,
             hint="export the model without loops, such as for one length",
         )
     raise ExportError(
-        what,
+        problem,
         where=place,
         hint="export the model without fused operators"
         if node.domain
@@ -762,31 +767,31 @@ def _attributes(node: NodeProto, where: str) -> Mapping[str, Any]:
         ExportError: An attribute is not supported.
     """
     row = ROWS[node.op_type]
-    given = {}
+    values_by_name = {}
     for attribute in node.attribute:
         if attribute.name not in row[1]:
             raise ExportError(f"its attribute {attribute.name!r} is not supported", where=where)
         value = helper.get_attribute_value(attribute)
         is_tensor = isinstance(value, TensorProto)
-        given[attribute.name] = _array(value, where) if is_tensor else value
-    return {**row[1], **given}
+        values_by_name[attribute.name] = _array(value, where) if is_tensor else value
+    return {**row[1], **values_by_name}
 
 
 def _check_order(
-    nodes: Sequence[_Node], known: set[str], outputs: Sequence[str], where: str
+    nodes: Sequence[_Node], defined_names: set[str], outputs: Sequence[str], where: str
 ) -> None:
     """Raises ExportError if a name is used before it is computed."""
     for node in nodes:
-        missing = [name for name in node.inputs if name not in known]
+        missing = [name for name in node.inputs if name not in defined_names]
         if missing:
             raise ExportError(
                 f"its operand {missing[0]!r} is not computed by any node before it",
                 where=node.where,
             )
         for branch in node.branches:
-            _check_order(branch.nodes, set(known), branch.outputs, node.where)
-        known |= set(node.outputs)
-    missing = [name for name in outputs if name not in known]
+            _check_order(branch.nodes, set(defined_names), branch.outputs, node.where)
+        defined_names |= set(node.outputs)
+    missing = [name for name in outputs if name not in defined_names]
     if missing:
         raise ExportError(f"the output {missing[0]!r} is not computed by any node", where=where)
 

@@ -52,7 +52,7 @@ def _whole(size: Any) -> Any:
 
 
 def _sizes(call: Call, place: int) -> list[Any]:
-    return [_whole(size) for size in call.known(place).ravel()]
+    return [_whole(size) for size in call.known_operand(place).ravel()]
 
 
 def _flatten(call: Call) -> Tensor:
@@ -87,7 +87,7 @@ def _split_to_items(call: Call) -> Items:
         keeps = bool(call.attributes["keepdims"])
         return Items(tuple(parts if keeps else (part.squeeze(axis) for part in parts)))
     sizes = _sizes(call, 1)
-    return Items(tuple(value.split(sizes if call.known(1).ndim else sizes[0], axis)))
+    return Items(tuple(value.split(sizes if call.known_operand(1).ndim else sizes[0], axis)))
 
 
 def _slice(call: Call) -> Tensor:
@@ -143,12 +143,14 @@ def _gather_nd(call: Call) -> Tensor:
     value, index = call.tensor(), call.tensor(1)
     batch = call.attributes["batch_dims"]
     # The first axes of both count the same entries, one place for each.
-    own = [
+    batch_indices = [
         torch.arange(value.shape[axis]).reshape([-1, *[1] * (index.dim() - 2 - axis)])
         for axis in range(batch)
     ]
     columns = index.unbind(-1)
-    return value[(*own, *map(_positive, columns, value.shape[batch : batch + len(columns)]))]
+    return value[
+        (*batch_indices, *map(_positive, columns, value.shape[batch : batch + len(columns)]))
+    ]
 
 
 def _places(value: Tensor, index: Tensor) -> tuple[Tensor, ...]:
@@ -184,9 +186,9 @@ def _scatter_nd(call: Call) -> Tensor:
     for column, size in zip(places, value.shape, strict=False):
         row = row * size + column
     rest = list(value.shape[len(places) :])
-    rows, added = value.reshape([-1, *rest]), updates.reshape([-1, *rest])
-    spread = row.reshape([-1, *[1] * len(rest)]).expand(added.shape)
-    return rows.scatter_reduce(0, spread, added, kind).reshape(value.shape)
+    rows, addends = value.reshape([-1, *rest]), updates.reshape([-1, *rest])
+    spread = row.reshape([-1, *[1] * len(rest)]).expand(addends.shape)
+    return rows.scatter_reduce(0, spread, addends, kind).reshape(value.shape)
 
 
 def _scatter_elements(call: Call) -> Tensor:
@@ -225,13 +227,13 @@ def _unsqueeze(call: Call) -> Tensor:
 def _expand(call: Call) -> Tensor:
     value, sizes = call.tensor(), _sizes(call, 1)
     missing = len(sizes) - value.dim()
-    own = [1] * missing + list(value.shape)
+    value_sizes = [1] * missing + list(value.shape)
     sizes = [1] * -missing + sizes
-    wanted = [
-        size if isinstance(given, int) and given == 1 else given
-        for given, size in zip(own, sizes, strict=True)
+    new_sizes = [
+        size if isinstance(length, int) and length == 1 else length
+        for length, size in zip(value_sizes, sizes, strict=True)
     ]
-    return value.expand(wanted)
+    return value.expand(new_sizes)
 
 
 def _tile(call: Call) -> Tensor:
@@ -243,17 +245,21 @@ def _pad(call: Call) -> Tensor:
     pads = list(map(_whole, call.numbers(1, "pads") or ()))
     axes = [int(axis) for axis in call.numbers(3) or range(value.dim())]
     count = len(axes)
-    both = {axis % value.dim(): (pads[i], pads[i + count]) for i, axis in enumerate(axes)}
+    pads_of_axis = {axis % value.dim(): (pads[i], pads[i + count]) for i, axis in enumerate(axes)}
     modes = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
     if mode not in modes:
         raise ExportError(f"its mode {mode!r} is not supported")
     if mode == "constant":
-        flat = [pad for axis in reversed(range(value.dim())) for pad in both.get(axis, (0, 0))]
+        flat = [
+            pad for axis in reversed(range(value.dim())) for pad in pads_of_axis.get(axis, (0, 0))
+        ]
         fill = call.number(2, call.attributes["value"])
         return functional.pad(value, flat, value=float(fill))
-    used = [axis for axis, pair in both.items() if any(pair)]
-    lowest = min(used, default=value.dim() - 1)
-    flat = [pad for a in reversed(range(lowest, value.dim())) for pad in both.get(a, (0, 0))]
+    padded_axes = [axis for axis, pair in pads_of_axis.items() if any(pair)]
+    lowest = min(padded_axes, default=value.dim() - 1)
+    flat = [
+        pad for a in reversed(range(lowest, value.dim())) for pad in pads_of_axis.get(a, (0, 0))
+    ]
     return functional.pad(value, flat, mode=modes[mode])
 
 
@@ -292,10 +298,10 @@ def _triangle(call: Call) -> Tensor:
 
 
 def _range(call: Call) -> Tensor:
-    bounds = [call.known(place).reshape(-1)[0] for place in range(3)]
+    bounds = [call.known_operand(place).reshape(-1)[0] for place in range(3)]
     quotients = [bound for bound in bounds if isinstance(bound, Quotient)]
     if not quotients:
-        dtype = as_tensor(call.known(0)).dtype
+        dtype = as_tensor(call.known_operand(0)).dtype
         if not any(isinstance(bound, torch.SymInt) for bound in bounds):
             return torch.arange(*(bound.item() for bound in bounds), dtype=dtype)
         return torch.arange(*map(_whole, bounds), dtype=dtype)

@@ -15,7 +15,7 @@ Tensor = torch.Tensor
 States = tuple[Tensor, ...]
 Activation = Callable[[Tensor], Tensor]
 Cell = Callable[[Call, Tensor, States, Tensor, Tensor, Sequence[Activation]], States]
-"""The next states from those of an input, given its product, R, the bias of R and activations."""
+"""The next states, given the product of an input, the states, R, the bias of R and activations."""
 
 ACTIVATIONS: Mapping[str, Activation] = {
     "relu": torch.relu,
@@ -27,55 +27,57 @@ ACTIVATIONS: Mapping[str, Activation] = {
 
 def _rnn(
     _: Call,
-    given: Tensor,
+    projection: Tensor,
     states: States,
     weight: Tensor,
     bias: Tensor,
     activations: Sequence[Activation],
 ) -> States:
     (f,) = activations
-    return (f(given + functional.linear(states[0], weight, bias)),)
+    return (f(projection + functional.linear(states[0], weight, bias)),)
 
 
 def _gru(
     call: Call,
-    given: Tensor,
+    projection: Tensor,
     states: States,
     weight: Tensor,
     bias: Tensor,
     activations: Sequence[Activation],
 ) -> States:
-    (hidden,) = states
+    (hidden_state,) = states
     f, g = activations
-    update, reset, new = given.chunk(3, -1)
+    update, reset, new = projection.chunk(3, -1)
     weights, biases = weight.chunk(3), bias.chunk(3)
-    z = f(update + functional.linear(hidden, weights[0], biases[0]))
-    r = f(reset + functional.linear(hidden, weights[1], biases[1]))
+    z = f(update + functional.linear(hidden_state, weights[0], biases[0]))
+    r = f(reset + functional.linear(hidden_state, weights[1], biases[1]))
     if call.attributes["linear_before_reset"]:
-        inner = r * functional.linear(hidden, weights[2], biases[2])
+        inner = r * functional.linear(hidden_state, weights[2], biases[2])
     else:
-        inner = functional.linear(r * hidden, weights[2], biases[2])
+        inner = functional.linear(r * hidden_state, weights[2], biases[2])
     n = g(new + inner)
-    return (n + z * (hidden - n),)
+    return (n + z * (hidden_state - n),)
 
 
 def _lstm(
     _: Call,
-    given: Tensor,
+    projection: Tensor,
     states: States,
     weight: Tensor,
     bias: Tensor,
     activations: Sequence[Activation],
 ) -> States:
-    hidden, cell = states
+    hidden_state, cell = states
     f, g, h = activations
-    inputs, outputs, forget, new = (given + functional.linear(hidden, weight, bias)).chunk(4, -1)
+    inputs, outputs, forget, new = (
+        projection + functional.linear(hidden_state, weight, bias)
+    ).chunk(4, -1)
     cell = f(forget) * cell + f(inputs) * g(new)
     return f(outputs) * h(cell), cell
 
 
 def _activations(call: Call, defaults: Sequence[str], directions: int) -> list[list[Activation]]:
-    """The activations of each direction, those of the operator by default."""
+    """The activations of each direction; by default, the defaults of the operator."""
     attribute = call.attributes["activations"]
     names = [name.decode().lower() for name in attribute or ()] or [*defaults] * directions
     unknown = [name for name in names if name not in ACTIVATIONS]
@@ -109,24 +111,29 @@ def _recurrent(
         if bias is None:
             bias = torch.zeros(directions, 2 * inner.shape[1], dtype=value.dtype)
         none = torch.zeros((), dtype=value.dtype).expand(directions, value.shape[1], width)
-        begun = [call.tensor(5 + i) if call.has(5 + i) else none for i in range(count)]
+        initial_states = [call.tensor(5 + i) if call.has(5 + i) else none for i in range(count)]
         reverse = {b"forward": (False,), b"reverse": (True,), b"bidirectional": (False, True)}
-        made, last = [], []
-        for which, is_reverse in enumerate(reverse[call.attributes["direction"]]):
-            of_input, of_state = bias[which].chunk(2)
-            given = functional.linear(value, inner[which], of_input)
-            states = tuple(state[which] for state in begun)
+        sequences, last = [], []
+        for direction, is_reverse in enumerate(reverse[call.attributes["direction"]]):
+            of_input, of_state = bias[direction].chunk(2)
+            projections = functional.linear(value, inner[direction], of_input)
+            states = tuple(state[direction] for state in initial_states)
             outputs = []
             places = range(_length(value))
             for place in reversed(places) if is_reverse else places:
                 states = cell(
-                    call, given[place], states, outer[which], of_state, activations[which]
+                    call,
+                    projections[place],
+                    states,
+                    outer[direction],
+                    of_state,
+                    activations[direction],
                 )
                 outputs.append(states[0])
-            made.append(torch.stack(outputs[::-1] if is_reverse else outputs))
+            sequences.append(torch.stack(outputs[::-1] if is_reverse else outputs))
             last.append(states)
         finals = (torch.stack(values) for values in zip(*last, strict=True))
-        return torch.stack(made, 1), *finals
+        return torch.stack(sequences, 1), *finals
 
     return row
 

@@ -36,42 +36,45 @@ LAST_WITHOUT_MODES = 10
 
 
 def _resize(call: Call) -> Tensor:
-    given = call.attributes
+    attributes = call.attributes
     if call.version <= LAST_WITHOUT_MODES:
         return _old(call)
     call.refuse(antialias=0, exclude_outside=0, axes=None, keep_aspect_ratio_policy=b"stretch")
     mode, places, nearest = (
-        given[name].decode() for name in ("mode", "coordinate_transformation_mode", "nearest_mode")
+        attributes[name].decode()
+        for name in ("mode", "coordinate_transformation_mode", "nearest_mode")
     )
-    if mode == "cubic" and given["cubic_coeff_a"] != -0.75:
-        raise ExportError(f"its cubic_coeff_a must be -0.75, got {given['cubic_coeff_a']}")
+    if mode == "cubic" and attributes["cubic_coeff_a"] != -0.75:
+        raise ExportError(f"its cubic_coeff_a must be -0.75, got {attributes['cubic_coeff_a']}")
     sizes = call.numbers(3) if call.has(3) else None
-    return _resized(call, call.numbers(2) if call.has(2) else None, sizes, (mode, places, nearest))
+    return _interpolate(
+        call, call.numbers(2) if call.has(2) else None, sizes, (mode, places, nearest)
+    )
 
 
 def _old(call: Call) -> Tensor:
     """Opsets 7 to 10: factors, and places that begin at the first pixel."""
-    given = call.attributes
-    factors = call.numbers(1) if call.has(1) else list(given["scales"] or ())
-    mode = given["mode"].decode()
+    attributes = call.attributes
+    factors = call.numbers(1) if call.has(1) else list(attributes["scales"] or ())
+    mode = attributes["mode"].decode()
     if mode == "nearest" and any(float(factor) < 1 for factor in factors or ()):
         raise ExportError("a nearest mode that makes images smaller is not supported in its opset")
-    return _resized(call, factors, None, (mode, "asymmetric", "floor"))
+    return _interpolate(call, factors, None, (mode, "asymmetric", "floor"))
 
 
-def _resized(
+def _interpolate(
     call: Call, factors: list[Any] | None, sizes: list[Any] | None, key: tuple[str, str, str]
 ) -> Tensor:
     value = call.tensor()
     mode, places, nearest = key
     is_of_images = True
     if sizes:
-        wanted: list[Any] = [
+        new_sizes: list[Any] = [
             size if isinstance(size, torch.SymInt) else int(size) for size in sizes
         ]
         is_of_images = all(
-            isinstance(size, torch.SymInt) or size == own
-            for size, own in zip(wanted[:2], value.shape[:2], strict=True)
+            isinstance(size, torch.SymInt) or size == length
+            for size, length in zip(new_sizes[:2], value.shape[:2], strict=True)
         )
     elif factors:
         if any(isinstance(factor, Quotient | torch.SymInt) for factor in factors):
@@ -92,7 +95,7 @@ def _resized(
     if mode == "linear":
         mode = {3: "linear", 4: "bilinear", 5: "trilinear"}[value.dim()]
     if sizes:
-        return functional.interpolate(value, size=wanted[2:], mode=mode, align_corners=corners)
+        return functional.interpolate(value, size=new_sizes[2:], mode=mode, align_corners=corners)
     return functional.interpolate(
         value,
         scale_factor=(factors or [])[2:],
@@ -139,8 +142,8 @@ def _by_places(
         results = np.arange(count, dtype=np.float32)
         place = np.asarray(_PLACES[transformation](results, factor, length, count))
         if mode == "nearest":
-            chosen = _NEAREST[nearest](place).clip(0, length - 1).astype(np.int64)
-            value = value.index_select(axis, torch.from_numpy(chosen))
+            source_indices = _NEAREST[nearest](place).clip(0, length - 1).astype(np.int64)
+            value = value.index_select(axis, torch.from_numpy(source_indices))
             continue
         low = np.floor(place)
         share = torch.from_numpy((place - low).astype(np.float32)).to(value.dtype)

@@ -56,7 +56,7 @@ def is_symbol(number: object) -> bool:
     return isinstance(number, torch.SymInt | Quotient)
 
 
-def settled(array: Symbolic) -> NDArray[Any]:
+def with_number_dtype(array: Symbolic) -> NDArray[Any]:
     """Returns an array without symbols in a dtype of numbers, and another one as it is."""
     if not array.size or any(map(is_symbol, array.ravel())):
         return array
@@ -73,21 +73,21 @@ def objects_of(array: NDArray[Any], numbers: Sequence[Number] | None = None) -> 
     return result.reshape(array.shape)
 
 
-def floored(number: Quotient) -> Any:
+def floor_of(number: Quotient) -> Any:
     """Returns the largest integer that is not above a quotient."""
     return number.over if number.under == 1 else number.over // number.under
 
 
-def ceiled(number: Quotient) -> Any:
+def ceiling_of(number: Quotient) -> Any:
     """Returns the smallest integer that is not below a quotient."""
     return number.over if number.under == 1 else (number.over + number.under - 1) // number.under
 
 
-def truncated(number: Quotient) -> Any:
+def truncate(number: Quotient) -> Any:
     """Returns a quotient without its fraction; None if its sign is not known."""
     if number.under == 1 or is_always(number.over >= 0):
-        return floored(number)
-    return ceiled(number) if is_always(number.over <= 0) else None
+        return floor_of(number)
+    return ceiling_of(number) if is_always(number.over <= 0) else None
 
 
 def is_always(condition: Any) -> bool:
@@ -118,7 +118,7 @@ def _is_double(*numbers: Number) -> bool:
     return any(isinstance(number, Quotient) and number.is_double for number in numbers)
 
 
-def _reduced(over: Any, under: int, *, is_double: bool) -> Number | None:
+def _reduce_fraction(over: Any, under: int, *, is_double: bool) -> Number | None:
     if under < 0:
         over, under = -over, -under
     if not isinstance(over, torch.SymInt):
@@ -133,15 +133,15 @@ def _arithmetic(
     of_integers: Callable[[Any, Any], Any],
     of_parts: Callable[[Any, int, Any, int], tuple[Any, int]],
 ) -> Callable[[Number, Number], Number | None]:
-    def computed(left: Number, right: Number) -> Number | None:
+    def compute(left: Number, right: Number) -> Number | None:
         if not _is_float(left, right):
             return of_integers(left, right)
         first, second = _parts(left), _parts(right)
         if first is None or second is None:
             return None
-        return _reduced(*of_parts(*first, *second), is_double=_is_double(left, right))
+        return _reduce_fraction(*of_parts(*first, *second), is_double=_is_double(left, right))
 
-    return computed
+    return compute
 
 
 def _quotient(left: Number, right: Number) -> Number | None:
@@ -158,7 +158,7 @@ def _quotient(left: Number, right: Number) -> Number | None:
         return float(np.float32(ratio.p / ratio.q)) if is_number else None
     if not under:
         return None
-    return _reduced(over, under, is_double=_is_double(left, right))
+    return _reduce_fraction(over, under, is_double=_is_double(left, right))
 
 
 def _integer_quotient(left: Any, right: Any) -> Any:
@@ -190,8 +190,8 @@ _OPPOSITES: Mapping[Callable[[Any, Any], Any], Callable[[Any, Any], Any]] = {
 }
 
 
-def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number], bool | None]:
-    def computed(left: Number, right: Number) -> bool | None:
+def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number], bool | None]:
+    def compute(left: Number, right: Number) -> bool | None:
         first, second = _parts(left), _parts(right)
         if first is None or second is None:
             return None
@@ -206,7 +206,7 @@ def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number],
             hint="leave that size out of dynamic_axes",
         )
 
-    return computed
+    return compute
 
 
 add = _arithmetic(operator.add, lambda a, b, c, d: (a * d + c * b, b * d))
@@ -217,11 +217,11 @@ minimum = _arithmetic(torch.sym_min, lambda a, b, c, d: (torch.sym_min(a * d, c 
 BINARY: Mapping[str, Callable[[Number, Number], Number | None]] = {
     "Add": add,
     "Div": _quotient,
-    "Equal": _compared(operator.eq),
-    "Greater": _compared(operator.gt),
-    "GreaterOrEqual": _compared(operator.ge),
-    "Less": _compared(operator.lt),
-    "LessOrEqual": _compared(operator.le),
+    "Equal": _comparison(operator.eq),
+    "Greater": _comparison(operator.gt),
+    "GreaterOrEqual": _comparison(operator.ge),
+    "Less": _comparison(operator.lt),
+    "LessOrEqual": _comparison(operator.le),
     "Max": maximum,
     "Min": minimum,
     "Mod": _remainder,
@@ -239,18 +239,18 @@ def _negative(number: Number) -> Number | None:
     return -number
 
 
-def _rounded(towards: Callable[[Quotient], Any]) -> Callable[[Number], Number | None]:
-    def computed(number: Number) -> Number | None:
+def _rounding(towards: Callable[[Quotient], Any]) -> Callable[[Number], Number | None]:
+    def compute(number: Number) -> Number | None:
         if not isinstance(number, Quotient):
             return None
         return Quotient(towards(number), 1, number.is_double)
 
-    return computed
+    return compute
 
 
 UNARY: Mapping[str, Callable[[Number], Number | None]] = {
-    "Ceil": _rounded(ceiled),
-    "Floor": _rounded(floored),
+    "Ceil": _rounding(ceiling_of),
+    "Floor": _rounding(floor_of),
     "Identity": lambda number: number,
     "Neg": _negative,
     "Round": lambda number: number if getattr(number, "under", 0) == 1 else None,
@@ -277,7 +277,7 @@ def apply(
 
 def _all_known(results: Any) -> NDArray[Any] | None:
     array = np.asarray(results, dtype=object)
-    return None if any(entry is None for entry in array.ravel()) else settled(array)
+    return None if any(entry is None for entry in array.ravel()) else with_number_dtype(array)
 
 
 def reduce(
@@ -302,9 +302,9 @@ def cast(array: Symbolic, dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """Returns numbers in another dtype; None where one is not known."""
     kind = dtype.kind
 
-    def computed(number: Number) -> Number | None:
+    def compute(number: Number) -> Number | None:
         if kind in "iu":
-            return truncated(number) if isinstance(number, Quotient) else number
+            return truncate(number) if isinstance(number, Quotient) else number
         if kind == "b":
             over = number.over if isinstance(number, Quotient) else number
             return True if is_always(over != 0) else None
@@ -316,4 +316,4 @@ def cast(array: Symbolic, dtype: np.dtype[Any]) -> NDArray[Any] | None:
             return Quotient(number, 1, dtype == np.float64)
         return float(number)
 
-    return apply(computed, (array,))
+    return apply(compute, (array,))

@@ -18,7 +18,7 @@ from closedform.errors import ExportError
 from closedform.training.onnx_torch.sizes import Quotient, is_symbol
 
 Known = NDArray[Any]
-"""Numbers that are known while a graph is traced; of free sizes, those of ``sizes`` as objects."""
+"""Numbers that are known during a trace; numbers with free sizes are objects of ``sizes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Call:
 
     def tensor(self, place: int = 0) -> torch.Tensor:
         """Returns an operand as a tensor."""
-        return as_tensor(self._given(place))
+        return as_tensor(self._operand(place))
 
     def optional(self, place: int) -> torch.Tensor | None:
         """Returns an operand as a tensor; None if it is left out."""
@@ -104,18 +104,18 @@ class Call:
         Raises:
             ExportError: It is a tensor.
         """
-        value = self._given(0)
+        value = self._operand(0)
         if isinstance(value, Items):
             return value.values
         raise ExportError("its operand 0 must be a sequence")
 
-    def known(self, place: int) -> Known:
+    def known_operand(self, place: int) -> Known:
         """Returns an operand that has to be known while the graph is traced.
 
         Raises:
             ExportError: It depends on data.
         """
-        value = self._given(place)
+        value = self._operand(place)
         if isinstance(value, np.ndarray):
             return value
         if place in self.of_sizes:
@@ -128,26 +128,28 @@ class Call:
     def numbers(self, place: int, attribute: str = "") -> list[Any] | None:
         """Returns the numbers of an operand, or of the attribute that older opsets have instead."""
         if self.has(place):
-            return list(self.known(place).ravel())
-        found = self.attributes.get(attribute)
-        return None if found is None else list(found)
+            return list(self.known_operand(place).ravel())
+        value = self.attributes.get(attribute)
+        return None if value is None else list(value)
 
     def number(self, place: int, default: float | None = None) -> Any:
         """Returns the number of an operand with one entry."""
         if not self.has(place):
             return default
-        value = self.known(place)
+        value = self.known_operand(place)
         if value.size != 1:
             raise ExportError(f"its operand {place} must be one number, got {value.size}")
         return value.reshape(-1)[0]
 
     def refuse(self, **supported: Any) -> None:
         """Raises ExportError if an attribute is not at the only value that is supported."""
-        for name, wanted in supported.items():
-            if (got := self.attributes[name]) != wanted:
-                raise ExportError(f"its attribute {name!r} is supported as {wanted!r}, got {got!r}")
+        for name, supported_value in supported.items():
+            if (got := self.attributes[name]) != supported_value:
+                raise ExportError(
+                    f"its attribute {name!r} is supported as {supported_value!r}, got {got!r}"
+                )
 
-    def _given(self, place: int) -> Value:
+    def _operand(self, place: int) -> Value:
         value = self.operands[place] if place < len(self.operands) else None
         if value is None:
             raise ExportError(f"its operand {place} is missing")

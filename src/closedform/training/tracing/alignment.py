@@ -49,8 +49,8 @@ def ctc_loss(
         differs = (labels[:, 2:] != labels[:, :-2]) & (labels[:, 2:] != blank)
         is_skipped = torch.nn.functional.pad(differs, [2, 0], value=False)
     length = int(log_probs.shape[0])
-    emitted = log_probs.gather(2, labels.unsqueeze(0).expand(length, *labels.shape))
-    total = torch.where(places < 2, emitted[0], _NEVER)
+    emissions = log_probs.gather(2, labels.unsqueeze(0).expand(length, *labels.shape))
+    total = torch.where(places < 2, emissions[0], _NEVER)
     for frame in range(1, length):
         ways = [total]
         for distance, is_way in ((1, None), (2, is_skipped)):
@@ -58,7 +58,7 @@ def ctc_loss(
                 continue
             earlier = torch.nn.functional.pad(total, [distance, 0], value=_NEVER)[:, :-distance]
             ways.append(earlier if is_way is None else torch.where(is_way, earlier, _NEVER))
-        following = torch.logsumexp(torch.stack(ways), 0) + emitted[frame]
+        following = torch.logsumexp(torch.stack(ways), 0) + emissions[frame]
         total = torch.where((frames > frame).unsqueeze(1), following, total)
     last = 2 * counts.unsqueeze(1)
     ends = [total.gather(1, last)]
@@ -78,10 +78,10 @@ def ctc_loss(
     return loss.squeeze(0) if is_single else loss
 
 
-def _rows(targets: Tensor, counts: Tensor, given: Any) -> Tensor:
+def _rows(targets: Tensor, counts: Tensor, lengths: Any) -> Tensor:
     """Targets that are one behind the other as rows, with others in place of a padding."""
     size = int(targets.shape[0])
-    width = size if isinstance(given, torch.Tensor) else max(given, default=0)
+    width = size if isinstance(lengths, torch.Tensor) else max(lengths, default=0)
     starts = counts.cumsum(0) - counts
     places = (starts.unsqueeze(1) + torch.arange(width)).clamp(max=size - 1)
     return targets[places]

@@ -25,7 +25,7 @@ def view_of(tensor: torch.Tensor) -> NDArray[Any]:
     Writes to one are writes to the other.
     """
     tensor = tensor.detach().cpu()
-    if tensor.dtype is torch.bfloat16:  # NumPy has none of its own
+    if tensor.dtype is torch.bfloat16:  # NumPy has no bfloat16
         bits: NDArray[Any] = tensor.contiguous().view(torch.int16).numpy()
         return bits.view(DType.BF16.numpy)
     return tensor.numpy()

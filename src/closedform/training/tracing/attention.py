@@ -92,15 +92,17 @@ def _bias(mask: Tensor | None, query: Tensor, key: Tensor, *, is_causal: bool) -
     if mask is None:
         return None
     if mask.dtype is torch.bool:
-        zero, masked = (torch.full((), number, dtype=query.dtype) for number in (0.0, -math.inf))
-        return Bias(torch.where(mask, zero, masked))
+        zero, minus_infinity = (
+            torch.full((), number, dtype=query.dtype) for number in (0.0, -math.inf)
+        )
+        return Bias(torch.where(mask, zero, minus_infinity))
     # torch adds a mask in float32 to scores in 16 bits in place.
     return Bias(mask.to(query.dtype))
 
 
-def _are_equal(one: Any, other: Any) -> bool:
-    return len(one) == len(other) and all(
-        statically_known_true(a == b) for a, b in zip(one, other, strict=True)
+def _are_equal(first: Any, second: Any) -> bool:
+    return len(first) == len(second) and all(
+        statically_known_true(a == b) for a, b in zip(first, second, strict=True)
     )
 
 
@@ -113,10 +115,10 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 def _masked_softmax(scores: Tensor, bias: Bias) -> Tensor:
     """softmax(scores + bias), with zeros where the bias is -inf, without subnormal numbers."""
-    biased = scores + bias
-    least = biased.amax(-1, keepdim=True) + _SMALLEST
+    logits = scores + bias
+    least = logits.amax(-1, keepdim=True) + _SMALLEST
     sees = (bias != -math.inf).to(scores.dtype)
-    return torch.softmax(torch.maximum(biased, least), -1) * sees
+    return torch.softmax(torch.maximum(logits, least), -1) * sees
 
 
 class _Attention(torch.autograd.Function):

@@ -43,18 +43,20 @@ class Entry:
 
     def leaves(self) -> dict[str, torch.Tensor]:
         """The tensors by name: that of the entry, then the path within it."""
-        found, _ = pytree.tree_flatten_with_path(self.value)
+        paths_and_leaves, _ = pytree.tree_flatten_with_path(self.value)
         return {
             ".".join((self.name, *map(key_text, path))): leaf
-            for path, leaf in found
+            for path, leaf in paths_and_leaves
             if isinstance(leaf, torch.Tensor)
         }
 
-    def rebuilt(self, tensors: Mapping[str, torch.Tensor]) -> Any:
+    def rebuild(self, tensors: Mapping[str, torch.Tensor]) -> Any:
         """The value with other tensors."""
-        found, spec = pytree.tree_flatten_with_path(self.value)
-        names = [".".join((self.name, *map(key_text, path))) for path, _ in found]
-        leaves = [tensors.get(name, leaf) for name, (_, leaf) in zip(names, found, strict=True)]
+        paths_and_leaves, spec = pytree.tree_flatten_with_path(self.value)
+        names = [".".join((self.name, *map(key_text, path))) for path, _ in paths_and_leaves]
+        leaves = [
+            tensors.get(name, leaf) for name, (_, leaf) in zip(names, paths_and_leaves, strict=True)
+        ]
         return pytree.tree_unflatten(leaves, spec)
 
 
@@ -80,7 +82,7 @@ class Batch:
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All tensors by name, those of the model first."""
+        """All tensors by name, the arguments of the model first."""
         return {name: leaf for entry in self.entries for name, leaf in entry.leaves().items()}
 
     @property
@@ -101,10 +103,12 @@ class Batch:
     def arguments(
         self, tensors: Mapping[str, torch.Tensor], *, is_target: bool
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Returns the arguments of the model, or those of the loss, with these tensors."""
-        own = [entry for entry in self.entries if entry.is_target == is_target or entry.is_shared]
-        positional = [entry.rebuilt(tensors) for entry in own if not entry.is_keyword]
-        return positional, {e.name: e.rebuilt(tensors) for e in own if e.is_keyword}
+        """Returns the arguments of the model, or of the loss, with these tensors."""
+        entries = [
+            entry for entry in self.entries if entry.is_target == is_target or entry.is_shared
+        ]
+        positional = [entry.rebuild(tensors) for entry in entries if not entry.is_keyword]
+        return positional, {e.name: e.rebuild(tensors) for e in entries if e.is_keyword}
 
 
 def read_batch(
@@ -121,7 +125,7 @@ def read_batch(
     Args:
         model: The model.
         loss: The loss; None if the model computes it.
-        example: A batch: a sequence with the arguments of the model, then those of the loss, or
+        example: A batch: a sequence with the arguments of the model, then of the loss, or
             a mapping with them by name. An argument is a tensor, or nested containers of tensors.
         where: The model, named in errors.
         dynamic_axes: Names of free sizes by tensor and axis; the first of each tensor if None.
@@ -153,25 +157,25 @@ def read_batch(
 
 
 def _own_sizes(model: OnnxModule, batch: Batch) -> DynamicAxes:
-    """The free sizes of an ONNX model, and those of the rows of the targets."""
+    """The free sizes of an ONNX model, and the rows of the targets."""
     tensors = batch.tensors
-    found = {name: axes for name, axes in model.free_sizes.items() if name in tensors}
-    rows = {tensors[name].shape[0]: axes[0] for name, axes in found.items() if 0 in axes}
+    free_axes = {name: axes for name, axes in model.free_sizes.items() if name in tensors}
+    rows = {tensors[name].shape[0]: axes[0] for name, axes in free_axes.items() if 0 in axes}
     targets = {name: tensors[name] for name in tensors if name not in batch.inputs}
     of_targets = {
         name: {0: rows[tensor.shape[0]]}
         for name, tensor in targets.items()
         if tensor.dim() and tensor.shape[0] in rows
     }
-    return {**found, **of_targets}
+    return {**free_axes, **of_targets}
 
 
 def target_count(loss: Loss | None, where: str) -> int:
     """The number of arguments that the loss takes in addition to the model's output."""
-    return 0 if loss is None else len(_required(_called(loss), where)) - 1
+    return 0 if loss is None else len(_required_names(_function_of(loss), where)) - 1
 
 
-def _called(loss: Loss) -> Callable[..., Any]:
+def _function_of(loss: Loss) -> Callable[..., Any]:
     return loss.forward if isinstance(loss, torch.nn.Module) else loss
 
 
@@ -195,7 +199,7 @@ def _inputs(model: torch.nn.Module, where: str) -> list[inspect.Parameter]:
     return _parameters(model.forward, where)
 
 
-def _required(function: Callable[..., Any], where: str) -> list[str]:
+def _required_names(function: Callable[..., Any], where: str) -> list[str]:
     parameters = _parameters(function, where)
     return [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
 
@@ -205,11 +209,12 @@ def _by_place(
 ) -> list[Entry]:
     if not isinstance(example, list | tuple):
         raise _not_tensors(example, where)
-    wanted = target_count(loss, where)
-    count = len(example) - wanted
-    if wanted < 0 or count < 1:
+    target_total = target_count(loss, where)
+    count = len(example) - target_total
+    if target_total < 0 or count < 1:
         raise ExportError(
-            f"the loss takes an output and {wanted} targets, got a batch of {len(example)} tensors",
+            f"the loss takes an output and {target_total} targets, got a batch of "
+            f"{len(example)} tensors",
             where=where,
             hint="the batch holds the model's inputs, then the loss's targets",
         )
@@ -217,7 +222,7 @@ def _by_place(
     inputs = positional if len(positional) >= count else [f"input{i}" for i in range(count)]
     names = inputs[:count]
     if loss is not None:
-        names = [*names, *_required(_called(loss), where)[1:]]
+        names = [*names, *_required_names(_function_of(loss), where)[1:]]
     if len(set(names)) != len(names):
         names = [f"{name}{index}" for index, name in enumerate(names)]
     return [
@@ -230,25 +235,29 @@ def _by_name(
     model: torch.nn.Module, loss: Loss | None, example: Mapping[Any, Any], where: str
 ) -> list[Entry]:
     forward = _inputs(model, where)
-    targets = [] if loss is None else _parameters(_called(loss), where)[1:]
+    targets = [] if loss is None else _parameters(_function_of(loss), where)[1:]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in forward)
-    own, required = ({p.name for p in ps if p.kind not in _REST} for ps in (forward, targets))
+    forward_names, target_names = (
+        {p.name for p in ps if p.kind not in _REST} for ps in (forward, targets)
+    )
     # A loss needs its targets; a model of transformers computes a loss if it is given labels.
-    needed, spare = (
+    names_without_default, spare = (
         {p.name for p in ps if p.kind not in _REST and (p.default is p.empty) == is_needed}
         for ps, is_needed in ((targets, True), (forward, False))
     )
     entries = []
     for name, value in example.items():
-        if not isinstance(name, str) or not (name in own | required or takes_all):
-            known = sorted(own | required)
+        if not isinstance(name, str) or not (name in forward_names | target_names or takes_all):
+            names = sorted(forward_names | target_names)
             raise ExportError(
                 f"neither the model nor the loss takes {name!r}",
                 where=where,
-                hint=nearest(str(name), known) if known else "it takes none",
+                hint=nearest(str(name), names) if names else "it takes none",
             )
-        is_target = name in required and (name not in own or name in needed & spare)
-        is_shared = name in own & needed and not is_target
+        is_target = name in target_names and (
+            name not in forward_names or name in names_without_default & spare
+        )
+        is_shared = name in forward_names & names_without_default and not is_target
         entries.append(Entry(name, is_target, True, value, is_shared))
     return sorted(entries, key=lambda entry: entry.is_target)
 
@@ -274,10 +283,10 @@ def _not_tensors(example: object, where: str) -> ExportError:
 
 
 def _sizes(
-    tensors: Mapping[str, torch.Tensor], given: DynamicAxes | None, where: str
+    tensors: Mapping[str, torch.Tensor], dynamic_axes: DynamicAxes | None, where: str
 ) -> dict[str, dict[int, str]]:
-    if given is not None:
-        return _named_sizes(tensors, given, where)
+    if dynamic_axes is not None:
+        return _named_sizes(tensors, dynamic_axes, where)
     first = {name: tensor.shape[0] for name, tensor in tensors.items() if tensor.dim()}
     if len(set(first.values())) != 1:
         raise ExportError(
@@ -290,10 +299,10 @@ def _sizes(
 
 
 def _named_sizes(
-    tensors: Mapping[str, torch.Tensor], given: DynamicAxes, where: str
+    tensors: Mapping[str, torch.Tensor], dynamic_axes: DynamicAxes, where: str
 ) -> dict[str, dict[int, str]]:
-    found: dict[str, list[int]] = {}
-    for name, axes in given.items():
+    sizes_by_symbol: dict[str, list[int]] = {}
+    for name, axes in dynamic_axes.items():
         if name not in tensors:
             raise ExportError(
                 f"dynamic_axes must name tensors of the batch, got {name!r}",
@@ -311,21 +320,25 @@ def _named_sizes(
                     f"the name of a free size must be an identifier, got {symbol!r}",
                     where=f"{where}, axis {axis} of {name!r}",
                 )
-            found.setdefault(symbol, []).append(tensors[name].shape[axis])
-    for symbol, sizes in found.items():
+            sizes_by_symbol.setdefault(symbol, []).append(tensors[name].shape[axis])
+    for symbol, sizes in sizes_by_symbol.items():
         if len(set(sizes)) != 1:
             raise ExportError(
                 f"the sizes named {symbol!r} must be equal in the example, got {sizes}",
                 where=where,
             )
         _check_free(symbol, sizes, where)
-    return {name: dict(axes) for name, axes in given.items()}
+    return {name: dict(axes) for name, axes in dynamic_axes.items()}
 
 
 def _check_free(symbol: str, sizes: Iterable[int], where: str) -> None:
     if (size := next(iter(sizes))) > 1:
         return
-    what = "batch must hold two rows or more" if symbol == ROWS else f"size {symbol!r} must be > 1"
+    subject = (
+        "batch must hold two rows or more" if symbol == ROWS else f"size {symbol!r} must be > 1"
+    )
     raise ExportError(
-        f"the example {what}, got {size}", where=where, hint="torch treats sizes 0 and 1 as fixed"
+        f"the example {subject}, got {size}",
+        where=where,
+        hint="torch treats sizes 0 and 1 as fixed",
     )

@@ -30,8 +30,8 @@ from closedform.training.tracing.rounding import (
     Rounding,
     distance,
     in_float64,
-    measured,
-    perturbed,
+    measure,
+    perturb,
 )
 
 _LOG = logging.getLogger("closedform.training")
@@ -43,15 +43,15 @@ class _Inputs:
 
     Attributes:
         params: The parameters to train.
-        fixed: Buffers and frozen parameters.
+        buffers: Buffers and frozen parameters.
         tensors: The batch.
-        shared: States of the model.
+        shared_inputs: States of the model.
     """
 
     params: Tensors
-    fixed: Tensors
+    buffers: Tensors
     tensors: Tensors
-    shared: Tensors
+    shared_inputs: Tensors
 
     def with_batch(self, tensors: Tensors) -> _Inputs:
         """Returns the inputs with another batch."""
@@ -63,33 +63,33 @@ class _Inputs:
         def of(values: Tensors) -> Tensors:
             return {n: v.double() if v.is_floating_point() else v for n, v in values.items()}
 
-        return _Inputs(of(self.params), of(self.fixed), of(self.tensors), self.shared)
+        return _Inputs(of(self.params), of(self.buffers), of(self.tensors), self.shared_inputs)
 
-    def perturbed(self, seed: int) -> _Inputs:
+    def with_roundings(self, seed: int) -> _Inputs:
         """Returns the inputs with their floats a rounding away."""
         generator = torch.Generator().manual_seed(seed)
-        params, fixed, tensors = (
-            perturbed(values, generator) for values in (self.params, self.fixed, self.tensors)
+        params, buffers, tensors = (
+            perturb(values, generator) for values in (self.params, self.buffers, self.tensors)
         )
-        return _Inputs(params, fixed, tensors, self.shared)
+        return _Inputs(params, buffers, tensors, self.shared_inputs)
 
     def is_small(self) -> bool:
         """Whether there is memory for a second step in float64."""
-        values = (*self.params.values(), *self.fixed.values(), *self.tensors.values())
+        values = (*self.params.values(), *self.buffers.values(), *self.tensors.values())
         return sum(value.nbytes for value in values) <= LARGEST
 
-    def named(self) -> Tensors:
+    def by_name(self) -> Tensors:
         """Returns the tensors by the names of the inputs of a graph."""
         return {
             **{naming.param(name): value for name, value in self.params.items()},
-            **{naming.buffer(name): value for name, value in self.fixed.items()},
+            **{naming.buffer(name): value for name, value in self.buffers.items()},
             **{f"{naming.BATCH}{name}": value for name, value in self.tensors.items()},
-            **{naming.shared(name): value for name, value in self.shared.items()},
+            **{naming.shared(name): value for name, value in self.shared_inputs.items()},
         }
 
 
 def check_step(
-    model: onnx.ModelProto, of: Forward, params: Tensors, fixed: Tensors, shared: Tensors
+    model: onnx.ModelProto, of: Forward, params: Tensors, buffers: Tensors, shared_inputs: Tensors
 ) -> None:
     """Raises ExportError if a traced step is not the step of torch, for the example or other sizes.
 
@@ -101,9 +101,9 @@ def check_step(
     step = _Step(model, params)
     conditions = size_conditions.read({e.key: e.value for e in model.metadata_props})
     for sizes, tensors in _examples(of, conditions):
-        given = _Inputs(params, fixed, tensors, shared)
+        example = _Inputs(params, buffers, tensors, shared_inputs)
         excesses = []
-        for inputs in (given, given.with_batch(_spread(tensors))):
+        for inputs in (example, example.with_batch(_spread(tensors))):
             try:
                 excesses.append(_excess(step, of, inputs))
             except _NoStepError:
@@ -130,8 +130,8 @@ _GROUP = 2**27
 class _Step:
     """A traced step in onnxruntime.
 
-    The gradients of a large model are computed in groups, each by a part of the graph in a session
-    of its own, which has given its memory back when torch computes the same.
+    The gradients of a large model are computed in groups, each by a part of the graph in a
+    separate session, which has freed its memory when torch computes the same.
 
     Args:
         model: The traced step.
@@ -149,18 +149,22 @@ class _Step:
     def results(self, run: Run, inputs: _Inputs, group: Sequence[str] | None) -> dict[str, Array]:
         """Returns all outputs of the graph, or the gradients of a group.
 
-        With those of the first group come all outputs that are not gradients.
+        The first group includes all outputs that are not gradients.
         """
         session = self._session(group)
-        given = inputs.named()
-        feeds = {name: view_of(given[name]) for name in session.inputs if name in given}
+        tensors_by_name = inputs.by_name()
+        feeds = {
+            name: view_of(tensors_by_name[name])
+            for name in session.inputs
+            if name in tensors_by_name
+        }
         batch = {n: port for n, port in session.inputs.items() if n.startswith(naming.BATCH)}
         sizes = read_sizes(feeds, batch, "the example")
         for name, port in session.inputs.items():
             if name.startswith(naming.RANDOM):
-                drawn = array_of(run.draws[int(name.rsplit(".", 1)[-1])])
+                draw = array_of(run.draws[int(name.rsplit(".", 1)[-1])])
                 shape = shape_of(port, sizes, "the example")
-                feeds[name] = drawn.astype(port.dtype).reshape(shape)
+                feeds[name] = draw.astype(port.dtype).reshape(shape)
         feeds = {
             name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()
         }
@@ -201,17 +205,17 @@ def _examples(
     """The example, and the first of some other sizes of the step that the model can run."""
     tensors, symbols = of.batch.tensors, of.batch.symbols
     yield symbols, tensors
-    for factor, added in ((1, 1), (2, 0), (1, -1), (1, 2), (1, -2), (3, 0)):
-        sizes = {name: max(factor * size + added, 1) for name, size in symbols.items()}
+    for factor, increment in ((1, 1), (2, 0), (1, -1), (1, 2), (1, -2), (3, 0)):
+        sizes = {name: max(factor * size + increment, 1) for name, size in symbols.items()}
         if not size_conditions.hold(conditions, sizes):
             continue
-        resized = _resized(tensors, of.batch.sizes, sizes)
-        if symbols and _run(of, _Inputs(*of.tensors(), resized, {})) is not None:
-            yield sizes, resized
+        resized_tensors = _resize(tensors, of.batch.sizes, sizes)
+        if symbols and _run(of, _Inputs(*of.tensors(), resized_tensors, {})) is not None:
+            yield sizes, resized_tensors
             return
 
 
-def _resized(tensors: Tensors, axes: Mapping[str, Mapping[int, str]], sizes: Any) -> Tensors:
+def _resize(tensors: Tensors, axes: Mapping[str, Mapping[int, str]], sizes: Any) -> Tensors:
     """Tensors with other sizes, their rows repeated."""
     result = {}
     for name, tensor in tensors.items():
@@ -237,16 +241,16 @@ def _spread(tensors: Tensors) -> Tensors:
     return {name: of(tensor) for name, tensor in tensors.items()}
 
 
-def _run(of: Forward, given: _Inputs) -> Run | None:
+def _run(of: Forward, inputs: _Inputs) -> Run | None:
     """A forward in torch; None if it cannot do it, or its loss is not finite."""
     try:
-        run = run_eagerly(of, given.params, given.fixed, given.tensors).run
+        run = run_eagerly(of, inputs.params, inputs.buffers, inputs.tensors).run
     except Exception:  # of any kind: the code of the model is not ours
         return None
     return run if bool(run.loss.isfinite().all()) else None
 
 
-def _excess(step: _Step, of: Forward, given: _Inputs) -> str | None:
+def _excess(step: _Step, of: Forward, inputs: _Inputs) -> str | None:
     """Returns how the graph is wrong: an error of onnxruntime, or results that err more than torch.
 
     Only where results differ by more than the tolerance, the errors are measured.
@@ -254,14 +258,14 @@ def _excess(step: _Step, of: Forward, given: _Inputs) -> str | None:
     Raises:
         _NoStepError: torch has nothing to compare with.
     """
-    run = _run(of, given)
+    run = _run(of, inputs)
     if run is None:
         raise _NoStepError
     differences: dict[str, float] = {}
     sizes: dict[str, float] = {}
     for group in step.groups:
         try:
-            results = step.results(run, given, group)
+            results = step.results(run, inputs, group)
         except Exception as error:  # the errors of onnxruntime have no common base
             missing = without_kernel(str(error), of.where)
             if missing is not None:
@@ -273,18 +277,18 @@ def _excess(step: _Step, of: Forward, given: _Inputs) -> str | None:
             if name in results:
                 differences[name] = distance(results.pop(name), view_of(value))
 
-        _compute(of, given, run.draws, group, compare)
+        _compute(of, inputs, run.draws, group, compare)
     if not all(map(math.isfinite, sizes.values())):
         raise _NoStepError
     largest = max((n for name, n in sizes.items() if name.startswith(naming.GRAD)), default=0.0)
     # A gradient that is zero but for roundings is compared with the largest one.
     scales = {name: max(size, 1e-3 * largest, 1e-30) for name, size in sizes.items()}
-    tolerance = max(TOLERANCE[value.dtype] for value in (*given.params.values(), run.loss))
+    tolerance = max(TOLERANCE[value.dtype] for value in (*inputs.params.values(), run.loss))
     suspects = [name for name, n in differences.items() if not n / scales[name] <= tolerance]
     if not suspects:
         return None
-    rounding = _rounding(of, given, run, suspects)
-    results = step.results(run, given, None)
+    rounding = _rounding(of, inputs, run, suspects)
+    results = step.results(run, inputs, None)
     for name in suspects:
         difference = differences[name] / scales[name]
         text = f"differs from torch in {name!r} by {difference:.2g} of its largest value"
@@ -300,23 +304,23 @@ def _size(value: torch.Tensor) -> float:
     return max(abs(float(bound)) for bound in value.aminmax())
 
 
-def _rounding(of: Forward, given: _Inputs, run: Run, names: Sequence[str]) -> Rounding:
+def _rounding(of: Forward, inputs: _Inputs, run: Run, names: Sequence[str]) -> Rounding:
     """The errors of torch in the dtype of the export."""
-    reference = _arrays(of, given, run.draws, names)
+    reference = _arrays(of, inputs, run.draws, names)
     draws = [draw.double() for draw in run.draws]
     exact = None
-    if given.is_small():
+    if inputs.is_small():
         with in_float64():
-            exact = _arrays(of, given.wide(), draws, names)
-    nearby = (_arrays(of, given.perturbed(seed), run.draws, names) for seed in range(2))
-    return measured(reference or {}, exact, [arrays for arrays in nearby if arrays is not None])
+            exact = _arrays(of, inputs.wide(), draws, names)
+    nearby = (_arrays(of, inputs.with_roundings(seed), run.draws, names) for seed in range(2))
+    return measure(reference or {}, exact, [arrays for arrays in nearby if arrays is not None])
 
 
 def _arrays(
-    of: Forward, given: _Inputs, draws: list[torch.Tensor], names: Sequence[str]
+    of: Forward, inputs: _Inputs, draws: list[torch.Tensor], names: Sequence[str]
 ) -> dict[str, Array] | None:
     """Results of torch in float64; None if it cannot compute them, or one is not finite."""
-    params = [name for name in given.params if naming.grad(name) in names]
+    params = [name for name in inputs.params if naming.grad(name) in names]
     arrays: dict[str, Array] = {}
 
     def take(name: str, value: torch.Tensor) -> None:
@@ -324,7 +328,7 @@ def _arrays(
             arrays[name] = value.double().numpy()
 
     try:
-        _compute(of, given, draws, params, take)
+        _compute(of, inputs, draws, params, take)
     except _NoStepError:
         return None
     return arrays if all(np.isfinite(array).all() for array in arrays.values()) else None
@@ -332,7 +336,7 @@ def _arrays(
 
 def _compute(
     of: Forward,
-    given: _Inputs,
+    inputs: _Inputs,
     draws: list[torch.Tensor],
     group: Sequence[str],
     take: Callable[[str, torch.Tensor], None],
@@ -341,7 +345,7 @@ def _compute(
 
     Args:
         of: The model and its loss.
-        given: The tensors of the step.
+        inputs: The tensors of the step.
         draws: Its random numbers.
         group: The parameters whose gradients are computed.
         take: Called with the name of an output of the graph, and its value.
@@ -360,13 +364,13 @@ def _compute(
                 raise
 
     try:
-        pending = run_eagerly(of, given.params, given.fixed, given.tensors, draws=draws)
+        pending = run_eagerly(of, inputs.params, inputs.buffers, inputs.tensors, draws=draws)
         run = pending.run
         hand_over("loss", run.loss)
         for name, value in run.metrics.items():
             hand_over(f"metric.{name}", value)
         for name, value in run.buffers.items():
-            hand_over(naming.following(naming.buffer(name)), value.to(given.fixed[name].dtype))
+            hand_over(naming.following(naming.buffer(name)), value.to(inputs.buffers[name].dtype))
         pending.gradients(lambda name, value: hand_over(naming.grad(name), value), group)
     except Exception as error:  # of any kind: the code of the model is not ours
         if failures:

@@ -24,19 +24,19 @@ class Pair:
     imaginary: Any
 
 
-def has_complex(traced: torch.fx.GraphModule) -> bool:
+def has_complex(graph_module: torch.fx.GraphModule) -> bool:
     """Returns whether a value of a traced graph is complex."""
     return any(
         isinstance(value, torch.Tensor) and value.is_complex()
-        for node in traced.graph.nodes
-        for value in pytree.tree_leaves((node.meta.get("val"), _constant(traced, node)))
+        for node in graph_module.graph.nodes
+        for value in pytree.tree_leaves((node.meta.get("val"), _constant(graph_module, node)))
     )
 
 
-def _constant(traced: torch.nn.Module, node: torch.fx.Node) -> Any:
+def _constant(graph_module: torch.nn.Module, node: torch.fx.Node) -> Any:
     if node.op != "get_attr":
         return None
-    value: Any = traced
+    value: Any = graph_module
     for name in str(node.target).split("."):
         value = getattr(value, name)
     return value
@@ -50,14 +50,14 @@ class RealInterpreter(torch.fx.Interpreter):
         where: The model, named in errors.
     """
 
-    def __init__(self, traced: torch.fx.GraphModule, where: str) -> None:
-        super().__init__(traced)
+    def __init__(self, graph_module: torch.fx.GraphModule, where: str) -> None:
+        super().__init__(graph_module)
         self._where = where
         self.extra_traceback = False
         self._constants = {
             node.target: Pair(value.real.clone(), value.imag.clone())
-            for node in traced.graph.nodes
-            for value in [_constant(traced, node)]
+            for node in graph_module.graph.nodes
+            for value in [_constant(graph_module, node)]
             if isinstance(value, torch.Tensor) and value.is_complex()
         }
 
@@ -82,9 +82,9 @@ class RealInterpreter(torch.fx.Interpreter):
             if n.target in _BY_PARTS:
                 return _by_parts(n.target, args, kwargs)
             if n.target in _FORMS:
-                found = _FORMS[n.target](*args, **kwargs)
-                if found is not NotImplemented:
-                    return found
+                result = _FORMS[n.target](*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
         raise ExportError(
             f"{operator_of(n)} has no form for complex numbers, in {place_of(n)}",
             where=self._where,
@@ -110,7 +110,7 @@ def _by_parts(operator: Any, args: Any, kwargs: Any) -> Any:
     is_many = any(isinstance(value, Pair) for value in flat)
     results = []
     for part in ("real", "imaginary"):
-        given = [
+        part_leaves = [
             getattr(_parts(value), part)
             if isinstance(value, Pair)
             or (
@@ -124,10 +124,10 @@ def _by_parts(operator: Any, args: Any, kwargs: Any) -> Any:
             else value
             for value in flat
         ]
-        own_args, own_kwargs = pytree.tree_unflatten(given, spec)
+        own_args, own_kwargs = pytree.tree_unflatten(part_leaves, spec)
         results.append(operator(*own_args, **own_kwargs))
     if isinstance(results[0], list | tuple):
-        return [Pair(*both) for both in zip(*results, strict=True)]
+        return [Pair(*parts) for parts in zip(*results, strict=True)]
     return Pair(*results)
 
 
@@ -213,7 +213,7 @@ def _cast(value: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Any:
     return Pair(pair.real.to(real), pair.imaginary.to(real))
 
 
-def _filled(size: Any, value: Any = 0.0, *, dtype: torch.dtype | None = None, **_: Any) -> Pair:
+def _fill(size: Any, value: Any = 0.0, *, dtype: torch.dtype | None = None, **_: Any) -> Pair:
     parts, real = _parts(value), _real_dtype(dtype)
     return Pair(
         torch.full(size, parts.real, dtype=real), torch.full(size, parts.imaginary, dtype=real)
@@ -221,14 +221,15 @@ def _filled(size: Any, value: Any = 0.0, *, dtype: torch.dtype | None = None, **
 
 
 def _filled_like(value: Any, number: Any = 0.0, **_: Any) -> Pair:
-    parts, given = _parts(number), _parts(value)
+    parts, value_parts = _parts(number), _parts(value)
     return Pair(
-        torch.full_like(given.real, parts.real), torch.full_like(given.real, parts.imaginary)
+        torch.full_like(value_parts.real, parts.real),
+        torch.full_like(value_parts.real, parts.imaginary),
     )
 
 
 def _scalar(number: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Pair:
-    return _filled((), number, dtype=dtype)
+    return _fill((), number, dtype=dtype)
 
 
 def _is_equal(first: Any, second: Any) -> torch.Tensor:
@@ -256,12 +257,12 @@ def _along(value: torch.Tensor, axis: int, matrix: torch.Tensor) -> torch.Tensor
     return (value.movedim(axis, -1) @ matrix).movedim(-1, axis)
 
 
-def _scale(lengths: Sequence[int], normalization: int) -> float:
+def _normalization_factor(lengths: Sequence[int], normalization: int) -> float:
     count = math.prod(lengths)
     return {0: 1.0, 1: 1 / math.sqrt(count), 2: 1 / count}[normalization]
 
 
-def _transformed(value: Pair, axis: int, *, forward: bool) -> Pair:
+def _transform(value: Pair, axis: int, *, forward: bool) -> Pair:
     length = int(value.real.shape[axis])
     cosine, sine = _rotations(length, length, length, value.real.dtype)
     sine = sine if forward else -sine
@@ -269,7 +270,7 @@ def _transformed(value: Pair, axis: int, *, forward: bool) -> Pair:
     return Pair(real, _along(value.imaginary, axis, cosine) - _along(value.real, axis, sine))
 
 
-def _scaled(value: Pair, factor: float) -> Pair:
+def _scale(value: Pair, factor: float) -> Pair:
     if factor == 1.0:
         return value
     return Pair(value.real * factor, value.imaginary * factor)
@@ -278,27 +279,31 @@ def _scaled(value: Pair, factor: float) -> Pair:
 def _of_complex(value: Any, axes: Sequence[int], normalization: int, forward: bool) -> Pair:
     result = _parts(value)
     for axis in axes:
-        result = _transformed(result, axis, forward=forward)
-    return _scaled(result, _scale([int(result.real.shape[a]) for a in axes], normalization))
+        result = _transform(result, axis, forward=forward)
+    return _scale(
+        result, _normalization_factor([int(result.real.shape[a]) for a in axes], normalization)
+    )
 
 
-def _of_real(value: torch.Tensor, axes: Sequence[int], normalization: int, onesided: bool) -> Pair:
-    *others, last = axes
+def _of_real(
+    value: torch.Tensor, axes: Sequence[int], normalization: int, is_onesided: bool
+) -> Pair:
+    *other_axes, last = axes
     length = int(value.shape[last])
     lengths = [int(value.shape[axis]) for axis in axes]
-    columns = length // 2 + 1 if onesided else length
+    columns = length // 2 + 1 if is_onesided else length
     cosine, sine = _rotations(length, columns, length, value.dtype)
     result = Pair(_along(value, last, cosine), 0 - _along(value, last, sine))
-    for axis in others:
-        result = _transformed(result, axis, forward=True)
-    return _scaled(result, _scale(lengths, normalization))
+    for axis in other_axes:
+        result = _transform(result, axis, forward=True)
+    return _scale(result, _normalization_factor(lengths, normalization))
 
 
 def _to_real(value: Any, axes: Sequence[int], normalization: int, size: Any) -> torch.Tensor:
     result = _parts(value)
-    *others, last = axes
-    for axis in others:
-        result = _transformed(result, axis, forward=False)
+    *other_axes, last = axes
+    for axis in other_axes:
+        result = _transform(result, axis, forward=False)
     length = int(size)
     rows = length // 2 + 1
     cosine, sine = _rotations(rows, length, length, result.real.dtype)
@@ -309,8 +314,8 @@ def _to_real(value: Any, axes: Sequence[int], normalization: int, size: Any) -> 
     weights = torch.where(is_end, 1.0, weights)
     real = _along(result.real.narrow(last, 0, rows), last, cosine * weights)
     real = real - _along(result.imaginary.narrow(last, 0, rows), last, sine * weights)
-    lengths = [*(int(result.real.shape[axis]) for axis in others), length]
-    return real * _scale(lengths, normalization)
+    lengths = [*(int(result.real.shape[axis]) for axis in other_axes), length]
+    return real * _normalization_factor(lengths, normalization)
 
 
 def _polar(size: torch.Tensor, angle: torch.Tensor) -> Pair:
@@ -412,8 +417,8 @@ _FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.bmm.default: _matrix_product(_ATEN.bmm.default),
     _ATEN._to_copy.default: _cast,
     _PRIMS.convert_element_type.default: lambda value, dtype: _cast(value, dtype=dtype),
-    _ATEN.full.default: _filled,
-    _ATEN.zeros.default: _filled,
+    _ATEN.full.default: _fill,
+    _ATEN.zeros.default: _fill,
     _ATEN.full_like.default: _filled_like,
     _ATEN.zeros_like.default: _filled_like,
     _ATEN.scalar_tensor.default: _scalar,

@@ -79,12 +79,12 @@ def unconvolve(
     rest = [far * (of - 1) - pad for of, far, pad in zip(kernel, dilation, padding, strict=True)]
     is_thin = weight.shape[1] == 1 and weight.shape[0] == groups > 1
     if set(stride) == {1} and min(rest) >= 0 and (set(kernel) == {1} or is_thin):
-        mirrored = weight.flip([*range(2, weight.dim())]) if set(kernel) != {1} else weight
+        kernels = weight.flip([*range(2, weight.dim())]) if set(kernel) != {1} else weight
         if not is_thin:
             outputs, inputs = weight.shape[:2]
-            parts = mirrored.reshape(groups, outputs // groups, inputs, *kernel).transpose(1, 2)
-            mirrored = parts.reshape(groups * inputs, outputs // groups, *kernel)
-        return _convolve(grad, mirrored, (stride, rest, dilation, groups))
+            parts = kernels.reshape(groups, outputs // groups, inputs, *kernel).transpose(1, 2)
+            kernels = parts.reshape(groups * inputs, outputs // groups, *kernel)
+        return _convolve(grad, kernels, (stride, rest, dilation, groups))
     missing = []
     for axis, (step, pad, spread) in enumerate(zip(*along, strict=True), 2):
         reach = (grad.shape[axis] - 1) * step - 2 * pad + spread * (weight.shape[axis] - 1) + 1
@@ -113,12 +113,12 @@ def weight_gradient(
     """
     sizes = (*wide.shape[1:], *narrow.shape[1:])
     if any(isinstance(size, torch.SymInt) for size in sizes) or wide.dtype in NARROW:
-        return correlated(wide, narrow, weight, geometry)
+        return by_correlation(wide, narrow, weight, geometry)
     of = shape_class(wide.shape, narrow.shape, weight.shape, geometry[0])
     return FORMS[FASTEST.get(of, "correlated")](wide, narrow, weight, geometry)
 
 
-def correlated(
+def by_correlation(
     wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry
 ) -> torch.Tensor:
     """Returns the gradient as the convolution of the input with ``grad``.
@@ -137,24 +137,24 @@ def correlated(
     return result.transpose(0, 1)
 
 
-def _shifted(
+def _shifted_views(
     wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry, first: int
 ) -> list[torch.Tensor]:
     """The part of the input that each place of the kernel multiplies; ``first`` is an axis."""
     stride, padding, dilation, _ = geometry
-    padded = wide
+    source = wide
     if any(padding):
         behind = [0] * 2 * (wide.dim() - first - len(padding))
         around = [pad for pad in reversed(padding) for _ in range(2)]
-        padded = _ATEN.constant_pad_nd(wide, [*behind, *around])
-    parts = [padded]
+        source = _ATEN.constant_pad_nd(wide, [*behind, *around])
+    parts = [source]
     # The last axis first: its slices are copied in small parts, so that there should be few.
     for axis in reversed(range(len(stride))):
         spans = [
             (place * dilation[axis], stride[axis] * (narrow.shape[axis + 2] - 1) + 1)
             for place in range(weight.shape[axis + 2])
         ]
-        if spans == [(0, padded.shape[axis + first])] and stride[axis] == 1:
+        if spans == [(0, source.shape[axis + first])] and stride[axis] == 1:
             continue  # the whole of it, which onnxruntime would copy
         parts = [
             _ATEN.slice(part, axis + first, start, start + length, stride[axis])
@@ -164,7 +164,7 @@ def _shifted(
     return parts
 
 
-def summed(
+def by_products(
     wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry
 ) -> torch.Tensor:
     """Returns the gradient as products of matrices, for each image and each place of the kernel."""
@@ -173,20 +173,20 @@ def summed(
     inputs, positions = wide.shape[1], math.prod(space)
     of_grad = narrow.reshape(batch, groups, outputs // groups, positions)
     places = []
-    shifted = _shifted(wide, narrow, weight, geometry, 2)
+    views = _shifted_views(wide, narrow, weight, geometry, 2)
     # The factor on the right is transposed, a copy: once for all, or of a single smaller one.
-    if len(shifted) == 1 and inputs < outputs:
-        value = shifted[0].reshape(batch, groups, inputs // groups, positions)
+    if len(views) == 1 and inputs < outputs:
+        value = views[0].reshape(batch, groups, inputs // groups, positions)
         return (of_grad @ value.transpose(2, 3)).sum(0).reshape(weight.shape)
     on_right = of_grad.transpose(2, 3)
-    for part in shifted:
+    for part in views:
         value = part.reshape(batch, groups, inputs // groups, positions)
         places.append((value @ on_right).sum(0))
-    stacked = torch.stack(places, -1)  # groups, inputs, outputs, kernel
-    return stacked.transpose(1, 2).reshape(weight.shape)
+    kernel_products = torch.stack(places, -1)  # groups, inputs, outputs, kernel
+    return kernel_products.transpose(1, 2).reshape(weight.shape)
 
 
-def shifted(
+def by_shifts(
     wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry
 ) -> torch.Tensor:
     """Returns the gradient without strides and groups as products of matrices for each image.
@@ -198,15 +198,15 @@ def shifted(
     batch, inputs, *space = wide.shape
     outputs = narrow.shape[1]
     value = wide.reshape(batch, inputs, math.prod(space))
-    turned = narrow.movedim(1, -1)
+    narrow_last = narrow.movedim(1, -1)
     places = []
     for place in itertools.product(*map(range, weight.shape[2:])):
         around = [0, 0]
         for axis in reversed(range(len(place))):
             before = place[axis] * dilation[axis] - padding[axis]
             around += [before, space[axis] - narrow.shape[axis + 2] - before]
-        moved = _ATEN.constant_pad_nd(turned, around) if any(around) else turned
-        places.append((value @ moved.reshape(batch, -1, outputs)).sum(0))
+        shifted_narrow = _ATEN.constant_pad_nd(narrow_last, around) if any(around) else narrow_last
+        places.append((value @ shifted_narrow.reshape(batch, -1, outputs)).sum(0))
     return torch.stack(places, -1).transpose(0, 1).reshape(weight.shape)
 
 
@@ -216,11 +216,11 @@ def channels_last(
     """Returns the gradient as one product of matrices over all images, channels last."""
     batch, outputs, *space = narrow.shape
     inputs, count = wide.shape[1], batch * math.prod(space)
-    shifted = _shifted(wide.movedim(1, -1), narrow, weight, geometry, 1)
-    wide_rows = torch.cat(shifted, -1) if len(shifted) > 1 else shifted[0]
-    rows = wide_rows.reshape(count, len(shifted) * inputs)
+    views = _shifted_views(wide.movedim(1, -1), narrow, weight, geometry, 1)
+    wide_rows = torch.cat(views, -1) if len(views) > 1 else views[0]
+    rows = wide_rows.reshape(count, len(views) * inputs)
     product = narrow.transpose(0, 1).reshape(outputs, count) @ rows
-    return product.reshape(outputs, len(shifted), inputs).transpose(1, 2).reshape(weight.shape)
+    return product.reshape(outputs, len(views), inputs).transpose(1, 2).reshape(weight.shape)
 
 
 def diagonals(
@@ -236,7 +236,7 @@ def diagonals(
     channels, high, across = narrow.shape[1:]
     height, width = wide.shape[2:]
     columns = wide.permute(1, 2, 0, 3)  # channels, rows, images, columns
-    turned = narrow.permute(1, 2, 0, 3).reshape(channels, -1, across).transpose(1, 2)
+    narrow_matrices = narrow.permute(1, 2, 0, 3).reshape(channels, -1, across).transpose(1, 2)
     products = []
     for row in range(rows):
         shift = row * dilation[0] - padding[0]
@@ -249,7 +249,7 @@ def diagonals(
             part, after = _ATEN.slice(columns, 1, start, stop, stride[0]), high - end
         if before or after:
             part = _ATEN.constant_pad_nd(part, [0] * 4 + [before, after])
-        products.append(turned @ part.reshape(channels, -1, width))
+        products.append(narrow_matrices @ part.reshape(channels, -1, width))
     # Behind its end, a row of a product has the first places of the next one.
     reach = (places - 1) * dilation[1] + 1
     behind = (across - 1) * stride[1] + reach - padding[1] - width
@@ -258,16 +258,16 @@ def diagonals(
     flat = product.reshape(rows * channels, across * length)
     longer = _ATEN.constant_pad_nd(flat, [0, across * stride[1]])
     along = longer.reshape(rows * channels, across, length + stride[1])
-    found: torch.Tensor = _ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1)
-    return found.reshape(rows, channels, places).transpose(0, 1).reshape(weight.shape)
+    sums: torch.Tensor = _ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1)
+    return sums.reshape(rows, channels, places).transpose(0, 1).reshape(weight.shape)
 
 
 Form = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Geometry], torch.Tensor]
 
 FORMS: Mapping[str, Form] = {
-    "correlated": correlated,
-    "summed": summed,
-    "shifted": shifted,
+    "correlated": by_correlation,
+    "summed": by_products,
+    "shifted": by_shifts,
     "channels_last": channels_last,
     "diagonals": diagonals,
 }

@@ -89,18 +89,18 @@ def layer_norm_backward(
     The sums with weights are products with a vector, which need no weighted copies.
     """
     if value.dtype in NARROW or weight is None or not output_mask[0]:
-        given = grad, value, normalized_shape, mean, deviation, weight, bias, output_mask
-        return _LAYER_NORM_BACKWARD(*given)
+        arguments = grad, value, normalized_shape, mean, deviation, weight, bias, output_mask
+        return _LAYER_NORM_BACKWARD(*arguments)
     width = math.prod(normalized_shape)
     rows = math.prod(value.shape[: value.dim() - len(normalized_shape)])
     rate, column = deviation.reshape(rows, 1), weight.reshape(width, 1)
     per_entry = torch.tensor(1 / width, dtype=value.dtype)
     grad = grad.reshape(rows, width)
-    centred = value.reshape(rows, width) - mean.reshape(rows, 1)
-    product = grad * centred
+    centred_value = value.reshape(rows, width) - mean.reshape(rows, 1)
+    product = grad * centred_value
     slope = (product @ column) * (rate * rate * per_entry)
     offset = (grad @ column) * per_entry
-    in_value = rate * (grad * weight.reshape(width) - offset - centred * slope)
+    in_value = rate * (grad * weight.reshape(width) - offset - centred_value * slope)
     return (
         in_value.reshape(value.shape),
         (rate.reshape(1, rows) @ product).reshape(weight.shape) if output_mask[1] else None,
@@ -118,15 +118,15 @@ def gelu_backward(grad: torch.Tensor, value: torch.Tensor, approximate: str = "n
     """
     if approximate != "none" or value.dtype is not torch.float32:
         return _GELU_BACKWARD(grad, value, approximate=approximate)
-    scaled = value * math.sqrt(0.5)
+    erf_argument = value * math.sqrt(0.5)
     below = symbolic(
         "HardSigmoid",
-        [torch.erf(scaled)],
+        [torch.erf(erf_argument)],
         {"alpha": 0.5, "beta": 0.5},
         dtype=value.dtype,
         shape=value.shape,
     )
-    density = scaled / torch.exp(scaled * scaled)
+    density = erf_argument / torch.exp(erf_argument * erf_argument)
     return grad * (below + density * (1 / math.sqrt(math.pi)))
 
 
@@ -138,8 +138,8 @@ def hardtanh_backward(
     The result is that of the forward, which the next operator keeps; the input is freed.
     At NaN the gradient is that of the result, as in torch.
     """
-    limited = _ATEN.hardtanh.default(value, low, high)
-    return torch.where((limited <= low) | (limited >= high), 0.0, grad)
+    result = _ATEN.hardtanh.default(value, low, high)
+    return torch.where((result <= low) | (result >= high), 0.0, grad)
 
 
 def hardsigmoid_backward(grad: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
@@ -155,25 +155,25 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
         is_narrow = isinstance(value, torch.Tensor) and value.dtype in NARROW
         return value.float() if is_narrow else value
 
-    def computed(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+    def compute(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         if value.dtype not in NARROW or options:
             return NotImplemented
         return operator(value.float(), *map(wide, arguments)).to(value.dtype)
 
-    return computed
+    return compute
 
 
 def _only_float64(operator: Any) -> Callable[..., Any]:
     """The decomposition of an operator by torch, for tensors in float64."""
     formula = get_decompositions([operator])[operator]
 
-    def computed(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+    def compute(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         is_product = operator in (_ATEN.addmm.default, _ATEN.baddbmm.default)
         if value.dtype is not torch.float64 or (is_product and not options):
             return NotImplemented
         return formula(value, *arguments, **options)
 
-    return computed
+    return compute
 
 
 _WITH_ATTRIBUTES = (

@@ -22,12 +22,12 @@ Tensor = torch.Tensor
 def _of_all(operator: Any) -> Callable[..., Any]:
     """A maximum or minimum with its axes listed, where all of them are meant."""
 
-    def reduced(value: Tensor, axes: Sequence[int] = (), keepdim: bool = False) -> Any:
+    def reduce(value: Tensor, axes: Sequence[int] = (), keepdim: bool = False) -> Any:
         if not value.dim():
             return value.clone()
         return NotImplemented if axes else operator(value, list(range(value.dim())), keepdim)
 
-    return reduced
+    return reduce
 
 
 def _logsumexp(value: Tensor, axes: Any, keepdim: bool = False) -> Any:
@@ -38,16 +38,16 @@ def _logsumexp(value: Tensor, axes: Any, keepdim: bool = False) -> Any:
 def _of_vectors(operator: Any) -> Callable[..., Any]:
     """An operator along an axis, of a number as of a vector with one entry."""
 
-    def computed(value: Tensor, *arguments: Any, **options: Any) -> Any:
+    def compute(value: Tensor, *arguments: Any, **options: Any) -> Any:
         if value.dim():
             return NotImplemented
-        given = [
-            one.reshape(1) if isinstance(one, Tensor) and not one.dim() else one
-            for one in arguments
+        operands = [
+            argument.reshape(1) if isinstance(argument, Tensor) and not argument.dim() else argument
+            for argument in arguments
         ]
-        return operator(value.reshape(1), *given, **options).reshape(())
+        return operator(value.reshape(1), *operands, **options).reshape(())
 
-    return computed
+    return compute
 
 
 def _scatter_reduce(
@@ -65,15 +65,15 @@ def _scatter_reduce(
     last entry.
     """
     if value.dtype in NARROW:
-        given = value.float(), axis, index, source.float(), reduce
-        return _ATEN.scatter_reduce.two(*given, include_self=include_self).to(value.dtype)
+        operands = value.float(), axis, index, source.float(), reduce
+        return _ATEN.scatter_reduce.two(*operands, include_self=include_self).to(value.dtype)
     if not value.dim():
-        given = value.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce
-        return _ATEN.scatter_reduce.two(*given, include_self=include_self).reshape(())
+        operands = value.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce
+        return _ATEN.scatter_reduce.two(*operands, include_self=include_self).reshape(())
     if reduce != "mean":
         return NotImplemented
-    ones = torch.ones_like(source)
-    counts = torch.zeros_like(value).scatter_add(axis, index, ones)
+    units = torch.ones_like(source)
+    counts = torch.zeros_like(value).scatter_add(axis, index, units)
     is_met = counts > 0
     first = value if include_self else torch.where(is_met, 0, value)
     total = first.scatter_add(axis, index, source)
@@ -106,13 +106,13 @@ def _sort(
 def _without_nan(choose: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """A maximum or minimum that is the other value where one is NaN."""
 
-    def chosen(first: Tensor, second: Tensor) -> Tensor:
+    def choose_number(first: Tensor, second: Tensor) -> Tensor:
         first, second = torch.broadcast_tensors(first, second)
         return torch.where(
             first.isnan(), second, torch.where(second.isnan(), first, choose(first, second))
         )
 
-    return chosen
+    return choose_number
 
 
 def _signbit(value: Tensor) -> Tensor:
@@ -132,21 +132,21 @@ def _atan2(above: Tensor, right: Tensor) -> Tensor:
     """Returns the angle of a point, which is π, not −π, where it is left of the origin."""
     is_origin = (above == 0) & (right == 0)
     angle = torch.atan(torch.where(is_origin, 0.0, above) / torch.where(is_origin, 1.0, right))
-    turned = torch.where(above < 0, angle - math.pi, angle + math.pi)
-    return torch.where(right < 0, turned, angle)
+    opposite_angle = torch.where(above < 0, angle - math.pi, angle + math.pi)
+    return torch.where(right < 0, opposite_angle, angle)
 
 
 def _diagonal_scatter(
     value: Tensor, diagonal: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     """Returns a tensor whose diagonal is replaced: by its places, without a write."""
-    moved = value.movedim((dim1, dim2), (-2, -1))
-    rows = torch.arange(moved.shape[-2])
-    is_on = rows.unsqueeze(1) + offset == torch.arange(moved.shape[-1])
+    matrices = value.movedim((dim1, dim2), (-2, -1))
+    rows = torch.arange(matrices.shape[-2])
+    is_on = rows.unsqueeze(1) + offset == torch.arange(matrices.shape[-1])
     # Place k of the diagonal is in row k, or k − offset below the main one.
     places = (rows + min(offset, 0)).clamp(0, diagonal.shape[-1] - 1)
     spread = diagonal.index_select(-1, places).unsqueeze(-1)
-    return torch.where(is_on, spread, moved).movedim((-2, -1), (dim1, dim2))
+    return torch.where(is_on, spread, matrices).movedim((-2, -1), (dim1, dim2))
 
 
 _SHIFT = 8
@@ -214,8 +214,8 @@ def _polygamma(order: int, value: Tensor) -> Tensor:
         total = total + factor / high ** (2 * k + order)
     for i in range(count):
         total = total + math.factorial(order) / (value + i) ** (order + 1)
-    signed = total if order % 2 else -total
-    return torch.where(high > _SHIFT, signed, math.nan)
+    signed_total = total if order % 2 else -total
+    return torch.where(high > _SHIFT, signed_total, math.nan)
 
 
 _NEAR = (
@@ -258,12 +258,12 @@ def _inverse_erf(value: Tensor) -> Any:
             total = number + total * place
         polynomials.append(total)
     by_near, by_far = polynomials
-    found = torch.where(is_near, by_near, by_far) * value
+    estimate = torch.where(is_near, by_near, by_far) * value
     if value.dtype is torch.float64:
         for _ in range(2):
-            slope = 2 / math.sqrt(math.pi) * torch.exp(-found * found)
-            found = found - (torch.erf(found) - value) / slope
-    return torch.where(value.abs() == 1, value * math.inf, found)
+            slope = 2 / math.sqrt(math.pi) * torch.exp(-estimate * estimate)
+            estimate = estimate - (torch.erf(estimate) - value) / slope
+    return torch.where(value.abs() == 1, value * math.inf, estimate)
 
 
 _TAYLOR_TERMS = 20

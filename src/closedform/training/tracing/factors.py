@@ -15,7 +15,7 @@ _RANGE = 1e-6, 1e6
 def merge_factors(graph: Any) -> None:
     """Rewrites a graph in place; what it makes void is left as unused nodes.
 
-    1. A GELU whose gradient computes Φ(x) is x·Φ(x), without an error function of its own.
+    1. A GELU whose gradient computes Φ(x) is x·Φ(x), without a second error function.
     2. A number that multiplies the result of a product of matrices in float32, or one of its
        operands, is the ``alpha`` of a ``Gemm``.
 
@@ -35,17 +35,17 @@ def _share_distribution(node: Any) -> None:
     value = node.inputs[0]
     if node.attributes.get_string("approximate", "none") != "none":
         return
-    for scaled in _readers(value, "Mul"):
-        number = _number(scaled)
+    for mul_node in _readers(value, "Mul"):
+        number = _number(mul_node)
         if number is None or not math.isclose(number, math.sqrt(0.5), rel_tol=1e-6):
             continue
-        for error in _readers(scaled.outputs[0], "Erf"):
+        for error in _readers(mul_node.outputs[0], "Erf"):
             for below in _readers(error.outputs[0], "HardSigmoid"):
                 result = node.outputs[0]
                 is_product = (
-                    _product_of(value, {node, scaled}) is not None and _readers_of(result) != []
+                    _product_of(value, {node, mul_node}) is not None and _readers_of(result) != []
                 )
-                factor = scaled.outputs[0] if is_product else value
+                factor = mul_node.outputs[0] if is_product else value
                 if is_product:
                     _scale_readers(result, math.sqrt(2))
                 node.op_type, node.version = "Mul", None

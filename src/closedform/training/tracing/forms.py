@@ -46,10 +46,10 @@ def adaptive_average(value: Tensor, sizes: Sequence[int]) -> Tensor:
     return value
 
 
-def pooled(value: Tensor, sizes: Sequence[int]) -> Tensor:
+def pool(value: Tensor, sizes: Sequence[int]) -> Tensor:
     """Returns ``adaptive_average``; for one window a mean.
 
-    torch's own operator also sets the strides of the result to those of images with their channels
+    torch's own operator also sets the strides of the result for images with their channels
     last (``as_strided_``), if the value has them; neither changes a number.
     """
     axes = list(range(-len(sizes), 0))
@@ -87,8 +87,8 @@ def max_pool(
 ) -> tuple[Tensor, Tensor]:
     """Returns the maxima of windows, and their places."""
     axes = 3
-    kernel, padding, dilation = (_repeated(of, axes) for of in (kernel, padding, dilation))
-    stride = _repeated(stride or kernel, axes)
+    kernel, padding, dilation = (_repeat(of, axes) for of in (kernel, padding, dilation))
+    stride = _repeat(stride or kernel, axes)
     lengths = [_static(size) for size in value.shape[-axes:]]
     along = [
         [
@@ -123,7 +123,7 @@ def max_pool1d(
     return result[0].squeeze(-2), result[1].squeeze(-2)
 
 
-def _repeated(sizes: Sequence[int], axes: int) -> list[int]:
+def _repeat(sizes: Sequence[int], axes: int) -> list[int]:
     return list(sizes) if len(sizes) == axes else list(sizes) * axes
 
 
@@ -152,10 +152,12 @@ def _maxima(
     # The first place again: a repeated value changes neither the maximum nor the first place.
     table = torch.tensor([[*window, *[window[0]] * (most - len(window))] for window in places])
     flat = value.flatten(-axes)
-    found = flat.index_select(-1, table.flatten()).unflatten(-1, table.shape)
-    top, which = found.max(-1)
+    window_values = flat.index_select(-1, table.flatten()).unflatten(-1, table.shape)
+    top, places_in_window = window_values.max(-1)
     sizes = [len(windows) for windows in along]
-    index = torch.gather(table.expand(*which.shape, most), -1, which.unsqueeze(-1)).squeeze(-1)
+    index = torch.gather(
+        table.expand(*places_in_window.shape, most), -1, places_in_window.unsqueeze(-1)
+    ).squeeze(-1)
     return top.unflatten(-1, sizes), index.unflatten(-1, sizes)
 
 
@@ -171,8 +173,8 @@ def average_pool(
     axes: int,
 ) -> Tensor:
     """Returns the means of windows, as a product of matrices for each axis."""
-    kernel, padding = _repeated(kernel, axes), _repeated(padding, axes)
-    stride = _repeated(stride or kernel, axes)
+    kernel, padding = _repeat(kernel, axes), _repeat(padding, axes)
+    stride = _repeat(stride or kernel, axes)
     counts: Any = torch.ones((), dtype=value.dtype)
     for place, axis in enumerate(range(-axes, 0)):
         length, pad = _static(value.shape[axis]), padding[place]
@@ -239,43 +241,47 @@ def _extremes(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any
     Of equal values the last one counts, as torch has it.
     """
 
-    def cumulated(value: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    def cumulate(value: Tensor, axis: int) -> tuple[Tensor, Tensor]:
         if not value.dim():
             return value.clone(), torch.zeros((), dtype=torch.int64)
         count, distance = _static(value.shape[axis]), 1
         sizes = [1] * value.dim()
         sizes[axis] = count
         place = torch.arange(count).view(sizes).expand(value.shape)
-        found = value.detach()
+        extrema = value.detach()
         while distance < count:
             left = count - distance
             pairs = [
-                (t.narrow(axis, distance, left), t.narrow(axis, 0, left)) for t in (found, place)
+                (t.narrow(axis, distance, left), t.narrow(axis, 0, left)) for t in (extrema, place)
             ]
             is_own = is_later(*pairs[0])
-            found, place = (
-                torch.cat([t.narrow(axis, 0, distance), torch.where(is_own, own, earlier)], axis)
-                for t, (own, earlier) in zip((found, place), pairs, strict=True)
+            extrema, place = (
+                torch.cat(
+                    [t.narrow(axis, 0, distance), torch.where(is_own, current, earlier)], axis
+                )
+                for t, (current, earlier) in zip((extrema, place), pairs, strict=True)
             )
             distance *= 2
         return value.gather(axis, place), place
 
-    return cumulated
+    return cumulate
 
 
-def ordered(value: Tensor, k: int, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def kth_smallest(
+    value: Tensor, k: int, axis: int = -1, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
     """Returns the k-th smallest values along an axis, and their places."""
     if not value.dim():
         return value.clone(), torch.zeros((), dtype=torch.int64)
     places = value.detach().sort(axis)[1].narrow(axis, k - 1, 1)
-    found = value.gather(axis, places)
-    return (found, places) if keepdim else (found.squeeze(axis), places.squeeze(axis))
+    values = value.gather(axis, places)
+    return (values, places) if keepdim else (values.squeeze(axis), places.squeeze(axis))
 
 
 def median(value: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Returns the lower medians along an axis, and their places."""
     count = _static(value.shape[axis]) if value.dim() else 1
-    return ordered(value, (count + 1) // 2, axis, keepdim)
+    return kth_smallest(value, (count + 1) // 2, axis, keepdim)
 
 
 def median_of_all(value: Tensor) -> Tensor:
@@ -293,8 +299,8 @@ def take(value: Tensor, index: Tensor) -> Tensor:
 def masked_select(value: Tensor, mask: Tensor) -> Tensor:
     """Returns the values where a mask is true, in their order."""
     value, mask = torch.broadcast_tensors(value, mask)
-    selected: Tensor = value[mask]
-    return selected
+    selection: Tensor = value[mask]
+    return selection
 
 
 def put(value: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -311,7 +317,7 @@ def trilinear(
     expand1: Sequence[int],
     expand2: Sequence[int],
     expand3: Sequence[int],
-    summed: Sequence[int],
+    sum_axes: Sequence[int],
     unroll_dim: int = 1,
 ) -> Tensor:
     """Returns a sum of products of three tensors over axes, as an Einstein sum.
@@ -322,11 +328,11 @@ def trilinear(
     axes = range(first.dim() + len(expand1))
     letters = [
         "".join(chr(ord("a") + axis) for axis in axes if axis not in left_out)
-        for left_out in (expand1, expand2, expand3, summed)
+        for left_out in (expand1, expand2, expand3, sum_axes)
     ]
     *operands, result = letters
-    found: Tensor = torch.einsum(f"{','.join(operands)}->{result}", first, second, third)
-    return found
+    contraction: Tensor = torch.einsum(f"{','.join(operands)}->{result}", first, second, third)
+    return contraction
 
 
 def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) -> Tensor:
@@ -358,8 +364,8 @@ def distances_of_pairs(value: Tensor, p: float = 2.0) -> Tensor:
 
 def weight_norm(direction: Tensor, scale: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
     """Returns scale · v / |v|, with norms over all axes but one, and the norms."""
-    others = [i for i in range(direction.dim()) if i != axis]
-    norm = (direction * direction).sum(others, keepdim=True).sqrt()
+    other_axes = [i for i in range(direction.dim()) if i != axis]
+    norm = (direction * direction).sum(other_axes, keepdim=True).sqrt()
     return direction * (scale / norm), norm
 
 
@@ -371,10 +377,10 @@ def unfold(
     stride: Sequence[int],
 ) -> Tensor:
     """Returns the windows of images as columns."""
-    padded = torch.nn.functional.pad(value, [padding[1], padding[1], padding[0], padding[0]])
-    table, _ = _columns([_static(n) for n in padded.shape[-2:]], kernel, dilation, stride)
-    found = padded.flatten(-2).index_select(-1, table.flatten()).unflatten(-1, table.shape)
-    result: Tensor = found.flatten(-3, -2)
+    padded_value = torch.nn.functional.pad(value, [padding[1], padding[1], padding[0], padding[0]])
+    table, _ = _columns([_static(n) for n in padded_value.shape[-2:]], kernel, dilation, stride)
+    columns = padded_value.flatten(-2).index_select(-1, table.flatten()).unflatten(-1, table.shape)
+    result: Tensor = columns.flatten(-3, -2)
     return result
 
 
@@ -390,10 +396,10 @@ def fold(
     lengths = [n + 2 * pad for n, pad in zip(size, padding, strict=True)]
     table, _ = _columns(lengths, kernel, dilation, stride)
     channels = _static(value.shape[-2]) // math.prod(kernel)
-    found = value.unflatten(-2, (channels, math.prod(kernel))).flatten(-2)
+    columns = value.unflatten(-2, (channels, math.prod(kernel))).flatten(-2)
     image: Tensor = torch.zeros((), dtype=value.dtype)
-    image = image.expand(*found.shape[:-1], math.prod(lengths))
-    image = image.index_add(-1, table.flatten(), found).unflatten(-1, lengths)
+    image = image.expand(*columns.shape[:-1], math.prod(lengths))
+    image = image.index_add(-1, table.flatten(), columns).unflatten(-1, lengths)
     for axis, (length, pad) in enumerate(zip(size, padding, strict=True), -2):
         image = image.narrow(axis, pad, length)
     return image
@@ -442,9 +448,9 @@ def embedding_bag(
     rows = weight.index_select(0, indices)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
-    counted = (indices != padding_idx).to(weight.dtype)
+    is_counted = (indices != padding_idx).to(weight.dtype)
     members = (bag.unsqueeze(0) == torch.arange(offsets.shape[0]).unsqueeze(1)).to(weight.dtype)
-    members = members * counted
+    members = members * is_counted
     sizes = members.sum(1)
     if mode == 2:
         low = torch.finfo(weight.dtype).min
@@ -487,15 +493,15 @@ def average_pool2d(
     divisor_override: int | None = None,
 ) -> Tensor:
     """Returns ``average_pool`` where windows have unequal counts, else the operator of torch."""
-    given = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    options = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
     if ceil_mode or (any(padding) and not count_include_pad):
-        return average_pool(value, *given, axes=2)
+        return average_pool(value, *options, axes=2)
     operator = _ATEN.avg_pool2d.default
     form = operator.py_kernels.copy()
     operator.py_kernels.clear()
     operator._dispatch_cache.clear()
     try:
-        result: Tensor = operator(value, *given)
+        result: Tensor = operator(value, *options)
     finally:
         operator.py_kernels.update(form)
         operator._dispatch_cache.clear()
@@ -522,10 +528,10 @@ def grouped_product(
     Each matrix multiplies all rows, and a mask selects its own.
 
     Raises:
-        NotImplementedError: The groups are not those of the rows of the first operand.
+        NotImplementedError: The groups are not groups of rows of the first operand.
     """
     if ends is None or first.dim() != 2 or second.dim() != 3:
-        raise NotImplementedError("grouped_mm with other groups than those of rows")
+        raise NotImplementedError("grouped_mm with groups that are not of rows")
     rows = torch.arange(first.shape[0]).unsqueeze(1)
     group = (rows >= ends).sum(1, keepdim=True)
     total: Any = 0.0
@@ -564,9 +570,9 @@ def _on_grid(
 ) -> tuple[Tensor, Tensor]:
     place = torch.round(value * inverse + zero_point)
     mask = (place >= limits[0]) & (place <= limits[1])
-    rounded = ((place.clamp(*limits) - zero_point) * distance).to(value.dtype).detach()
+    grid_value = ((place.clamp(*limits) - zero_point) * distance).to(value.dtype).detach()
     # x − x is 0 with the gradient of x.
-    return rounded + torch.where(mask, value - value.detach(), 0.0), mask.detach()
+    return grid_value + torch.where(mask, value - value.detach(), 0.0), mask.detach()
 
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
@@ -574,13 +580,13 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.ctc_loss.Tensor: ctc_loss,
     _ATEN._grouped_mm.default: grouped_product,
     _ATEN.scaled_dot_product_attention.default: attention,
-    _ATEN.adaptive_avg_pool2d.default: pooled,
-    _ATEN.adaptive_avg_pool3d.default: pooled,
+    _ATEN.adaptive_avg_pool2d.default: pool,
+    _ATEN.adaptive_avg_pool3d.default: pool,
     _ATEN._adaptive_avg_pool2d.default: adaptive_average,
     _ATEN._adaptive_avg_pool3d.default: adaptive_average,
     _ATEN.adaptive_max_pool2d.default: adaptive_maximum,
     _ATEN.adaptive_max_pool3d.default: adaptive_maximum,
-    _ATEN.max_pool1d.default: lambda *given, **options: max_pool1d(*given, **options)[0],
+    _ATEN.max_pool1d.default: lambda *arguments, **options: max_pool1d(*arguments, **options)[0],
     _ATEN.max_pool1d_with_indices.default: max_pool1d,
     _ATEN.max_pool3d_with_indices.default: max_pool,
     _ATEN.avg_pool2d.default: average_pool2d,
@@ -590,7 +596,7 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.cumprod.default: cumulative_product,
     _ATEN.cummax.default: _extremes(torch.ge),
     _ATEN.cummin.default: _extremes(torch.le),
-    _ATEN.kthvalue.default: ordered,
+    _ATEN.kthvalue.default: kth_smallest,
     _ATEN.median.dim: median,
     _ATEN.median.default: median_of_all,
     _ATEN.take.default: take,
@@ -628,14 +634,14 @@ _KEYS = (DispatchKey.AutogradCPU, DispatchKey.AutogradMeta)
 @contextlib.contextmanager
 def forms_of_operators() -> Iterator[None]:
     """Has torch's Python dispatcher call the forms instead of the operators."""
-    saved = {operator: dict(operator.py_kernels) for operator in FORMS}
+    saved_kernels = {operator: dict(operator.py_kernels) for operator in FORMS}
     try:
         for operator, form in FORMS.items():
             operator.py_kernels.update(dict.fromkeys(_KEYS, form))
             operator._dispatch_cache.clear()
         yield
     finally:
-        for operator, kernels in saved.items():
+        for operator, kernels in saved_kernels.items():
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
             operator._dispatch_cache.clear()

@@ -59,7 +59,7 @@ class Forward:
     is_widened: bool
     where: str
     places: Places = field(default_factory=Places)
-    written: set[str] = field(default_factory=set)
+    written_params: set[str] = field(default_factory=set)
 
     def modules(self) -> list[torch.nn.Module]:
         """The model, and the loss if it is a module."""
@@ -67,8 +67,8 @@ class Forward:
 
     def tensors(self) -> tuple[Tensors, Tensors]:
         """The parameters to train, and all other parameters and buffers, without gradients."""
-        trained: Tensors = {}
-        fixed: Tensors = {}
+        params: Tensors = {}
+        buffers: Tensors = {}
         for module, prefix in zip(self.modules(), ("", OF_LOSS), strict=False):
             for name, param in module.named_parameters():
                 if param.is_complex() and param.requires_grad:
@@ -78,15 +78,15 @@ class Forward:
                         hint="hold its real and imaginary parts as a real parameter with a last "
                         "axis of 2, and compute with torch.view_as_complex of it",
                     )
-                (trained if param.requires_grad else fixed)[prefix + name] = param.detach()
-            fixed |= {prefix + name: value for name, value in module.named_buffers()}
+                (params if param.requires_grad else buffers)[prefix + name] = param.detach()
+            buffers |= {prefix + name: value for name, value in module.named_buffers()}
         # Complex buffers (rotary embeddings) are constants: no runtime has inputs of them.
-        return trained, {n: value for n, value in fixed.items() if not value.is_complex()}
+        return params, {n: value for n, value in buffers.items() if not value.is_complex()}
 
     def output(self, params: Tensors, buffers: Tensors, tensors: Tensors) -> Any:
         """Returns the model's output; ``buffers`` holds the buffers after it."""
         with self._plain():
-            return self._called(self.model, "", params, buffers, tensors)
+            return self._call_module(self.model, "", params, buffers, tensors)
 
     def outcome(
         self, params: Tensors, buffers: Tensors, tensors: Tensors, *, is_trained: bool = True
@@ -97,12 +97,12 @@ class Forward:
         """
         after = self.copies(buffers)
         with self._plain():
-            result = self._called(self.model, "", params, after, tensors)
+            result = self._call_module(self.model, "", params, after, tensors)
             if isinstance(self.loss, torch.nn.Module):
-                result = self._called(self.loss, OF_LOSS, params, after, tensors, result)
+                result = self._call_module(self.loss, OF_LOSS, params, after, tensors, result)
             elif self.loss is not None:
-                positional, named = self.batch.arguments(self._all(tensors), is_target=True)
-                result = self.loss(result, *positional, **named)
+                positional, keywords = self.batch.arguments(self._all(tensors), is_target=True)
+                result = self.loss(result, *positional, **keywords)
         value, metrics = self._split(result, is_trained)
         return Outcome(value, metrics, after)
 
@@ -113,7 +113,7 @@ class Forward:
             quiet(),
             plain_kernels(),
             symbolic_lengths(self.model, self.loss),
-            self.places.recorded(self.model),
+            self.places.record_modules(self.model),
         ):
             yield
 
@@ -131,7 +131,9 @@ class Forward:
         parameters = self._parameters()
         return {
             name: value.detach()
-            if name in parameters and name not in self.written and not isinstance(value, FakeTensor)
+            if name in parameters
+            and name not in self.written_params
+            and not isinstance(value, FakeTensor)
             else value.clone()
             for name, value in tensors.items()
         }
@@ -140,14 +142,14 @@ class Forward:
         """Returns parameters with gradients that a forward may write to."""
         return {n: value.requires_grad_() for n, value in self.writable(params).items()}
 
-    def shared(self, *tensors: Tensors) -> Tensors:
+    def uncopied_tensors(self, *tensors: Tensors) -> Tensors:
         """Returns the tensors that ``writable`` does not copy."""
         parameters = self._parameters()
         return {
             name: value
-            for named in tensors
-            for name, value in named.items()
-            if name in parameters and name not in self.written
+            for tensors_by_name in tensors
+            for name, value in tensors_by_name.items()
+            if name in parameters and name not in self.written_params
         }
 
     def _parameters(self) -> frozenset[str]:
@@ -158,7 +160,7 @@ class Forward:
             for name, _ in module.named_parameters()
         )
 
-    def _called(
+    def _call_module(
         self,
         module: torch.nn.Module,
         prefix: str,
@@ -167,21 +169,25 @@ class Forward:
         tensors: Tensors,
         *first: Any,
     ) -> Any:
-        positional, named = self.batch.arguments(self._all(tensors), is_target=bool(prefix))
-        own = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-        given = {
+        positional, keywords = self.batch.arguments(self._all(tensors), is_target=bool(prefix))
+        module_names = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+        module_tensors = {
             name: params[prefix + name] if prefix + name in params else buffers[prefix + name]
-            for name in own
+            for name in module_names
             if prefix + name in params or prefix + name in buffers
         }
-        given = {name: self._wide(value) for name, value in given.items()}
+        module_tensors = {name: self._wide(value) for name, value in module_tensors.items()}
         try:
             return functional_call(
-                module, given, (*first, *positional), named, strict=len(given) == len(own)
+                module,
+                module_tensors,
+                (*first, *positional),
+                keywords,
+                strict=len(module_tensors) == len(module_names),
             )
         finally:  # a forward may assign to a buffer, not only write to it
-            written = {prefix + name: value for name, value in given.items()}
-            buffers |= {name: value for name, value in written.items() if name in buffers}
+            tensors_after = {prefix + name: value for name, value in module_tensors.items()}
+            buffers |= {name: value for name, value in tensors_after.items() if name in buffers}
 
     def _all(self, tensors: Tensors) -> Tensors:
         return {name: self._wide(value) for name, value in tensors.items()}

@@ -21,7 +21,7 @@ _DEFAULTS_SINCE = 4
 """The version of the format in which a constant need not be an input."""
 
 
-def forward_of_file(module: OnnxModule, params: Tensors, fixed: Tensors) -> ModelProto | None:
+def forward_of_file(module: OnnxModule, params: Tensors, buffers: Tensors) -> ModelProto | None:
     """Returns the graph of a file in evaluation mode, with its weights as inputs.
 
     None if an input is an output, too, or an output is a weight.
@@ -29,18 +29,18 @@ def forward_of_file(module: OnnxModule, params: Tensors, fixed: Tensors) -> Mode
     Args:
         module: The model of the file.
         params: The parameters that are trained.
-        fixed: Buffers and frozen parameters.
+        buffers: Buffers and frozen parameters.
     """
     model = module.skeleton
     tensors = {naming.param(name): value for name, value in params.items()}
-    tensors |= {naming.buffer(name): value for name, value in fixed.items()}
+    tensors |= {naming.buffer(name): value for name, value in buffers.items()}
     files = names_of_file(module)
     names = {file: new for new, file in files.items()}
     names |= {name: naming.param(name) for name in params}
-    names |= {name: naming.buffer(name) for name in fixed}
+    names |= {name: naming.buffer(name) for name in buffers}
     if len(names) < len(files) + len(tensors):
         return None
-    for name in _defined(model.graph):
+    for name in _defined_names(model.graph):
         if name in names.values() and name not in names:
             names[name] = _free(name, {*names, *names.values()})
     model = renamed(model, names)
@@ -75,15 +75,15 @@ def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
                 yield from _nodes(attribute.g)
 
 
-def _defined(graph: GraphProto) -> set[str]:
+def _defined_names(graph: GraphProto) -> set[str]:
     """The names of all values of a graph."""
     names = {value.name for value in (*graph.input, *graph.initializer)}
     return names.union(*(node.output for node in _nodes(graph)))
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
-    taken = set(taken)
-    while name in taken:
+def _free(name: str, taken_names: Iterable[str]) -> str:
+    taken_names = set(taken_names)
+    while name in taken_names:
         name += "_"
     return name
 

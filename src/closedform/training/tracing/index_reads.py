@@ -181,10 +181,10 @@ def _flat(value: Any, index: Any, *_: Any) -> _Read:
 
 
 def _likelihood(
-    value: Any, target: Any, weight: Any = None, reduction: int = 1, ignored: int = -100
+    value: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100
 ) -> _Read:
     del weight, reduction
-    return _Read(target, value.shape[1 if value.dim() > 1 else 0], (ignored,))
+    return _Read(target, value.shape[1 if value.dim() > 1 else 0], (ignore_index,))
 
 
 def _margin(value: Any, target: Any, *_: Any) -> _Read:
@@ -229,9 +229,9 @@ _MANY = frozenset({_ATEN.index.Tensor, _ATEN.index_put.default, _ATEN._unsafe_in
 
 def _by_axis(indices: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
     """The indices by their axes; a mask would take several axes."""
-    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    index_of_axis = [(axis, index) for axis, index in enumerate(indices) if index is not None]
     masks = (torch.bool, torch.uint8)
-    return [] if any(index.dtype in masks for _, index in given) else given
+    return [] if any(index.dtype in masks for _, index in index_of_axis) else index_of_axis
 
 
 _COMPARISONS: Mapping[Any, str] = {
@@ -247,25 +247,25 @@ def _whole(part: _Part, result: torch.Tensor, place: int, *_: Any) -> _Part:
     return part if is_same else replace(part, axes=None)
 
 
-def _mixed(part: _Part, result: torch.Tensor, *_: Any) -> _Part:
+def _mix(part: _Part, result: torch.Tensor, *_: Any) -> _Part:
     del result
     return replace(part, axes=None)
 
 
-def _permuted(part: _Part, result: Any, place: int, value: Any, order: Sequence[int]) -> _Part:
+def _permute(part: _Part, result: Any, place: int, value: Any, order: Sequence[int]) -> _Part:
     del result, place, value
     return replace(part, axes=None if part.axes is None else tuple(part.axes[i] for i in order))
 
 
-def _transposed(part: _Part, result: Any, place: int, value: Any, *swapped: int) -> _Part:
+def _transpose(part: _Part, result: Any, place: int, value: Any, *axes: int) -> _Part:
     order = list(range(result.dim()))
     if result.dim() > 1:
-        first, second = swapped or (0, 1)
+        first, second = axes or (0, 1)
         order[first], order[second] = order[second], order[first]
-    return _permuted(part, result, place, value, order)
+    return _permute(part, result, place, value, order)
 
 
-def _unsqueezed(part: _Part, result: Any, place: int, value: Any, axis: int) -> _Part:
+def _unsqueeze(part: _Part, result: Any, place: int, value: Any, axis: int) -> _Part:
     del place, value
     if part.axes is None:
         return part
@@ -294,7 +294,7 @@ def _cut(part: _Part, axis: int, start: Any, stop: Any, step: Any) -> _Part | No
     return replace(part, cuts=(*part.cuts, (of, start, stop, step or 1)))
 
 
-def _sliced(
+def _slice(
     part: _Part,
     result: Any,
     place: int,
@@ -308,13 +308,13 @@ def _sliced(
     return _cut(part, axis % value.dim(), start, stop, step)
 
 
-def _selected(
+def _select(
     part: _Part, result: Any, place: int, value: Any, axis: int, index: Any
 ) -> _Part | None:
     del result, place
     axis %= value.dim()
-    found = _cut(part, axis, index, None if index == -1 else index + 1, 1)
-    return _without(found, axis)
+    slice_part = _cut(part, axis, index, None if index == -1 else index + 1, 1)
+    return _without(slice_part, axis)
 
 
 def _without(part: _Part | None, axis: int) -> _Part | None:
@@ -329,7 +329,7 @@ def _split(
     del result
     axis %= value.dim()
     sizes = [size] * (place + 1) if isinstance(size, int) else list(size)
-    if not all(type(each) is int for each in sizes[: place + 1]):
+    if not all(type(length) is int for length in sizes[: place + 1]):
         return None
     start = sum(sizes[:place])
     return _cut(part, axis, start, start + sizes[place], 1)
@@ -341,17 +341,19 @@ def _unbound(part: _Part, result: Any, place: int, value: Any, axis: int = 0) ->
     return _without(_cut(part, axis, place, place + 1, 1), axis)
 
 
-def _padded(
+def _pad(
     part: _Part, result: Any, place: int, value: Any, pads: Sequence[Any], *_: Any
 ) -> _Part | None:
     """A padding at the end with other values, which the trace has checked with the example."""
     del place, value
     if part.axes is None or any(type(pad) is not int or pad < 0 for pad in pads) or any(pads[::2]):
         return None
-    added = [(part.axes[result.dim() - 1 - i], pad) for i, pad in enumerate(pads[1::2]) if pad]
-    if part.pads or any(axis is None for axis, _ in added):
+    pads_of_axis = [
+        (part.axes[result.dim() - 1 - i], pad) for i, pad in enumerate(pads[1::2]) if pad
+    ]
+    if part.pads or any(axis is None for axis, _ in pads_of_axis):
         return None
-    return replace(part, pads=tuple((axis, pad) for axis, pad in added if axis is not None))
+    return replace(part, pads=tuple((axis, pad) for axis, pad in pads_of_axis if axis is not None))
 
 
 _SAME: Mapping[Any, Callable[..., _Part | None]] = {
@@ -377,17 +379,17 @@ _SAME: Mapping[Any, Callable[..., _Part | None]] = {
             _ATEN.squeeze.dims,
             _ATEN.repeat.default,
         ),
-        _mixed,
+        _mix,
     ),
-    _ATEN.permute.default: _permuted,
-    _ATEN.transpose.int: _transposed,
-    _ATEN.t.default: _transposed,
-    _ATEN.unsqueeze.default: _unsqueezed,
-    _ATEN.slice.Tensor: _sliced,
-    _ATEN.select.int: _selected,
+    _ATEN.permute.default: _permute,
+    _ATEN.transpose.int: _transpose,
+    _ATEN.t.default: _transpose,
+    _ATEN.unsqueeze.default: _unsqueeze,
+    _ATEN.slice.Tensor: _slice,
+    _ATEN.select.int: _select,
     _ATEN.split.Tensor: _split,
     _ATEN.split_with_sizes.default: _split,
     _ATEN.unbind.int: _unbound,
-    _ATEN.constant_pad_nd.default: _padded,
+    _ATEN.constant_pad_nd.default: _pad,
 }
-"""Operators whose results have no values but those of their first argument."""
+"""Operators whose results have only values of their first argument."""

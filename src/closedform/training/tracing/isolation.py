@@ -29,7 +29,7 @@ from closedform.training.tracing.places import Places
 
 
 @contextlib.contextmanager
-def unchanged(*modules: torch.nn.Module) -> Iterator[None]:
+def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
     """Restores modules and random generators on exit.
 
     It restores each attribute of each module (parameters, buffers, flags, hooks, and attributes
@@ -37,21 +37,21 @@ def unchanged(*modules: torch.nn.Module) -> Iterator[None]:
     is not restored: a forward runs on other tensors, and ``Writes`` refuses what it reaches apart
     from these.
     """
-    known = {id(part): part for module in modules for part in module.modules()}
-    attributes = [(part, dict(part.__dict__)) for part in known.values()]
+    parts = {id(part): part for module in modules for part in module.modules()}
+    attributes = [(part, dict(part.__dict__)) for part in parts.values()]
     containers = [
         (value, value.copy())
-        for _, named in attributes
-        for value in named.values()
+        for _, attributes_of_part in attributes
+        for value in attributes_of_part.values()
         if isinstance(value, dict | list | set)
     ]
     generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield
     finally:
-        for part, named in attributes:
+        for part, attributes_of_part in attributes:
             part.__dict__.clear()
-            part.__dict__.update(named)
+            part.__dict__.update(attributes_of_part)
         for container, content in containers:
             _refill(container, content)
         torch.set_rng_state(generators[0])
@@ -87,13 +87,13 @@ class Numbers:
 
     def values(self) -> dict[str, object]:
         """Returns the numbers by name, those within containers included."""
-        found: dict[str, object] = {}
+        numbers: dict[str, object] = {}
         for name, holder, label in self._parts:
-            found |= _numbers(name, holder.get(label))
+            numbers |= _numbers(name, holder.get(label))
         for name, cell in self._cells.items():
             with contextlib.suppress(ValueError):  # a variable without a value yet
-                found |= _numbers(name, cell.cell_contents)
-        return found
+                numbers |= _numbers(name, cell.cell_contents)
+        return numbers
 
     def add(self, names: Collection[str], amount: int) -> None:
         """Adds an amount to attributes; numbers within containers stay."""
@@ -103,7 +103,7 @@ class Numbers:
 
 
 def _cells(loss: object) -> dict[str, Any]:
-    """The variables of a function that are those of the function around it."""
+    """The variables of a function that belong to the function around it."""
     cells = getattr(loss, "__closure__", None) or ()
     names = getattr(getattr(loss, "__code__", None), "co_freevars", ())
     return dict(zip(names, cells, strict=True))
@@ -154,7 +154,7 @@ def plain_kernels() -> Iterator[None]:
     paths, and a checkpointed segment is called once: what is stored is up to onnxruntime.
     """
 
-    def called(function: Callable[..., Any], _preserve: bool, *arguments: Any) -> Any:
+    def call(function: Callable[..., Any], _preserve: bool, *arguments: Any) -> Any:
         return function(*arguments)
 
     def no_recomputation(*_arguments: Any, **_options: Any) -> Iterator[None]:
@@ -181,7 +181,7 @@ def plain_kernels() -> Iterator[None]:
             # The order of its products would be chosen for the sizes of the example.
             torch.backends.opt_einsum.flags(enabled=False),
             mock.patch.object(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm),
-            mock.patch.object(checkpoint.CheckpointFunction, "apply", called),
+            mock.patch.object(checkpoint.CheckpointFunction, "apply", call),
             mock.patch.object(
                 checkpoint, "_checkpoint_without_reentrant_generator", no_recomputation
             ),
@@ -313,29 +313,29 @@ def _by_layers(function: Callable[..., Any]) -> Callable[..., Any]:
     torch 2.13 leaves the dropout between layers out when it traces the layers at once.
     """
 
-    def called(value: Any, states: Any, weights: Any, *options: Any) -> Any:
+    def call(value: Any, states: Any, weights: Any, *options: Any) -> Any:
         if len(options) != 6:  # a packed sequence
             return function(value, states, weights, *options)
         has_biases, layers, dropout, train, bidirectional, batch_first = options
         if layers == 1 or not (train and dropout):
             return function(value, states, weights, *options)
-        rows, own = 2 if bidirectional else 1, len(weights) // layers
+        rows, weight_count = 2 if bidirectional else 1, len(weights) // layers
         finals = []
         for layer in range(layers):
             part = slice(rows * layer, rows * (layer + 1))
             is_single = isinstance(states, torch.Tensor)
-            begun = states[part] if is_single else tuple(state[part] for state in states)
+            initial_states = states[part] if is_single else tuple(state[part] for state in states)
             value = value if layer == 0 else torch.dropout(value, dropout, True)
             value, *last = function(
                 value,
-                begun,
-                weights[own * layer : own * (layer + 1)],
+                initial_states,
+                weights[weight_count * layer : weight_count * (layer + 1)],
                 *(has_biases, 1, 0.0, train, bidirectional, batch_first),
             )
             finals.append(last)
         return value, *(torch.cat(parts) for parts in zip(*finals, strict=True))
 
-    return called
+    return call
 
 
 class ParameterWriteError(Exception):
@@ -364,26 +364,26 @@ class Writes(TorchDispatchMode):
     def __init__(
         self,
         places: Places,
-        allowed: dict[str, torch.Tensor] | None,
-        shared: dict[str, torch.Tensor],
+        writable_tensors: dict[str, torch.Tensor] | None,
+        caller_tensors: dict[str, torch.Tensor],
         where: str,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._places, self._where = places, where
         # A weak reference frees the memory of an intermediate result, and reserves its address.
         self._known: dict[int, StorageWeakRef] | None = None
-        if allowed is not None:
-            self._known = {_storage(t): _reference(t) for t in allowed.values()}
-        self._shared = {_storage(tensor): name for name, tensor in shared.items()}
+        if writable_tensors is not None:
+            self._known = {_storage(t): _reference(t) for t in writable_tensors.values()}
+        self._shared = {_storage(tensor): name for name, tensor in caller_tensors.items()}
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = {**dict(zip(_names(function), args, strict=False)), **(kwargs or {})}
+        arguments_by_name = {**dict(zip(_names(function), args, strict=False)), **(kwargs or {})}
         for argument in function._schema.arguments:
             if argument.alias_info is None or not argument.alias_info.is_write:
                 continue
-            for tensor in torch.utils._pytree.tree_leaves(given.get(argument.name)):
+            for tensor in torch.utils._pytree.tree_leaves(arguments_by_name.get(argument.name)):
                 self._check(tensor, function)
         result = function(*args, **(kwargs or {}))
         if self._known is None or _aliases(function):

@@ -53,7 +53,7 @@ def _column(values: Tensor) -> Tensor:
     return values.unsqueeze(-1)
 
 
-def _exchanged(order: Tensor, first: int, second: Tensor) -> Tensor:
+def _exchange(order: Tensor, first: int, second: Tensor) -> Tensor:
     """A permutation with the entry at one place and that at another exchanged."""
     places = torch.arange(order.shape[-1])
     here = order.narrow(-1, first, 1)
@@ -83,7 +83,7 @@ def lu_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, T
         if pivot and k < height - 1:
             below = matrix.select(-1, k).narrow(-1, k, height - k).abs()
             place = below.argmax(-1, keepdim=True) + k
-            swap = _exchanged(rows.expand(matrix.shape[:-1]), k, place)
+            swap = _exchange(rows.expand(matrix.shape[:-1]), k, place)
             matrix, order = _rows(matrix, swap), order.gather(-1, swap)
         places.append(place + 1)
         top = matrix.narrow(-2, k, 1)
@@ -101,7 +101,7 @@ def _order_of(pivots: Tensor, height: int) -> Tensor:
     """The order of rows that pivots lead to."""
     order = torch.arange(height).expand(*pivots.shape[:-1], height)
     for k in range(int(pivots.shape[-1])):
-        order = _exchanged(order, k, pivots.narrow(-1, k, 1).to(torch.int64) - 1)
+        order = _exchange(order, k, pivots.narrow(-1, k, 1).to(torch.int64) - 1)
     return order
 
 
@@ -124,26 +124,28 @@ def triangular(
 ) -> Tensor:
     """Returns the solution of A·X = B, or X·A = B, for a triangular A, row by row."""
     if not left:
-        turned = triangular(matrix.mT, right.mT, upper=not upper, unitriangular=unitriangular)
-        return turned.mT
+        solution = triangular(matrix.mT, right.mT, upper=not upper, unitriangular=unitriangular)
+        return solution.mT
     count = _order(matrix, "the solution of a triangular system")
     batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
     right = right.expand(*batch, *right.shape[-2:])
     matrix = matrix.expand(*batch, *matrix.shape[-2:])
-    solved: dict[int, Tensor] = {}
+    rows: dict[int, Tensor] = {}
     for i in reversed(range(count)) if upper else range(count):
         row = right.narrow(-2, i, 1)
-        if solved:
-            first = min(solved)
-            above = torch.cat([solved[j] for j in sorted(solved)], -2)
-            row = row - matrix.narrow(-2, i, 1).narrow(-1, first, len(solved)) @ above
+        if rows:
+            first = min(rows)
+            above = torch.cat([rows[j] for j in sorted(rows)], -2)
+            row = row - matrix.narrow(-2, i, 1).narrow(-1, first, len(rows)) @ above
         if not unitriangular:
             row = row / matrix.narrow(-2, i, 1).narrow(-1, i, 1)
-        solved[i] = row
-    return torch.cat([solved[i] for i in range(count)], -2) if solved else right.clone()
+        rows[i] = row
+    return torch.cat([rows[i] for i in range(count)], -2) if rows else right.clone()
 
 
-def _solved(factors: Tensor, order: Tensor, right: Tensor, *, adjoint: bool = False) -> Tensor:
+def _solve_with_factors(
+    factors: Tensor, order: Tensor, right: Tensor, *, adjoint: bool = False
+) -> Tensor:
     """The solution of A·X = B, or Aᵀ·X = B, with the factors of A."""
     permutation = _permutation(order, factors.dtype)
     if adjoint:
@@ -182,8 +184,8 @@ def _lu_solve(
 ) -> Tensor:
     order = _order_of(pivots, int(factors.shape[-1]))
     if left:
-        return _solved(factors, order, right, adjoint=adjoint)
-    return _solved(factors, order, right.mT, adjoint=not adjoint).mT
+        return _solve_with_factors(factors, order, right, adjoint=adjoint)
+    return _solve_with_factors(factors, order, right.mT, adjoint=not adjoint).mT
 
 
 def _solve(matrix: Tensor, right: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
@@ -192,11 +194,11 @@ def _solve(matrix: Tensor, right: Tensor, *, left: bool = True, check_errors: bo
     is_vector = right.dim() == 1 or (
         right.dim() == matrix.dim() - 1 and right.shape == matrix.shape[:-1]
     )
-    wanted = _column(right) if is_vector else right
+    columns = _column(right) if is_vector else right
     if left:
-        solution = _solved(factors, order, wanted)
+        solution = _solve_with_factors(factors, order, columns)
     else:
-        solution = _solved(factors, order, wanted.mT, adjoint=True).mT
+        solution = _solve_with_factors(factors, order, columns.mT, adjoint=True).mT
     solution = solution.squeeze(-1) if is_vector else solution
     return solution, factors, pivots, _info(_diagonal(factors) == 0)
 
@@ -205,7 +207,7 @@ def _inverse(matrix: Tensor, *, check_errors: bool = False) -> Any:
     del check_errors
     factors, _, order = lu_factors(matrix)
     unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
-    inverse = _solved(factors, order, unit.expand(matrix.shape))
+    inverse = _solve_with_factors(factors, order, unit.expand(matrix.shape))
     return inverse, _info(_diagonal(factors) == 0)
 
 
@@ -282,8 +284,8 @@ def _triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> Any:
-    turned = matrix.mT if transpose else matrix
-    solution = triangular(turned, right, upper=upper != transpose, unitriangular=unitriangular)
+    system = matrix.mT if transpose else matrix
+    solution = triangular(system, right, upper=upper != transpose, unitriangular=unitriangular)
     return solution, matrix.expand(*solution.shape[:-2], *matrix.shape[-2:]).clone()
 
 
@@ -305,8 +307,8 @@ def _qr(matrix: Tensor, mode: str = "reduced") -> Any:
         first = column.narrow(-2, k, 1)
         rest = torch.where(rows > k, column, 0.0)
         largest = column.abs().amax((-2, -1), keepdim=True)
-        scaled = column / torch.where(largest == 0, 1.0, largest)
-        norm = largest * (scaled * scaled).sum(-2, keepdim=True).sqrt()
+        scaled_column = column / torch.where(largest == 0, 1.0, largest)
+        norm = largest * (scaled_column * scaled_column).sum(-2, keepdim=True).sqrt()
         is_done = rest.abs().amax((-2, -1), keepdim=True) == 0
         target = torch.where(first < 0, norm, -norm)
         target = torch.where(is_done, 1.0, target)
@@ -323,7 +325,7 @@ def _qr(matrix: Tensor, mode: str = "reduced") -> Any:
     return product.narrow(-1, 0, count), upper
 
 
-def _reflected(vectors: Tensor, rates: Tensor, right: Tensor, *, transpose: bool = False) -> Tensor:
+def _reflect(vectors: Tensor, rates: Tensor, right: Tensor, *, transpose: bool = False) -> Tensor:
     """Q·B, or Qᵀ·B, for the product Q of reflections I − τ·v·vᵀ.
 
     Each v is a column with 1 in its place and what is below.
@@ -342,7 +344,7 @@ def _reflected(vectors: Tensor, rates: Tensor, right: Tensor, *, transpose: bool
 def product_of_reflections(vectors: Tensor, rates: Tensor) -> Tensor:
     """Returns the first columns of the product of reflections."""
     unit = torch.eye(*map(int, vectors.shape[-2:]), dtype=vectors.dtype)
-    return _reflected(vectors, rates, unit.expand(vectors.shape))
+    return _reflect(vectors, rates, unit.expand(vectors.shape))
 
 
 def product_with_reflections(
@@ -350,8 +352,8 @@ def product_with_reflections(
 ) -> Tensor:
     """Returns Q·B, Qᵀ·B, B·Q or B·Qᵀ for the product Q of reflections."""
     if left:
-        return _reflected(vectors, rates, right, transpose=transpose)
-    return _reflected(vectors, rates, right.mT, transpose=not transpose).mT
+        return _reflect(vectors, rates, right, transpose=transpose)
+    return _reflect(vectors, rates, right.mT, transpose=not transpose).mT
 
 
 def _no_check(info: Tensor, api_name: str, *, is_matrix: bool) -> None:
@@ -392,24 +394,24 @@ def matrix_exponential(matrix: Tensor) -> Tensor:
 def _of_real(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     """A decomposition of real numbers only; others are refused by the name of the operator."""
 
-    def computed(*arguments: Any, **options: Any) -> Any:
+    def compute(*arguments: Any, **options: Any) -> Any:
         tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
         if any(tensor.is_complex() for tensor in tensors):
             return NotImplemented
         return decomposition(*arguments, **options)
 
-    return computed
+    return compute
 
 
 def real(form: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Returns a form for real numbers, which raises NotImplementedError for complex ones."""
 
-    def computed(*arguments: Any, **options: Any) -> Any:
+    def compute(*arguments: Any, **options: Any) -> Any:
         if any(isinstance(value, Tensor) and value.is_complex() for value in arguments):
             raise NotImplementedError(f"{name} of complex numbers")
         return form(*arguments, **options)
 
-    return computed
+    return compute
 
 
 _REAL: Mapping[Any, Callable[..., Any]] = {

@@ -45,13 +45,15 @@ def _merge_transposes(node: Any) -> None:
     before = _permutation(first)
     if before is None:
         return
-    both = [before[axis] for axis in second]
+    permutation = [before[axis] for axis in second]
     result, origin = node.outputs[0], first.inputs[0]
-    if both == sorted(both) and (not result.is_graph_output() or _may_be_output(origin)):
+    if permutation == sorted(permutation) and (
+        not result.is_graph_output() or _may_be_output(origin)
+    ):
         ir.convenience.replace_all_uses_with(result, origin, replace_graph_outputs=True)
         return
     node.replace_input_with(0, first.inputs[0])
-    node.attributes["perm"] = ir.AttrInt64s("perm", both)
+    node.attributes["perm"] = ir.AttrInt64s("perm", permutation)
 
 
 def _may_be_output(value: Any) -> bool:
@@ -70,14 +72,14 @@ def _read_as_stored(node: Any) -> None:
     operands = [node.inputs[place] for place in (0, 1)]
     if any(operand.shape is None or len(operand.shape) != 2 for operand in operands):
         return
-    found = [_source(operand, "Transpose") for operand in operands]
-    swaps = [source is not None and _permutation(source) == _SWAP for source in found]
+    sources = [_source(operand, "Transpose") for operand in operands]
+    swaps = [source is not None and _permutation(source) == _SWAP for source in sources]
     if not any(swaps):
         return
-    for place, (source, swap) in enumerate(zip(found, swaps, strict=True)):
+    for place, (source, swap) in enumerate(zip(sources, swaps, strict=True)):
         name = ("transA", "transB")[place]
-        given = node.attributes.get_int(name, 0) if node.op_type == "Gemm" else 0
-        node.attributes[name] = ir.AttrInt64(name, given ^ swap)
+        flag = node.attributes.get_int(name, 0) if node.op_type == "Gemm" else 0
+        node.attributes[name] = ir.AttrInt64(name, flag ^ swap)
         if swap:
             node.replace_input_with(place, source.inputs[0])
     node.op_type = "Gemm"

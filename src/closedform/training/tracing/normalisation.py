@@ -34,7 +34,7 @@ def _affine(
     It has no mean, since the difference of a value and a mean is rounded less. In its training
     mode, onnxruntime 1.31 writes the statistics over its inputs, even over constants.
     """
-    zeros, ones = torch.zeros_like(scale), torch.ones_like(scale)
+    zeros, units = torch.zeros_like(scale), torch.ones_like(scale)
     result: Tensor = symbolic(
         "BatchNormalization",
         [
@@ -42,7 +42,7 @@ def _affine(
             scale,
             zeros if shift is None else shift,
             zeros,
-            ones if variance is None else variance,
+            units if variance is None else variance,
         ],
         {"epsilon": 0.0},  # any other would be rounded to float32
         dtype=value.dtype,
@@ -72,19 +72,19 @@ def batch_norm(
         return legit(value, weight, bias, running_mean, running_var, training, momentum, eps)
     axes = [0, *range(2, value.dim())]
     mean = value.mean(axes)
-    centred = value - _around(mean, value)
-    variance = (centred * centred).mean(axes)
+    centred_value = value - _around(mean, value)
+    variance = (centred_value * centred_value).mean(axes)
     # As tensors, since the exporter rounds numbers to float32.
     new, old, more = (torch.tensor(n, dtype=mean.dtype) for n in (momentum, 1 - momentum, eps))
     variance_and_eps = variance + more
     scale = torch.ones_like(mean) if weight is None else weight
-    result = _affine(centred, scale, bias, variance_and_eps)
+    result = _affine(centred_value, scale, bias, variance_and_eps)
     if running_mean is not None:
         running_mean = new * mean + old * running_mean
     if running_var is not None:
         count = torch.scalar_tensor(_count(value), dtype=value.dtype)
-        unbiased = variance * (count / (count - 1))
-        running_var = new * unbiased + old * running_var
+        unbiased_variance = variance * (count / (count - 1))
+        running_var = new * unbiased_variance + old * running_var
     return result, mean, torch.rsqrt(variance_and_eps), running_mean, running_var
 
 
@@ -104,8 +104,8 @@ def _in_place(
     eps: float,
 ) -> Any:
     """The same, with running statistics that are written to."""
-    given = value, weight, bias, running_mean, running_var, training, momentum, eps
-    *results, mean, variance = batch_norm(*given)
+    arguments = value, weight, bias, running_mean, running_var, training, momentum, eps
+    *results, mean, variance = batch_norm(*arguments)
     if training and running_mean is not None and running_var is not None:
         running_mean.copy_(mean)
         running_var.copy_(variance)
@@ -145,18 +145,18 @@ def batch_norm_backward(
     """
     if not train or value.dtype in NARROW or mean is None or deviation is None:
         backward = _OF_TORCH[_ATEN.native_batch_norm_backward.default]
-        given = grad, value, weight, running_mean, running_var, mean, deviation, train
-        return backward(*given, eps, output_mask)
+        arguments = grad, value, weight, running_mean, running_var, mean, deviation, train
+        return backward(*arguments, eps, output_mask)
     axes = [0, *range(2, value.dim())]
     count = torch.scalar_tensor(_count(value), dtype=value.dtype)
-    centred = value - _around(mean, value)
-    total, product = grad.sum(axes), (grad * centred).sum(axes)
+    centred_value = value - _around(mean, value)
+    total, product = grad.sum(axes), (grad * centred_value).sum(axes)
     in_value = None
     if output_mask[0]:
         scale = deviation if weight is None else deviation * weight
         slope = -scale * deviation * deviation * product / count
         offset = -scale * total / count
-        in_value = grad * _around(scale, value) + _affine(centred, slope, offset)
+        in_value = grad * _around(scale, value) + _affine(centred_value, slope, offset)
     return (
         in_value,
         product * deviation if output_mask[1] else None,

@@ -45,7 +45,7 @@ class _Program:
 
 
 def write_onnx(
-    traced: torch.fx.GraphModule,
+    graph_module: torch.fx.GraphModule,
     inputs: Sequence[str],
     outputs: Sequence[str],
     symbols: Mapping[str, str],
@@ -56,7 +56,7 @@ def write_onnx(
     """Returns the ONNX model of traced operators.
 
     Args:
-        traced: The operators, without writes, with one tensor for each input and output.
+        graph_module: The operators, without writes, with one tensor for each input and output.
         inputs: Names of the inputs.
         outputs: Names of the outputs.
         symbols: Names of free sizes, by their symbols in the trace.
@@ -67,40 +67,43 @@ def write_onnx(
     Raises:
         ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
     """
-    _check_operators(traced, where)
-    add_rows_to_sums(traced)
-    _widen_scalars(traced)
+    _check_operators(graph_module, where)
+    add_rows_to_sums(graph_module)
+    _widen_scalars(graph_module)
     exporter: Any = _core
-    program = _program(traced)
+    program = _program(graph_module)
     try:
         with phase("lower"), quiet(), _zero_one_free():
-            normalize_operands(traced)
-            _fx_passes.insert_type_promotion_nodes(traced)
-            _fx_passes.remove_assertion_nodes(traced)
-            made: Any = _core._exported_program_to_onnx_program(program, registry=registry(opset))  # type: ignore[arg-type]
-            made.model = exporter.onnxscript_apis.convert_version(made.model, opset)
-            _ir_passes.rename_axis(made.model, dict(symbols.items()))
-            _fold(made.model)
+            normalize_operands(graph_module)
+            _fx_passes.insert_type_promotion_nodes(graph_module)
+            _fx_passes.remove_assertion_nodes(graph_module)
+            onnx_program: Any = _core._exported_program_to_onnx_program(
+                program,  # type: ignore[arg-type]
+                registry=registry(opset),
+            )
+            onnx_program.model = exporter.onnxscript_apis.convert_version(onnx_program.model, opset)
+            _ir_passes.rename_axis(onnx_program.model, dict(symbols.items()))
+            _fold(onnx_program.model)
     except Exception as error:
-        raise _unsupported(traced, opset, error, where) from error
-    _ir_passes.rename_inputs(made.model, inputs)
-    _ir_passes.rename_outputs(made.model, outputs)
-    model: onnx.ModelProto = made.model_proto
+        raise _unsupported_error(graph_module, opset, error, where) from error
+    _ir_passes.rename_inputs(onnx_program.model, inputs)
+    _ir_passes.rename_outputs(onnx_program.model, outputs)
+    model: onnx.ModelProto = onnx_program.model_proto
     _strip_metadata(model)
     onnx.helper.set_model_props(model, dict(properties))
     return model
 
 
-def _widen_scalars(traced: torch.fx.GraphModule) -> None:
+def _widen_scalars(graph_module: torch.fx.GraphModule) -> None:
     """Makes numbers and sizes of operators in float64 tensors: torch's exporter has float32."""
-    aten, graph = torch.ops.aten, traced.graph
+    aten, graph = torch.ops.aten, graph_module.graph
     constants: dict[float, torch.fx.Node] = {}
 
     def constant(number: float) -> torch.fx.Node:
         if number not in constants:
             name = f"_double_{len(constants)}"
             value = torch.tensor(number, dtype=torch.float64)
-            traced.register_buffer(name, value)
+            graph_module.register_buffer(name, value)
             with graph.inserting_before(next(iter(graph.nodes))):
                 constants[number] = graph.get_attr(name)
             constants[number].meta["val"] = value
@@ -124,18 +127,21 @@ def _widen_scalars(traced: torch.fx.GraphModule) -> None:
         elif isinstance(number, torch.fx.Node) and number.target is torch.sym_float:
             operands = number.args
         with graph.inserting_before(user):
-            made = graph.call_function(call, operands, options)
-        made.meta = {**user.meta, "val": torch.empty((), dtype=torch.float64, device="meta")}
-        return made
+            size_node = graph.call_function(call, operands, options)
+        size_node.meta = {**user.meta, "val": torch.empty((), dtype=torch.float64, device="meta")}
+        return size_node
 
     for node in list(graph.nodes):
-        values = node.meta.get("val"), *(given.meta.get("val") for given in node.all_input_nodes)
+        values = (
+            node.meta.get("val"),
+            *(source_node.meta.get("val") for source_node in node.all_input_nodes),
+        )
         is_wide = any(isinstance(v, torch.Tensor) and v.dtype is torch.float64 for v in values)
         if not is_wide or not isinstance(node.target, torch._ops.OpOverload):
             continue
         if node.target in _RANGES and not node.all_input_nodes:
             name = f"_range_{node.name}"
-            traced.register_buffer(name, node.target(*node.args, dtype=torch.float64))
+            graph_module.register_buffer(name, node.target(*node.args, dtype=torch.float64))
             with graph.inserting_before(node):
                 range_constant = graph.get_attr(name)
             range_constant.meta = dict(node.meta)
@@ -164,7 +170,7 @@ def _widen_scalars(traced: torch.fx.GraphModule) -> None:
             elif isinstance(_value(number), torch.SymFloat):
                 node.update_arg(place, wide_size(number, node))
                 node.target = overload
-    traced.recompile()
+    graph_module.recompile()
 
 
 _RANGES = frozenset(
@@ -190,7 +196,7 @@ _OF_NUMBERS: Mapping[Any, Any] = {
     operator.pow: torch.ops.aten.pow.Tensor_Tensor,
     operator.neg: torch.ops.aten.neg.default,
 }
-"""Operators of tensors by those of numbers."""
+"""The operator on tensors for each operator on numbers."""
 
 
 def _fold(model: Any) -> None:
@@ -232,13 +238,13 @@ def _zero_one_free() -> Any:
     return config.patch(backed_size_oblivious=True)
 
 
-def _program(traced: torch.fx.GraphModule) -> _Program:
+def _program(graph_module: torch.fx.GraphModule) -> _Program:
     """The operators with the signature that torch's translation asks for."""
-    _separate_outputs(traced)
-    graph = traced.graph
+    _separate_outputs(graph_module)
+    graph = graph_module.graph
     for node in graph.nodes:
         if node.op == "get_attr":  # a constant, whose values the translation takes from here
-            node.meta["val"] = _attribute(traced, str(node.target)).detach()
+            node.meta["val"] = _attribute(graph_module, str(node.target)).detach()
     (result,) = graph.find_nodes(op="output")
     argument = graph_signature.TensorArgument
     signature = graph_signature.ExportGraphSignature(
@@ -255,33 +261,33 @@ def _program(traced: torch.fx.GraphModule) -> _Program:
             for node in result.args[0]
         ],
     )
-    return _Program(traced, signature, {}, {})
+    return _Program(graph_module, signature, {}, {})
 
 
 def _attribute(module: torch.nn.Module, path: str) -> torch.Tensor:
-    found: Any = module
+    attribute: Any = module
     for name in path.split("."):
-        found = getattr(found, name)
-    tensor: torch.Tensor = found
+        attribute = getattr(attribute, name)
+    tensor: torch.Tensor = attribute
     return tensor
 
 
-def _separate_outputs(traced: torch.fx.GraphModule) -> None:
+def _separate_outputs(graph_module: torch.fx.GraphModule) -> None:
     """Gives each output a separate node: ONNX has no input or constant as an output."""
-    graph = traced.graph
+    graph = graph_module.graph
     (result,) = graph.find_nodes(op="output")
-    seen, own = set(), []
+    visited, outputs = set(), []
     for node in result.args[0]:
-        if node in seen or node.op != "call_function":
+        if node in visited or node.op != "call_function":
             with graph.inserting_before(result):
                 copy = graph.call_function(torch.ops.aten.clone.default, (node,))
             copy.meta = dict(node.meta)
-            own.append(copy)
+            outputs.append(copy)
         else:
-            own.append(node)
-        seen.add(node)
-    result.args = (tuple(own),)
-    traced.recompile()
+            outputs.append(node)
+        visited.add(node)
+    result.args = (tuple(outputs),)
+    graph_module.recompile()
 
 
 def _strip_metadata(model: onnx.ModelProto) -> None:
@@ -315,13 +321,13 @@ _MOVES = frozenset(
 """Operators without arithmetic, which onnxruntime supports for all dtypes."""
 
 
-def _check_operators(traced: torch.fx.GraphModule, where: str) -> None:
+def _check_operators(graph_module: torch.fx.GraphModule, where: str) -> None:
     """Raises ExportError at the first operator that onnxruntime does not compute.
 
     This is arithmetic in bfloat16, which onnxruntime 1.31 does not support on CPUs (it computes
     float16 in float32), and complex numbers in 16 bits.
     """
-    for node in traced.graph.nodes:
+    for node in graph_module.graph.nodes:
         value = node.meta.get("val")
         target = node.target
         is_half_complex = isinstance(value, torch.Tensor) and value.dtype is torch.complex32
@@ -344,34 +350,34 @@ def _check_operators(traced: torch.fx.GraphModule, where: str) -> None:
             )
 
 
-def _unsupported(
-    traced: torch.fx.GraphModule, opset: int, error: Exception, where: str
+def _unsupported_error(
+    graph_module: torch.fx.GraphModule, opset: int, error: Exception, where: str
 ) -> ExportError:
     """The error for an operator that torch's exporter does not support, with its module.
 
     Some operators without a rule are decomposed by torch: moves, and those not in its message.
     """
     message = "".join(map(str, _chain(error)))
-    is_complex = [node for node in traced.graph.nodes if _takes_complex(node)]
-    named = [node for node in is_complex if repr(node.target) in message]
+    is_complex = [node for node in graph_module.graph.nodes if _takes_complex(node)]
+    named_nodes = [node for node in is_complex if repr(node.target) in message]
     if "complex" in message and is_complex:
-        node = (named or is_complex)[0]
+        node = (named_nodes or is_complex)[0]
         return ExportError(
             f"{operator_of(node)} has no ONNX form for complex numbers, in {place_of(node)}",
             where=where,
             hint="compute with their real and imaginary parts",
         )
-    known = registry(opset)
+    operators = registry(opset)
     without = [
         node
-        for node in traced.graph.nodes
+        for node in graph_module.graph.nodes
         if isinstance(node.target, torch._ops.OpOverload)
         and str(node.target.overloadpacket) not in _MOVES
-        and not known.is_registered(node.target)
+        and not operators.is_registered(node.target)
     ]
     without.sort(key=lambda node: repr(node.target) not in message)
     if not without:
-        return explained(error, where, "a traced operator")
+        return explain_error(error, where, "a traced operator")
     return ExportError(
         f"{operator_of(without[0])} has no ONNX form, in {place_of(without[0])}",
         where=where,
@@ -391,7 +397,7 @@ def without_kernel(text: str, where: str, place: str = "") -> ExportError | None
     )
 
 
-def explained(error: Exception, where: str, place: str) -> ExportError:
+def explain_error(error: Exception, where: str, place: str) -> ExportError:
     """Returns an error of torch in one line, with its place and a hint."""
     *_, cause = _chain(error)
     kind = type(cause).__name__
@@ -447,7 +453,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _takes_complex(node: torch.fx.Node) -> bool:
-    values = [given.meta.get("val") for given in node.all_input_nodes]
+    values = [source_node.meta.get("val") for source_node in node.all_input_nodes]
     return node.op == "call_function" and any(
         isinstance(value, torch.Tensor) and value.is_complex() for value in values
     )

@@ -57,14 +57,14 @@ def core_decompositions() -> dict[Any, Any]:
 @functools.cache
 def onnx_decompositions(opset: int) -> dict[Any, Any]:
     """Returns torch's decompositions of operators without an ONNX form."""
-    known = registry(opset).functions
+    operator_names = registry(opset).functions
     with quiet():
         tables = core_decompositions(), torch._decomp.decomposition_table
-        found: dict[Any, Any] = {}
+        decompositions: dict[Any, Any] = {}
         for operator, decomposition in itertools.chain(*(table.items() for table in tables)):
-            if hasattr(operator, "_schema") and operator.name() not in known:
-                found.setdefault(operator, decomposition)
-    return found
+            if hasattr(operator, "_schema") and operator.name() not in operator_names:
+                decompositions.setdefault(operator, decomposition)
+    return decompositions
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ OF_TENSORS: Mapping[Any, Any] = {
 """Operators of a tensor and a number, with a tensor in place of the number."""
 
 
-def normalize_operands(traced: torch.fx.GraphModule) -> None:
+def normalize_operands(graph_module: torch.fx.GraphModule) -> None:
     """Rewrites traced operators in place.
 
     1. A number or a size in place of a tensor (``torch.mul(0.5, x)``, ``x / x.shape[0]``) becomes a
@@ -42,7 +42,7 @@ def normalize_operands(traced: torch.fx.GraphModule) -> None:
     3. A quotient of sizes that may be negative (``-(-n // 2)``) becomes that of a multiple of its
        divisor: ONNX's quotient rounds towards zero, Python's down.
     """
-    for node in list(traced.graph.nodes):
+    for node in list(graph_module.graph.nodes):
         if node.target is operator.floordiv:
             _divide_multiples(node)
         if isinstance(node.target, torch._ops.OpOverload):
@@ -51,12 +51,16 @@ def normalize_operands(traced: torch.fx.GraphModule) -> None:
             _make_tensors_of_numbers(node)
             if node.target in _INDEXED:
                 _widen_indices(node)
-    traced.recompile()
+    graph_module.recompile()
 
 
 def _make_tensors_of_numbers(node: torch.fx.Node) -> None:
     target: Any = node.target
-    tensors = [value for given in node.all_input_nodes if (value := _tensor_of(given)) is not None]
+    tensors = [
+        value
+        for source_node in node.all_input_nodes
+        if (value := _tensor_of(source_node)) is not None
+    ]
     for place, (argument, number) in enumerate(
         zip(target._schema.arguments, node.args, strict=False)
     ):
@@ -67,11 +71,11 @@ def _make_tensors_of_numbers(node: torch.fx.Node) -> None:
             (torch.result_type(tensor, _like(number)) for tensor in tensors),
         )
         with node.graph.inserting_before(node):
-            made = node.graph.call_function(
+            constant_node = node.graph.call_function(
                 _ATEN.scalar_tensor.default, (number,), {"dtype": dtype}
             )
-        made.meta = {**node.meta, "val": torch.empty((), dtype=dtype, device="meta")}
-        node.update_arg(place, made)
+        constant_node.meta = {**node.meta, "val": torch.empty((), dtype=dtype, device="meta")}
+        node.update_arg(place, constant_node)
 
 
 def _divide_multiples(node: torch.fx.Node) -> None:
@@ -106,16 +110,16 @@ def _like(number: Any) -> bool | int | float:
 
 def _widen_indices(node: torch.fx.Node) -> None:
     indices: Any = node.args[1]
-    widened = []
+    int64_indices = []
     for index in indices:
         value = _tensor_of(index)
         if value is None or value.dtype is not torch.int32:
-            widened.append(index)
+            int64_indices.append(index)
             continue
         with node.graph.inserting_before(node):
             wide = node.graph.call_function(
                 _ATEN._to_copy.default, (index,), {"dtype": torch.int64}
             )
         wide.meta = {**node.meta, "val": value.to(torch.int64)}
-        widened.append(wide)
-    node.update_arg(1, widened)
+        int64_indices.append(wide)
+    node.update_arg(1, int64_indices)

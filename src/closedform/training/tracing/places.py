@@ -42,14 +42,14 @@ class Places(TorchFunctionMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         self._calls.append(_name(function))
-        with self._noted():
+        with self._note_place():
             result = function(*args, **(kwargs or {}))
             self._follow(result)
         self._calls.pop()
         return result
 
     @contextlib.contextmanager
-    def _noted(self) -> Iterator[None]:
+    def _note_place(self) -> Iterator[None]:
         """Notes the place in torch's metadata, and the first place at which an error is raised."""
         meta = traceback.current_meta
         above = meta.get(KEY)
@@ -79,7 +79,7 @@ class Places(TorchFunctionMode):
             left.extend(above for above, _ in node.next_functions)
 
     @contextlib.contextmanager
-    def recorded(self, model: torch.nn.Module) -> Iterator[None]:
+    def record_modules(self, model: torch.nn.Module) -> Iterator[None]:
         """Notes the module of this model that runs."""
         paths = {
             id(module): f"{name or 'the model itself'} ({type(module).__name__})"
@@ -116,9 +116,9 @@ def operator_of(node: torch.fx.Node) -> str:
 
 def place_of(node: torch.fx.Node) -> str:
     """Returns the module that an operator of a graph comes from."""
-    noted = node.meta.get(KEY) or {}
-    backward = "the gradient of " if "backward" in noted else ""
-    return f"{backward}{noted.get('module', UNKNOWN)}"
+    note = node.meta.get(KEY) or {}
+    backward = "the gradient of " if "backward" in note else ""
+    return f"{backward}{note.get('module', UNKNOWN)}"
 
 
 def _text(place: dict[str, str]) -> str:
@@ -138,5 +138,5 @@ def _name(function: Any) -> str:
         name = resolve_name(function)
     except (AttributeError, TypeError, ValueError):
         name = None
-    found = str(name or getattr(function, "__name__", repr(function)))
-    return found.replace("torch.Tensor.", "Tensor.")
+    label = str(name or getattr(function, "__name__", repr(function)))
+    return label.replace("torch.Tensor.", "Tensor.")

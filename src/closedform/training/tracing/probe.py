@@ -52,19 +52,19 @@ class Pending:
     loss: torch.Tensor
     leaves: Tensors
 
-    def unreached(self) -> list[str]:
+    def unreached_params(self) -> list[str]:
         """Returns the parameters that the loss does not depend on."""
-        reached: set[int] = set()
-        seen: set[Any] = {None}
+        reached_ids: set[int] = set()
+        visited: set[Any] = {None}
         left: list[Any] = [self.loss.grad_fn]
         while left:
             node = left.pop()
-            if node in seen:
+            if node in visited:
                 continue
-            seen.add(node)
-            reached.add(id(getattr(node, "variable", None)))
+            visited.add(node)
+            reached_ids.add(id(getattr(node, "variable", None)))
             left.extend(above for above, _ in node.next_functions)
-        return [name for name, leaf in self.leaves.items() if id(leaf) not in reached]
+        return [name for name, leaf in self.leaves.items() if id(leaf) not in reached_ids]
 
     def gradients(
         self, take: Callable[[str, torch.Tensor], None], names: Sequence[str] | None = None
@@ -102,7 +102,7 @@ class Pending:
 def run_eagerly(
     of: Forward,
     params: Tensors,
-    fixed: Tensors,
+    buffers: Tensors,
     tensors: Tensors,
     draws: list[torch.Tensor] | None = None,
 ) -> Pending:
@@ -111,14 +111,14 @@ def run_eagerly(
     Args:
         of: The model and its loss.
         params: The parameters to train.
-        fixed: Buffers and frozen parameters.
+        buffers: Buffers and frozen parameters.
         tensors: The batch.
         draws: The random numbers, in the order of the draws; drawn if None.
 
     Raises:
         ExportError: The forward draws numbers apart from torch, or writes to other tensors.
     """
-    return with_copies(of, lambda: _forward(of, params, fixed, tensors, draws))
+    return with_copies(of, lambda: _forward(of, params, buffers, tensors, draws))
 
 
 def with_copies(of: Forward, run: Callable[[], T]) -> T:
@@ -127,23 +127,23 @@ def with_copies(of: Forward, run: Callable[[], T]) -> T:
         try:
             return run()
         except ParameterWriteError as write:
-            of.written.add(write.name)
+            of.written_params.add(write.name)
 
 
 def _forward(
     of: Forward,
     params: Tensors,
-    fixed: Tensors,
+    buffers: Tensors,
     tensors: Tensors,
     draws: list[torch.Tensor] | None,
 ) -> Pending:
     generator = torch.Generator().manual_seed(0)
-    given = iter(draws) if draws is not None else None
-    drawn: list[torch.Tensor] = []
+    recorded_draws = iter(draws) if draws is not None else None
+    new_draws: list[torch.Tensor] = []
 
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
-        if given is not None:
-            return next(given).reshape(shape)
+        if recorded_draws is not None:
+            return next(recorded_draws).reshape(shape)
         numbers = torch.empty(shape, dtype=dtype)
         match distribution:
             case Distribution.UNIFORM:
@@ -152,19 +152,21 @@ def _forward(
                 numbers.normal_(generator=generator)
             case Distribution.EXPONENTIAL:
                 numbers.exponential_(generator=generator)
-        drawn.append(numbers)
+        new_draws.append(numbers)
         return numbers
 
     leaves = of.leaves(params)
-    shared = of.shared(params, fixed)
+    caller_tensors = of.uncopied_tensors(params, buffers)
     batch = {name: value.detach().clone() for name, value in tensors.items()}
-    copies = {name: leaf for name, leaf in leaves.items() if name not in shared}
+    copies = {name: leaf for name, leaf in leaves.items() if name not in caller_tensors}
     with (
         no_other_randomness(of.where),
-        Writes(of.places, {**copies, **batch}, shared, of.where),
+        Writes(of.places, {**copies, **batch}, caller_tensors, of.where),
         Drawn(draw, of.places, of.where),
     ):
-        found = of.outcome(leaves, fixed, batch)
+        outcome = of.outcome(leaves, buffers, batch)
     return Pending(
-        Run(found.loss.detach(), found.metrics, found.buffers, drawn), found.loss, leaves
+        Run(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
+        outcome.loss,
+        leaves,
     )

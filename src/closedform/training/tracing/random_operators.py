@@ -50,8 +50,8 @@ class _Like:
 
     def __call__(self, draw: Draw, target: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         numbers = draw(self.distribution, tuple(target.shape), _wide(target.dtype))
-        given = {key: value for key, value in options.items() if key not in _PLACEMENT}
-        value = self.value(numbers, target, *arguments, **given)
+        value_options = {key: value for key, value in options.items() if key not in _PLACEMENT}
+        value = self.value(numbers, target, *arguments, **value_options)
         dtype = options.get("dtype") or target.dtype
         return target.copy_(value) if self.is_in_place else value.to(dtype)
 
@@ -95,7 +95,7 @@ def _between(numbers: torch.Tensor, _: Any, low: float = 0.0, high: float = 1.0)
     return numbers * (high - low) + low
 
 
-def _scaled(numbers: torch.Tensor, _: Any, mean: Any = 0.0, deviation: Any = 1.0) -> torch.Tensor:
+def _scale(numbers: torch.Tensor, _: Any, mean: Any = 0.0, deviation: Any = 1.0) -> torch.Tensor:
     return torch.mul(numbers, deviation).add(mean)
 
 
@@ -146,7 +146,7 @@ def _multinomial(
 ) -> torch.Tensor:
     """The places of the largest w / E with exponential E: the first arrivals of Poisson processes.
 
-    With replacement, each sample is the first arrival of processes of its own.
+    With replacement, each sample is the first arrival of independent processes.
     """
     del generator
     if not replacement or count == 1:
@@ -199,8 +199,8 @@ RANDOM: Mapping[Any, Callable[..., Any]] = {
     _ATEN.uniform.default: _Like(_U, _between),
     _ATEN.randn.default: _Sized(_N),
     _ATEN.randn_like.default: _Like(_N, lambda numbers, _: numbers),
-    _ATEN.normal_.default: _Like(_N, _scaled, is_in_place=True),
-    _ATEN.normal_functional.default: _Like(_N, _scaled),
+    _ATEN.normal_.default: _Like(_N, _scale, is_in_place=True),
+    _ATEN.normal_functional.default: _Like(_N, _scale),
     _ATEN.normal.Tensor_float: _Like(_N, _scaled_by_own),
     _ATEN.normal.Tensor_Tensor: _Like(_N, _scaled_by_own),
     _ATEN.normal.float_Tensor: lambda draw, mean, deviation, **_: (
@@ -268,6 +268,6 @@ def _is_without_draw(function: Any, args: Any, kwargs: Any) -> bool:
     """Whether an operator that may draw (a fused attention, say) has no probability to draw by."""
     for place, argument in enumerate(function._schema.arguments):
         if argument.name in ("dropout_p", "dropout"):
-            given = kwargs.get(argument.name, args[place] if place < len(args) else None)
-            return given in (None, 0, 0.0)
+            argument_value = kwargs.get(argument.name, args[place] if place < len(args) else None)
+            return argument_value in (None, 0, 0.0)
     return False

@@ -59,12 +59,12 @@ class Rounding:
             scale: The value that differences are relative to.
         """
         reference = self.reference[name]
-        own = distance(result, reference) / scale
+        error = distance(result, reference) / scale
         in_torch = self.errors[name] / scale
-        if own <= DRAWS * in_torch + tolerance:
+        if error <= DRAWS * in_torch + tolerance:
             return None
         if self.is_exact:
-            return f"it is {own:.2g} off from float64, torch {in_torch:.2g}"
+            return f"it is {error:.2g} off from float64, torch {in_torch:.2g}"
         return f"a rounding of the inputs changes torch's by {in_torch:.2g}"
 
 
@@ -76,41 +76,40 @@ def distance(first: Array, second: Array) -> float:
     """Returns the largest difference; infinite for another shape, or where one is not finite."""
     if first.shape != second.shape:
         return np.inf
-    flat, wanted = first.reshape(-1), second.reshape(-1)
+    flat, reference = first.reshape(-1), second.reshape(-1)
     largest = 0.0
     for start in range(0, flat.size, _CHUNK):
-        parts = (array[start : start + _CHUNK].astype(np.float64) for array in (flat, wanted))
+        parts = (array[start : start + _CHUNK].astype(np.float64) for array in (flat, reference))
         with np.errstate(invalid="ignore"):
             differences = np.abs(np.subtract(*parts))
         largest = max(largest, float(np.nan_to_num(differences, nan=np.inf).max(initial=0)))
     return largest
 
 
-def measured(
+def measure(
     run: Mapping[str, Array],
     exact: Mapping[str, Array] | None,
-    perturbed: Sequence[Mapping[str, Array]],
+    perturbed_runs: Sequence[Mapping[str, Array]],
 ) -> Rounding:
     """Returns the errors of torch.
 
-    Where numbers cancel by chance, as those of a net whose weights are all equal, torch has no
-    error at all that another order of its sums would not have: its results for perturbed inputs
-    count, too.
+    Where numbers cancel by chance, as in a net whose weights are all equal, torch may have no error
+    at all where another order of its sums has one: its results for perturbed inputs count, too.
 
     Args:
         run: The results of torch by name.
         exact: Those in float64; None if torch cannot compute them.
-        perturbed: Those for inputs that are changed by a rounding.
+        perturbed_runs: Those for inputs that are changed by a rounding.
     """
     reference = run if exact is None else exact
     errors = {
-        name: max(distance(results[name], value) for results in (run, *perturbed))
+        name: max(distance(results[name], value) for results in (run, *perturbed_runs))
         for name, value in reference.items()
     }
     return Rounding(reference, errors, exact is not None)
 
 
-def perturbed(tensors: Tensors, generator: torch.Generator) -> Tensors:
+def perturb(tensors: Tensors, generator: torch.Generator) -> Tensors:
     """Returns tensors whose floats are a rounding away, up or down."""
 
     def of(tensor: torch.Tensor) -> torch.Tensor:
@@ -126,7 +125,7 @@ def perturbed(tensors: Tensors, generator: torch.Generator) -> Tensors:
 _SHORT = (torch.float32, *NARROW)
 
 
-def _widened(value: Any) -> Any:
+def _widen(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.double() if value.dtype in _SHORT else value
     return torch.float64 if isinstance(value, torch.dtype) and value in _SHORT else value
@@ -149,8 +148,8 @@ class _WideFunctions(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = args, kwargs or {}
-        args, kwargs = pytree.tree_map(_widened, given) if function in _COMPARING else given
+        arguments = args, kwargs or {}
+        args, kwargs = pytree.tree_map(_widen, arguments) if function in _COMPARING else arguments
         return function(*args, **kwargs)
 
 
@@ -166,15 +165,17 @@ class _WideOperators(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        aliased = {argument.name for argument in function._schema.arguments if argument.alias_info}
+        aliased_names = {
+            argument.name for argument in function._schema.arguments if argument.alias_info
+        }
         names = (argument.name for argument in function._schema.arguments)
         args = [
-            value if name in aliased else pytree.tree_map(_widened, value)
+            value if name in aliased_names else pytree.tree_map(_widen, value)
             for name, value in zip(names, args, strict=False)
         ]
         kwargs = {
-            name: value if name in aliased else pytree.tree_map(_widened, value)
+            name: value if name in aliased_names else pytree.tree_map(_widen, value)
             for name, value in (kwargs or {}).items()
         }
         result = function(*args, **kwargs)
-        return result if aliased else pytree.tree_map(_widened, result)
+        return result if aliased_names else pytree.tree_map(_widen, result)

@@ -20,9 +20,9 @@ _ZEROS = frozenset({_ATEN.full.default, _ATEN.full_like.default, _ATEN.new_full.
 """Operators whose last operand is a number, after decomposition."""
 
 
-def add_rows_to_sums(traced: torch.fx.GraphModule) -> None:
+def add_rows_to_sums(graph_module: torch.fx.GraphModule) -> None:
     """Rewrites ``x + zeros.index_put(places, rows, True)`` in place, as ``index_put`` to x."""
-    for node in traced.graph.find_nodes(op="call_function", target=_ATEN.add.Tensor):
+    for node in graph_module.graph.find_nodes(op="call_function", target=_ATEN.add.Tensor):
         if node.kwargs or len(node.args) != 2:
             continue
         for rows, whole in (node.args, node.args[::-1]):
@@ -30,8 +30,8 @@ def add_rows_to_sums(traced: torch.fx.GraphModule) -> None:
                 node.target = _ATEN.index_put.default
                 node.args = (whole, *rows.args[1:])
                 break
-    traced.graph.eliminate_dead_code()
-    traced.recompile()
+    graph_module.graph.eliminate_dead_code()
+    graph_module.recompile()
 
 
 def _is_of_rows(node: Any) -> bool:

@@ -21,8 +21,8 @@ def masked_scatter(value: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """
     value, mask = torch.broadcast_tensors(value, mask)
     places = torch.cumsum(mask.flatten().to(torch.int64), 0) - 1
-    chosen = source.flatten().index_select(0, places.clamp(min=0)).view(value.shape)
-    return torch.where(mask, chosen, value)
+    values = source.flatten().index_select(0, places.clamp(min=0)).view(value.shape)
+    return torch.where(mask, values, value)
 
 
 def index_reduce(
@@ -58,13 +58,13 @@ def median_of_numbers(value: Tensor, axis: int, keepdim: bool = False) -> tuple[
     """Returns the lower medians of the entries that are not NaN, and their places."""
     if not value.dim():
         return value.clone(), torch.zeros((), dtype=torch.int64)
-    fixed = value.detach()
-    is_number = ~fixed.isnan()
-    order = torch.where(is_number, fixed, math.inf).sort(dim=axis, stable=True)[1]
+    values = value.detach()
+    is_number = ~values.isnan()
+    order = torch.where(is_number, values, math.inf).sort(dim=axis, stable=True)[1]
     last = (is_number.to(torch.int64).sum(axis, keepdim=True) - 1).clamp(min=0)
     places = order.gather(axis, torch.div(last, 2, rounding_mode="floor"))
-    found = value.gather(axis, places)
-    return (found, places) if keepdim else (found.squeeze(axis), places.squeeze(axis))
+    medians = value.gather(axis, places)
+    return (medians, places) if keepdim else (medians.squeeze(axis), places.squeeze(axis))
 
 
 def median_of_all_numbers(value: Tensor) -> Tensor:
@@ -96,21 +96,21 @@ def covariance(
         mean = (rows * weights).sum(1, keepdim=True) / total
         excess = correction if aweights is None else correction * (weights * aweights).sum() / total
         divisor = (total - excess).to(rows.dtype).clamp(min=0)
-    centred = rows - mean
-    weighted = centred if weights is None else centred * weights
+    centred_rows = rows - mean
+    weighted_rows = centred_rows if weights is None else centred_rows * weights
     # A divisor of 0 gives infinities, as in torch.
-    product = weighted @ centred.mT
+    product = weighted_rows @ centred_rows.mT
     return (product / torch.as_tensor(divisor, dtype=rows.dtype)).squeeze()
 
 
-def antialiased(order: int) -> Callable[..., Tensor]:
+def antialiasing(order: int) -> Callable[..., Tensor]:
     """A resampling of images with a kernel as wide as the pixels of the smaller image.
 
     Args:
         order: 1 for the linear kernel, 3 for Keys's cubic one with a = −1/2.
     """
 
-    def resampled(
+    def resample(
         value: Tensor,
         output_size: Sequence[int],
         align_corners: bool,
@@ -125,7 +125,7 @@ def antialiased(order: int) -> Callable[..., Tensor]:
             value = (value.movedim(axis, -1) @ table).movedim(-1, axis)
         return value
 
-    return resampled
+    return resample
 
 
 def _weights(
@@ -190,9 +190,9 @@ def sampled_volume(
             inside = (place >= 0) & (place <= size - 1)
             weight = weight * share * inside.to(value.dtype)
             index = index * size + place.clamp(0, size - 1).to(torch.int64)
-        listed = index.flatten(1).unsqueeze(1).expand(-1, value.shape[1], -1)
-        found = flat.gather(-1, listed).view(*value.shape[:2], *grid.shape[1:4])
-        total = total + found * weight.unsqueeze(1)
+        indices = index.flatten(1).unsqueeze(1).expand(-1, value.shape[1], -1)
+        samples = flat.gather(-1, indices).view(*value.shape[:2], *grid.shape[1:4])
+        total = total + samples * weight.unsqueeze(1)
     result: Tensor = total
     return result
 
@@ -223,8 +223,8 @@ SELECTIONS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.nanmedian.dim: median_of_numbers,
     _ATEN.nanmedian.default: median_of_all_numbers,
     _ATEN.cov.default: covariance,
-    _ATEN._upsample_bilinear2d_aa.default: antialiased(1),
-    _ATEN._upsample_bicubic2d_aa.default: antialiased(3),
+    _ATEN._upsample_bilinear2d_aa.default: antialiasing(1),
+    _ATEN._upsample_bicubic2d_aa.default: antialiasing(3),
     _ATEN.grid_sampler_3d.default: sampled_volume,
 }
 """Forms by the operator that they replace."""

@@ -63,7 +63,7 @@ def formula(expression: sp.Basic, names: Mapping[str, str]) -> str:
         case CeilToInt(args=(IntTrueDiv(args=(size, divisor)),)):
             return f"{term(size + divisor - 1)} // {term(divisor)}"
         case _:
-            raise UnwrittenError(_named(expression, names))
+            raise UnwrittenError(_text_of(expression, names))
 
 
 def relation(condition: sp.Basic, names: Mapping[str, str]) -> tuple[str, str, str]:
@@ -78,7 +78,7 @@ def relation(condition: sp.Basic, names: Mapping[str, str]) -> tuple[str, str, s
     """
     operation = getattr(condition, "rel_op", None)
     if operation is None:
-        raise UnwrittenError(_named(condition, names))
+        raise UnwrittenError(_text_of(condition, names))
     left, right = condition.args
     return formula(left, names), str(operation), formula(right, names)
 
@@ -89,6 +89,6 @@ def _is_negative(part: sp.Basic) -> bool:
     )
 
 
-def _named(expression: sp.Basic, names: Mapping[str, str]) -> str:
+def _text_of(expression: sp.Basic, names: Mapping[str, str]) -> str:
     symbols = {s: sp.Symbol(names.get(str(s), str(s))) for s in expression.free_symbols}
     return str(expression.xreplace(symbols))

@@ -132,7 +132,7 @@ _I1_FAR = (
     0.7785762350182801,
 )
 """Chebyshev coefficients of exp(-x)·I₀(x) and exp(-x)·I₁(x)/x for x/2 − 2 in [−2, 2], and of
-√x·exp(-x)·I(x) for 32/x − 2: those of Cephes, which torch has, too; the highest one first."""
+√x·exp(-x)·I(x) for 32/x − 2: from Cephes, as in torch; the highest order first."""
 
 _MIDDLE_ABOVE = (
     -59.96335010141079,
@@ -196,7 +196,7 @@ _FAR_BELOW = (
     2.8924786474538068e-06,
     6.790194080099813e-09,
 )
-"""Rational functions of the normal quantile: those of Cephes; the highest power first."""
+"""Rational functions of the normal quantile: from Cephes; the highest power first."""
 
 _SCALED_ERROR = (
     1.1775789345674017,
@@ -251,8 +251,8 @@ def _scaled_bessel(
     by_near = _clenshaw(inner / 2 - 2, near)
     by_near = by_near * inner if is_odd else by_near
     by_far = _clenshaw(32 / outer - 2, far) / torch.sqrt(outer)
-    found = torch.where(is_near, by_near, by_far)
-    return torch.where(value < 0, -found, found) if is_odd else found
+    magnitude = torch.where(is_near, by_near, by_far)
+    return torch.where(value < 0, -magnitude, magnitude) if is_odd else magnitude
 
 
 def _i0e(value: Tensor) -> Tensor:
@@ -263,9 +263,9 @@ def _i1e(value: Tensor) -> Tensor:
     return _scaled_bessel(value, _I1_NEAR, _I1_FAR, is_odd=True)
 
 
-def _grown(scaled: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def _unscale(scaled_bessel: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def bessel(value: Tensor) -> Tensor:
-        return torch.exp(value.abs()) * scaled(value)
+        return torch.exp(value.abs()) * scaled_bessel(value)
 
     return bessel
 
@@ -283,17 +283,20 @@ def _scaled_error(value: Tensor) -> Tensor:
     before: Any = 0.0
     for number in _SCALED_ERROR[:0:-1]:
         now, before = place * now - before + number, now
-    found = (0.5 * place * now - before + _SCALED_ERROR[0]) / (1 + 2 * size)
+    result = (0.5 * place * now - before + _SCALED_ERROR[0]) / (1 + 2 * size)
     low = torch.where(value < 0, value, 0.0)
-    return torch.where(value < 0, 2 * torch.exp(low * low) - found, found)
+    return torch.where(value < 0, 2 * torch.exp(low * low) - result, result)
 
 
 def _log_normal(value: Tensor) -> Tensor:
     """Returns log Φ(x): from the scaled error function below −1."""
     is_low = value < -1
-    scaled = value * math.sqrt(0.5)
-    low = torch.log(_scaled_error(-torch.where(is_low, scaled, -1.0)) / 2) - scaled * scaled
-    high = torch.log1p(-torch.erfc(torch.where(is_low, 1.0, scaled)) / 2)
+    erf_argument = value * math.sqrt(0.5)
+    low = (
+        torch.log(_scaled_error(-torch.where(is_low, erf_argument, -1.0)) / 2)
+        - erf_argument * erf_argument
+    )
+    high = torch.log1p(-torch.erfc(torch.where(is_low, 1.0, erf_argument)) / 2)
     return torch.where(is_low, low, high)
 
 
@@ -324,32 +327,32 @@ def _quantile(value: Tensor) -> Tensor:
         _polynomial(inverse, _FAR_ABOVE) / _polynomial(inverse, _FAR_BELOW),
     )
     distance = root - torch.log(root) / root - inverse * ratio
-    found = torch.where(
+    quantile = torch.where(
         is_tail, torch.where(is_high, distance, -distance), middle * math.sqrt(2 * math.pi)
     )
-    found = torch.where(value == 0, -math.inf, torch.where(value == 1, math.inf, found))
-    return torch.where((value < 0) | (value > 1), math.nan, found)
+    quantile = torch.where(value == 0, -math.inf, torch.where(value == 1, math.inf, quantile))
+    return torch.where((value < 0) | (value > 1), math.nan, quantile)
 
 
 def _as_float(formula: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """A formula for integers, too, and for 16 bits in float32, as torch computes it."""
 
-    def computed(value: Tensor) -> Tensor:
+    def compute(value: Tensor) -> Tensor:
         if not value.is_floating_point():
             return formula(value.to(torch.get_default_dtype()))
         return formula(value.float()).to(value.dtype) if value.dtype in NARROW else formula(value)
 
-    return computed
+    return compute
 
 
 _FORMULAS: Mapping[Any, Callable[[Tensor], Tensor]] = {
-    _ATEN.i0.default: _grown(_i0e),
+    _ATEN.i0.default: _unscale(_i0e),
     _ATEN.special_i0e.default: _i0e,
-    _ATEN.special_i1.default: _grown(_i1e),
+    _ATEN.special_i1.default: _unscale(_i1e),
     _ATEN.special_i1e.default: _i1e,
-    _PRIMS.bessel_i0.default: _grown(_i0e),
+    _PRIMS.bessel_i0.default: _unscale(_i0e),
     _PRIMS.bessel_i0e.default: _i0e,
-    _PRIMS.bessel_i1.default: _grown(_i1e),
+    _PRIMS.bessel_i1.default: _unscale(_i1e),
     _PRIMS.bessel_i1e.default: _i1e,
     _ATEN.special_erfcx.default: _scaled_error,
     _PRIMS.erfcx.default: _scaled_error,

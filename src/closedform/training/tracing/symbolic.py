@@ -63,12 +63,12 @@ class _Environment(ShapeEnv):
         super().__init__(**options)
         self.branches: dict[sp.Basic, str] = {}
 
-    def evaluate_sym_node(self, sym_node: Any, *options: Any, **named: Any) -> Any:
+    def evaluate_sym_node(self, sym_node: Any, *options: Any, **keywords: Any) -> Any:
         """Returns the value of an expression; a branch on it is noted, with its place.
 
         torch asks for each branch anew, also for what follows from earlier ones.
         """
-        value = super().evaluate_sym_node(sym_node, *options, **named)
+        value = super().evaluate_sym_node(sym_node, *options, **keywords)
         if isinstance(value, BooleanAtom) and sym_node.expr.free_symbols:
             place = _branch_place()
             if place is not None:
@@ -93,7 +93,7 @@ _DEPTH = 4
 def _branch_place() -> str | None:
     """The line that branches on a size; None if it is in an operator of torch.
 
-    Operators in C++ ask without ``SymBool``. Modules of torch branch as those of users do.
+    Operators in C++ ask without ``SymBool``. Modules of torch branch like modules of users.
     """
     frame: FrameType | None = sys._getframe(2)
     for _ in range(_DEPTH):
@@ -132,7 +132,7 @@ class Symbols:
             self.names[str(symbol)] = name
 
     def fake(self, tensors: Tensors, kind: str) -> list[torch.Tensor]:
-        """Returns tensors without data; those of a batch have symbols for sizes."""
+        """Returns tensors without data; tensors of a batch have symbols for sizes."""
         free = self._batch.sizes if kind == naming.BATCH else {}
         return [
             self.empty(
@@ -190,7 +190,7 @@ class Symbols:
             value = self._environment.replace(symbol)
             bound = self._environment.bound_sympy(value)
             if value.is_number or bound.lower == bound.upper:
-                raise self._fixed({name}, f"the model fixes it to {value}", where)
+                raise self._fixed_size_error({name}, f"the model fixes it to {value}", where)
         conditions = [guard.expr for guard in self._environment.guards]
         equal = _equal_parts(conditions)
         for condition in conditions:
@@ -208,18 +208,18 @@ class Symbols:
         free = {name for tensor in inputs for name in self._batch.sizes.get(tensor, {}).values()}
         equal = (guard.expr for guard in self._environment.guards if _is_equation(guard.expr))
         places = {**dict.fromkeys(equal, ""), **self._environment.branches}
-        found: dict[SizeCondition, None] = {}
+        conditions: dict[SizeCondition, None] = {}
         for condition, place in places.items():
             names = {self.names.get(str(symbol), "") for symbol in condition.free_symbols}
             if not names <= free or self._environment.is_implied(condition):
                 continue
             try:
-                found[SizeCondition(*relation(condition, self.names))] = None
+                conditions[SizeCondition(*relation(condition, self.names))] = None
             except UnwrittenError as error:
                 if place:
                     why = f"the model branches on {error}, in {place}"
-                    raise self._fixed(names, why, where) from None
-        return tuple(found)
+                    raise self._fixed_size_error(names, why, where) from None
+        return tuple(conditions)
 
     def _check_guard(self, condition: Any, equal: Mapping[Any, Any], where: str) -> None:
         """Raises ExportError where a trace is only for sizes that make an expression one number.
@@ -237,12 +237,12 @@ class Symbols:
         if side.xreplace(equal) == numbers[0]:
             return  # by another condition, such as of maps that are joined
         text = re.sub(r"\w+", lambda word: self.names.get(word[0], word[0]), str(side))
-        fixed = {self.names[str(symbol)] for symbol in condition.free_symbols}
-        raise self._fixed(fixed, f"the model fixes {text} to {numbers[0]}", where)
+        fixed_names = {self.names[str(symbol)] for symbol in condition.free_symbols}
+        raise self._fixed_size_error(fixed_names, f"the model fixes {text} to {numbers[0]}", where)
 
-    def _fixed(self, names: set[str], why: str, where: str) -> ExportError:
+    def _fixed_size_error(self, names: set[str], why: str, where: str) -> ExportError:
         """The error for sizes that a model fixes, with the sizes that are left to be free."""
-        listed = ", ".join(map(repr, sorted(names)))
+        sizes_text = ", ".join(map(repr, sorted(names)))
         rest = {
             tensor: {axis: name for axis, name in axes.items() if name not in names}
             for tensor, axes in self._batch.sizes.items()
@@ -250,7 +250,7 @@ class Symbols:
         rest = {tensor: axes for tensor, axes in rest.items() if axes}
         text = str(rest).replace("'", '"')
         return ExportError(
-            f"the size {listed} is not free: {why}",
+            f"the size {sizes_text} is not free: {why}",
             where=where,
             hint="compute with x.shape (x.shape[0], not len(x)) instead of a number, or leave it "
             f"out of dynamic_axes: dynamic_axes={text}",
@@ -258,7 +258,7 @@ class Symbols:
 
 
 def _is_equation(condition: sp.Basic) -> bool:
-    """Whether a condition is one of two sizes, as those of operands."""
+    """Whether a condition compares two sizes, as operators do for their operands."""
     return isinstance(condition, sp.Eq) and not any(side.is_number for side in condition.args)
 
 
@@ -303,18 +303,20 @@ def traced_operators(
 
     ranges: tuple[IndexRange, ...] = ()
 
-    def called(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    def call(*tensors: torch.Tensor) -> list[torch.Tensor]:
         nonlocal ranges
         rest = iter(tensors)
-        named = {kind: {name: next(rest) for name in of_kind} for kind, of_kind in kinds.items()}
+        tensors_by_kind = {
+            kind: {name: next(rest) for name in of_kind} for kind, of_kind in kinds.items()
+        }
         left[:] = rest
         integers = {
             name: value
-            for name, value in named[naming.BATCH].items()
+            for name, value in tensors_by_kind[naming.BATCH].items()
             if not value.dtype.is_floating_point and value.dtype is not torch.bool
         }
         with IndexReads(integers, symbols.names) as reads, SameMasks():
-            result = function(*named.values())
+            result = function(*tensors_by_kind.values())
         ranges = reads.ranges
         return result
 
@@ -325,7 +327,7 @@ def traced_operators(
         symbols.sizes_by_data(),
     ):
         with phase("trace"):
-            first = make_fx(called, tracing_mode="symbolic", decomposition_table=table)(*flat)
+            first = make_fx(call, tracing_mode="symbolic", decomposition_table=table)(*flat)
             first.graph.eliminate_dead_code()
         with phase("decompose"):
             interpreter = torch.fx.Interpreter(first)
@@ -345,13 +347,13 @@ def traced_operators(
             second.graph.eliminate_dead_code()
     result: torch.fx.GraphModule = second
     conditions = symbols.conditions(kinds[naming.BATCH], of.where)
-    properties = {**index_ranges.written(ranges), **size_conditions.written(conditions)}
+    properties = {**index_ranges.metadata_of(ranges), **size_conditions.metadata_of(conditions)}
     return result, names, properties
 
 
-def _expand_element_counts(traced: torch.fx.GraphModule) -> None:
+def _expand_element_counts(graph_module: torch.fx.GraphModule) -> None:
     """Replaces the number of elements of a tensor, which has no ONNX form, by that of its sizes."""
-    graph = traced.graph
+    graph = graph_module.graph
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.sym_numel.default):
         (tensor,) = node.args
         count: Any = 1
@@ -372,7 +374,7 @@ def _expand_element_counts(traced: torch.fx.GraphModule) -> None:
             continue
         node.replace_all_uses_with(count)
         graph.erase_node(node)
-    traced.recompile()
+    graph_module.recompile()
 
 
 def _draws(
@@ -383,57 +385,57 @@ def _draws(
     of: Forward,
 ) -> Tensors:
     """Inputs for the random draws of a function, by name."""
-    found: Tensors = {}
+    draw_inputs: Tensors = {}
 
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
         kind = "" if distribution is Distribution.UNIFORM else f"{distribution}."
-        found[f"{kind}{len(found)}"] = symbols.empty(symbols.split(shape), dtype)
+        draw_inputs[f"{kind}{len(draw_inputs)}"] = symbols.empty(symbols.split(shape), dtype)
         return symbols.empty(shape, dtype)
 
-    named = [
+    tensors_by_kind = [
         dict(zip(tensors, values, strict=True))
         for tensors, values in zip(kinds.values(), arguments, strict=True)
     ]
-    drawn = Drawn(draw, of.places, of.where)
+    recorder = Drawn(draw, of.places, of.where)
     with (
         quiet(),
         forms_of_operators(),
         symbols.sizes_by_data(),
         symbols.mode,
         enable_python_dispatcher(),
-        drawn,
+        recorder,
         SameMasks(),
     ):
-        function(*named)
-    return found
+        function(*tensors_by_kind)
+    return draw_inputs
 
 
 def _has_draws(function: Function, kinds: Mapping[str, Tensors], of: Forward) -> bool:
     """Whether a function draws random numbers, for the example."""
-    found = False
+    has_draws = False
 
     def draw(_: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
-        nonlocal found
-        found = True
+        nonlocal has_draws
+        has_draws = True
         return torch.full(shape, 0.5, dtype=dtype)
 
     def run() -> None:
-        shared = of.shared(kinds[naming.PARAM], kinds[naming.BUFFER])
-        with Drawn(draw, of.places, of.where), Writes(of.places, None, shared, of.where):
+        caller_tensors = of.uncopied_tensors(kinds[naming.PARAM], kinds[naming.BUFFER])
+        with Drawn(draw, of.places, of.where), Writes(of.places, None, caller_tensors, of.where):
             function(*(dict(tensors) for tensors in kinds.values()))
 
     with_copies(of, run)
-    return found
+    return has_draws
 
 
 def drop_unchanged(
-    traced: torch.fx.GraphModule,
+    graph_module: torch.fx.GraphModule,
     inputs: list[str],
     outputs: list[str],
     sources: Mapping[str, str],
 ) -> list[str]:
     """Removes outputs that are the input named in ``sources``; returns the names that remain."""
-    graph = traced.graph
+    graph = graph_module.graph
     of = dict(zip(graph.find_nodes(op="placeholder"), inputs, strict=True))
     (result,) = graph.find_nodes(op="output")
     remaining = [
@@ -443,7 +445,7 @@ def drop_unchanged(
     ]
     result.args = (tuple(node for _, node in remaining),)
     graph.eliminate_dead_code()
-    traced.recompile()
+    graph_module.recompile()
     return [name for name, _ in remaining]
 
 

@@ -29,8 +29,8 @@ from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
 from closedform.training.tracing.comparison import check_step
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.given_file import forward_of_file, names_of_file
-from closedform.training.tracing.isolation import Numbers, unchanged
-from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx
+from closedform.training.tracing.isolation import Numbers, restore_on_exit
+from closedform.training.tracing.onnx_program import Tensors, explain_error, write_onnx
 from closedform.training.tracing.probe import Pending, Run, run_eagerly
 from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
 
@@ -48,12 +48,12 @@ class Trace:
         step: Inputs ``param.*``, ``buffer.*``, ``batch.*``, ``random.*`` and, on request,
             ``shared.loss_scale``; outputs ``loss``, ``metric.*``, ``grad.*``, ``next.buffer.*``
             and, for parameters that the forward writes to, ``written.*``.
-        forward: Inputs ``param.*``, ``buffer.*`` and those of the batch that the model takes, in
-            evaluation mode; outputs ``output`` or ``output.0``, ``output.1``, ….
+        forward: Inputs ``param.*``, ``buffer.*`` and the entries of the batch that the model takes,
+            in evaluation mode; outputs ``output`` or ``output.0``, ``output.1``, ….
         params: The parameters that are trained, by name, in the memory of the model.
         buffers: Buffers and frozen parameters by name, in the memory of the model.
-        changed: Names of the buffers that a step changes.
-        written: Names of the parameters that the forward writes to.
+        changed_buffers: Names of the buffers that a step changes.
+        written_params: Names of the parameters that the forward writes to.
         metrics: Names of the further results of the loss.
         evaluation_loss: Inputs ``param.*``, ``buffer.*`` and ``batch.*``; outputs ``loss`` and
             ``metric.*`` in evaluation mode, on request.
@@ -64,8 +64,8 @@ class Trace:
     forward: onnx.ModelProto
     params: dict[str, NDArray[Any]]
     buffers: dict[str, NDArray[Any]]
-    changed: tuple[str, ...]
-    written: tuple[str, ...] = ()
+    changed_buffers: tuple[str, ...]
+    written_params: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     evaluation_loss: onnx.ModelProto | None = None
     is_of_file: bool = False
@@ -97,7 +97,8 @@ def trace(
     Modules run in the mode that each is in, and are as before afterwards.
 
     Args:
-        model: Called with the first entries of the batch, or with those of its names.
+        model: Called with the first entries of the batch, or with the entries that have the names
+            of its arguments.
         loss: Called with the model's output and the other entries of the batch; returns a scalar,
             or a scalar and further results. None if the model computes its loss.
         example_inputs: A batch: a sequence or a mapping of tensors, or of containers of tensors.
@@ -120,32 +121,34 @@ def trace(
         model, loss, example_inputs, where, dynamic_axes=dynamic_axes, targets=targets
     )
     of = Forward(model, loss, batch, is_widened, where)
-    params, fixed = of.tensors()
+    params, buffers = of.tensors()
     if not params:
         raise ExportError(
             "no parameter of the model is trained", where=where, hint="set requires_grad"
         )
-    shared = (
+    shared_inputs = (
         {} if scale_dtype is None else {LOSS_SCALE: torch.ones((), dtype=TORCH_DTYPES[scale_dtype])}
     )
     symbols = Symbols(batch)
-    with unchanged(*of.modules()):
+    with restore_on_exit(*of.modules()):
         try:
             if isinstance(model, OnnxModule) and not model.is_chosen:
-                model.freeze(run_eagerly(of, params, fixed, batch.tensors).unreached())
-                params, fixed = of.tensors()
+                model.freeze(run_eagerly(of, params, buffers, batch.tensors).unreached_params())
+                params, buffers = of.tensors()
                 _list_weights(params, where)
-            run = _run_twice_if_counted(of, params, fixed)
-            step, found = _step(of, symbols, params, fixed, shared, run, opset)
+            run = _run_twice_if_counted(of, params, buffers)
+            step, names_by_kind = _step(of, symbols, params, buffers, shared_inputs, run, opset)
             if check:
                 with phase("validate"):
-                    check_step(step, of, params, fixed, shared)
+                    check_step(step, of, params, buffers, shared_inputs)
             for module in of.modules():
                 module.eval()
-            given = _given_forward(model, params, fixed) if keeps_file and not targets else None
-            forward = given or _forward(of, symbols, params, fixed, targets, opset)
+            file_forward = (
+                _forward_of_file(model, params, buffers) if keeps_file and not targets else None
+            )
+            forward = file_forward or _forward(of, symbols, params, buffers, targets, opset)
             loss_only = (
-                _evaluation_loss(of, symbols, params, fixed, tuple(run.metrics), opset)
+                _evaluation_loss(of, symbols, params, buffers, tuple(run.metrics), opset)
                 if evaluation_loss
                 else None
             )
@@ -156,21 +159,21 @@ def trace(
         except ExportError:
             raise
         except Exception as error:
-            raise explained(error, where, of.places.here()) from error
+            raise explain_error(error, where, of.places.here()) from error
     return Trace(
         step,
         forward,
         {name: view_of(value) for name, value in params.items()},
-        {name: view_of(value) for name, value in fixed.items()},
-        changed=found["next.buffer."],
-        written=found["written."],
+        {name: view_of(value) for name, value in buffers.items()},
+        changed_buffers=names_by_kind["next.buffer."],
+        written_params=names_by_kind["written."],
         metrics=tuple(run.metrics),
         evaluation_loss=loss_only,
-        is_of_file=given is not None,
+        is_of_file=file_forward is not None,
     )
 
 
-def _run_twice_if_counted(of: Forward, params: Tensors, fixed: Tensors) -> Run:
+def _run_twice_if_counted(of: Forward, params: Tensors, buffers: Tensors) -> Run:
     """Returns a step in torch.
 
     Raises:
@@ -178,25 +181,25 @@ def _run_twice_if_counted(of: Forward, params: Tensors, fixed: Tensors) -> Run:
     """
     numbers = Numbers(of.modules(), of.loss)
     before = numbers.values()
-    pending = run_eagerly(of, params, fixed, of.batch.tensors)
+    pending = run_eagerly(of, params, buffers, of.batch.tensors)
     run, after = pending.run, numbers.values()
-    changed = [name for name, value in after.items() if before.get(name, value) != value]
-    grads = _gradients(pending, is_compared=bool(changed))
-    for amount in (0, 100, 10**6) if changed else ():
+    changed_names = [name for name, value in after.items() if before.get(name, value) != value]
+    grads = _gradients(pending, is_compared=bool(changed_names))
+    for amount in (0, 100, 10**6) if changed_names else ():
         # The next value, and those far away: a count may matter late, or never.
-        numbers.add(changed, amount)
-        again = run_eagerly(of, params, fixed, of.batch.tensors, draws=run.draws)
-        others = _gradients(again, is_compared=True)
+        numbers.add(changed_names, amount)
+        again = run_eagerly(of, params, buffers, of.batch.tensors, draws=run.draws)
+        other_grads = _gradients(again, is_compared=True)
         following = numbers.values()
-        changed = [name for name in changed if following.get(name) != after[name]]
-        if not changed:
+        changed_names = [name for name in changed_names if following.get(name) != after[name]]
+        if not changed_names:
             return run  # these are set once
-        if _is_same({**grads, "loss": run.loss}, {**others, "loss": again.run.loss}):
+        if _is_same({**grads, "loss": run.loss}, {**other_grads, "loss": again.run.loss}):
             continue
-        listed = ", ".join(repr(name) for name in changed[:3])
+        names_text = ", ".join(repr(name) for name in changed_names[:3])
         raise ExportError(
-            f"the forward changes {listed} in Python and computes with it, which a graph would "
-            f"freeze (at {after[changed[0]]!r})",
+            f"the forward changes {names_text} in Python and computes with it, which a graph would "
+            f"freeze (at {after[changed_names[0]]!r})",
             where=of.where,
             hint="make it a buffer, such as self.register_buffer('count', torch.zeros(())), and "
             "compute with it in torch: a step carries buffers",
@@ -227,68 +230,72 @@ def _step(
     of: Forward,
     symbols: Symbols,
     params: Tensors,
-    fixed: Tensors,
-    shared: Tensors,
+    buffers: Tensors,
+    shared_inputs: Tensors,
     run: Run,
     opset: int,
 ) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
     def step(
-        params: Tensors, fixed: Tensors, batch: Tensors, shared: Tensors
+        params: Tensors, buffers: Tensors, batch: Tensors, shared_inputs: Tensors
     ) -> list[torch.Tensor]:
         leaves = of.leaves(params)
-        found = of.outcome(leaves, fixed, _copies(batch))
-        scale = shared[LOSS_SCALE].to(found.loss.dtype) if shared else None
+        outcome = of.outcome(leaves, buffers, _copies(batch))
+        scale = shared_inputs[LOSS_SCALE].to(outcome.loss.dtype) if shared_inputs else None
         grads = torch.autograd.grad(
-            found.loss, list(leaves.values()), scale, materialize_grads=True
+            outcome.loss, list(leaves.values()), scale, materialize_grads=True
         )
-        following = [found.buffers[name].to(value.dtype) for name, value in fixed.items()]
-        written = [leaf.detach() for leaf in leaves.values()]
-        return [found.loss.detach(), *found.metrics.values(), *grads, *following, *written]
+        following = [outcome.buffers[name].to(value.dtype) for name, value in buffers.items()]
+        new_params = [leaf.detach() for leaf in leaves.values()]
+        return [outcome.loss.detach(), *outcome.metrics.values(), *grads, *following, *new_params]
 
     kinds = {
         naming.PARAM: params,
-        naming.BUFFER: fixed,
+        naming.BUFFER: buffers,
         naming.BATCH: of.batch.tensors,
-        naming.SHARED: shared,
+        naming.SHARED: shared_inputs,
     }
     names = [
         "loss",
         *(f"{METRIC}{name}" for name in run.metrics),
         *(naming.grad(name) for name in params),
-        *(naming.following(naming.buffer(name)) for name in fixed),
+        *(naming.following(naming.buffer(name)) for name in buffers),
         *(f"{WRITTEN}{name}" for name in params),
     ]
 
-    def loss(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
+    def loss(params: Tensors, buffers: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
         leaves = of.leaves(params)
-        return [of.outcome(leaves, fixed, _copies(batch)).loss]
+        return [of.outcome(leaves, buffers, _copies(batch)).loss]
 
-    traced, inputs, properties = traced_operators(
+    graph_module, inputs, properties = traced_operators(
         step, kinds, symbols, of, opset, drawing=loss, has_draws=bool(run.draws)
     )
     symbols.check_free(of.where)
     sources = {
-        **{naming.following(naming.buffer(name)): naming.buffer(name) for name in fixed},
+        **{naming.following(naming.buffer(name)): naming.buffer(name) for name in buffers},
         **{f"{WRITTEN}{name}": naming.param(name) for name in params},
     }
-    outputs = drop_unchanged(traced, inputs, names, sources)
-    found = {
+    outputs = drop_unchanged(graph_module, inputs, names, sources)
+    names_by_kind = {
         kind: tuple(n.removeprefix(kind) for n in outputs if n.startswith(kind))
         for kind in ("next.buffer.", WRITTEN)
     }
-    return write_onnx(traced, inputs, outputs, symbols.names, opset, of.where, properties), found
+    return write_onnx(
+        graph_module, inputs, outputs, symbols.names, opset, of.where, properties
+    ), names_by_kind
 
 
 def _list_weights(params: Tensors, where: str) -> None:
     """Logs the weights of a file that are trained where nobody named them."""
-    listed = ", ".join(f"{name} {list(value.shape)}" for name, value in params.items())
-    _LOGGER.info("%s trains the %d weights that reach the loss: %s", where, len(params), listed)
+    weights_text = ", ".join(f"{name} {list(value.shape)}" for name, value in params.items())
+    _LOGGER.info(
+        "%s trains the %d weights that reach the loss: %s", where, len(params), weights_text
+    )
 
 
-def _given_forward(
-    model: torch.nn.Module, params: Tensors, fixed: Tensors
+def _forward_of_file(
+    model: torch.nn.Module, params: Tensors, buffers: Tensors
 ) -> onnx.ModelProto | None:
-    return forward_of_file(model, params, fixed) if isinstance(model, OnnxModule) else None
+    return forward_of_file(model, params, buffers) if isinstance(model, OnnxModule) else None
 
 
 METRIC, WRITTEN = "metric.", "written."
@@ -299,7 +306,7 @@ def _forward(
     of: Forward,
     symbols: Symbols,
     params: Tensors,
-    fixed: Tensors,
+    buffers: Tensors,
     targets: Sequence[str],
     opset: int,
 ) -> onnx.ModelProto:
@@ -307,9 +314,11 @@ def _forward(
     inputs = {name: tensors[name] for name in of.batch.inputs}
     count = 0
 
-    def forward(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
+    def forward(
+        params: Tensors, buffers: Tensors, batch: Tensors, _: Tensors
+    ) -> list[torch.Tensor]:
         nonlocal count
-        output = of.output(of.writable(params), of.copies(fixed), _copies(batch))
+        output = of.output(of.writable(params), of.copies(buffers), _copies(batch))
         leaves = [
             leaf
             for leaf in torch.utils._pytree.tree_leaves(output)
@@ -318,10 +327,10 @@ def _forward(
         count = len(leaves)
         return leaves
 
-    kinds = {naming.PARAM: params, naming.BUFFER: fixed, naming.BATCH: inputs, naming.SHARED: {}}
-    traced, names, properties = traced_operators(forward, kinds, symbols, of, opset)
+    kinds = {naming.PARAM: params, naming.BUFFER: buffers, naming.BATCH: inputs, naming.SHARED: {}}
+    graph_module, names, properties = traced_operators(forward, kinds, symbols, of, opset)
     outputs = output_names(count)
-    model = write_onnx(traced, names, outputs, symbols.names, opset, of.where, properties)
+    model = write_onnx(graph_module, names, outputs, symbols.names, opset, of.where, properties)
     if isinstance(of.model, OnnxModule):
         mark_names(model, names_of_file(of.model))
     return model
@@ -331,23 +340,23 @@ def _evaluation_loss(
     of: Forward,
     symbols: Symbols,
     params: Tensors,
-    fixed: Tensors,
+    buffers: Tensors,
     metrics: tuple[str, ...],
     opset: int,
 ) -> onnx.ModelProto:
-    def loss(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
-        found = of.outcome(of.writable(params), fixed, _copies(batch), is_trained=False)
-        return [found.loss, *(found.metrics[name] for name in metrics)]
+    def loss(params: Tensors, buffers: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
+        outcome = of.outcome(of.writable(params), buffers, _copies(batch), is_trained=False)
+        return [outcome.loss, *(outcome.metrics[name] for name in metrics)]
 
     kinds = {
         naming.PARAM: params,
-        naming.BUFFER: fixed,
+        naming.BUFFER: buffers,
         naming.BATCH: of.batch.tensors,
         naming.SHARED: {},
     }
-    traced, names, properties = traced_operators(loss, kinds, symbols, of, opset)
+    graph_module, names, properties = traced_operators(loss, kinds, symbols, of, opset)
     outputs = ["loss", *(f"{METRIC}{name}" for name in metrics)]
-    return write_onnx(traced, names, outputs, symbols.names, opset, of.where, properties)
+    return write_onnx(graph_module, names, outputs, symbols.names, opset, of.where, properties)
 
 
 def _copies(tensors: Tensors) -> Tensors:

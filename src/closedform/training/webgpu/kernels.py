@@ -134,8 +134,8 @@ def element_types(graph: GraphProto) -> dict[str, int]:
 def ranks(graph: GraphProto) -> dict[str, int]:
     """Returns the numbers of axes of all values, where they are known."""
     values = (*graph.input, *graph.output, *graph.value_info)
-    typed = ((value.name, value.type.tensor_type) for value in values)
-    counts = {name: len(type_.shape.dim) for name, type_ in typed if type_.HasField("shape")}
+    tensor_types = ((value.name, value.type.tensor_type) for value in values)
+    counts = {name: len(type_.shape.dim) for name, type_ in tensor_types if type_.HasField("shape")}
     return counts | {tensor.name: len(tensor.dims) for tensor in graph.initializer}
 
 

@@ -29,9 +29,9 @@ Replacement = Callable[[Translation, NodeProto], bool]
 def log_softmax(out: Translation, node: NodeProto) -> bool:
     """``x − max x − log Σ exp(x − max x)``: there is no kernel."""
     value, axis = out.operand(node, 0), out.literal([out.attribute(node, "axis", -1)])
-    centred = out.emit("Sub", [value, out.emit("ReduceMax", [value, axis], keepdims=1)])
-    total = out.emit("ReduceSum", [out.emit("Exp", [centred]), axis], keepdims=1)
-    out.emit("Sub", [centred, out.emit("Log", [total])], outputs=node.output)
+    centred_value = out.emit("Sub", [value, out.emit("ReduceMax", [value, axis], keepdims=1)])
+    total = out.emit("ReduceSum", [out.emit("Exp", [centred_value]), axis], keepdims=1)
+    out.emit("Sub", [centred_value, out.emit("Log", [total])], outputs=node.output)
     return True
 
 
@@ -57,8 +57,8 @@ def logarithm(out: Translation, node: NodeProto) -> bool:
     at_zero = out.emit("Equal", [value, zero], element=_BOOL)
     below = out.emit("Less", [value, zero], element=_BOOL)
     limit = out.literal(-np.inf, _FLOAT)
-    limited = out.emit("Where", [at_zero, limit, out.emit("Log", [value])], element=_FLOAT)
-    out.emit("Where", [below, out.literal(np.nan, _FLOAT), limited], outputs=node.output)
+    logarithms = out.emit("Where", [at_zero, limit, out.emit("Log", [value])], element=_FLOAT)
+    out.emit("Where", [below, out.literal(np.nan, _FLOAT), logarithms], outputs=node.output)
     return True
 
 
@@ -140,11 +140,11 @@ _COSINE = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
 def _circular(shift: int) -> Replacement:
     """The sine of x + shift·π/2 with the polynomials of Cephes: WGSL's is off by up to 2e-4."""
 
-    def replaced(out: Translation, node: NodeProto) -> bool:
+    def replace(out: Translation, node: NodeProto) -> bool:
         _write(out, _sine(out, out.operand(node, 0), shift), node)
         return True
 
-    return replaced
+    return replace
 
 
 def _sine(out: Translation, value: str, shift: int) -> str:
@@ -169,8 +169,8 @@ def _sine(out: Translation, value: str, shift: int) -> str:
     sine = out.emit("Add", [rest, out.emit("Mul", [cube, polynomial(_SINE)])])
     fourth = out.emit("Mul", [square, square])
     cosine = out.emit("Mul", [fourth, polynomial(_COSINE)])
-    halved = out.emit("Mul", [square, number(0.5)])
-    cosine = out.emit("Add", [out.emit("Sub", [cosine, halved]), number(1.0)])
+    half_square = out.emit("Mul", [square, number(0.5)])
+    cosine = out.emit("Add", [out.emit("Sub", [cosine, half_square]), number(1.0)])
     if shift:
         turns = out.emit("Add", [turns, number(float(shift))])
     half = out.emit("Floor", [out.emit("Mul", [turns, number(0.5)])])
@@ -232,7 +232,7 @@ def rounding(out: Translation, node: NodeProto) -> bool:
     return True
 
 
-def negated(out: Translation, node: NodeProto) -> bool:
+def negate(out: Translation, node: NodeProto) -> bool:
     """``0 − x`` for int32, which has no kernel."""
     if out.element(node) != _INT:
         return False
@@ -264,16 +264,16 @@ def remainder(out: Translation, node: NodeProto) -> bool:
     ]
     differs = out.emit("Not", [out.emit("Equal", signs, element=_BOOL)], element=_BOOL)
     is_rest = out.emit("Not", [out.emit("Equal", [rest, zero], element=_BOOL)], element=_BOOL)
-    moved = out.emit("And", [differs, is_rest], element=_BOOL)
-    out.emit("Where", [moved, out.emit("Add", [rest, divisor]), rest], outputs=node.output)
+    is_moved = out.emit("And", [differs, is_rest], element=_BOOL)
+    out.emit("Where", [is_moved, out.emit("Add", [rest, divisor]), rest], outputs=node.output)
     return True
 
 
 def is_nan(out: Translation, node: NodeProto) -> bool:
     """``not x = x``: there is no kernel."""
     value = out.operand(node, 0)
-    same = out.emit("Equal", [value, value], element=_BOOL)
-    out.emit("Not", [same], outputs=node.output)
+    is_equal = out.emit("Equal", [value, value], element=_BOOL)
+    out.emit("Not", [is_equal], outputs=node.output)
     return True
 
 
@@ -289,12 +289,12 @@ def is_infinite(out: Translation, node: NodeProto) -> bool:
 def logical(operator: str) -> Replacement:
     """An operator of booleans as one of int32: the maximum is ``or``."""
 
-    def replaced(out: Translation, node: NodeProto) -> bool:
+    def replace(out: Translation, node: NodeProto) -> bool:
         if out.element(node, len(node.input) - 1) != _BOOL:
             return False
         first = 1 if operator == "Where" else 0
         operands = [
-            _converted(out, out.operand(node, place), _INT)
+            _convert(out, out.operand(node, place), _INT)
             if place >= first
             else out.operand(node, place)
             for place in range(len(node.input))
@@ -306,31 +306,31 @@ def logical(operator: str) -> Replacement:
         out.emit("Cast", [result], outputs=node.output, to=_BOOL)
         return True
 
-    return replaced
+    return replace
 
 
 def exclusive(out: Translation, node: NodeProto) -> bool:
     """``not (a = b)`` in int32."""
-    operands = [_converted(out, out.operand(node, place), _INT) for place in (0, 1)]
-    same = out.emit("Equal", operands, element=_BOOL)
-    out.emit("Not", [same], outputs=node.output)
+    operands = [_convert(out, out.operand(node, place), _INT) for place in (0, 1)]
+    is_equal = out.emit("Equal", operands, element=_BOOL)
+    out.emit("Not", [is_equal], outputs=node.output)
     return True
 
 
-def _converted(out: Translation, name: str, element: int) -> str:
+def _convert(out: Translation, name: str, element: int) -> str:
     return out.emit("Cast", [name], element=element, to=element)
 
 
 _HALF_WORD = 1 << 16
 
 
-def moved(places: Sequence[int] = (0,)) -> Replacement:
+def move(places: Sequence[int] = (0,)) -> Replacement:
     """A move of data whose kernel has not this type, as one of float32.
 
     Booleans are 0 and 1; an int32 is moved as two floats, x div 2^16 and the rest, both exact.
     """
 
-    def replaced(out: Translation, node: NodeProto) -> bool:
+    def replace(out: Translation, node: NodeProto) -> bool:
         element = out.element(node)
         kernel = KERNELS[node.op_type]
         if element not in (_BOOL, _INT) or element in kernel.types:
@@ -359,7 +359,7 @@ def moved(places: Sequence[int] = (0,)) -> Replacement:
 
         if element == _BOOL:
             for name, output in zip(
-                move([_converted(out, value, _FLOAT) for value in values]), node.output, strict=True
+                move([_convert(out, value, _FLOAT) for value in values]), node.output, strict=True
             ):
                 out.emit("Cast", [name], outputs=[output], to=_BOOL)
             return True
@@ -370,14 +370,14 @@ def moved(places: Sequence[int] = (0,)) -> Replacement:
             for value, part in zip(values, high, strict=True)
         ]
         results = [
-            [_converted(out, name, _INT) for name in move([_converted(out, p, _FLOAT) for p in ps])]
+            [_convert(out, name, _INT) for name in move([_convert(out, p, _FLOAT) for p in ps])]
             for ps in (high, low)
         ]
         for above, below, output in zip(*results, node.output, strict=True):
             out.emit("Add", [out.emit("Mul", [above, word]), below], outputs=[output])
         return True
 
-    return replaced
+    return replace
 
 
 def identity(out: Translation, node: NodeProto) -> bool:
@@ -389,18 +389,18 @@ def identity(out: Translation, node: NodeProto) -> bool:
     return True
 
 
-def squeezed(out: Translation, node: NodeProto) -> bool:
+def squeeze(out: Translation, node: NodeProto) -> bool:
     """Booleans are squeezed as int32."""
     if out.element(node) != _BOOL:
         return False
-    value = _converted(out, out.operand(node, 0), _INT)
+    value = _convert(out, out.operand(node, 0), _INT)
     axes = [out.on_host(node, 1)] if len(node.input) > 1 else []
     result = out.emit("Squeeze", [value, *axes])
     out.emit("Cast", [result], outputs=node.output, to=_BOOL)
     return True
 
 
-def filled(out: Translation, node: NodeProto) -> bool:
+def fill(out: Translation, node: NodeProto) -> bool:
     """A constant that is expanded: ConstantOfShape has no kernel."""
     from onnx import numpy_helper
 
@@ -415,9 +415,9 @@ def filled(out: Translation, node: NodeProto) -> bool:
 _SCALARS: Mapping[int, Any] = {_FLOAT: np.float32, _INT: np.int32, _BOOL: np.bool_}
 
 
-def concatenated(out: Translation, node: NodeProto) -> bool:
+def concatenate(out: Translation, node: NodeProto) -> bool:
     """A tree of concatenations of at most seven tensors."""
-    if moved(())(out, node):
+    if move(())(out, node):
         return True
     names = [out.operand(node, place) for place in range(len(node.input))]
     axis = out.attribute(node, "axis", 0)
@@ -430,7 +430,7 @@ def concatenated(out: Translation, node: NodeProto) -> bool:
 
 def split(out: Translation, node: NodeProto) -> bool:
     """A tree of splits of at most seven results."""
-    if moved()(out, node):
+    if move()(out, node):
         return True
     sizes = out.constant(node.input[1]) if len(node.input) > 1 else None
     if len(node.output) <= MAX_TENSORS:
@@ -470,24 +470,24 @@ def _split(out: Translation, value: str, parts: Sequence[tuple[str, int]], axis:
 def extreme_place(extremum: str) -> Replacement:
     """The first place of a maximum or minimum, in int32: the kernel's result is int64."""
 
-    def replaced(out: Translation, node: NodeProto) -> bool:
+    def replace(out: Translation, node: NodeProto) -> bool:
         axis, shape = out.attribute(node, "axis", 0), out.shape(node.input[0])
         if shape is None or out.attribute(node, "select_last_index", 0):
             return False
         value, axes, axis = out.operand(node, 0), out.literal([axis]), axis % len(shape)
         best = out.emit(extremum, [value, axes], keepdims=1)
         is_best = out.emit("Equal", [value, best], element=_BOOL)
-        places, last = _numbered(out, value, axis, shape)
+        places, last = _number_places(out, value, axis, shape)
         # The last place where NaN equals none.
         candidates = out.emit("Where", [is_best, places, last], element=_INT)
         keep = out.attribute(node, "keepdims", 1)
         out.emit("ReduceMin", [candidates, axes], outputs=node.output, keepdims=keep)
         return True
 
-    return replaced
+    return replace
 
 
-def _numbered(
+def _number_places(
     out: Translation, value: str, axis: int, shape: Sequence[int | None]
 ) -> tuple[str, str]:
     """The places along an axis in int32, with the axes of the tensor, and the last of them."""
@@ -525,7 +525,7 @@ def largest(out: Translation, node: NodeProto) -> bool:
     return True
 
 
-def indexed(out: Translation, node: NodeProto) -> bool:
+def index(out: Translation, node: NodeProto) -> bool:
     """GatherND and ScatterND, whose indices are int64 in ONNX; booleans are moved as int32."""
     indices = out.operand(node, 1)
     operands = [out.operand(node, place) for place in range(len(node.input))]
@@ -539,7 +539,7 @@ def indexed(out: Translation, node: NodeProto) -> bool:
     if out.element(node) != _BOOL:
         out.emit(node.op_type, operands, outputs=node.output, **attributes)
         return True
-    operands[::2] = [_converted(out, name, _INT) for name in operands[::2]]
+    operands[::2] = [_convert(out, name, _INT) for name in operands[::2]]
     result = out.emit(node.op_type, operands, **attributes)
     out.emit("Cast", [result], outputs=node.output, to=_BOOL)
     return True
@@ -578,11 +578,11 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
     ]
     pads[axes:] = [max(*pair) for pair in zip(pads[axes:], ends, strict=True)]
     value = out.operand(node, 0)
-    padded = value
+    padded_value = value
     if any(pads):
         widths = [0, 0, *pads[:axes], 0, 0, *pads[axes:]]
         lowest = out.literal(float(np.finfo(np.float32).min), _FLOAT)
-        padded = out.emit("Pad", [value, out.literal(widths), lowest])
+        padded_value = out.emit("Pad", [value, out.literal(widths), lowest])
     taps, places = [], []
     for offsets in np.ndindex(*kernel):
         starts = [offset * step for offset, step in zip(offsets, spread, strict=True)]
@@ -591,7 +591,7 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
             for start, count, stride in zip(starts, counts, strides, strict=True)
         ]
         where = [out.literal(x) for x in (starts, ends, list(range(2, 2 + axes)), strides)]
-        taps.append(out.emit("Slice", [padded, *where]))
+        taps.append(out.emit("Slice", [padded_value, *where]))
         lines = [
             np.arange(count) * stride + start - pad
             for count, stride, start, pad in zip(counts, strides, starts, pads[:axes], strict=True)
@@ -612,8 +612,8 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
     count = out.emit("ReduceProd", [outer], keepdims=0)
     bounds = [out.literal(0, _INT), out.emit("Cast", [count], element=_INT, to=_INT)]
     rows = out.emit("Range", [*bounds, out.literal(1, _INT)])
-    ones = out.literal([1] * axes)
-    rows = out.emit("Reshape", [rows, out.emit("Concat", [outer, ones], axis=0)])
+    unit_axes = out.literal([1] * axes)
+    rows = out.emit("Reshape", [rows, out.emit("Concat", [outer, unit_axes], axis=0)])
     base = out.emit("Mul", [rows, out.literal(math.prod(lengths), _INT)])
     out.emit("Add", [base, place], outputs=[node.output[1]])
     return True
@@ -625,9 +625,9 @@ def diagonal(out: Translation, node: NodeProto) -> bool:
     if shape is None:
         return False
     value, element = out.operand(node, 0), out.types[node.output[0]]
-    rows, columns = (_numbered(out, value, axis, shape)[0] for axis in (0, 1))
-    shifted = out.emit("Add", [rows, out.literal(out.attribute(node, "k", 0), _INT)])
-    is_one = out.emit("Equal", [columns, shifted], element=_BOOL)
+    rows, columns = (_number_places(out, value, axis, shape)[0] for axis in (0, 1))
+    shifted_rows = out.emit("Add", [rows, out.literal(out.attribute(node, "k", 0), _INT)])
+    is_one = out.emit("Equal", [columns, shifted_rows], element=_BOOL)
     out.emit("Cast", [is_one], outputs=node.output, to=element)
     return True
 
@@ -637,13 +637,13 @@ REPLACEMENTS: Mapping[str, Replacement] = {
     "Acos": arc_cosine,
     "ArgMax": extreme_place("ReduceMax"),
     "ArgMin": extreme_place("ReduceMin"),
-    "Concat": concatenated,
-    "ConstantOfShape": filled,
+    "Concat": concatenate,
+    "ConstantOfShape": fill,
     "Cos": _circular(1),
     "Equal": logical("Equal"),
     "EyeLike": diagonal,
-    "GatherElements": moved(),
-    "GatherND": indexed,
+    "GatherElements": move(),
+    "GatherND": index,
     "Identity": identity,
     "IsInf": is_infinite,
     "IsNaN": is_nan,
@@ -651,21 +651,21 @@ REPLACEMENTS: Mapping[str, Replacement] = {
     "LogSoftmax": log_softmax,
     "MaxPool": max_pool,
     "Mod": remainder,
-    "Neg": negated,
+    "Neg": negate,
     "Or": logical("Max"),
     "Pow": power,
     "ReduceLogSumExp": log_sum_exp,
     "Round": rounding,
-    "ScatterND": indexed,
+    "ScatterND": index,
     "Sign": sign,
     "Sin": _circular(0),
-    "Slice": moved(),
+    "Slice": move(),
     "Split": split,
-    "Squeeze": squeezed,
+    "Squeeze": squeeze,
     "Tan": tangent,
-    "Tile": moved(),
+    "Tile": move(),
     "TopK": largest,
-    "Transpose": moved(),
+    "Transpose": move(),
     "Where": logical("Where"),
     "Xor": exclusive,
 }

@@ -43,12 +43,14 @@ def split_scalars(graph: GraphProto) -> tuple[GraphProto, GraphProto]:
     """
     values = _scalars(graph)
     nodes = [node for node in graph.node if set(node.output) <= values]
-    others = [node for node in graph.node if not set(node.output) <= values]
-    wanted = {name for node in others for name in node.input if name in values}
+    tensor_nodes = [node for node in graph.node if not set(node.output) <= values]
+    scalar_names = {name for node in tensor_nodes for name in node.input if name in values}
     types = element_types(graph)
-    names = {name: scalar(place) for place, name in enumerate(sorted(wanted))}
+    names = {name: scalar(place) for place, name in enumerate(sorted(scalar_names))}
     results = [output for output in graph.output if output.name in values]
-    return _rest(graph, others, names, types, values), _host(graph, nodes, names, types, results)
+    return _rest(graph, tensor_nodes, names, types, values), _host(
+        graph, nodes, names, types, results
+    )
 
 
 def _scalars(graph: GraphProto) -> set[str]:
@@ -57,14 +59,14 @@ def _scalars(graph: GraphProto) -> set[str]:
     inputs = {value.name for value in graph.input if axes.get(value.name) == 0}
     outputs = {value.name for value in graph.output}
     constants = {tensor.name for tensor in graph.initializer}
-    fixed = {name for name in inputs if name == STEP or not name.startswith(_TENSORS)}
-    carried = {
+    step_inputs = {name for name in inputs if name == STEP or not name.startswith(_TENSORS)}
+    candidates = {
         name
-        for name in inputs - fixed
+        for name in inputs - step_inputs
         if name.startswith((STATE, SHARED, BUFFER)) and following(name) in outputs
     }
     while True:  # until each number that is carried follows from those that are left
-        values = fixed | carried
+        values = step_inputs | candidates
         for node in graph.node:
             operands = {name for name in node.input if name}
             if (
@@ -73,10 +75,10 @@ def _scalars(graph: GraphProto) -> set[str]:
                 and all(axes.get(name) == 0 for name in node.output)
             ):
                 values.update(node.output)
-        remaining = {name for name in carried if following(name) in values}
-        if remaining == carried:
+        remaining = {name for name in candidates if following(name) in values}
+        if remaining == candidates:
             return values
-        carried = remaining
+        candidates = remaining
 
 
 def _rest(
@@ -92,10 +94,10 @@ def _rest(
     rest.node.extend(nodes)
     for node in rest.node:
         node.input[:] = [names.get(name, name) for name in node.input]
-    used = {name for node in rest.node for name in node.input}
-    rest.input.extend(value for value in graph.input if value.name in used)
+    names_used = {name for node in rest.node for name in node.input}
+    rest.input.extend(value for value in graph.input if value.name in names_used)
     rest.input.extend(
-        helper.make_tensor_value_info(name, _narrowed(types[source]), ())
+        helper.make_tensor_value_info(name, _narrow(types[source]), ())
         for source, name in names.items()
     )
     rest.output.extend(output for output in graph.output if output.name not in values)
@@ -113,17 +115,17 @@ def _host(
     host.node.extend(nodes)
     host.output.extend(results)
     for source, name in names.items():
-        narrow = _narrowed(types[source])
+        narrow = _narrow(types[source])
         if narrow == types[source]:
             host.node.append(helper.make_node("Identity", [source], [name]))
         else:
             host.node.append(helper.make_node("Cast", [source], [name], to=narrow))
         host.output.append(helper.make_tensor_value_info(name, narrow, ()))
-    used = {name for node in host.node for name in node.input}
-    host.input.extend(value for value in graph.input if value.name in used)
-    host.initializer.extend(tensor for tensor in graph.initializer if tensor.name in used)
+    names_used = {name for node in host.node for name in node.input}
+    host.input.extend(value for value in graph.input if value.name in names_used)
+    host.initializer.extend(tensor for tensor in graph.initializer if tensor.name in names_used)
     return host
 
 
-def _narrowed(element: int) -> int:
+def _narrow(element: int) -> int:
     return _NARROW.get(element, element)

@@ -60,18 +60,18 @@ def _check_model_types(graph: GraphProto, where: str) -> None:
 
 def _without_unused(graph: GraphProto) -> GraphProto:
     """A graph without nodes, inputs and constants that no output follows from."""
-    used = {output.name for output in graph.output}
+    names_used = {output.name for output in graph.output}
     nodes = []
     for node in reversed(graph.node):
-        if used & set(node.output):
+        if names_used & set(node.output):
             nodes.append(node)
-            used.update(node.input)
+            names_used.update(node.input)
     return helper.make_graph(
         nodes[::-1],
         graph.name,
-        [value for value in graph.input if value.name in used],
+        [value for value in graph.input if value.name in names_used],
         graph.output,
-        [tensor for tensor in graph.initializer if tensor.name in used],
+        [tensor for tensor in graph.initializer if tensor.name in names_used],
     )
 
 

@@ -43,7 +43,7 @@ _NUMPY: dict[int, Any] = {_FLOAT: np.float32, _INT: np.int32, _BOOL: np.bool_, _
 
 
 class Translation:
-    """Writes the nodes of a step; a replacement calls ``emit`` for each node of its own.
+    """Writes the nodes of a step; a replacement calls ``emit`` for each node that it writes.
 
     Attributes:
         types: The element types of the values of the new graph, by name.
@@ -179,7 +179,7 @@ class Translation:
             f"the WebGPU provider reads the sizes of {node.op_type} on the CPU, and they depend on "
             "data",
             where=f"{self.where}, node of {node.output[0]!r}",
-            hint="write the model with sizes that follow from those of the batch",
+            hint="write the model with sizes that follow from the sizes of the batch",
         )
 
     def element(self, node: NodeProto, place: int = 0) -> int:

@@ -298,6 +298,7 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
                 where=where,
                 hint="this rule depends on the number of steps",
             )
+        # All steps after the first are alike for such a rule.
         value = 1
     count = torch.as_tensor(value).detach()
     if count.numel() != 1 or count.is_complex():

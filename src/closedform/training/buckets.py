@@ -77,6 +77,7 @@ def with_buckets(spec: ModelSpec) -> Buckets:
         if small:
             bucket = f"bucket_{index}"
             while any(name.split(".")[0] == bucket for name in spec.params):
+                # A parameter of the model may have the name of a bucket.
                 bucket = f"{bucket}_"
             members[bucket] = small
             shapes[bucket] = (sum(math.prod(map(int, shape)) for shape in small.values()),)

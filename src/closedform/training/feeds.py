@@ -121,6 +121,7 @@ def draw(
         seed: The seed of the stream.
         where: The model, named in errors.
     """
+    # The seed holds the step: a resumed run draws the numbers that it would have drawn.
     generator = np.random.default_rng(seed)
     return {
         name: _numbers(generator, name, shape_of(port, sizes, where)).astype(port.dtype)

@@ -38,9 +38,9 @@ class InPlaceStep:
     Args:
         split: The step in two.
         session: The first part.
-        carried: All inputs that one step hands to the next.
+        state_ports: All inputs that one step hands to the next.
         where: The model, named in errors.
-        reported: Arrays for the other outputs of the step, by output name.
+        reports: Arrays for the other outputs of the step, by output name.
         threads: The number of threads; one for each core if None.
     """
 

@@ -73,6 +73,7 @@ def _nodes_of_draw(value: ValueInfoProto, inputs: list[ValueInfoProto]) -> list[
         numbers = add("RandomUniformLike", [zeros], dtype=element)
         if kind == "exponential":
             unit = add("Constant", [], value=helper.make_tensor("one", element, [], [1]))
+            # −log(1 − u) for u in [0, 1): the argument is never 0.
             add("Neg", [add("Log", [add("Sub", [unit, numbers])])])
     nodes[-1].output[0] = name
     return nodes

@@ -131,6 +131,7 @@ def split_update(model: ModelProto) -> Split | None:
     whole.CopyFrom(model)
     node_outputs = {output for node in graph.node for output in node.output}
     shapes = {name: value_infos[name] for name in further if name in node_outputs}
+    # The gradients' outputs go into the first part: it hands them to the tails.
     whole.graph.output.extend(v for n, v in shapes.items() if n not in _names(graph.output))
     outputs = {
         value.name
@@ -158,7 +159,7 @@ class _Finder:
 
     Args:
         model: The step.
-        typed: Declarations of its values.
+        value_infos: Declarations of its values.
     """
 
     def __init__(self, model: ModelProto, value_infos: Mapping[str, ValueInfoProto]) -> None:
@@ -210,9 +211,11 @@ class _Walk:
         node = finder._producers.get(name)
         if dims in ((), (1,)):
             self._names[name] = self._number(name)
+        # A broadcast vector, such as a row, has other elements than a tile.
         elif dims != self._shape:
             self.is_other = True
             self._names[name] = name
+        # The walk ends at the gradient, at inputs, and at operators that may round by place.
         elif node is None or name.startswith(naming.GRAD) or node.op_type not in EXACT:
             self._names[name] = f"tensor.{len(self.tensors)}"
             self.tensors[name] = self._names[name]

@@ -164,6 +164,7 @@ def _slider(symbol: sp.Symbol, value: sp.Expr, dtype: str) -> dict[str, Any]:
         return _range(symbol, dtype, number, min(1, number), max(4, 3 * number))
     if number == 0:
         return _range(symbol, dtype, 0, 0, 1)
+    # A fraction near 1, such as a decay rate, is at most 1.
     far = 1 if 0.5 <= number <= 1 else 2 * number
     low = far / 200 if symbol.is_positive else min(0, far)
     return _range(symbol, dtype, number, low, max(0, far))

@@ -97,6 +97,7 @@ class RecursiveScheduler(TorchScheduler):
 
     def _write(self, step: int, *, is_next: bool = False) -> None:
         groups = self.optimizer.param_groups
+        # The first write of a resumed scheduler: CosineAnnealingLR.get_lr has this condition, too.
         is_resumed = self._step_count == 1 and step > 0
         if not is_next or is_resumed:
             super()._write(step)
@@ -148,6 +149,8 @@ class CosineAnnealing(RecursiveScheduler):
 
     def _move_value(self, current: Any, before: float, after: float, step: int) -> Any:
         low, period = float(plain(self.eta_min)), float(plain(self.T_max))  # type: ignore[attr-defined]
+        # As in CosineAnnealingLR.get_lr of torch/optim/lr_scheduler.py: at the minimum the distance
+        # is 0, which no factor changes.
         if (step - 1 - period) % (2 * period) == 0 or before == low:
             return current + (after - before)
         return (after - low) / (before - low) * (current - low) + low
@@ -158,6 +161,7 @@ class OneCycle(TorchScheduler):
 
     def _write(self, step: int, *, is_next: bool = False) -> None:
         total = self._length()
+        # torch raises ValueError for the same step; step 0 is written by the constructor.
         if step > total:
             raise DefinitionError(
                 f"the schedule has {total} steps, got step {step}",
@@ -205,6 +209,7 @@ class WarmRestarts(SavedArguments):
         )
         if factor == 1:
             return time % first, first
+        # A loop and not a logarithm, as in torch's step(epoch): math.log(243, 3) is 4.999….
         start, period = 0.0, first
         while time >= start + period:
             start, period = start + period, period * factor

@@ -208,6 +208,7 @@ class CompiledProgram:
         new = self._function_of(values)(values.copy())
         if not self._written:
             return list(new)
+        # The compiled loop writes without counting versions, by which autograd finds stale tensors.
         next_states = [values[place] for place in self._written]
         torch.autograd.graph.increment_version(next_states)
         return next_states if not new else self._in_order(next_states, new)
@@ -291,7 +292,9 @@ class _Inductor:
             return program  # it counts the step
         return CompiledProgram(graph, input_names(graph), program.varying)
 
-    def vectors(self, graph: Graph) -> CompiledProgram:
+    def vectors(self, graph: Graph) -> CompiledProgram | None:
+        if not inplace(graph).is_elementwise:
+            return None
         return CompiledProgram(graph, [x for x in input_names(graph) if x.startswith(NUMBER)])
 
 

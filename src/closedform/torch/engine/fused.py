@@ -94,6 +94,7 @@ def _adam(rule: UpdateRule, *, is_decoupled: bool, maximize: bool) -> FusedKerne
         "exp_avg_sq": second,
         **({"max_exp_avg_sq": top} if amsgrad else {}),
     }
+    # The formula of ATen/native/cpu/FusedAdamKernel.cpp.
     function = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
 
     def run(arguments: Arguments) -> None:
@@ -120,6 +121,8 @@ def _sgd(rule: UpdateRule, *, nesterov: bool, maximize: bool) -> FusedKernel:
     """``_fused_sgd_``, whose buffer is the gradient at the first step."""
     lr, momentum, dampening, decay = _hypers(rule, "lr", "momentum", "dampening", "weight_decay")
     gradient = (-GRAD if maximize else GRAD) + decay * PARAM
+    # ATen/native/cpu/FusedSGDKernel.cpp sets the buffer to the gradient at the first step. From a
+    # buffer of 0, the recursion does the same if there is no dampening.
     has_buffer, has_first = "momentum_buffer" in rule.states, dampening != 0
     buffer = momentum * state("momentum_buffer") + (1 - dampening) * gradient
     if has_first:
@@ -294,6 +297,7 @@ class FusedStep:
             self._numbers, self._version = {**self._constants, **inputs}, self._group.version
         counts = self._count.load()
         if self._kernel.reads_steps:
+            # The kernels take the count after the step: torch.optim increments it before.
             self._floats.copy_(counts).add_(1)
         before = counts.tolist() if self._kernel.has_first else ()
         if 0 in before:

@@ -46,6 +46,7 @@ def compiled_function(
     )
 
     size = PARALLEL if threads > 1 else 16  # inductor has a loop run in parallel if it is long
+    # Duck sizing gives equal sizes one symbol: all vectors have one length.
     context: StatelessSymbolicContext[..., Any] = StatelessSymbolicContext([DimDynamic.DUCK])
     mode = FakeTensorMode(shape_env=ShapeEnv())
     examples = [

@@ -51,6 +51,7 @@ def separate(graph: Graph, param: str) -> tuple[Graph | None, Move] | None:
     if last.op not in (Op.ADD, Op.SUB) or source not in last.operands:
         return None
     (summand,) = (operand for operand in last.operands if operand != source)
+    # ``x - param`` changes the sign of the parameter.
     if last.op is Op.SUB and last.operands[0] != source:
         return None
     dropped_nodes = {source, end}
@@ -66,6 +67,7 @@ def separate(graph: Graph, param: str) -> tuple[Graph | None, Move] | None:
     node = nodes[summand]
     is_gradient = node.op is Op.INPUT and node.attribute("role") is Role.GRAD
     tensor = next((name for name, index in ends.items() if index == summand), None)
+    # A broadcast operand, or a tensor that no output holds, cannot be an operand of foreach_add.
     if node.type != last.type or (tensor is None) is not is_gradient:
         return None
     builder = Builder(graph.name)

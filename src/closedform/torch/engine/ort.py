@@ -34,6 +34,7 @@ class OrtKernel:
 
     def run(self, arguments: NamedArguments) -> None:
         """Performs the step."""
+        # An IO binding takes a pointer and a shape, but no strides.
         reads = {name: arguments.reads[name].contiguous() for name in self.inputs}
         addresses = [value.data_ptr() for value in reads.values()]
         key = arguments.writes[next(iter(self.buffers))][0].data_ptr()
@@ -43,6 +44,7 @@ class OrtKernel:
             self.bindings[key] = entry
         device = arguments.reads["step"].device
         if device.type == "cuda":
+            # onnxruntime's stream does not wait for torch's.
             torch.cuda.current_stream(device).synchronize()
         self.raw.run_with_iobinding(entry[0])
         entry[0].synchronize_outputs()
@@ -75,6 +77,7 @@ def ort_kernel(
     """
     wanted_providers = _requested_providers(arguments.reads["step"].device, providers)
     session = open_session(graph, providers=wanted_providers)
+    # A provider that cannot be loaded is left out with a warning.
     if session.raw.get_providers()[0] != wanted_providers[0]:
         raise SessionError(
             f"onnxruntime fell back to {session.raw.get_providers()[0]}, "

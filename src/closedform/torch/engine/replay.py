@@ -26,6 +26,7 @@ States = Mapping[Tensor, dict[str, Tensor]]
 
 _PARAMS = itemgetter("params")
 _RELEASED = torch.empty(0)
+# ``map`` stops at the shorter of two iterators: an end that is compared makes lengths count.
 _END = object()
 _STRIDED = torch.strided
 
@@ -89,6 +90,7 @@ class CapturedGroup:
                 if grad is place:
                     continue
                 return False
+            # Subclasses such as DTensor, gradients with a graph and sparse ones are checked anew.
             if type(grad) is not Tensor or grad.requires_grad or grad.layout is not _STRIDED:
                 return False
             place.tensors[place.row] = grad

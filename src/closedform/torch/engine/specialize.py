@@ -450,6 +450,7 @@ def _hypers_together(
     """
     probed_values, entry_of_number = _toggle(numbers, switches), dict[Any, Entry]()
     for count, (entry, value) in enumerate(entries, 1):
+        # Distinct factors, so that a number in the rule tells the entry that it comes from.
         probe = float(value) * (1 - count * _PROBE)
         probed_values = entry.with_number(probed_values, probe)
         entry_of_number[exact_number(probe, entry.key)] = entry

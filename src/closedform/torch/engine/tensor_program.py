@@ -195,6 +195,7 @@ def _match_scaled_sum(node: fx.Node) -> _ScaledSum | None:
     """The parts of such a sum or difference, if a node is one."""
     if node.target not in (torch.add, torch.sub) or not all(map(_is_float, node.args)):
         return None
+    # torch.add and torch.sub scale their second operand: ``n·a - b`` has no such form.
     for position in (1, 0) if node.target is torch.add else (1,):
         addend: Any = node.args[1 - position]
         product: Any = node.args[position]
@@ -235,6 +236,7 @@ def _add_scaled(sign: int, position: int | None) -> Callable[..., Any]:
     def run(*args: Any) -> Any:
         addend, tensor, number = args
         out = None if position is None else args[position]
+        # alpha is a number of Python; item() of a CPU tensor waits for nothing.
         if number.numel() == 1:
             return torch.add(addend, tensor, alpha=sign * number.item(), out=out)
         return torch.addcmul(addend, number, tensor, value=sign, out=out)

@@ -53,6 +53,7 @@ def attention(
     batches = [tensor.shape[:-2] for tensor in (query, key, value)]
     if not all(map(_are_equal, batches, batches[1:])):
         shape = torch.broadcast_shapes(*batches)
+        # The backward returns gradients in the shapes that autograd saw: expand sums them.
         query, key, value = (t.expand(*shape, *t.shape[-2:]) for t in (query, key, value))
     sees: Tensor | None = None
     if bias is not None and not is_causal:  # where it is causal, each query sees the first key
@@ -116,6 +117,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 def _masked_softmax(scores: Tensor, bias: Bias) -> Tensor:
     """softmax(scores + bias), with zeros where the bias is -inf, without subnormal numbers."""
     logits = scores + bias
+    # A raised logit has a weight of at most e⁻⁶⁰; the factor ``sees`` clears masked ones.
     least = logits.amax(-1, keepdim=True) + _SMALLEST
     sees = (bias != -math.inf).to(scores.dtype)
     return torch.softmax(torch.maximum(logits, least), -1) * sees
@@ -143,6 +145,7 @@ class _Attention(torch.autograd.Function):
         query, key, value, weights, out = ctx.saved_tensors
         in_value = _product(grad.transpose(-1, -2), weights).transpose(-1, -2)
         in_weights = _product(grad, value.transpose(-1, -2))
+        # rowsum(P∘∂P) = rowsum(∂O∘O): a sum over a vector's entries, not over all keys.
         in_scores = weights * (in_weights - (grad * out).sum(-1, keepdim=True))
         in_key = _product(query.transpose(-1, -2), in_scores).transpose(-1, -2)
         return _product(in_scores, key), in_key, in_value, None

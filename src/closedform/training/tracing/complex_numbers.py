@@ -46,7 +46,7 @@ class RealInterpreter(torch.fx.Interpreter):
     """Runs a graph with pairs in place of complex tensors.
 
     Args:
-        traced: The graph.
+        graph_module: The graph.
         where: The model, named in errors.
     """
 
@@ -314,6 +314,7 @@ def _to_real(value: Any, axes: Sequence[int], normalization: int, size: Any) -> 
     weights = torch.where(is_end, 1.0, weights)
     real = _along(result.real.narrow(last, 0, rows), last, cosine * weights)
     real = real - _along(result.imaginary.narrow(last, 0, rows), last, sine * weights)
+    # torch normalizes by the length of the real signal, not by the half spectrum's.
     lengths = [*(int(result.real.shape[axis]) for axis in other_axes), length]
     return real * _normalization_factor(lengths, normalization)
 

@@ -38,6 +38,7 @@ def convolution_backward(
     """
     del bias_sizes, output_padding
     geometry = stride, padding, dilation, groups
+    # A transposed convolution is the backward of a convolution: its input and output change roles.
     wide, narrow = (grad, value) if transposed else (value, grad)
     in_input = in_weight = in_bias = None
     if output_mask[0]:
@@ -49,6 +50,7 @@ def convolution_backward(
     if output_mask[1]:
         in_weight = weight_gradient(wide, narrow, weight, geometry)
     if output_mask[2]:
+        # The bias is added at each place of each image.
         in_bias = grad.sum([0, *range(2, grad.dim())])
     return in_input, in_weight, in_bias
 

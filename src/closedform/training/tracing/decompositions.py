@@ -94,6 +94,7 @@ def layer_norm_backward(
     width = math.prod(normalized_shape)
     rows = math.prod(value.shape[: value.dim() - len(normalized_shape)])
     rate, column = deviation.reshape(rows, 1), weight.reshape(width, 1)
+    # A tensor in the dtype of the value: a number of Python would be a float32 constant in ONNX.
     per_entry = torch.tensor(1 / width, dtype=value.dtype)
     grad = grad.reshape(rows, width)
     centred_value = value.reshape(rows, width) - mean.reshape(rows, 1)
@@ -233,6 +234,7 @@ def avg_pool2d_backward(
     height, width = kernel_size if len(kernel_size) == 2 else kernel_size * 2
     step = [height, width] if not stride else (stride if len(stride) == 2 else stride * 2)
     pad = padding if len(padding) == 2 else (padding or [0]) * 2
+    # One group for each channel: channels are averaged separately.
     channels = value.shape[1]
     share = 1 / (divisor_override or height * width)
     kernel = torch.full((channels, 1, height, width), share, dtype=grad.dtype)

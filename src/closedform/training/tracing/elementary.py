@@ -74,6 +74,7 @@ def _scatter_reduce(
         return NotImplemented
     units = torch.ones_like(source)
     counts = torch.zeros_like(value).scatter_add(axis, index, units)
+    # Rows that no index meets are left as they are, with or without ``include_self``.
     is_met = counts > 0
     first = value if include_self else torch.where(is_met, 0, value)
     total = first.scatter_add(axis, index, source)
@@ -124,12 +125,14 @@ def _hypot(first: Tensor, second: Tensor) -> Tensor:
     """Returns √(a² + b²), scaled by the larger one."""
     first, second = first.abs(), second.abs()
     large, small = torch.maximum(first, second), torch.minimum(first, second)
+    # The quotient of the smaller by the larger one is at most 1: its square does not overflow.
     ratio = small / torch.where(large == 0, 1.0, large)
     return large * torch.sqrt(1 + ratio * ratio)
 
 
 def _atan2(above: Tensor, right: Tensor) -> Tensor:
     """Returns the angle of a point, which is π, not −π, where it is left of the origin."""
+    # atan2(0, 0) is 0 or π by the signs of the zeros; the quotient 0/0 would be NaN.
     is_origin = (above == 0) & (right == 0)
     angle = torch.atan(torch.where(is_origin, 0.0, above) / torch.where(is_origin, 1.0, right))
     opposite_angle = torch.where(above < 0, angle - math.pi, angle + math.pi)
@@ -175,6 +178,7 @@ def _lgamma(value: Tensor) -> Tensor:
     for k, number in enumerate(_BERNOULLI[:4], 1):
         total = total + number / (2 * k * (2 * k - 1)) / high ** (2 * k - 1)
     total = torch.where(is_small, total - torch.log(product), total)
+    # |sin πx| has the period 1: the argument is reduced before it is rounded.
     sine = torch.sin(math.pi * (value - torch.floor(value)))
     return torch.where(is_low, torch.log(math.pi / sine) - total, total)
 
@@ -186,6 +190,7 @@ def _digamma(value: Tensor) -> Tensor:
     """
     is_low = value < 0.5
     place = torch.where(is_low, 1 - value, value)
+    # The recurrence ψ(x + 1) = ψ(x) + 1/x moves the argument to where the series converges.
     high = place + _SHIFT
     total = torch.log(high) - 0.5 / high
     for k, number in enumerate(_BERNOULLI, 1):
@@ -214,6 +219,7 @@ def _polygamma(order: int, value: Tensor) -> Tensor:
         total = total + factor / high ** (2 * k + order)
     for i in range(count):
         total = total + math.factorial(order) / (value + i) ** (order + 1)
+    # ψ⁽ᵐ⁾(x) = (−1)ᵐ⁺¹·m!·Σ 1/(x + k)ᵐ⁺¹.
     signed_total = total if order % 2 else -total
     return torch.where(high > _SHIFT, signed_total, math.nan)
 
@@ -248,6 +254,7 @@ def _inverse_erf(value: Tensor) -> Any:
 
     Source: Giles, Approximating the erfinv function, GPU Computing Gems 2 (2011), table 5.
     """
+    # 1 − x² loses digits near ±1; the product of the two factors does not.
     w = -torch.log((1 - value) * (1 + value))
     is_near = w < 5
     near, far = torch.where(is_near, w, 0.0) - 2.5, torch.sqrt(torch.where(is_near, 5.0, w)) - 3
@@ -305,6 +312,7 @@ by interpolation at 64 nodes in 40 digits (mpmath). The relative error of erfc i
 
 def _erfc_double(value: Tensor) -> Tensor:
     """Returns erfc(x) in float64, which onnxruntime 1.31 has only for float32."""
+    # erfc(−x) = 2 − erfc(x): the series is for x ≥ 0.
     size = value.abs()
     place = 2 / (2 + size)
     twice = 4 * place - 2

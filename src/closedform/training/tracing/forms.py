@@ -202,6 +202,7 @@ def product(value: Tensor, axis: int, keepdim: bool = False, *, dtype: Any = Non
     if not _static(value.shape[axis]):
         return torch.ones_like(value.sum(axis, keepdim))  # it has no gradient
     while (count := _static(value.shape[axis])) > 1:
+        # A tree of products: the gradient of each product is the other factor, also where one is 0.
         half = count // 2
         rest = value.narrow(axis, 2 * half, count - 2 * half)
         value = torch.cat(
@@ -254,6 +255,7 @@ def _extremes(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any
             pairs = [
                 (t.narrow(axis, distance, left), t.narrow(axis, 0, left)) for t in (extrema, place)
             ]
+            # Hillis and Steele's scan: after each step, an entry covers twice as many predecessors.
             is_own = is_later(*pairs[0])
             extrema, place = (
                 torch.cat(
@@ -340,12 +342,14 @@ def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) 
     del mode
     apart = (first.unsqueeze(-2) - second.unsqueeze(-3)).abs()
     if p == 0:
+        # The second term has no value, but ties the result to its operands for autograd.
         return (apart != 0).to(first.dtype).sum(-1) + 0 * apart.sum(-1)
     if p == 1:
         return apart.sum(-1)
     if math.isinf(p):
         return apart.amax(-1)
     total = (apart * apart if p == 2 else apart**p).sum(-1)
+    # The slope of a root is infinite at 0; torch defines the gradient there as 0.
     is_apart = total > 0
     root = torch.where(is_apart, total, 1.0) ** (1 / p)
     return torch.where(is_apart, root, 0.0)
@@ -397,6 +401,7 @@ def fold(
     table, _ = _columns(lengths, kernel, dilation, stride)
     channels = _static(value.shape[-2]) // math.prod(kernel)
     columns = value.unflatten(-2, (channels, math.prod(kernel))).flatten(-2)
+    # An expanded 0: the size of the batch may be free.
     image: Tensor = torch.zeros((), dtype=value.dtype)
     image = image.expand(*columns.shape[:-1], math.prod(lengths))
     image = image.index_add(-1, table.flatten(), columns).unflatten(-1, lengths)
@@ -450,9 +455,11 @@ def embedding_bag(
         rows = rows * per_sample_weights.unsqueeze(1)
     is_counted = (indices != padding_idx).to(weight.dtype)
     members = (bag.unsqueeze(0) == torch.arange(offsets.shape[0]).unsqueeze(1)).to(weight.dtype)
+    # Rows with padding_idx count neither in the sum nor in the divisor of the mean.
     members = members * is_counted
     sizes = members.sum(1)
     if mode == 2:
+        # Not −∞: 0·∞ in the gradient of the maximum would be NaN.
         low = torch.finfo(weight.dtype).min
         inside = torch.where(members.unsqueeze(-1) > 0, rows.unsqueeze(0), low)
         result = inside.max(1)[0]
@@ -474,6 +481,7 @@ def _padding(is_reflection: bool) -> Callable[..., Tensor]:
             before, after = padding[2 * place : 2 * place + 2]
             places = range(-before, length + after)
             if is_reflection:
+                # Reflected at 0, then at the last place, neither of which is repeated.
                 index = [length - 1 - abs(length - 1 - abs(i)) for i in places]
             else:
                 index = [min(max(i, 0), length - 1) for i in places]

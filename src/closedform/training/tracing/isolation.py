@@ -248,6 +248,7 @@ def _batch_norm(layer: Any, value: torch.Tensor) -> torch.Tensor:
         axes = [axis for axis in range(value.dim()) if axis != 1]
         with torch.no_grad():
             variance, mean = torch.var_mean(value, axes)
+            # The running mean of n batches: m + (x − m)/n.
             share = 1 / layer.num_batches_tracked
             for average, statistic in ((layer.running_mean, mean), (layer.running_var, variance)):
                 average.copy_(average * (1 - share) + statistic * share)
@@ -281,6 +282,7 @@ def _gaussian_nll_loss(
     variance = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
     if variance.shape == input.shape[:-1]:
         variance = variance.unsqueeze(-1)
+    # The value is clamped, the gradient passes: torch clamps in place without recording it.
     variance = variance + (variance.clamp(min=eps) - variance).detach()
     loss = 0.5 * (torch.log(variance) + (input - target) ** 2 / variance)
     loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
@@ -325,6 +327,7 @@ def _by_layers(function: Callable[..., Any]) -> Callable[..., Any]:
             part = slice(rows * layer, rows * (layer + 1))
             is_single = isinstance(states, torch.Tensor)
             initial_states = states[part] if is_single else tuple(state[part] for state in states)
+            # torch drops between layers, neither before the first nor after the last.
             value = value if layer == 0 else torch.dropout(value, dropout, True)
             value, *last = function(
                 value,
@@ -355,9 +358,9 @@ class Writes(TorchDispatchMode):
 
     Args:
         places: The calling modules, for the message.
-        allowed: Tensors that may be written to: copies of parameters and buffers; None for all but
-            the shared ones.
-        shared: Parameters that are not copies: a write raises ParameterWriteError.
+        writable_tensors: Tensors that may be written to: copies of parameters and buffers; None for
+            all but the caller's.
+        caller_tensors: Parameters that are not copies: a write raises ParameterWriteError.
         where: The model, named in errors.
     """
 

@@ -80,6 +80,7 @@ def lu_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, T
     places: list[Tensor] = []
     for k in range(min(height, width)):
         place = torch.full((*matrix.shape[:-2], 1), k, dtype=torch.int64)
+        # The last row has no other candidate for its pivot.
         if pivot and k < height - 1:
             below = matrix.select(-1, k).narrow(-1, k, height - k).abs()
             place = below.argmax(-1, keepdim=True) + k
@@ -88,6 +89,7 @@ def lu_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, T
         places.append(place + 1)
         top = matrix.narrow(-2, k, 1)
         number = top.narrow(-1, k, 1)
+        # getrf goes on after a zero pivot, with a column of zeros in L.
         factor = matrix.narrow(-1, k, 1) / torch.where(number == 0, 1.0, number)
         is_below = _column(rows > k)
         factor = torch.where(is_below, factor, 0.0)
@@ -214,6 +216,7 @@ def _inverse(matrix: Tensor, *, check_errors: bool = False) -> Any:
 def _sign_of(order: Tensor) -> Tensor:
     """The sign of a permutation: that of its inversions."""
     later = _column(order) > order.unsqueeze(-2)
+    # The sign is −1 to the number of pairs that are out of order.
     inversions = later.to(torch.int64).triu(1).sum((-2, -1))
     return 1 - 2 * (inversions % 2)
 
@@ -246,6 +249,7 @@ def _cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
 
     It is NaN where A is not positive definite.
     """
+    # torch reads one triangle only: a matrix that is not symmetric has no error.
     if upper:
         return _cholesky(matrix.mT).mT
     count = _order(matrix, "the Cholesky decomposition")
@@ -256,6 +260,7 @@ def _cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
         if columns:
             before = torch.cat(columns, -1)
             column = column - before @ before.narrow(-2, k, 1).mT
+        # The root of a negative pivot is NaN, which reaches all later columns.
         column = column / column.narrow(-2, k, 1).sqrt()
         columns.append(torch.where(_column(rows >= k), column, 0.0))
     return torch.cat(columns, -1) if columns else matrix.clone()
@@ -309,7 +314,9 @@ def _qr(matrix: Tensor, mode: str = "reduced") -> Any:
         largest = column.abs().amax((-2, -1), keepdim=True)
         scaled_column = column / torch.where(largest == 0, 1.0, largest)
         norm = largest * (scaled_column * scaled_column).sum(-2, keepdim=True).sqrt()
+        # Scaled by the largest entry above, as dnrm2 does: squares neither overflow nor vanish.
         is_done = rest.abs().amax((-2, -1), keepdim=True) == 0
+        # larfg: β = −sign(α)·‖x‖, so that α − β has no cancellation.
         target = torch.where(first < 0, norm, -norm)
         target = torch.where(is_done, 1.0, target)
         rate = torch.where(is_done, 0.0, (target - first) / target)

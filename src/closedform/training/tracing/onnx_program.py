@@ -139,6 +139,7 @@ def _widen_scalars(graph_module: torch.fx.GraphModule) -> None:
         is_wide = any(isinstance(v, torch.Tensor) and v.dtype is torch.float64 for v in values)
         if not is_wide or not isinstance(node.target, torch._ops.OpOverload):
             continue
+        # A range of numbers is computed here in float64: its ONNX form takes float32 constants.
         if node.target in _RANGES and not node.all_input_nodes:
             name = f"_range_{node.name}"
             graph_module.register_buffer(name, node.target(*node.args, dtype=torch.float64))
@@ -223,6 +224,7 @@ def _fold(model: Any) -> None:
     for last in (
         passes.IdentityEliminationPass(),
         passes.RemoveUnusedNodesPass(),
+        # Before the duplicates are removed: the pass after it compares initializers only.
         passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         passes.DeduplicateInitializersPass(),
         passes.CommonSubexpressionEliminationPass(),

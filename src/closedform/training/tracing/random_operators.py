@@ -108,6 +108,7 @@ def _of_rate(numbers: torch.Tensor, _: Any, rate: float = 1.0) -> torch.Tensor:
 
 
 def _cauchy(numbers: torch.Tensor, _: Any, median: float = 0.0, scale: float = 1.0) -> torch.Tensor:
+    # The inverse of the distribution function 1/2 + atan(x)/π.
     return torch.tan(math.pi * (numbers - 0.5)).mul(scale).add(median)
 
 
@@ -118,6 +119,7 @@ def _log_normal(
 
 
 def _geometric(numbers: torch.Tensor, _: Any, probability: float) -> torch.Tensor:
+    # The inverse of 1 − (1 − p)ᵏ; u is below 1, so that the logarithm is finite.
     return torch.floor(torch.log1p(-numbers) / math.log1p(-probability)) + 1
 
 
@@ -150,6 +152,7 @@ def _multinomial(
     """
     del generator
     if not replacement or count == 1:
+        # The least E/w of independent exponentials is at i with probability w[i]/Σw.
         waits = draw(Distribution.EXPONENTIAL, tuple(weights.shape), _wide(weights.dtype))
         return torch.topk(weights / waits, count, -1)[1]
     waits = draw(Distribution.EXPONENTIAL, (count, *weights.shape), _wide(weights.dtype))
@@ -162,6 +165,7 @@ def _native_dropout(
     if train is False or probability == 0:
         return value, torch.ones_like(value, dtype=torch.bool)
     mask = draw(Distribution.UNIFORM, tuple(value.shape), _wide(value.dtype)) < 1 - probability
+    # torch returns zeros for p = 1, not 0·∞.
     factor = 0.0 if probability == 1 else 1 / (1 - probability)
     return value * mask * factor, mask
 
@@ -180,6 +184,7 @@ def _rrelu(
         return torch.where(value > 0, value, value * ((lower + upper) / 2))
     numbers = draw(Distribution.UNIFORM, tuple(value.shape), _wide(value.dtype))
     slope = (numbers * (upper - lower) + lower).to(value.dtype)
+    # The backward of torch multiplies by ``noise``, which the operator fills.
     noise.copy_(torch.where(value > 0, torch.ones_like(slope), slope))
     return value * noise
 

@@ -20,6 +20,7 @@ def masked_scatter(value: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     A source that is too short is an error of the index, as in torch.
     """
     value, mask = torch.broadcast_tensors(value, mask)
+    # The place of an entry in the source is the number of true entries before it.
     places = torch.cumsum(mask.flatten().to(torch.int64), 0) - 1
     values = source.flatten().index_select(0, places.clamp(min=0)).view(value.shape)
     return torch.where(mask, values, value)
@@ -60,6 +61,7 @@ def median_of_numbers(value: Tensor, axis: int, keepdim: bool = False) -> tuple[
         return value.clone(), torch.zeros((), dtype=torch.int64)
     values = value.detach()
     is_number = ~values.isnan()
+    # NaN sorts as ∞, behind all numbers: the median counts numbers only.
     order = torch.where(is_number, values, math.inf).sort(dim=axis, stable=True)[1]
     last = (is_number.to(torch.int64).sum(axis, keepdim=True) - 1).clamp(min=0)
     places = order.gather(axis, torch.div(last, 2, rounding_mode="floor"))
@@ -153,6 +155,7 @@ def _weights(
 
 
 def _kernel(distance: float, order: int) -> float:
+    # Keys, Cubic convolution interpolation for digital image processing (1981); PIL has the same a.
     x, a = abs(distance), -0.5
     if order == 1:
         return max(1 - x, 0.0)
@@ -176,6 +179,7 @@ def sampled_volume(
     if mode == 1:
         corners: list[list[tuple[Tensor, Any]]] = [[(place.round(), 1.0)] for place in places]
     else:
+        # A floor has no slope: the gradient of a place comes from its shares only.
         low = [place.detach().floor() for place in places]
         corners = [
             [(first, 1 - (place - first)), (first + 1, place - first)]
@@ -209,6 +213,7 @@ def _place(numbers: Tensor, size: int, padding: int, *, align_corners: bool) -> 
         if not width:
             return torch.zeros_like(place)
         distance = (place - low).abs()
+        # A triangular wave: on even turns forwards, on odd ones backwards.
         turns = torch.floor(distance.detach() / width)
         rest = distance - turns * width
         is_even = torch.floor(turns / 2) * 2 == turns

@@ -231,6 +231,7 @@ constant first; computed with 40 digits."""
 
 def _clenshaw(place: Tensor, coefficients: Sequence[float]) -> Tensor:
     """A Chebyshev series in place/2 with half of the last coefficient, as Cephes sums it."""
+    # Clenshaw's recurrence with 2·(place/2) as factor: chbevl of Cephes, highest coefficient first.
     now: Any = torch.full_like(place, coefficients[0])
     before: Any = 0.0
     last: Any = 0.0
@@ -246,6 +247,8 @@ def _scaled_bessel(
     """Returns exp(−|x|)·I(x)."""
     size = value.abs()
     is_near = size <= 8
+    # Both branches of a where are computed: each gets a number of its domain, so that no gradient
+    # is 0·∞.
     inner = torch.where(is_near, size, 8.0)
     outer = torch.where(is_near, 8.0, size)
     by_near = _clenshaw(inner / 2 - 2, near)
@@ -284,6 +287,7 @@ def _scaled_error(value: Tensor) -> Tensor:
     for number in _SCALED_ERROR[:0:-1]:
         now, before = place * now - before + number, now
     result = (0.5 * place * now - before + _SCALED_ERROR[0]) / (1 + 2 * size)
+    # exp(x²) overflows for large x > 0, where it is not used: 0 keeps its gradient finite.
     low = torch.where(value < 0, value, 0.0)
     return torch.where(value < 0, 2 * torch.exp(low * low) - result, result)
 
@@ -296,6 +300,7 @@ def _log_normal(value: Tensor) -> Tensor:
         torch.log(_scaled_error(-torch.where(is_low, erf_argument, -1.0)) / 2)
         - erf_argument * erf_argument
     )
+    # Above −1, Φ(x) = 1 − erfc(x/√2)/2 is at least 0.15: log1p keeps the digits of small tails.
     high = torch.log1p(-torch.erfc(torch.where(is_low, 1.0, erf_argument)) / 2)
     return torch.where(is_low, low, high)
 
@@ -310,6 +315,7 @@ def _polynomial(place: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 def _quantile(value: Tensor) -> Tensor:
     """Returns the normal quantile Φ⁻¹(p): ±∞ at 1 and 0, NaN outside."""
+    # The branches of ndtri of Cephes: the middle, and two tails by √(−2 log p) below and above 8.
     edge = math.exp(-2)
     is_high = value > 1 - edge
     tail = torch.where(is_high, 1 - value, value)

@@ -168,6 +168,7 @@ class Symbols:
                 result.append(size)
                 continue
             expression = self._environment.simplify(size.node.expr)
+            # 4·batch is {4: 1, batch: 1}.
             powers = expression.as_powers_dict()
             rest = {base: power for base, power in powers.items() if not base.is_Integer}
             is_product = all(b in by_symbol and p == int(p) > 0 for b, p in rest.items())
@@ -438,6 +439,7 @@ def drop_unchanged(
     graph = graph_module.graph
     of = dict(zip(graph.find_nodes(op="placeholder"), inputs, strict=True))
     (result,) = graph.find_nodes(op="output")
+    # An output that only copies its input would be written back over it at each step.
     remaining = [
         (name, node)
         for name, node in zip(outputs, result.args[0], strict=True)

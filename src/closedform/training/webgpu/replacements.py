@@ -72,6 +72,7 @@ def power(out: Translation, node: NodeProto) -> bool:
         return False
     if constant is not None and constant.size == 1 and not constant.shape:
         number = float(constant)
+        # Products by squares: at most 10 multiplications up to 64, each rounded once.
         if number == int(number) and 1 <= number <= 64:
             _write(out, _product(out, base, int(number)), node)
             return True
@@ -84,6 +85,7 @@ def power(out: Translation, node: NodeProto) -> bool:
     zero, unit, two = (out.literal(number, _FLOAT) for number in (0.0, 1.0, 2.0))
     half = out.emit("Floor", [out.emit("Div", [exponent, two])])
     parity = out.emit("Sub", [exponent, out.emit("Mul", [half, two])])
+    # (−|x|)^y = −|x|^y for odd y, |x|^y for even y, NaN for others, as in IEEE 754's pow.
     is_odd = out.emit("Equal", [parity, unit], element=_BOOL)
     is_whole = out.emit("Equal", [out.emit("Floor", [exponent]), exponent], element=_BOOL)
     is_negative = out.emit("Less", [base, zero], element=_BOOL)
@@ -100,6 +102,7 @@ def power(out: Translation, node: NodeProto) -> bool:
     is_rising = out.emit("Greater", [exponent, zero], element=_BOOL)
     at_zero = out.emit("Where", [is_rising, zero, out.literal(np.inf, _FLOAT)], element=_FLOAT)
     result = out.emit("Where", [is_zero, at_zero, result], element=_FLOAT)
+    # x^0 is 1 for all x, also NaN.
     is_constant = out.emit("Equal", [exponent, zero], element=_BOOL)
     out.emit("Where", [is_constant, unit, result], outputs=node.output)
     return True
@@ -152,6 +155,7 @@ def _sine(out: Translation, value: str, shift: int) -> str:
         return out.literal(constant, _FLOAT)
 
     turns = out.emit("Mul", [value, number(2 / math.pi)])
+    # The nearest multiple of π/2, so that |rest| is at most π/4, where the polynomials hold.
     turns = out.emit("Floor", [out.emit("Add", [turns, number(0.5)])])
     rest = value
     for part in _HALF_PI:
@@ -171,6 +175,7 @@ def _sine(out: Translation, value: str, shift: int) -> str:
     cosine = out.emit("Mul", [fourth, polynomial(_COSINE)])
     half_square = out.emit("Mul", [square, number(0.5)])
     cosine = out.emit("Add", [out.emit("Sub", [cosine, half_square]), number(1.0)])
+    # cos x = sin(x + π/2): one quarter turn more.
     if shift:
         turns = out.emit("Add", [turns, number(float(shift))])
     half = out.emit("Floor", [out.emit("Mul", [turns, number(0.5)])])
@@ -255,6 +260,7 @@ def remainder(out: Translation, node: NodeProto) -> bool:
     if out.element(node) != _INT or out.attribute(node, "fmod", 0):
         return False
     value, divisor = out.operand(node, 0), out.operand(node, 1)
+    # Integer division of WGSL truncates; ONNX's Mod has the sign of the divisor.
     quotient = out.emit("Div", [value, divisor])
     rest = out.emit("Sub", [value, out.emit("Mul", [quotient, divisor])])
     zero = out.literal(0, _INT)
@@ -363,6 +369,7 @@ def move(places: Sequence[int] = (0,)) -> Replacement:
             ):
                 out.emit("Cast", [name], outputs=[output], to=_BOOL)
             return True
+        # Both parts are below 2^16 in magnitude: float32 holds integers up to 2^24.
         word = out.literal(_HALF_WORD, _INT)
         high = [out.emit("Div", [value, word]) for value in values]
         low = [
@@ -508,6 +515,7 @@ def largest(out: Translation, node: NodeProto) -> bool:
     """TopK with places in int32: numbers in float32, gathered by the kernel's int64."""
     shape, axis = out.shape(node.input[0]), out.attribute(node, "axis", -1)
     count = None if shape is None else shape[axis]
+    # Places are gathered as float32, which holds integers up to 2^24.
     if shape is None or count is None or count > 1 << 24 or len(node.output) < 2:
         return False
     value = out.operand(node, 0)
@@ -605,6 +613,7 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
         best = out.emit("Max", [best, tap])
     out.emit("Identity", [best], outputs=[node.output[0]])
     place = places[-1]
+    # Backwards, so that the first of equal maxima is the last to be chosen.
     for tap, candidate in zip(taps[-2::-1], places[-2::-1], strict=True):
         is_best = out.emit("Equal", [tap, best], element=_BOOL)
         place = out.emit("Where", [is_best, candidate, place], element=_INT)

@@ -151,6 +151,7 @@ class ParamScheduler(LRScheduler):
         method = getattr(step, "__func__", None)
         if method is None or hasattr(step, _MARKED):
             return
+        # A strong reference would be a cycle with the optimizer; torch's wrapper has a weak one.
         owner = weakref.ref(self.optimizer)
         calls = [False]
 

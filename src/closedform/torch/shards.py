@@ -179,7 +179,7 @@ def steps_by_shards(rule: UpdateRule) -> bool:
 def full_states(rule: UpdateRule, param: Tensor, dtype: torch.dtype) -> Mapping[str, Tensor]:
     """Returns the states that do not have the parameter's shape, before the first step.
 
-    Those of rank 0 are plain tensors; the others are replicated.
+    States of rank 0 are plain tensors; the others are replicated.
     """
     device, sizes = local(param.detach()).device, tuple(param.shape)
     states = {}

@@ -281,6 +281,7 @@ def _load_states(saved_states: Mapping[str, Any], first: dict[str, Tensor]) -> d
     for name, start in first.items():
         value = start
         if name != STEP and name in saved_states:
+            # A copy in the layout of the initial state: the loaded dict is not shared.
             source = redistributed_like(saved_states[name].detach().to(start.device), start)
             if is_dtensor(start):
                 value = source.to(start.dtype, copy=True)

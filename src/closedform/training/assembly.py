@@ -123,6 +123,7 @@ def assemble(
     if model_graphs.evaluation_loss is not None:
         more = {EVAL_LOSS_FILE: _evaluation(spec, options, model_graphs.evaluation_loss, opset)}
     weights = {f"values/value/{name}": array for name, array in model_graphs.tensors().items()}
+    # An Identity for each initializer: outputs have other names.
     values = _values(weights, opset)
     initial_values = [output.name for of in (values, start) for output in of.graph.output]
     models = {
@@ -172,6 +173,7 @@ def _evaluation(
     parts = {"model": forward}
     if has_evaluation(spec):
         point = to_model(compile_evaluation(spec, options), opset=opset)
+        # The forward reads the outputs of the point instead of the parameters.
         at_point = {naming.param(name): naming.evaluation(name) for name in spec.params}
         parts = {"point": point, "model": renamed(forward, at_point)}
     outputs = [output.name for output in forward.graph.output]

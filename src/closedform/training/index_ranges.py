@@ -91,6 +91,7 @@ def check(
             is_wrong &= ~np.isin(values, entry.free)
         if not is_wrong.any():
             continue
+        # The same slices of the places tell where in the input a wrong value is.
         places = _cut(np.arange(array.size).reshape(array.shape), entry.cuts)
         place = np.unravel_index(int(places[is_wrong][0]), array.shape)
         bounds = " or ".join((f"in {low}..{size - 1}", *map(str, entry.free)))

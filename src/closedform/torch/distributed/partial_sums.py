@@ -125,11 +125,13 @@ def _with_partial_sums(rule: UpdateRule, shape: Shape) -> UpdateRule:
     counted_sums: set[sp.Basic] = set()
 
     def is_sharded_sum(expr: sp.Basic) -> bool:
+        # A total is equal in all processes, although its terms are local.
         outside = expr.xreplace({total: sp.Integer(1) for total in expr.atoms(GlobalSum)})
         return not outside.free_symbols.isdisjoint(sharded_names)
 
     def total(expr: sp.Basic) -> sp.Basic:
         while True:
+            # From the innermost sums outwards: a sum over terms that contain a sum comes later.
             inner = {
                 reduction: GlobalSum(local(_OWN) * reduction.args[0])
                 / (sp.Max(size, 1) if isinstance(reduction, ReduceMean) else 1)

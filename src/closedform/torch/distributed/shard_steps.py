@@ -228,6 +228,7 @@ def _reduce(
             group[key] = group[key] + value if key in group else value
     common: dict[str, Tensor] = {}
     for mesh, group in entries.items():
+        # One collective for all sums of a mesh: its latency does not grow with the number of sums.
         group_totals = mesh.all_reduce(torch.stack(list(group.values()))).unbind()
         for (number, name), total in zip(group, group_totals, strict=True):
             totals_of_param = common if number < 0 else totals[number]

@@ -168,6 +168,8 @@ def batcher(build: StepBuilder, max_compiled: int | None = None) -> Batcher:
     def batch(programs: Sequence[BoundProgram]) -> list[BatchedStep]:
         table = TensorTable.of(programs)
         groups: dict[int, int] = {}
+        # Equal sequences of programs and hyperparameters, with equal layouts of scalars, share a
+        # function: the tensors are its arguments.
         sequence = tuple(
             (id(bound.program), groups.setdefault(id(bound.hypers), len(groups)))
             for bound in programs
@@ -292,6 +294,7 @@ def _merge_refs(refs: Sequence[Ref], tensors: Sequence[Tensor]) -> Sequence[Ref]
     index, row = refs[0]
     if all(ref == refs[0] for ref in refs):
         return refs[:1]
+    # A vector whose elements are all asked for in order needs no stack.
     is_whole = row == 0 and index < len(tensors) and len(tensors[index]) == len(refs)
     in_order = list(refs) == [(index, row) for row in range(len(refs))]
     return [(index, -1)] if is_whole and in_order else refs

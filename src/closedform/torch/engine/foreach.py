@@ -104,6 +104,7 @@ def _signature(graph: Graph) -> object:
 
     Where all tensors of a graph have the same shape, any shape of that rank may take its place.
     """
+    # A reduction or a product of matrices ties the program to its shape.
     if len({node.type.shape for node in graph.nodes if node.type.rank}) > 1:
         return graph
     nodes = tuple(

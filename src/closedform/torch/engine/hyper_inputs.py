@@ -85,6 +85,7 @@ def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputR
     divisors = _divisors(rule)
     names = [name for name in names if name not in divisors]
     free = dict.fromkeys(names, InputRange.ANY)
+    # A rate in [0, 1) keeps 1 − β and 1 − βᵗ away from 0, by which bias corrections divide.
     rates = [name for name in names if 0.5 <= numbers[name] < 1]
     below_one = {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
     has_powers = _has_powers_of(rule, rates)

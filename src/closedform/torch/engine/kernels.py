@@ -130,8 +130,8 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
 
     Model-wide states are included as ``shared.<name>``: each parameter has a copy, and all copies
     are equal. The states of a DTensor are distributed like it, or replicated if they have another
-    shape. Those of a complex parameter are complex, as in torch: each is that of its real part and
-    that of its imaginary part.
+    shape. The states of a complex parameter are complex, as in torch: the states of its real and
+    of its imaginary part.
     """
     is_zero = starts_at_zero(rule)
     is_zero_by_rank = not is_zero and has_zeros(rule) and has_graph_by_rank(rule)

@@ -40,6 +40,7 @@ def _windows(call: Call, value: Tensor, kernel: Sequence[int]) -> dict[str, list
     automatic = attributes["auto_pad"].decode()
     if automatic in ("SAME_UPPER", "SAME_LOWER"):
         total = [
+            # ceil(size / step) windows, as ONNX defines SAME; independent of the size for step 1.
             torch.sym_max(((size - 1) // step) * step + (width - 1) * wide + 1 - size, 0)
             if step > 1
             else (width - 1) * wide
@@ -192,6 +193,7 @@ def _average_pool(call: Call) -> Tensor:
         bool(call.attributes["count_include_pad"]),
         call.attributes["ceil_mode"],
     )
+    # torch pads both sides of an axis alike.
     function = _of_axes(_AVERAGES, value)
 
     def average(tensor: Tensor, padding: list[int]) -> Tensor:
@@ -232,6 +234,7 @@ def _batch_norm(call: Call) -> Tensor:
         scale,
         bias,
         training=call.is_training,
+        # ONNX weights the running statistics by momentum, torch the new ones.
         momentum=1 - call.attributes["momentum"],
         eps=call.attributes["epsilon"],
     )
@@ -298,6 +301,7 @@ def _attention(call: Call) -> Tensor:
     is_flat = query.dim() == 3
     if is_flat:
         counts = attributes["q_num_heads"], *[attributes["kv_num_heads"]] * 2
+        # (batch, sequence, heads · size), as of ONNX's Attention with three axes.
         query, key, value = (
             part.reshape(*part.shape[:2], count, part.shape[2] // count).transpose(1, 2)
             for part, count in zip((query, key, value), counts, strict=True)

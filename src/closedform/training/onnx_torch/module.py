@@ -106,6 +106,7 @@ class OnnxModule(torch.nn.Module):
         for name, array in weights.items():
             if name in read:
                 self._add(name, array, is_written=name in statistics)
+        # After the weights were added: constants are the weights that are not trained and small.
         self._nodes = self._fold_constants(self._nodes)
         self.skeleton = _skeleton(model.model, self._owners)
 
@@ -151,6 +152,7 @@ class OnnxModule(torch.nn.Module):
                 }
                 values |= dict(zip(node.outputs, results, strict=True))
                 continue
+            # A value that only constants and sizes determine may be known during a trace.
             is_of_sizes = [
                 isinstance(value, np.ndarray) or value is None or name in of_sizes
                 for name, value in zip(node.inputs, operands, strict=True)
@@ -274,6 +276,7 @@ class OnnxModule(torch.nn.Module):
         """Adds a weight: a parameter if it is trained, else a buffer, or a constant."""
         kind = array.dtype.name
         is_small = array.size <= (MOST_KNOWN if kind in _FLOATS else MOST_ENTRIES)
+        # NumPy has no bfloat16 to fold with; running statistics are written to.
         if name not in self._trained and is_small and not is_written and kind != "bfloat16":
             self._known[name] = array
             return
@@ -551,6 +554,7 @@ def _array(tensor: TensorProto, where: str) -> Known:
 
 def _tensor(array: Known) -> torch.Tensor:
     if array.dtype.name == "bfloat16":
+        # torch.from_numpy does not take the bfloat16 of ml_dtypes.
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array.copy())
 
@@ -633,6 +637,7 @@ KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
 def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
     """The names that have to be known while the graph is traced."""
     names: set[str] = set()
+    # Against the order of the nodes: a name is needed by the nodes that come after its producer.
     for node in reversed(list(_all_nodes(nodes))):
         if not names.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
             names.update(node.input)
@@ -661,6 +666,7 @@ def _trainable_names(
         )
     for glob in trainable:
         matches = [n for n, a in floats.items() if a.size > 1 and fnmatchcase(n, glob)]
+        # A name itself may have the letters of a glob, such as brackets.
         if glob in floats:
             matches = [glob]
         if not matches:
@@ -699,6 +705,7 @@ def _free_sizes(inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, dict[int
                 symbol = f"{name}_{axis}"
             plain = re.sub(r"\W", "_", symbol)
             plain = plain if plain.isidentifier() else f"size_{plain}"
+            # ``a.b`` and ``a-b`` are two sizes, although both become a_b.
             while names.setdefault(plain, symbol) != symbol:
                 plain += "_"
             free.setdefault(name, {})[axis] = plain

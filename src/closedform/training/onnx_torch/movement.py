@@ -38,6 +38,7 @@ def _reshape(call: Call) -> Tensor:
     value = call.tensor()
     sizes = _sizes(call, 1)
     if not call.attributes["allowzero"]:
+        # Without allowzero, 0 copies the size of the input's axis.
         is_zero = [isinstance(size, int) and size == 0 for size in sizes]
         sizes = [
             value.shape[axis] if zero else size
@@ -184,6 +185,7 @@ def _scatter_nd(call: Call) -> Tensor:
         return value.index_put(places, updates, accumulate=kind == "add")
     row = torch.zeros_like(places[0])
     for column, size in zip(places, value.shape, strict=False):
+        # The place in the flattened leading axes, in row-major order (Horner's scheme).
         row = row * size + column
     rest = list(value.shape[len(places) :])
     rows, addends = value.reshape([-1, *rest]), updates.reshape([-1, *rest])
@@ -246,6 +248,7 @@ def _pad(call: Call) -> Tensor:
     axes = [int(axis) for axis in call.numbers(3) or range(value.dim())]
     count = len(axes)
     pads_of_axis = {axis % value.dim(): (pads[i], pads[i + count]) for i, axis in enumerate(axes)}
+    # torch names the padding with the border's values "replicate".
     modes = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
     if mode not in modes:
         raise ExportError(f"its mode {mode!r} is not supported")
@@ -269,6 +272,7 @@ def _depth_to_space(call: Call) -> Tensor:
         return functional.pixel_shuffle(value, size)
     rows, channels, height, width = value.shape
     parts = value.reshape(rows, size, size, channels // size**2, height, width)
+    # DCR: depth is (block row, block column, channel); CRD, above, is pixel_shuffle's order.
     return parts.permute(0, 3, 4, 1, 5, 2).reshape(
         rows, channels // size**2, height * size, width * size
     )

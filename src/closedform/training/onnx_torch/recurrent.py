@@ -47,6 +47,8 @@ def _gru(
 ) -> States:
     (hidden_state,) = states
     f, g = activations
+    # ONNX orders the gates of a GRU as z, r, h and of an LSTM as i, o, f, c; torch r, z, n and
+    # i, f, g, o.
     update, reset, new = projection.chunk(3, -1)
     weights, biases = weight.chunk(3), bias.chunk(3)
     z = f(update + functional.linear(hidden_state, weights[0], biases[0]))
@@ -56,6 +58,7 @@ def _gru(
     else:
         inner = functional.linear(r * hidden_state, weights[2], biases[2])
     n = g(new + inner)
+    # (1 − z)·n + z·h with one product less.
     return (n + z * (hidden_state - n),)
 
 
@@ -115,6 +118,7 @@ def _recurrent(
         reverse = {b"forward": (False,), b"reverse": (True,), b"bidirectional": (False, True)}
         sequences, last = [], []
         for direction, is_reverse in enumerate(reverse[call.attributes["direction"]]):
+            # B holds Wb and Rb, one after the other.
             of_input, of_state = bias[direction].chunk(2)
             projections = functional.linear(value, inner[direction], of_input)
             states = tuple(state[direction] for state in initial_states)

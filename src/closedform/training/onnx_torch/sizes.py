@@ -123,6 +123,7 @@ def _reduce_fraction(over: Any, under: int, *, is_double: bool) -> Number | None
         over, under = -over, -under
     if not isinstance(over, torch.SymInt):
         return over / under
+    # The largest integer factor of the numerator: (4·n)/2 is 2·n.
     content = over.node.expr.as_content_primitive()[0]
     common = math.gcd(int(content), under) if content.is_Integer else 1
     over, under = (over // common, under // common) if common > 1 else (over, under)
@@ -195,6 +196,7 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number
         first, second = _parts(left), _parts(right)
         if first is None or second is None:
             return None
+        # a/b < c/d as a·d < c·b: denominators are positive.
         left, right = first[0] * second[1], second[0] * first[1]
         condition = function(left, right)
         if isinstance(condition, bool) or is_always(condition):

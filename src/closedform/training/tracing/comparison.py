@@ -123,6 +123,7 @@ class _NoStepError(Exception):
     """torch cannot do the step, or a result of it is not finite."""
 
 
+# Larger groups need fewer runs of the forward, smaller ones less memory at once.
 _GROUP = 2**27
 """Bytes of gradients that are compared at once, at least; or a quarter of all of them."""
 
@@ -205,6 +206,7 @@ def _examples(
     """The example, and the first of some other sizes of the step that the model can run."""
     tensors, symbols = of.batch.tensors, of.batch.symbols
     yield symbols, tensors
+    # Odd and even neighbours: a model may need a size that is a multiple of 2 or 3.
     for factor, increment in ((1, 1), (2, 0), (1, -1), (1, 2), (1, -2), (3, 0)):
         sizes = {name: max(factor * size + increment, 1) for name, size in symbols.items()}
         if not size_conditions.hold(conditions, sizes):

@@ -133,6 +133,7 @@ def by_correlation(
     per_group = channels // groups
     wide_rows = wide.reshape(batch, groups, per_group, *space).transpose(0, 2)
     wide_rows = wide_rows.reshape(per_group, groups * batch, *space)
+    # ∂w[o, i, k] = Σ over b and p of x[b, i, p·stride + k·dilation]·g[b, o, p].
     result = _convolve(wide_rows, narrow.transpose(0, 1), (dilation, padding, stride, groups))
     for axis, size in enumerate(weight.shape[2:], 2):
         result = result.narrow(axis, 0, size)

@@ -50,7 +50,7 @@ class Forward:
         is_widened: Whether tensors of 16 bits are cast to float32 for the model.
         where: The model, named in errors.
         places: The place that runs, for errors.
-        written: Names of parameters that a run has tried to write to: each run has copies of them.
+        written_params: Names of parameters that a run has tried to write to: each run has copies.
     """
 
     model: torch.nn.Module
@@ -125,7 +125,7 @@ class Forward:
         """Returns copies of those tensors that a forward may write to, and the others themselves.
 
         A run writes to buffers without saying so (running statistics). Its writes to parameters are
-        seen (``probe.watched``), so that these, most of the memory, need no copy. A trace copies
+        seen (``isolation.Writes``), so that these, most of the memory, need no copy. A trace copies
         all of them: there is nothing to store, and it writes to what it returns.
         """
         parameters = self._parameters()

@@ -54,6 +54,7 @@ def forward_of_file(module: OnnxModule, params: Tensors, buffers: Tensors) -> Mo
         array = view_of(value)
         element = helper.np_dtype_to_tensor_dtype(array.dtype)
         graph.input.append(helper.make_tensor_value_info(name, element, array.shape))
+    # Before version 4 each initializer must be an input, too.
     model.ir_version = max(model.ir_version, _DEFAULTS_SINCE)
     mark_names(model, files | {new: file for file, new in names.items() if new in tensors})
     return model
@@ -92,6 +93,7 @@ def _evaluate(graph: GraphProto, version: int) -> None:
     """Puts nodes of a training form in evaluation form, in place."""
     for node in _nodes(graph):
         if node.op_type == "Dropout" and len(node.input) > 2:
+            # Without ratio and training_mode, a Dropout of opset 12 and later passes its input.
             del node.input[2:]
         if node.op_type != "BatchNormalization" or not is_training_form(node, version):
             continue

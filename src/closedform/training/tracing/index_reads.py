@@ -82,6 +82,7 @@ class IndexReads(TorchDispatchMode):
                 self._add(read)
         elif function in _MANY:
             for axis, index in _by_axis(args[1]):
+                # Lists of indices count from the end in torch, unlike gather and index_select.
                 self._add(_Read(index, args[0].shape[axis], is_from_end=True))
         elif function in _SAME and (part := self._part(args[0])) is not None:
             self._follow(part, function, args, result)
@@ -192,6 +193,7 @@ def _margin(value: Any, target: Any, *_: Any) -> _Read:
 
 
 def _margins(value: Any, target: Any, *_: Any) -> _Read:
+    # A row of multilabel_margin_loss ends at its first −1.
     return _Read(target, value.shape[-1], low=-1)
 
 
@@ -230,6 +232,7 @@ _MANY = frozenset({_ATEN.index.Tensor, _ATEN.index_put.default, _ATEN._unsafe_in
 def _by_axis(indices: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
     """The indices by their axes; a mask would take several axes."""
     index_of_axis = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    # uint8 indices are masks in torch, deprecated since 1.2.
     masks = (torch.bool, torch.uint8)
     return [] if any(index.dtype in masks for _, index in index_of_axis) else index_of_axis
 
@@ -270,6 +273,7 @@ def _unsqueeze(part: _Part, result: Any, place: int, value: Any, axis: int) -> _
     if part.axes is None:
         return part
     axes = list(part.axes)
+    # A negative axis counts the axes of the result.
     axes.insert(axis % result.dim(), None)
     return replace(part, axes=tuple(axes))
 
@@ -287,6 +291,7 @@ def _cut(part: _Part, axis: int, start: Any, stop: Any, step: Any) -> _Part | No
     if stop is not None:
         if stop < 0 and pad:
             stop = stop + pad if stop + pad < 0 else None
+        # torch writes an open end as the largest int64.
         elif stop > 2**62:
             stop = None
     if (start or 0, stop, step or 1) == (0, None, 1):

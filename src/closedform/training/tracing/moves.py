@@ -45,6 +45,7 @@ def _merge_transposes(node: Any) -> None:
     before = _permutation(first)
     if before is None:
         return
+    # Axis i of the result is axis before[second[i]] of the source.
     permutation = [before[axis] for axis in second]
     result, origin = node.outputs[0], first.inputs[0]
     if permutation == sorted(permutation) and (
@@ -64,6 +65,7 @@ def _may_be_output(value: Any) -> bool:
 def _merge_reshapes(node: Any) -> None:
     first = _source(node.inputs[0], "Reshape")
     shape = node.inputs[1].const_value
+    # A 0 in a shape copies a size of the operand, which the first Reshape changes.
     if first is not None and shape is not None and (shape.numpy() != 0).all():
         node.replace_input_with(0, first.inputs[0])
 

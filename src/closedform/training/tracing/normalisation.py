@@ -83,6 +83,7 @@ def batch_norm(
         running_mean = new * mean + old * running_mean
     if running_var is not None:
         count = torch.scalar_tensor(_count(value), dtype=value.dtype)
+        # torch normalises by the biased variance, and keeps the unbiased one.
         unbiased_variance = variance * (count / (count - 1))
         running_var = new * unbiased_variance + old * running_var
     return result, mean, torch.rsqrt(variance_and_eps), running_mean, running_var

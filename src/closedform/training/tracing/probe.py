@@ -63,6 +63,7 @@ class Pending:
                 continue
             visited.add(node)
             reached_ids.add(id(getattr(node, "variable", None)))
+            # The node of a leaf is AccumulateGrad, whose ``variable`` is the leaf.
             left.extend(above for above, _ in node.next_functions)
         return [name for name, leaf in self.leaves.items() if id(leaf) not in reached_ids]
 
@@ -81,6 +82,7 @@ class Pending:
         leaves = list(rest.values())
 
         def hand_over(name: str, leaf: torch.Tensor) -> None:
+            # autograd calls the hook once the gradient is complete; taking it frees its memory.
             gradient, leaf.grad = leaf.grad, None
             del rest[name]
             if gradient is not None:

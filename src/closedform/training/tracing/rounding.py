@@ -81,6 +81,7 @@ def distance(first: Array, second: Array) -> float:
     for start in range(0, flat.size, _CHUNK):
         parts = (array[start : start + _CHUNK].astype(np.float64) for array in (flat, reference))
         with np.errstate(invalid="ignore"):
+            # ∞ − ∞ is NaN, which counts as an infinite difference below.
             differences = np.abs(np.subtract(*parts))
         largest = max(largest, float(np.nan_to_num(differences, nan=np.inf).max(initial=0)))
     return largest
@@ -115,6 +116,7 @@ def perturb(tensors: Tensors, generator: torch.Generator) -> Tensors:
     def of(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point():
             return tensor
+        # eps relative to the number: one or two units in the last place.
         signs = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).sub(0.5).sign()
         rounding = torch.finfo(tensor.dtype).eps
         return (tensor * (1 + rounding * signs)).to(tensor.dtype)

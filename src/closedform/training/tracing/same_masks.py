@@ -32,6 +32,7 @@ class SameMasks(TorchDispatchMode):
         if function in _SELECTIONS:
             args = tuple(self._first(argument) for argument in args)
         result = function(*args, **(kwargs or {}))
+        # A random operator or a write has another result at each call.
         is_pure = not (
             function._schema.is_mutable or torch.Tag.nondeterministic_seeded in function.tags
         )
@@ -45,6 +46,7 @@ class SameMasks(TorchDispatchMode):
 
     def _number(self, tensor: torch.Tensor) -> int:
         """The number of the value of a tensor; a new one after a write."""
+        # A tensor's version counts its writes in place: a stale number is not reused.
         number, version = self._of.get(tensor, (None, None))
         if number is None or version != tensor._version:
             number = next(self._count)

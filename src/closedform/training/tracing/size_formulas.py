@@ -58,8 +58,10 @@ def formula(expression: sp.Basic, names: Mapping[str, str]) -> str:
             return " % ".join(map(term, expression.args))
         case FloorDiv() | CleanDiv():
             return " // ".join(map(term, expression.args))
+        # Sizes are not negative: truncating a quotient is floor division.
         case FloorToInt(args=(IntTrueDiv() as ratio,)) | TruncToInt(args=(IntTrueDiv() as ratio,)):
             return " // ".join(map(term, ratio.args))
+        # ceil(a/b) = (a + b − 1) // b for integers and b > 0, as sizes are.
         case CeilToInt(args=(IntTrueDiv(args=(size, divisor)),)):
             return f"{term(size + divisor - 1)} // {term(divisor)}"
         case _:

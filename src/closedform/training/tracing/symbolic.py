@@ -152,7 +152,7 @@ class Symbols:
 
     def sizes_by_data(self) -> AbstractContextManager[None]:
         """Accepts sizes that depend on data, such as the number of entries of a mask."""
-        # Those of an earlier trace, which torch's translation to ONNX runs once more.
+        # Symbols of an earlier trace, which torch's translation to ONNX runs once more.
         self._environment.pending_fresh_unbacked_symbols.clear()
         return self._environment.ignore_fresh_unbacked_symbols()
 

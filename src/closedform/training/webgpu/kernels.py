@@ -146,6 +146,7 @@ def sizes_on_host(graph: GraphProto) -> set[str]:
     sizes: set[str] = set()
     for node in graph.node:
         operands = [name for name in node.input if name]
+        # A constant operand does not make a node a size; another size does.
         is_size = node.op_type in ("Shape", "Size") or (
             node.op_type in SHAPE_OPERATORS
             and any(name in sizes for name in operands)

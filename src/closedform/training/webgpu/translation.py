@@ -83,6 +83,7 @@ class Translation:
         for output in self.graph.output:
             if output.name in self.constants:  # no node writes it
                 array = self.constants[output.name]
+                # A constant has another name than the output: a node copies it.
                 element = self.types[output.name]
                 literal = self.literal(self._narrow(output.name, array, element), element)
                 sizes = self.literal(array.shape)
@@ -105,6 +106,7 @@ class Translation:
         ]
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "Cast":
+            # A cast to float64 or int64 has no kernel: it ends in the narrow type.
             attributes["to"] = NARROWED.get(attributes["to"], attributes["to"])
             if node.input[0] in self._sizes:
                 operands = [node.input[0]]  # the CPU casts it
@@ -215,6 +217,7 @@ class Translation:
 
     def _narrow(self, name: str, array: NDArray[Any], element: int) -> NDArray[Any]:
         """A constant in another type; ExportError if it has no such value."""
+        # NumPy warns of a cast that overflows; ``is_lost`` finds it.
         with np.errstate(over="ignore", under="ignore"):
             narrow: NDArray[Any] = array.astype(_NUMPY[element])
         is_lost = (

@@ -32,6 +32,8 @@ from closedform.torch.engine.batching import (
 from closedform.torch.engine.inplace import FOREACH_OPS, InplaceProgram, is_list
 from closedform.torch.engine.programs import Batcher, StepFunction, in_dtype
 
+# Without it, Lion, Adafactor and LAMB take 1.3, 1.6 and 2.1 times the CPU time on 12 tensors of
+# 384 x 512.
 CPU_BATCH = 2**18
 """Elements that are stepped at once on a CPU: intermediate values stay in its cache."""
 

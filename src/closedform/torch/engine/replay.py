@@ -55,7 +55,6 @@ class CapturedGroup:
         scheduled_values: The hyperparameters that are not entries of the group.
         is_constant: Whether none of these entries can be changed in place.
         places: The place of each parameter's gradient; None if it had none.
-        whole: The step of all parameters of the group, if there is one.
     """
 
     compiled_group: CompiledGroup
@@ -63,7 +62,6 @@ class CapturedGroup:
     scheduled_values: Group
     is_constant: bool
     places: list[GradientPlace | None]
-    whole: GroupStep | None = None
 
     def update(self, group: Group) -> bool:
         """Takes over gradients and hyperparameters; returns whether the step can be replayed.
@@ -72,15 +70,7 @@ class CapturedGroup:
         """
         if len(group["params"]) != len(self.places):
             return False
-        if self.whole is not None:
-            grads = [param.grad for param in group["params"]]
-            for grad in grads:  # not a function: this runs for each parameter at each step
-                if grad is not None and (
-                    type(grad) is not Tensor or grad.requires_grad or grad.layout is not _STRIDED
-                ):
-                    return False
-            self.whole.grads = grads
-            return self._update_hypers(group)
+        # Written out, without calls: this runs for each parameter at each step.
         for param, place in zip(group["params"], self.places, strict=True):
             grad = param.grad
             if grad is None and place is not None and place.is_optional:
@@ -142,7 +132,6 @@ class CapturedStep:
         self._places = [
             place
             for group in captured_groups
-            if group.whole is None
             for place in group.places
             if place is not None
         ]
@@ -167,9 +156,6 @@ class CapturedStep:
         """Drops the references to gradients, so that the model can free them."""
         for tensors, index, is_optional in self._places:
             tensors[index] = None if is_optional else _RELEASED
-        for group in self._groups:
-            if group.whole is not None:
-                group.whole.grads = []
 
 
 def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:
@@ -230,13 +216,8 @@ def capture(
             else places[id(param.grad)][0]
             for param in group["params"]
         ]
-        steps = flat.get(len(captured_groups), ())
-        is_whole = len(steps) == 1 and len(steps[0].params) == len(gradient_places)
-        whole = steps[0] if is_whole else None
         captured_groups.append(
-            CapturedGroup(
-                compiled_group, entries, scheduled_values, is_constant, gradient_places, whole
-            )
+            CapturedGroup(compiled_group, entries, scheduled_values, is_constant, gradient_places)
         )
     vectors = chain.from_iterable(flat.values())
     return CapturedStep(captured_groups, groups, states, [*batched_steps, *vectors])

@@ -190,3 +190,19 @@ def test_a_product_that_is_added_is_rounded_once() -> None:
     wanted = exact[0] - float(torch.tensor(0.1)) * float(torch.tensor(0.3))
     errors = [float((one[0].detach().double() - wanted).abs().sum()) for one in (params, other)]
     assert errors[0] <= errors[1]
+
+
+STARTS: dict[str, dict[str, Any]] = {
+    "Adagrad": {"initial_accumulator_value": 0.1},
+    "Adam": {},
+    "ASGD": {},
+    "Rprop": {},
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_states_of_small_parameters_are_one_vector_whatever_their_start(name: str) -> None:
+    params = parameters([(3, 2), (4,), (5,)])
+    optimizer = optim.OPTIMIZERS[name](params, **STARTS[name])
+    for state in optimizer.state[params[0]]:
+        assert flat.adjacent([optimizer.state[param][state] for param in params]) is not None

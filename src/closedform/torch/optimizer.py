@@ -68,7 +68,13 @@ from closedform.torch.shards import (
     local,
     steps_by_shards,
 )
-from closedform.torch.states import STEP, adapted_states, completed_states, group_states
+from closedform.torch.states import (
+    STEP,
+    adapted_states,
+    completed_states,
+    group_states,
+    packed_zero_states,
+)
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
 """A kernel, the hyperparameters and the parameters that it steps."""
@@ -208,11 +214,10 @@ class Optimizer(TrainEvalOptimizer):
             check_complex(rule, where)
         if self._is_fused(group):
             proved_kernel(rule, group["params"], where)
-        is_packed = self._is_flat and not is_joint(rule)
-        states_of_params = group_states(
-            rule, group, index, type(self).__name__, is_packed=is_packed
-        )
-        if not is_packed:
+        may_be_packed = self._is_flat and not is_joint(rule)
+        zeros = packed_zero_states(rule, group["params"]) if may_be_packed else None
+        states_of_params = zeros or group_states(rule, group, index, type(self).__name__)
+        if zeros is None:
             self._pack(group["params"], states_of_params, is_joint=is_joint(rule))
         for scheduled_key in scheduled_values:
             del group[scheduled_key]

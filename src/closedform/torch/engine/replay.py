@@ -130,10 +130,7 @@ class CapturedStep:
         self._steps = steps
         self._alive = list(_objects(groups, states))
         self._places = [
-            place
-            for group in captured_groups
-            for place in group.places
-            if place is not None
+            place for group in captured_groups for place in group.places if place is not None
         ]
         self.release()
 

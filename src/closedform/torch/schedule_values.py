@@ -103,13 +103,13 @@ class FunctionValues:
         return f"{self._base!r} times the Python function {name}"
 
 
-Values = ScheduleValues | TupleValues | FunctionValues
+EntryValues = ScheduleValues | TupleValues | FunctionValues
 
 ScheduleSpec = Schedule | tuple[Schedule | float | None, ...]
 """The source of an entry: a Schedule; or, for a tuple, one per element, a number or None."""
 
 
-def read_values(spec: ScheduleSpec, where: str) -> Values:
+def read_values(spec: ScheduleSpec, where: str) -> EntryValues:
     """Returns the values of a schedule, or of a tuple of schedules, numbers and None.
 
     Raises:
@@ -147,7 +147,7 @@ def _bound_values(schedule: Schedule, where: str) -> ScheduleValues:
     return ScheduleValues(schedule)
 
 
-def check_fits(value: object, values: Values, where: str) -> None:
+def check_fits(value: object, values: EntryValues, where: str) -> None:
     """Raises DefinitionError if a schedule cannot drive the value of a group."""
     if isinstance(values, ScheduleValues | FunctionValues):
         _check_number(value, where)

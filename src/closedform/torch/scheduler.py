@@ -20,10 +20,10 @@ from closedform.language.printing import text
 from closedform.recipes.tags import matching_groups, read_tags
 from closedform.torch.param_groups import assign, copy_value, like
 from closedform.torch.schedule_values import (
+    EntryValues,
     FunctionValues,
     ScheduleSpec,
     TupleValues,
-    Values,
     check_fits,
     read_values,
 )
@@ -51,7 +51,7 @@ class ScheduledEntry:
 
     index: int
     key: str
-    values: Values
+    values: EntryValues
 
 
 class ParamScheduler(LRScheduler):
@@ -419,17 +419,17 @@ def _clock_of(state_dict: Any, where: str) -> int:
     return step
 
 
-def _parts(values: Values) -> Sequence[Schedule | None]:
+def _parts(values: EntryValues) -> Sequence[Schedule | None]:
     if isinstance(values, TupleValues):
         return [None if element is None else element.schedule for element in values.elements]
     return [values.schedule]
 
 
-def _schedules_of(values: Values) -> Any:
+def _schedules_of(values: EntryValues) -> Any:
     return tuple(_parts(values)) if isinstance(values, TupleValues) else values.schedule
 
 
-def _codes(values: Values) -> list[str]:
+def _codes(values: EntryValues) -> list[str]:
     if isinstance(values, FunctionValues):
         return [values.text]
     return [_code(part) for part in _parts(values)]

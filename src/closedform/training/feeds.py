@@ -15,11 +15,11 @@ from closedform.ir.naming import BATCH, RANDOM
 from closedform.runtime.checks import check_array, check_names
 from closedform.runtime.onnx_session import Port
 
-Batch = Sequence[Any] | Mapping[str, Any]
+BatchLike = Sequence[Any] | Mapping[str, Any]
 """Arrays, or nested containers of arrays, in the order of the export or by name."""
 
 
-def read_batch(batch: Batch, ports: Mapping[str, Port], where: str) -> dict[str, Array]:
+def read_batch(batch: BatchLike, ports: Mapping[str, Port], where: str) -> dict[str, Array]:
     """Returns the contiguous arrays of a batch by the names of their inputs.
 
     Raises:
@@ -36,7 +36,7 @@ def read_batch(batch: Batch, ports: Mapping[str, Port], where: str) -> dict[str,
     return arrays
 
 
-def _by_name(batch: Batch, names: Sequence[str], where: str) -> dict[str, Any]:
+def _by_name(batch: BatchLike, names: Sequence[str], where: str) -> dict[str, Any]:
     name_list = ", ".join(names)
     if not isinstance(batch, Mapping | list | tuple):
         raise SessionError(

@@ -28,7 +28,7 @@ from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_on
 from closedform.runtime.serialized import Serialized, serialized
 from closedform.training import index_ranges, size_conditions
-from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
+from closedform.training.feeds import BatchLike, contiguous, draw, read_batch, read_sizes
 from closedform.training.in_place_step import InPlaceStep
 from closedform.training.index_ranges import IndexRange
 from closedform.training.initial_values import InitialValues
@@ -182,7 +182,7 @@ class TrainSession(Serialized):
         return MappingProxyType(arrays)
 
     @serialized
-    def step(self, /, batch: Batch, **hyper: float) -> StepResult:
+    def step(self, /, batch: BatchLike, **hyper: float) -> StepResult:
         """Performs one training step. After a failure, nothing has changed.
 
         Args:
@@ -211,7 +211,7 @@ class TrainSession(Serialized):
 
     def fit(
         self,
-        batches: Iterable[Batch],
+        batches: Iterable[BatchLike],
         *,
         progress: bool | None = None,
         total: int | None = None,
@@ -278,7 +278,7 @@ class TrainSession(Serialized):
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @serialized
-    def evaluate(self, batch: Batch, *, sample: int = 0) -> StepResult:
+    def evaluate(self, batch: BatchLike, *, sample: int = 0) -> StepResult:
         """Returns loss and metrics of a batch in evaluation mode; nothing changes.
 
         Args:

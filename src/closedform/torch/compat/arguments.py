@@ -34,18 +34,18 @@ _TAGS = "Tags"
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class ArgumentText:
     """The type of an argument, as an annotation, and its description."""
 
     annotation: str
     description: str
 
 
-def _rows(annotation: str, **descriptions: str) -> dict[str, Argument]:
-    return {name: Argument(annotation, text) for name, text in descriptions.items()}
+def _rows(annotation: str, **descriptions: str) -> dict[str, ArgumentText]:
+    return {name: ArgumentText(annotation, text) for name, text in descriptions.items()}
 
 
-ARGUMENTS: Mapping[str, Argument] = {
+ARGUMENTS: Mapping[str, ArgumentText] = {
     **_rows("ParamsT", params="Parameters or param groups."),
     **_rows("Optimizer", optimizer="The optimizer whose param groups are driven."),
     **_rows(

@@ -19,10 +19,10 @@ from closedform.torch.states import STEP
 T = TypeVar("T")
 Result = TypeVar("Result", covariant=True)
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+CallArguments = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments."""
 
-PreHook = Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments | None]
+PreHook = Callable[[Any, tuple[Any, ...], dict[str, Any]], CallArguments | None]
 """``hook(optimizer, args, kwargs)``, called before; it may return new arguments."""
 
 PostHook = Callable[[Any, tuple[Any, ...], dict[str, Any]], object]

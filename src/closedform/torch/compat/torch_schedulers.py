@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import EPOCH_DEPRECATION_WARNING
 from closedform.errors import DefinitionError
 from closedform.torch.compat.schedulers import NamedScheduler
 from closedform.torch.param_groups import assign, plain
-from closedform.torch.schedule_values import TupleValues, Values
+from closedform.torch.schedule_values import EntryValues, TupleValues
 from closedform.torch.scheduler import ParamScheduler, ScheduledEntry
 
 
@@ -298,7 +298,7 @@ class Sequential(Composite):
                         member._last[index, self.key] = self._last[index, self.key]
 
 
-def _values_of(member: ParamScheduler, key: str) -> Iterator[tuple[int, Values]]:
+def _values_of(member: ParamScheduler, key: str) -> Iterator[tuple[int, EntryValues]]:
     for entry in member._entries:
         if entry.key == key and not isinstance(entry.values, TupleValues):
             yield entry.index, entry.values

@@ -130,7 +130,7 @@ def graph_runners(backend: str, providers: Sequence[str] | None) -> Callable[[Gr
     return in_torch
 
 
-Work = Sequence[tuple[ShardKernel, ShardTensors]]
+ShardWork = Sequence[tuple[ShardKernel, ShardTensors]]
 
 
 def shard_kernels(
@@ -190,7 +190,7 @@ def _compile(
 
 
 @outside_traces  # collectives are not traced
-def run_shards(work: Work) -> None:
+def run_shards(work: ShardWork) -> None:
     """Performs the steps of sharded parameters."""
     totals: list[dict[str, Tensor]] = [{} for _ in work]
     for stage in range(max(len(kernel.stages) for kernel, _ in work)):
@@ -216,7 +216,7 @@ def _partial_sums(
 
 
 def _reduce(
-    work: Work, sums: Sequence[Mapping[str, Tensor]], totals: Sequence[dict[str, Tensor]]
+    work: ShardWork, sums: Sequence[Mapping[str, Tensor]], totals: Sequence[dict[str, Tensor]]
 ) -> None:
     """Adds partial sums over parameters and processes, and gives each parameter its totals."""
     entries: dict[ShardMesh, dict[tuple[int, str], Tensor]] = {}

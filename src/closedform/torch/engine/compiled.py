@@ -39,7 +39,7 @@ from closedform.torch.engine.batching import (
 from closedform.torch.engine.flat import FlatKernel, NumberProgram, build_kernel, inplace
 from closedform.torch.engine.inductor import PARALLEL, CompiledFunction, compiled_function
 from closedform.torch.engine.programs import Batcher, StepFunction, is_lost_in_trace, outputs_of
-from closedform.torch.engine.tensor_program import TensorProgram, Values
+from closedform.torch.engine.tensor_program import NodeValues, TensorProgram
 
 MAX_COMPILED = 8
 """How many sets of parameters are compiled as a whole; further ones step one by one."""
@@ -198,11 +198,11 @@ class CompiledProgram:
         self._longest = next(iter(vectors.values()), None)
         self._compile_step: dict[tuple[Any, ...], CompiledFunction] = {}
 
-    def start(self, rare: Mapping[str, Tensor]) -> Values:
+    def start(self, rare: Mapping[str, Tensor]) -> NodeValues:
         """Returns the inputs that rarely change."""
         return [rare.get(name) for name in self.input_names]
 
-    def run(self, start: Values, inputs: Sequence[Any]) -> list[Tensor]:
+    def run(self, start: NodeValues, inputs: Sequence[Any]) -> list[Tensor]:
         """Returns the outputs; the next state of vectors is written over the one before."""
         values = [old if new is None else new for old, new in zip(start, inputs, strict=True)]
         new = self._function_of(values)(values.copy())

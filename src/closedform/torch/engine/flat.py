@@ -25,7 +25,7 @@ from closedform.ir.naming import GRAD, NEXT, PARAM
 from closedform.torch.engine.inplace import InplaceProgram
 from closedform.torch.engine.moves import Move, separate
 from closedform.torch.engine.programs import in_dtype
-from closedform.torch.engine.tensor_program import TensorProgram, Values
+from closedform.torch.engine.tensor_program import NodeValues, TensorProgram
 from closedform.torch.shards import is_plain
 
 SMALL = 2**14
@@ -41,7 +41,7 @@ TILE = 2**17
 
 _NO_TILES = 2**62
 
-States = Mapping[str, Tensor]
+ParamStates = Mapping[str, Tensor]
 Item = TypeVar("Item")
 
 
@@ -76,10 +76,10 @@ class VectorProgram(Protocol):
     input_dtypes: tuple[torch.dtype, ...]
     output_names: tuple[str, ...]
 
-    def start(self, rare: States) -> Values:
+    def start(self, rare: ParamStates) -> NodeValues:
         """Returns what is computed once, from inputs that rarely change."""
 
-    def run(self, start: Values, inputs: Sequence[Tensor | None]) -> list[Tensor]:
+    def run(self, start: NodeValues, inputs: Sequence[Tensor | None]) -> list[Tensor]:
         """Returns the outputs; one that was computed in place is the input itself."""
 
 
@@ -297,7 +297,7 @@ def adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     return nonempty[0].as_strided((total,), (1,))
 
 
-class Column:
+class StateColumn:
     """A state of several parameters, as one vector.
 
     Args:
@@ -377,18 +377,18 @@ class FlatStep:
         kernel: FlatKernel,
         group: Hypers,
         params: Sequence[Tensor],
-        states: Sequence[States],
+        states: Sequence[ParamStates],
     ) -> None:
         self.params = params
         self.grads: list[Any] = [None] * len(params)
         self._kernel, self._group = kernel, group
         self._count = len(params)
-        self._loaded: list[Column | None] = []
+        self._loaded: list[StateColumn | None] = []
         self._stored: list[int | None] = []
         self._differ_by_param = kernel.scalars is not None and any(
             name.startswith(NUMBER) for name in kernel.scalars.varying
         )
-        self._start: Values = []
+        self._start: NodeValues = []
         self._version = -1
         self._factors: list[float] = []
         if kernel.scalars is not None:
@@ -396,7 +396,7 @@ class FlatStep:
             for label, dtype in zip(labels, kernel.scalars.input_dtypes, strict=True):
                 name = None if label in group.inputs else kernel.names[label]
                 self._loaded.append(
-                    None if name is None else Column([x[name] for x in states], dtype)
+                    None if name is None else StateColumn([x[name] for x in states], dtype)
                 )
             self._stored = [
                 None if name.startswith(NUMBER) else labels.index(name.removeprefix(NEXT))
@@ -485,7 +485,11 @@ class _Segment:
     """Parameters that are stepped as one vector, or a large one that is stepped in tiles."""
 
     def __init__(
-        self, kernel: FlatKernel, run: range, params: Sequence[Tensor], states: Sequence[States]
+        self,
+        kernel: FlatKernel,
+        run: range,
+        params: Sequence[Tensor],
+        states: Sequence[ParamStates],
     ) -> None:
         self.is_joined = len(run) > 1
         program, self._move = kernel.batch if self.is_joined else kernel.single
@@ -495,7 +499,7 @@ class _Segment:
         self._sizes = [param.numel() for param in params]
         self.total = sum(self._sizes)
         self._repeats = torch.tensor(self._sizes)
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, StateColumn] = {}
         self._own: dict[str, str] = {}
         self._inputs, dtypes = (
             ((), ()) if program is None else (program.input_names, program.input_dtypes)
@@ -508,7 +512,7 @@ class _Segment:
             if name in (PARAM, GRAD):
                 self._own[name] = label
             elif name is not None:
-                self._columns[label] = Column([state[name] for state in states], dtype)
+                self._columns[label] = StateColumn([state[name] for state in states], dtype)
         self._are_rows = _are_rows(params)
         self._parts: list[Tensor] = []
         self._space = self._rows = torch.empty(0)

@@ -40,13 +40,13 @@ CPU_BATCH = 2**18
 DEVICE_BATCH = 2**26
 """Elements that are stepped at once on a device: enough to keep it busy, without a model's copy."""
 
-Values = list[Any]
+NodeLists = list[Any]
 """The value of each node: a list with one tensor per parameter, or a value that all share."""
 
-Tensors = Mapping[Ref, Tensor]
+TensorsByRef = Mapping[Ref, Tensor]
 """Tensors of a table, and elements of its vectors."""
 
-Run = Callable[[Tensors], None]
+ParamsStep = Callable[[TensorsByRef], None]
 """Steps some parameters."""
 
 
@@ -69,7 +69,7 @@ def _step_function(
         operands = _Operands.of(program, binding)
         signature = _signature(program.source), tuple(operands.overwritable(program).items())
         groups.setdefault(signature, (program, []))[1].append(operands)
-    runs: list[Run] = []
+    runs: list[ParamsStep] = []
     for key, (program, params) in groups.items():
         if key not in cache:
             cache[key] = ForeachProgram(InplaceProgram(program, params[0].overwritable(program)))
@@ -86,7 +86,7 @@ def _step_function(
     return run
 
 
-def _tensors(values: Sequence[Tensor], refs: Iterable[Ref]) -> Tensors:
+def _tensors(values: Sequence[Tensor], refs: Iterable[Ref]) -> TensorsByRef:
     """The tensors of some refs; each vector of scalars is unbound once."""
     tensors: dict[Ref, Tensor] = {}
     vectors: dict[int, Sequence[Tensor]] = {}
@@ -154,7 +154,7 @@ class _Operands:
 
 def _runs(
     program: ForeachProgram, params: Sequence[_Operands], tensors: Sequence[Tensor]
-) -> Iterator[Run]:
+) -> Iterator[ParamsStep]:
     """Steps of the parameters of one program, as many at once as their elements allow."""
     limit = CPU_BATCH if tensors[0].device.type == "cpu" else DEVICE_BATCH
     batch: list[_Operands] = []
@@ -185,7 +185,7 @@ class _Columns(NamedTuple):
         )
 
 
-def _run(program: ForeachProgram, columns: _Columns, tensors: Tensors) -> None:
+def _run(program: ForeachProgram, columns: _Columns, tensors: TensorsByRef) -> None:
     """Steps several parameters at once."""
     inputs = [[tensors[ref] for ref in refs] for refs in columns.inputs]
     for results, outputs in zip(program.run(inputs), columns.outputs, strict=True):
@@ -210,7 +210,7 @@ class _Instruction(NamedTuple):
     """
 
     result: int
-    function: Callable[[Values, int], Any]
+    function: Callable[[NodeLists, int], Any]
     frees: tuple[int, ...]
 
 
@@ -241,7 +241,7 @@ class ForeachProgram:
         Args:
             inputs: A list for each input, with one tensor for each parameter.
         """
-        values: Values = [None] * len(self._index)
+        values: NodeLists = [None] * len(self._index)
         for index, (tensors, dtype) in enumerate(zip(inputs, self._dtypes, strict=True)):
             values[index] = [in_dtype(tensor, dtype) for tensor in tensors]
         count = len(inputs[0])
@@ -251,7 +251,7 @@ class ForeachProgram:
                 values[dead] = None
         return [values[index] for index in self._outputs]
 
-    def _function(self, node: fx.Node, overwritten: int | None) -> Callable[[Values, int], Any]:
+    def _function(self, node: fx.Node, overwritten: int | None) -> Callable[[NodeLists, int], Any]:
         """Returns the function that computes a node for all parameters."""
         if node.target in FOREACH_OPS:
             return self._foreach_op(node, FOREACH_OPS[node.target].name, overwritten)
@@ -267,7 +267,7 @@ class ForeachProgram:
 
     def _foreach_op(
         self, node: fx.Node, name: str, overwritten: int | None
-    ) -> Callable[[Values, int], Any]:
+    ) -> Callable[[NodeLists, int], Any]:
         """An op that torch has on lists.
 
         A scalar tensor that all parameters share is given as a list: torch would read a tensor of
@@ -280,18 +280,18 @@ class ForeachProgram:
         function = getattr(torch, f"_foreach_{name}")
         first, *rest = (self._operand(operand) for operand in args)
 
-        def run(values: Values, _: int) -> Any:
+        def run(values: NodeLists, _: int) -> Any:
             target = first(values)
             result = function(target, *(operand(values) for operand in rest))
             return target if overwritten is not None else result
 
         return run
 
-    def _loop(self, node: fx.Node, function: Callable[..., Any]) -> Callable[[Values, int], Any]:
+    def _loop(self, node: fx.Node, function: Callable[..., Any]) -> Callable[[NodeLists, int], Any]:
         """An op that torch has on single tensors only, whose operands are lists or constants."""
         operands = [(is_list(operand), self._operand(operand)) for operand in node.args]
 
-        def run(values: Values, count: int) -> Any:
+        def run(values: NodeLists, count: int) -> Any:
             columns = (
                 operand(values) if is_column else [operand(values)] * count
                 for is_column, operand in operands
@@ -302,10 +302,10 @@ class ForeachProgram:
 
     def _general_loop(
         self, node: fx.Node, function: Callable[..., Any]
-    ) -> Callable[[Values, int], Any]:
+    ) -> Callable[[NodeLists, int], Any]:
         """An op with keyword arguments, or with tensors nested in its arguments."""
 
-        def call(values: Values, row: int) -> Any:
+        def call(values: NodeLists, row: int) -> Any:
             def operand(node_of_operand: fx.Node) -> Any:
                 value = values[self._index[node_of_operand]]
                 return value[row] if is_list(node_of_operand) else value
@@ -317,7 +317,7 @@ class ForeachProgram:
             return lambda values, count: [call(values, 0)] * count
         return lambda values, count: [call(values, row) for row in range(count)]
 
-    def _operand(self, operand: Any) -> Callable[[Values], Any]:
+    def _operand(self, operand: Any) -> Callable[[NodeLists], Any]:
         """Returns the function that finds an operand: a list, or a constant."""
         if not isinstance(operand, fx.Node):
             return lambda _: operand

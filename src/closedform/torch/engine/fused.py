@@ -23,21 +23,21 @@ from closedform.language import GRAD, PARAM, Schedule, UpdateRule, hyper, state,
 from closedform.language.model import GlobalSum
 from closedform.language.symbols import local
 from closedform.lowering.analysis.domain import MAX_STEP
-from closedform.torch.engine.flat import Column, Hypers, is_flat, truths
+from closedform.torch.engine.flat import Hypers, StateColumn, is_flat, truths
 from closedform.verify.identity.equality import Steps, are_equal
 from closedform.verify.terms.sympy_io import term
 
 Formula = Mapping[str, sp.Basic]
 """The next value of the parameter ("param") and of each state."""
 
-Call = Callable[["Arguments"], None]
+KernelCall = Callable[["KernelArguments"], None]
 """Runs a kernel."""
 
 KERNEL_DTYPES = (torch.float32, torch.float64)
 """The dtypes whose states have the dtype of their parameter, as kernels need it."""
 
 
-class Arguments(NamedTuple):
+class KernelArguments(NamedTuple):
     """The arguments of a kernel.
 
     Attributes:
@@ -71,7 +71,7 @@ class FusedKernel:
 
     name: str
     formula: Formula
-    run: Call
+    run: KernelCall
     has_first: bool = False
     reads_steps: bool = True
 
@@ -97,7 +97,7 @@ def _adam(rule: UpdateRule, *, is_decoupled: bool, maximize: bool) -> FusedKerne
     # The formula of ATen/native/cpu/FusedAdamKernel.cpp.
     function = torch._fused_adamw_ if is_decoupled else torch._fused_adam_
 
-    def run(arguments: Arguments) -> None:
+    def run(arguments: KernelArguments) -> None:
         function(
             arguments.params,
             arguments.grads,
@@ -132,7 +132,7 @@ def _sgd(rule: UpdateRule, *, nesterov: bool, maximize: bool) -> FusedKernel:
         direction = gradient + momentum * buffer if nesterov else buffer
         formula = {"param": PARAM - lr * direction, "momentum_buffer": buffer}
 
-    def run(arguments: Arguments) -> None:
+    def run(arguments: KernelArguments) -> None:
         torch._fused_sgd_(
             arguments.params,
             arguments.grads,
@@ -159,7 +159,7 @@ def _adagrad(rule: UpdateRule, *, maximize: bool) -> FusedKernel:
         "sum": total,
     }
 
-    def run(arguments: Arguments) -> None:
+    def run(arguments: KernelArguments) -> None:
         torch._fused_adagrad_(
             arguments.params,
             arguments.grads,
@@ -278,7 +278,9 @@ class FusedStep:
         self._states = {
             name: [state_of_param[name] for state_of_param in states] for name in rule.states
         }
-        self._count = Column([state_of_param["step"] for state_of_param in states], torch.int64)
+        self._count = StateColumn(
+            [state_of_param["step"] for state_of_param in states], torch.int64
+        )
         self._floats = torch.zeros(len(params))
         self._steps = list(self._floats.unbind())
         names = ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum", "dampening", "lr_decay")
@@ -315,4 +317,4 @@ class FusedStep:
                 return
             params, grads, steps = (list(compress(items, mask)) for items in (params, grads, steps))
             states = {name: list(compress(column, mask)) for name, column in states.items()}
-        self._kernel.run(Arguments(params, grads, states, steps, self._numbers, is_first))
+        self._kernel.run(KernelArguments(params, grads, states, steps, self._numbers, is_first))

@@ -16,12 +16,12 @@ from closedform.torch.engine.fused import FusedStep
 from closedform.torch.engine.programs import BatchedStep
 from closedform.torch.engine.specialize import CompiledGroup
 
-Group = Mapping[str, Any]
+ParamGroup = Mapping[str, Any]
 
 GroupStep = FlatStep | FusedStep
 """A step of parameters of one group, some of which may have no gradient."""
 
-States = Mapping[Tensor, dict[str, Tensor]]
+StatesByParam = Mapping[Tensor, dict[str, Tensor]]
 """The states of each parameter."""
 
 _PARAMS = itemgetter("params")
@@ -59,11 +59,11 @@ class CapturedGroup:
 
     compiled_group: CompiledGroup
     entries: dict[str, Any]
-    scheduled_values: Group
+    scheduled_values: ParamGroup
     is_constant: bool
     places: list[GradientPlace | None]
 
-    def update(self, group: Group) -> bool:
+    def update(self, group: ParamGroup) -> bool:
         """Takes over gradients and hyperparameters; returns whether the step can be replayed.
 
         The parameters are assumed to be the captured ones if their number is the same.
@@ -86,7 +86,7 @@ class CapturedGroup:
             place.tensors[place.row] = grad
         return self._update_hypers(group)
 
-    def _update_hypers(self, group: Group) -> bool:
+    def _update_hypers(self, group: ParamGroup) -> bool:
         """Reads hyperparameters that may have changed; returns whether the rule still matches."""
         entries = self.entries
         if self.is_constant and all(map(is_, map(group.get, entries), entries.values())):
@@ -122,8 +122,8 @@ class CapturedStep:
     def __init__(
         self,
         captured_groups: Sequence[CapturedGroup],
-        groups: Sequence[Group],
-        states: States,
+        groups: Sequence[ParamGroup],
+        states: StatesByParam,
         steps: Sequence[BatchedStep | GroupStep],
     ) -> None:
         self._groups = captured_groups
@@ -134,7 +134,7 @@ class CapturedStep:
         ]
         self.release()
 
-    def update(self, groups: Sequence[Group], states: States) -> bool:
+    def update(self, groups: Sequence[ParamGroup], states: StatesByParam) -> bool:
         """Takes over gradients and hyperparameters; returns whether the rest is unchanged."""
         if not all(map(is_, _objects(groups, states), self._alive)):
             return False
@@ -155,17 +155,17 @@ class CapturedStep:
             tensors[index] = None if is_optional else _RELEASED
 
 
-def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:
+def _objects(groups: Sequence[ParamGroup], states: StatesByParam) -> Iterator[Any]:
     """All groups, parameters and states, in order: a step is valid for these objects only."""
     values = map(dict.values, states.values())
     return chain(groups, *map(_PARAMS, groups), states, *values, (_END,))
 
 
 def capture(
-    sources: Iterable[tuple[CompiledGroup, Group]],
+    sources: Iterable[tuple[CompiledGroup, ParamGroup]],
     keys: Sequence[str],
-    groups: Sequence[Group],
-    states: States,
+    groups: Sequence[ParamGroup],
+    states: StatesByParam,
     batched_steps: Sequence[BatchedStep],
     flat: Mapping[int, Sequence[GroupStep]],
 ) -> CapturedStep | None:

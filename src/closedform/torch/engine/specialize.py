@@ -103,7 +103,7 @@ class HyperSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GroupEntry:
     """An entry of a group, or an element of a tuple there."""
 
     key: str
@@ -132,12 +132,12 @@ class NonzeroEntries:
         find: Returns them.
     """
 
-    def __init__(self, find: Callable[[], frozenset[Entry]]) -> None:
+    def __init__(self, find: Callable[[], frozenset[GroupEntry]]) -> None:
         self._find = find
-        self._found: frozenset[Entry] | None = None
+        self._found: frozenset[GroupEntry] | None = None
 
     @property
-    def entries(self) -> frozenset[Entry]:
+    def entries(self) -> frozenset[GroupEntry]:
         """The entries; a trace needs them to be found before."""
         if self._found is None:
             self._found = self._find()
@@ -159,8 +159,8 @@ class Specialization:
     """
 
     rule: UpdateRule
-    inputs: tuple[tuple[str, Entry, tuple[float, float]], ...]
-    constants: tuple[tuple[Entry, Any], ...]
+    inputs: tuple[tuple[str, GroupEntry, tuple[float, float]], ...]
+    constants: tuple[tuple[GroupEntry, Any], ...]
     nonzero: NonzeroEntries
     kernels: dict[Any, Any] = field(default_factory=dict)
     is_for_all_shapes: bool = field(init=False)
@@ -236,9 +236,9 @@ class _Analysis:
         nonzero: The entries of hyperparameters at which a 0 gives a rule with other states.
     """
 
-    hypers: dict[str, Entry]
+    hypers: dict[str, GroupEntry]
     ranges: dict[str, InputRange]
-    unused_switches: frozenset[Entry]
+    unused_switches: frozenset[GroupEntry]
     nonzero: NonzeroEntries
 
 
@@ -349,12 +349,12 @@ class Specializer:
         return Specialization(with_inputs(rule, ranges), inputs, constants, analysis.nonzero)
 
 
-def _entries(values: Mapping[str, Any]) -> Iterator[tuple[Entry, Any]]:
+def _entries(values: Mapping[str, Any]) -> Iterator[tuple[GroupEntry, Any]]:
     for key, value in values.items():
         if isinstance(value, tuple | list):
-            yield from ((Entry(key, index), element) for index, element in enumerate(value))
+            yield from ((GroupEntry(key, index), element) for index, element in enumerate(value))
         else:
-            yield Entry(key), value
+            yield GroupEntry(key), value
 
 
 def _is_plain(value: Any) -> bool:
@@ -388,7 +388,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hypers(
     source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]
-) -> tuple[dict[str, Entry], frozenset[Entry]]:
+) -> tuple[dict[str, GroupEntry], frozenset[GroupEntry]]:
     """The entry of each hyperparameter that has one, and the switches that change nothing."""
     entries = [
         (entry, value)
@@ -415,10 +415,10 @@ def _hypers_apart(
     source: RuleSource,
     rule: UpdateRule,
     numbers: Mapping[str, Any],
-    entries: Iterable[tuple[Entry, Any]],
-) -> dict[str, Entry]:
+    entries: Iterable[tuple[GroupEntry, Any]],
+) -> dict[str, GroupEntry]:
     """The entries of hyperparameters, from one rule for each entry that has the value of one."""
-    hypers: dict[str, Entry] = {}
+    hypers: dict[str, GroupEntry] = {}
     for entry, value in entries:
         if exact_number(value, entry.key) not in rule.hyperparameters.values():
             continue
@@ -437,9 +437,9 @@ def _hypers_together(
     source: RuleSource,
     rule: UpdateRule,
     numbers: Mapping[str, Any],
-    entries: Sequence[tuple[Entry, Any]],
-    switches: Mapping[Entry, Any],
-) -> tuple[dict[str, Entry], bool] | None:
+    entries: Sequence[tuple[GroupEntry, Any]],
+    switches: Mapping[GroupEntry, Any],
+) -> tuple[dict[str, GroupEntry], bool] | None:
     """The entries of hyperparameters, from one rule in which all have separate numbers.
 
     The switches are turned, too.
@@ -448,7 +448,7 @@ def _hypers_together(
         The entries, and whether nothing else has changed. None if it does not tell: the rule is
         invalid, or its expressions have changed.
     """
-    probed_values, entry_of_number = _toggle(numbers, switches), dict[Any, Entry]()
+    probed_values, entry_of_number = _toggle(numbers, switches), dict[Any, GroupEntry]()
     for count, (entry, value) in enumerate(entries, 1):
         # Distinct factors, so that a number in the rule tells the entry that it comes from.
         probe = float(value) * (1 - count * _PROBE)
@@ -481,10 +481,10 @@ def _hypers_together(
 
 def _unused_switches(
     source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]
-) -> frozenset[Entry]:
+) -> frozenset[GroupEntry]:
     """The switches that select an implementation, if they do not change the rule."""
     switches = _switches(numbers)
-    without_effect: set[Entry] = set()
+    without_effect: set[GroupEntry] = set()
     for trial in (switches, *({entry: value} for entry, value in switches.items())):
         with suppress(ClosedFormError):  # together, or one by one
             if _content(source.build(_toggle(numbers, trial))) == _content(rule):
@@ -494,7 +494,7 @@ def _unused_switches(
     return frozenset(without_effect)
 
 
-def _switches(numbers: Mapping[str, Any]) -> dict[Entry, Any]:
+def _switches(numbers: Mapping[str, Any]) -> dict[GroupEntry, Any]:
     """The switches that select an implementation."""
     return {
         entry: value
@@ -503,14 +503,14 @@ def _switches(numbers: Mapping[str, Any]) -> dict[Entry, Any]:
     }
 
 
-def _toggle(numbers: Mapping[str, Any], switches: Mapping[Entry, Any]) -> dict[str, Any]:
+def _toggle(numbers: Mapping[str, Any], switches: Mapping[GroupEntry, Any]) -> dict[str, Any]:
     """The values with these switches turned."""
     return {**numbers, **{entry.key: not value for entry, value in switches.items()}}
 
 
 def _nonzero(
-    source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any], entries: Iterable[Entry]
-) -> frozenset[Entry]:
+    source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any], entries: Iterable[GroupEntry]
+) -> frozenset[GroupEntry]:
     """The entries that are not 0, and for which the rule with a 0 has other states."""
     nonzero = set()
     candidates = [entry for entry in entries if entry.of(numbers) != 0]

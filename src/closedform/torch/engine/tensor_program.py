@@ -20,7 +20,7 @@ from closedform.torch.engine.inplace import InplaceProgram
 
 _CPU = torch.device("cpu")
 
-Values = list[Any]
+NodeValues = list[Any]
 """The value of each node, and of each constant argument."""
 
 
@@ -56,7 +56,7 @@ class TensorProgram:
         self.input_dtypes = program.input_dtypes
         self._source = source
         self._index = {node: number for number, node in enumerate(source.nodes)}
-        self._constants: Values = [None] * len(source.nodes)
+        self._constants: NodeValues = [None] * len(source.nodes)
         self._rare: list[_Call] = []
         self._calls: list[_Call] = []
         constant_indices: set[int] = set()
@@ -95,7 +95,7 @@ class TensorProgram:
             name for name, index in pairs if index not in constant_indices | rare_indices
         )
 
-    def start(self, rare: Mapping[str, Tensor]) -> Values:
+    def start(self, rare: Mapping[str, Tensor]) -> NodeValues:
         """Returns the values of constants, and of what depends only on these inputs."""
         values = list(self._constants)
         for index, name in enumerate(self.input_names):
@@ -105,7 +105,7 @@ class TensorProgram:
             values[call.result] = call.function(*self._arguments_of(call, values))
         return values
 
-    def run(self, start: Values, inputs: Sequence[Tensor | None]) -> list[Tensor]:
+    def run(self, start: NodeValues, inputs: Sequence[Tensor | None]) -> list[Tensor]:
         """Returns the outputs; one that was computed in place is the input itself.
 
         Args:
@@ -122,7 +122,7 @@ class TensorProgram:
                 values[dead] = None
         return [values[index] for index in self._outputs]
 
-    def _arguments_of(self, call: _Call, values: Values) -> list[Any]:
+    def _arguments_of(self, call: _Call, values: NodeValues) -> list[Any]:
         return [values[index] for index in call.arguments]
 
     def _call(self, node: fx.Node, reusable: Collection[int]) -> _Call:

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.training.onnx_torch.values import TORCH_TYPES, Call, operands_of
+from closedform.training.onnx_torch.values import TORCH_TYPES, Call, OperatorFunction, operands_of
 
 Tensor = torch.Tensor
 
@@ -174,12 +174,10 @@ def _top(call: Call) -> tuple[Tensor, ...]:
     return tuple(torch.topk(call.tensor(), int(count), **options))
 
 
-Row = Callable[[Call], Any]
-
 _REDUCTION = {"axes": None, "keepdims": 1, "noop_with_empty_axes": 0}
 _EXTREMUM = {"axis": 0, "keepdims": 1, "select_last_index": 0}
 
-ELEMENTWISE: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
+ELEMENTWISE: Mapping[str, tuple[OperatorFunction, Mapping[str, Any]]] = {
     "Abs": (_unary(torch.abs), {}),
     "Acos": (_unary(torch.acos), {}),
     "Acosh": (_unary(torch.acosh), {}),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,11 +23,10 @@ from closedform.training.onnx_torch.values import (
     Call,
     Items,
     Known,
+    OperatorFunction,
     Value,
     as_tensor,
 )
-
-Row = Callable[[Call], Any]
 
 MOVED: Mapping[str, tuple[int, ...]] = {
     "Concat": (),
@@ -65,7 +64,7 @@ _LARGEST_PRODUCT = 2**24
 _DRAWING = frozenset({"BatchNormalization", "Dropout"})
 
 
-def known_results(operator: str, row: Row, call: Call) -> Sequence[Known] | None:
+def known_results(operator: str, row: OperatorFunction, call: Call) -> Sequence[Known] | None:
     """Returns the results of known operands; None where they stay in the graph.
 
     1. Of constants, the row of the operator runs in torch, apart from any trace.
@@ -91,7 +90,7 @@ def known_results(operator: str, row: Row, call: Call) -> Sequence[Known] | None
     return None if result is None else [result]
 
 
-def _of_constants(operator: str, row: Row, call: Call) -> Sequence[Known] | None:
+def _of_constants(operator: str, row: OperatorFunction, call: Call) -> Sequence[Known] | None:
     """The results of a row in torch."""
     with _outside_of_traces():
         if operator in _GROWING and not _is_small(row, call):
@@ -99,7 +98,7 @@ def _of_constants(operator: str, row: Row, call: Call) -> Sequence[Known] | None
         return _arrays(row(call))
 
 
-def _is_small(row: Row, call: Call) -> bool:
+def _is_small(row: OperatorFunction, call: Call) -> bool:
     """Whether the results are small, by their shapes."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         results = _as_list(row(call))
@@ -131,7 +130,9 @@ def _arrays(result: Any) -> Sequence[Known] | None:
     return arrays
 
 
-def _move_places(places: Sequence[int], row: Row, call: Call) -> Sequence[Known] | None:
+def _move_places(
+    places: Sequence[int], row: OperatorFunction, call: Call
+) -> Sequence[Known] | None:
     """The results of a row on the places of the numbers in a list; 0 is the place of a zero."""
     if call.attributes.get("reduction", b"none") != b"none":
         return None

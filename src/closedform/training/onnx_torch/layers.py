@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.training.onnx_torch.values import Call
+from closedform.training.onnx_torch.values import Call, OperatorFunction
 
 Tensor = torch.Tensor
 
@@ -318,11 +318,9 @@ def _attention(call: Call) -> Tensor:
     return result.transpose(1, 2).flatten(2) if is_flat else result
 
 
-Row = Callable[[Call], Any]
-
 _WINDOWS = {"auto_pad": b"NOTSET", "dilations": None, "pads": None, "strides": None}
 
-LAYERS: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
+LAYERS: Mapping[str, tuple[OperatorFunction, Mapping[str, Any]]] = {
     "Attention": (
         _attention,
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,14 @@ from torch.nn import functional
 
 from closedform.errors import ExportError
 from closedform.training.onnx_torch.sizes import Quotient
-from closedform.training.onnx_torch.values import Call, Items, Known, Value, as_known, as_tensor
+from closedform.training.onnx_torch.values import (
+    Call,
+    Items,
+    Known,
+    OperatorFunction,
+    as_known,
+    as_tensor,
+)
 
 Tensor = torch.Tensor
 
@@ -328,9 +335,7 @@ def _where(call: Call) -> Tensor:
     return torch.where(condition, first, second)
 
 
-Row = Callable[[Call], Value | tuple[Tensor, ...]]
-
-MOVEMENT: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
+MOVEMENT: Mapping[str, tuple[OperatorFunction, Mapping[str, Any]]] = {
     "Concat": (lambda call: torch.cat(call.tensors(), call.attributes["axis"]), {"axis": None}),
     "ConstantOfShape": (_constant_of_shape, {"value": np.zeros(1, np.float32)}),
     "DepthToSpace": (_depth_to_space, {"blocksize": None, "mode": b"DCR"}),

@@ -6,7 +6,7 @@ sizes, so that the operators that take it see numbers, not tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +154,10 @@ class Call:
         if value is None:
             raise ExportError(f"its operand {place} is missing")
         return value
+
+
+OperatorFunction = Callable[[Call], Any]
+"""The results of an operator."""
 
 
 def as_tensor(value: Value) -> torch.Tensor:

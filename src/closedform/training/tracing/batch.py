@@ -24,7 +24,7 @@ DynamicAxes = Mapping[str, Mapping[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BatchEntry:
     """One argument of the model or of the loss.
 
     Attributes:
@@ -77,7 +77,7 @@ class Batch:
         sizes: Names of the free sizes, by tensor and axis.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[BatchEntry, ...]
     sizes: DynamicAxes
 
     @property
@@ -206,7 +206,7 @@ def _required_names(function: Callable[..., Any], where: str) -> list[str]:
 
 def _by_place(
     model: torch.nn.Module, loss: Loss | None, example: object, where: str
-) -> list[Entry]:
+) -> list[BatchEntry]:
     if not isinstance(example, list | tuple):
         raise _not_tensors(example, where)
     target_total = target_count(loss, where)
@@ -226,14 +226,14 @@ def _by_place(
     if len(set(names)) != len(names):
         names = [f"{name}{index}" for index, name in enumerate(names)]
     return [
-        Entry(name, index >= count, False, value)
+        BatchEntry(name, index >= count, False, value)
         for index, (name, value) in enumerate(zip(names, example, strict=True))
     ]
 
 
 def _by_name(
     model: torch.nn.Module, loss: Loss | None, example: Mapping[Any, Any], where: str
-) -> list[Entry]:
+) -> list[BatchEntry]:
     forward = _inputs(model, where)
     targets = [] if loss is None else _parameters(_function_of(loss), where)[1:]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in forward)
@@ -258,14 +258,14 @@ def _by_name(
             name not in forward_names or name in names_without_default & spare
         )
         is_shared = name in forward_names & names_without_default and not is_target
-        entries.append(Entry(name, is_target, True, value, is_shared))
+        entries.append(BatchEntry(name, is_target, True, value, is_shared))
     return sorted(entries, key=lambda entry: entry.is_target)
 
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _check_values(entry: Entry, example: object, where: str) -> None:
+def _check_values(entry: BatchEntry, example: object, where: str) -> None:
     for leaf in pytree.tree_leaves(entry.value):
         if not isinstance(leaf, torch.Tensor | int | float | str | None):
             raise _not_tensors(example, where)

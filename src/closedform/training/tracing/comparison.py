@@ -23,7 +23,7 @@ from closedform.training.size_conditions import SizeCondition
 from closedform.training.tracing.arrays import array_of, view_of
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.onnx_program import Tensors, without_kernel
-from closedform.training.tracing.probe import Run, run_eagerly
+from closedform.training.tracing.probe import EagerRun, run_eagerly
 from closedform.training.tracing.rounding import (
     LARGEST,
     TOLERANCE,
@@ -147,7 +147,9 @@ class _Step:
         self.groups = groups_of(params)
         self._whole: OnnxSession | None = None
 
-    def results(self, run: Run, inputs: _Inputs, group: Sequence[str] | None) -> dict[str, Array]:
+    def results(
+        self, run: EagerRun, inputs: _Inputs, group: Sequence[str] | None
+    ) -> dict[str, Array]:
         """Returns all outputs of the graph, or the gradients of a group.
 
         The first group includes all outputs that are not gradients.
@@ -243,7 +245,7 @@ def _spread(tensors: Tensors) -> Tensors:
     return {name: of(tensor) for name, tensor in tensors.items()}
 
 
-def _run(of: Forward, inputs: _Inputs) -> Run | None:
+def _run(of: Forward, inputs: _Inputs) -> EagerRun | None:
     """A forward in torch; None if it cannot do it, or its loss is not finite."""
     try:
         run = run_eagerly(of, inputs.params, inputs.buffers, inputs.tensors).run
@@ -306,7 +308,7 @@ def _size(value: torch.Tensor) -> float:
     return max(abs(float(bound)) for bound in value.aminmax())
 
 
-def _rounding(of: Forward, inputs: _Inputs, run: Run, names: Sequence[str]) -> Rounding:
+def _rounding(of: Forward, inputs: _Inputs, run: EagerRun, names: Sequence[str]) -> Rounding:
     """The errors of torch in the dtype of the export."""
     reference = _arrays(of, inputs, run.draws, names)
     draws = [draw.double() for draw in run.draws]

@@ -17,7 +17,7 @@ _ATEN = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _InputPart:
     """A part of an input: a tensor that has no values but these.
 
     Attributes:
@@ -39,7 +39,7 @@ class _Part:
 class _Claim:
     """A comparison of a part with a number: a tensor of booleans."""
 
-    part: _Part
+    part: _InputPart
     relation: str
     number: int
 
@@ -61,7 +61,7 @@ class IndexReads(TorchDispatchMode):
         self._claims: Any = WeakIdKeyDictionary()
         self._found: dict[IndexRange, None] = {}
         for name, tensor in inputs.items():
-            self._parts[tensor] = _Part(name, (), tuple(range(tensor.dim())))
+            self._parts[tensor] = _InputPart(name, (), tuple(range(tensor.dim())))
 
     @property
     def ranges(self) -> tuple[IndexRange, ...]:
@@ -99,8 +99,10 @@ class IndexReads(TorchDispatchMode):
         elif function is _ATEN.where.self:
             self._replace(args[1], args[0], "ne", result)
 
-    def _part(self, tensor: object) -> _Part | None:
-        part: _Part | None = self._parts.get(tensor) if isinstance(tensor, torch.Tensor) else None
+    def _part(self, tensor: object) -> _InputPart | None:
+        part: _InputPart | None = (
+            self._parts.get(tensor) if isinstance(tensor, torch.Tensor) else None
+        )
         return part
 
     def _add(self, read: _Read) -> None:
@@ -136,7 +138,7 @@ class IndexReads(TorchDispatchMode):
         if isinstance(value, torch.Tensor) and value.shape == result.shape:
             self._parts[result] = replace(part, free=(*part.free, claim.number))
 
-    def _follow(self, part: _Part, function: Any, args: Any, result: Any) -> None:
+    def _follow(self, part: _InputPart, function: Any, args: Any, result: Any) -> None:
         many = result if isinstance(result, list | tuple) else [result]
         for place, tensor in enumerate(many):
             if tensor.dtype.is_floating_point or tensor.dtype is torch.bool:
@@ -244,23 +246,25 @@ _COMPARISONS: Mapping[Any, str] = {
 }
 
 
-def _whole(part: _Part, result: torch.Tensor, place: int, *_: Any) -> _Part:
+def _whole(part: _InputPart, result: torch.Tensor, place: int, *_: Any) -> _InputPart:
     del place
     is_same = part.axes is not None and len(part.axes) == result.dim()
     return part if is_same else replace(part, axes=None)
 
 
-def _mix(part: _Part, result: torch.Tensor, *_: Any) -> _Part:
+def _mix(part: _InputPart, result: torch.Tensor, *_: Any) -> _InputPart:
     del result
     return replace(part, axes=None)
 
 
-def _permute(part: _Part, result: Any, place: int, value: Any, order: Sequence[int]) -> _Part:
+def _permute(
+    part: _InputPart, result: Any, place: int, value: Any, order: Sequence[int]
+) -> _InputPart:
     del result, place, value
     return replace(part, axes=None if part.axes is None else tuple(part.axes[i] for i in order))
 
 
-def _transpose(part: _Part, result: Any, place: int, value: Any, *axes: int) -> _Part:
+def _transpose(part: _InputPart, result: Any, place: int, value: Any, *axes: int) -> _InputPart:
     order = list(range(result.dim()))
     if result.dim() > 1:
         first, second = axes or (0, 1)
@@ -268,7 +272,7 @@ def _transpose(part: _Part, result: Any, place: int, value: Any, *axes: int) -> 
     return _permute(part, result, place, value, order)
 
 
-def _unsqueeze(part: _Part, result: Any, place: int, value: Any, axis: int) -> _Part:
+def _unsqueeze(part: _InputPart, result: Any, place: int, value: Any, axis: int) -> _InputPart:
     del place, value
     if part.axes is None:
         return part
@@ -278,7 +282,7 @@ def _unsqueeze(part: _Part, result: Any, place: int, value: Any, axis: int) -> _
     return replace(part, axes=tuple(axes))
 
 
-def _cut(part: _Part, axis: int, start: Any, stop: Any, step: Any) -> _Part | None:
+def _cut(part: _InputPart, axis: int, start: Any, stop: Any, step: Any) -> _InputPart | None:
     """A slice of a part; None where its place in the input is not a number."""
     if part.axes is None:
         return None
@@ -300,7 +304,7 @@ def _cut(part: _Part, axis: int, start: Any, stop: Any, step: Any) -> _Part | No
 
 
 def _slice(
-    part: _Part,
+    part: _InputPart,
     result: Any,
     place: int,
     value: Any,
@@ -308,29 +312,29 @@ def _slice(
     start: Any = None,
     stop: Any = None,
     step: Any = 1,
-) -> _Part | None:
+) -> _InputPart | None:
     del result, place
     return _cut(part, axis % value.dim(), start, stop, step)
 
 
 def _select(
-    part: _Part, result: Any, place: int, value: Any, axis: int, index: Any
-) -> _Part | None:
+    part: _InputPart, result: Any, place: int, value: Any, axis: int, index: Any
+) -> _InputPart | None:
     del result, place
     axis %= value.dim()
     slice_part = _cut(part, axis, index, None if index == -1 else index + 1, 1)
     return _without(slice_part, axis)
 
 
-def _without(part: _Part | None, axis: int) -> _Part | None:
+def _without(part: _InputPart | None, axis: int) -> _InputPart | None:
     if part is None or part.axes is None:
         return part
     return replace(part, axes=part.axes[:axis] + part.axes[axis + 1 :])
 
 
 def _split(
-    part: _Part, result: Any, place: int, value: Any, size: Any, axis: int = 0
-) -> _Part | None:
+    part: _InputPart, result: Any, place: int, value: Any, size: Any, axis: int = 0
+) -> _InputPart | None:
     del result
     axis %= value.dim()
     sizes = [size] * (place + 1) if isinstance(size, int) else list(size)
@@ -340,15 +344,17 @@ def _split(
     return _cut(part, axis, start, start + sizes[place], 1)
 
 
-def _unbound(part: _Part, result: Any, place: int, value: Any, axis: int = 0) -> _Part | None:
+def _unbind(
+    part: _InputPart, result: Any, place: int, value: Any, axis: int = 0
+) -> _InputPart | None:
     del result
     axis %= value.dim()
     return _without(_cut(part, axis, place, place + 1, 1), axis)
 
 
 def _pad(
-    part: _Part, result: Any, place: int, value: Any, pads: Sequence[Any], *_: Any
-) -> _Part | None:
+    part: _InputPart, result: Any, place: int, value: Any, pads: Sequence[Any], *_: Any
+) -> _InputPart | None:
     """A padding at the end with other values, which the trace has checked with the example."""
     del place, value
     if part.axes is None or any(type(pad) is not int or pad < 0 for pad in pads) or any(pads[::2]):
@@ -361,7 +367,7 @@ def _pad(
     return replace(part, pads=tuple((axis, pad) for axis, pad in pads_of_axis if axis is not None))
 
 
-_SAME: Mapping[Any, Callable[..., _Part | None]] = {
+_SAME: Mapping[Any, Callable[..., _InputPart | None]] = {
     **dict.fromkeys(
         (
             _ATEN.clone.default,
@@ -394,7 +400,7 @@ _SAME: Mapping[Any, Callable[..., _Part | None]] = {
     _ATEN.select.int: _select,
     _ATEN.split.Tensor: _split,
     _ATEN.split_with_sizes.default: _split,
-    _ATEN.unbind.int: _unbound,
+    _ATEN.unbind.int: _unbind,
     _ATEN.constant_pad_nd.default: _pad,
 }
 """Operators whose results have only values of their first argument."""

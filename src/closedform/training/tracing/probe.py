@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EagerRun:
     """The results of a forward in torch.
 
     Attributes:
@@ -48,7 +48,7 @@ class Pending:
         leaves: The parameters that it depends on.
     """
 
-    run: Run
+    run: EagerRun
     loss: torch.Tensor
     leaves: Tensors
 
@@ -168,7 +168,7 @@ def _forward(
     ):
         outcome = of.outcome(leaves, buffers, batch)
     return Pending(
-        Run(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
+        EagerRun(outcome.loss.detach(), outcome.metrics, outcome.buffers, new_draws),
         outcome.loss,
         leaves,
     )

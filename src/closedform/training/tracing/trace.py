@@ -31,7 +31,7 @@ from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.given_file import forward_of_file, names_of_file
 from closedform.training.tracing.isolation import Numbers, restore_on_exit
 from closedform.training.tracing.onnx_program import Tensors, explain_error, write_onnx
-from closedform.training.tracing.probe import Pending, Run, run_eagerly
+from closedform.training.tracing.probe import EagerRun, Pending, run_eagerly
 from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
 
 _LOGGER = logging.getLogger("closedform.training")
@@ -173,7 +173,7 @@ def trace(
     )
 
 
-def _run_twice_if_counted(of: Forward, params: Tensors, buffers: Tensors) -> Run:
+def _run_twice_if_counted(of: Forward, params: Tensors, buffers: Tensors) -> EagerRun:
     """Returns a step in torch.
 
     Raises:
@@ -232,7 +232,7 @@ def _step(
     params: Tensors,
     buffers: Tensors,
     shared_inputs: Tensors,
-    run: Run,
+    run: EagerRun,
     opset: int,
 ) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
     def step(

@@ -267,7 +267,7 @@ def test_a_function_that_cannot_be_read_is_called(name: str, function: Any, reas
 
 
 def test_another_class_refuses_a_function_that_cannot_be_read() -> None:
-    with pytest.raises(ArgumentError, match=r"one that can be traced: random.Random draws random"):
+    with pytest.raises(ArgumentError, match=r"must be traceable: random.Random draws random"):
         cerebras.LambdaLR(two_groups(), 0.1, [drawn, drawn])
 
 

@@ -70,7 +70,7 @@ class ParamScheduler(LRScheduler):
         key: The entry of the param groups.
         tags: A tag or a list of tags: groups are selected if their ``tags`` contain one of them.
             None in the list selects groups without tags; None itself selects all groups.
-        last_epoch: The step before the first one: the first value is that of ``last_epoch + 1``.
+        last_epoch: The step before the first one: the first value is for ``last_epoch + 1``.
 
     Raises:
         ArgumentError: ``optimizer`` is not a torch optimizer.
@@ -291,7 +291,7 @@ class ParamScheduler(LRScheduler):
         Args:
             state_dict: The result of ``state_dict``; with ``"continue"``, also that of torch.
             on_mismatch: ``"error"``, or ``"continue"`` to continue from that step with this
-                schedule even if the state is that of another schedule.
+                schedule even if the state belongs to another one.
 
         Raises:
             StateError: It is not such a state, or that of another schedule; nothing is changed.
@@ -326,7 +326,7 @@ class ParamScheduler(LRScheduler):
             (pair for pair in pairs if pair[0] != pair[1]), (mine[:1], saved_expressions[:1])
         )
         raise StateError(
-            f"the state is that of another schedule: expected {difference[0]}, got {difference[1]}",
+            f"the state belongs to another schedule: expected {difference[0]}, got {difference[1]}",
             where=where,
             hint='pass on_mismatch="continue" to continue from its step regardless',
         )

@@ -172,7 +172,7 @@ def shard_mesh(param: Tensor) -> ShardMesh:
 
 
 def steps_by_shards(rule: UpdateRule) -> bool:
-    """Returns whether elements step independently, so that a shard can step by itself."""
+    """Returns whether elements step independently, so that a shard needs no other shard."""
     return rule.is_elementwise and rule.is_for_all_shapes
 
 

@@ -117,7 +117,7 @@ def watch(
     Each cause is decided by evaluating the recipe under it for all updates that were seen.
 
     Args:
-        optimizer: The optimizer of torch, or one that a package wraps.
+        optimizer: A torch optimizer, or the wrapper of one by another package.
         recipe: The recipe, or the schedule of the rate of every group.
         groups: The param group of the recipe for each one of the optimizer, by name or position. If
             not given, the one at the same position, or with the same values.
@@ -271,7 +271,7 @@ def _of_accelerate() -> tuple[int | None, int | None]:
 
 
 def _steps_done(optimizer: Any) -> int:
-    """The updates of an optimizer's state, such as one that was loaded; 0 for a new one."""
+    """The number of updates in an optimizer's state, such as a loaded one; 0 if it is new."""
     inner = getattr(optimizer, "optimizer", optimizer)
     steps = [state["step"] for state in inner.state.values() if "step" in state]
     return int(max(map(float, steps), default=0))

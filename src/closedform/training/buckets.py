@@ -18,8 +18,8 @@ from closedform.language.groups import Assignment, Group
 from closedform.options import ModelSpec
 
 LIMIT = 4096
-"""The largest number of elements of a parameter in a bucket. Below it, the time of an operator of
-onnxruntime is that of its call; above it, copies into the bucket take as long as they save."""
+"""The largest number of elements of a parameter in a bucket. Below it, the call
+of an operator dominates its time in onnxruntime; above it, copies cost as much as they save."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def _rules(rule: UpdateRule, groups: Sequence[Group]) -> list[UpdateRule]:
 
 
 def _check_target(target: object, dtype: str, where: str) -> None:
-    """Raises ExportError where there is no such target, or it has no such dtype."""
+    """Raises ExportError if the target is unknown or does not support the dtype."""
     if target not in (None, "webgpu"):
         raise ExportError(
             f'target must be "webgpu" or None, got {target!r}',

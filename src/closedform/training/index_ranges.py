@@ -1,7 +1,7 @@
 """Ranges of the integer inputs of a step: a table that is part of its file.
 
 ONNX counts negative indices from the end, and a label below 0 or a token past the end would train
-a row that nobody named.
+a wrong row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions on the free sizes under which a traced step is that of its model: part of its file.
+"""Conditions on the free sizes under which a traced step equals its model: part of its file.
 
 A branch of a model on a size (padding an odd height, say) is in the graph as the example took it.
 """

@@ -25,7 +25,7 @@ def loss_of(loss: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
     """Returns a loss by its name, or the loss that is given.
 
     Raises:
-        ExportError: There is no such loss.
+        ExportError: The name is unknown.
     """
     if not isinstance(loss, str):
         return loss
@@ -51,7 +51,7 @@ def model_of(
     trainable: Sequence[str] | None,
     stored_dtype: str | None = None,
 ) -> torch.nn.Module:
-    """Returns a module: the one that is given, or that of an ONNX model.
+    """Returns the given module, or the module of an ONNX model.
 
     Args:
         model: The module, or an ONNX model or its file.

@@ -25,7 +25,7 @@ from closedform.runtime.onnx_session import OnnxSession, Port
 
 SMALLEST = 2**18
 """Elements of a parameter from which on its update is taken apart. Smaller ones take little memory,
-and their update runs in the cache as it is."""
+and their update stays in the cache anyway."""
 
 EXACT = frozenset(
     {"Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Floor", "Greater"}
@@ -82,7 +82,7 @@ class Split:
 def split_file(path: Path) -> Split | None:
     """Returns the training step of a file in two; None if no update can be taken apart.
 
-    So it is for a file that is missing or no model, which onnxruntime tells better.
+    A file that is missing or not a model gives None, too: onnxruntime has the better error.
     """
     try:
         model = ModelProto.FromString(path.read_bytes())

@@ -35,7 +35,7 @@ class FrameworkRule:
         system: The library.
         optimizer: The name of the class.
         as_implemented: Whether to reproduce the defects of the library.
-        choices: Arguments of the library's rule that are no arguments of the class, in pairs.
+        choices: Arguments of the library's rule that the class does not take, in pairs.
     """
 
     system: str
@@ -105,7 +105,7 @@ class NamedOptimizer(Optimizer):
         self._begin(params, source, {**defaults, **self.entry.fixed}, backend, providers)
 
     def _choices(self) -> dict[str, Any]:
-        """The arguments of the library's rule that are no arguments of the class."""
+        """The arguments of the library's rule that the class does not take."""
         return {}
 
 

@@ -113,7 +113,7 @@ class NamedScheduler(ParamScheduler):
         """
         if functions is None:
             raise ArgumentError(
-                f"a function of the step must be one that can be traced: {error.what}",
+                f"a function of the step must be traceable: {error.what}",
                 where=f"{where}, {error.where}",
                 hint=error.hint,
             ) from error

@@ -1,8 +1,8 @@
-"""Behaviour of torch's schedulers besides their schedule: values of others, fractions, ends.
+"""Behaviour of torch's schedulers in addition to their schedules.
 
 A class of torch that is defined by a recursion acts on the value that it finds in a group, which
-another scheduler or the user may have changed. Here, a value that nobody has changed is that of the
-closed form, and another one is moved as the recursion moves it.
+another scheduler or the user may have changed. Here, an unchanged value follows the closed form,
+and a changed one the recursion.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _numbers_and_strings(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 class TorchScheduler(SavedArguments):
-    """A scheduler class of torch; ``step(epoch)`` is deprecated, as it is there."""
+    """A scheduler class of torch; ``step(epoch)`` is deprecated, as in torch."""
 
     def step(self, epoch: int | None = None) -> None:
         """Moves to the next step, or to step ``epoch``, and writes its values."""
@@ -137,7 +137,7 @@ class RecursiveScheduler(TorchScheduler):
         return bool(current.item() == current.new_tensor(before).item())
 
     def _move_value(self, current: Any, before: float, after: float, step: int) -> Any:
-        """The value that the recursion makes of one that is not the schedule's."""
+        """The next value by the recursion, from a value that the schedule did not write."""
         del step
         if before == after:
             return current

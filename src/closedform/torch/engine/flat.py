@@ -2,7 +2,7 @@
 
 torch spends about a microsecond on each op of each tensor. Small parameters of a group, with their
 gradients, are therefore copied to one vector; their states are created as parts of one; and each op
-runs once. Large parameters are stepped by themselves, tile by tile, so that intermediate values
+runs once. Large parameters are stepped separately, tile by tile, so that intermediate values
 stay in the cache. Which parameters have a gradient is not part of the work that is remembered: one
 without it is stepped with zeros, and its previous states are restored.
 """

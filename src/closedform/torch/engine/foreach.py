@@ -1,7 +1,7 @@
 """The eager step: the programs of many parameters, op by op, on lists of tensors.
 
 A program is a torch.fx graph. Its ops become ``torch._foreach`` functions where torch has one, and
-a loop over the parameters otherwise: the overhead of Python is that of one parameter. An op writes
+a loop over the parameters otherwise: Python spends as much time as for one parameter. An op writes
 in place where it can, so that an output takes the memory of the state that it replaces.
 ``engine/flat.py`` steps the parameters of elementwise rules on a CPU.
 """

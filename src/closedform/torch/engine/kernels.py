@@ -49,7 +49,7 @@ GRAPH_DTYPES = {torch.float32: "f32", torch.float64: "f64"}
 """The dtypes of steps, as graphs name them."""
 
 ANY_SHAPE = (2,)
-"""A shape whose graph is that of all shapes, for a rule that has one graph."""
+"""The shape for which the graph of all shapes is compiled, for a rule that has one graph."""
 
 _AXIS = "n"
 """The name of a size in a graph for all sizes, before the number of its axis."""
@@ -253,7 +253,7 @@ def step_graph(rule: UpdateRule, shapes: tuple[Shape, ...], dtype: torch.dtype) 
 
 
 def has_one_graph(rule: UpdateRule) -> bool:
-    """Returns whether the graph of a parameter of rank 1 is that of parameters of all shapes."""
+    """Returns whether the graph of a parameter of rank 1 steps parameters of all shapes."""
     is_whole = any(expr.has(*WHOLE_TENSOR) for expr in rule.all_expressions())
     has_shapes = any(spec.shape not in ("param", "scalar") for spec in rule.states.values())
     return rule.is_for_all_shapes and not (is_whole or has_shapes or is_joint(rule))
@@ -305,7 +305,7 @@ class TorchKernel:
         graph: The step graph.
         reads: The tensor of each input.
         writes: The tensors of each output.
-        is_for_all_shapes: Whether the graph is that of parameters of all shapes.
+        is_for_all_shapes: Whether the graph steps parameters of all shapes.
         sizes: The tensors of the sizes that the graph takes, by shape and device, of the newest
             ``MAX_SHAPES``; None if it takes none.
     """

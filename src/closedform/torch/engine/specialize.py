@@ -154,8 +154,8 @@ class Specialization:
         constants: The other entries, with their values.
         nonzero: The inputs whose rule has other states at 0, such as the momentum of SGD.
         kernels: The kernels compiled for it, by shape and dtype.
-        is_for_all_shapes: Whether one graph is that of parameters of all shapes.
-        is_by_rank: Whether one graph is that of parameters of one rank, if it compiles.
+        is_for_all_shapes: Whether parameters of all shapes share one graph.
+        is_by_rank: Whether parameters of one rank share a graph, if it compiles.
     """
 
     rule: UpdateRule

@@ -106,7 +106,7 @@ def _is_infinite(value: Tensor, detect_negative: int, detect_positive: int) -> T
 
 
 LAST_OF_MATRICES = 12
-"""The last opset in which a softmax is that of the rows of a matrix."""
+"""The last opset whose softmax flattens its operand to a matrix and acts on its rows."""
 
 
 def _softmax(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:

@@ -71,8 +71,8 @@ def known_results(operator: str, row: OperatorFunction, call: Call) -> Sequence[
     2. A move of sizes is the move of their places.
     3. Other operators on sizes are in ``sizes``.
 
-    A result with more than ``MOST_ENTRIES`` entries, or one that is not a number that is known,
-    stays in the graph.
+    A result with more than ``MOST_ENTRIES`` entries, or whose numbers are not all known, stays
+    in the graph.
     """
     operands = [value for value in call.operands if value is not None]
     arrays = [value for value in operands if isinstance(value, np.ndarray)]

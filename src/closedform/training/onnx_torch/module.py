@@ -315,7 +315,7 @@ class _Node:
         is_trained: Whether it is in training form when the module is in training mode.
         where: The node, named in errors.
         is_used: Whether a node or the graph reads each result.
-        branches: The graphs of an ``If``, the one that runs where its condition is false first.
+        branches: The graphs of an ``If``, for a false and for a true condition.
     """
 
     operator: str

@@ -29,7 +29,7 @@ _MODES = {
 """Modes of torch, which has them for free sizes, too."""
 
 _WHOLE = frozenset({"half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"})
-"""Places at which the nearest value of a whole factor is that of ``asymmetric`` and ``floor``."""
+"""Places at which, for a whole factor, the nearest value equals ``asymmetric`` with ``floor``."""
 
 LAST_WITHOUT_MODES = 10
 """The last opset whose resizing has neither a coordinate transformation nor a nearest mode."""

@@ -57,7 +57,7 @@ def is_symbol(number: object) -> bool:
 
 
 def with_number_dtype(array: Symbolic) -> NDArray[Any]:
-    """Returns an array without symbols in a dtype of numbers, and another one as it is."""
+    """Returns an array without symbols in a dtype of numbers; an array with symbols unchanged."""
     if not array.size or any(map(is_symbol, array.ravel())):
         return array
     numbers = np.array(array.tolist()).reshape(array.shape)

@@ -67,7 +67,7 @@ def ctc_loss(
     loss = -torch.logsumexp(torch.cat(ends, 1), 1)
     is_possible = loss < -_NEVER / 2
     loss = torch.where(is_possible, loss, 0.0 if zero_infinity else float("inf"))
-    # torch's gradient is that of normalised probabilities: it has a term exp(log p) in addition.
+    # torch's gradient assumes normalised probabilities: it has an additional term exp(log p).
     in_use = (torch.arange(length).unsqueeze(1) < frames) & is_possible
     sums = torch.where(in_use, log_probs.exp().sum(2), 0.0).sum(0)
     loss = loss + (sums - sums.detach())

@@ -1,7 +1,7 @@
 """The backward of convolutions, in terms of operators that ONNX has.
 
-The gradient in the weight has several forms, whose times differ by up to a factor of ten; the one
-for a shape is that of a table of measurements.
+The gradient in the weight has several forms, whose times differ by up to a factor of ten; a table
+of measurements selects the form for a shape.
 """
 
 from __future__ import annotations

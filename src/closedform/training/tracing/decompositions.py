@@ -136,8 +136,9 @@ def hardtanh_backward(
 ) -> torch.Tensor:
     """Returns the gradient of a limit (ReLU6), where its result is between the bounds.
 
-    The result is that of the forward, which the next operator keeps; the input is freed.
-    At NaN the gradient is that of the result, as in torch.
+    The condition is on the result of the forward, which the next operator keeps, not on the
+    input, which is freed.
+    At NaN the gradient passes, as in torch.
     """
     result = _ATEN.hardtanh.default(value, low, high)
     return torch.where((result <= low) | (result >= high), 0.0, grad)

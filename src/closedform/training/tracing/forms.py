@@ -555,8 +555,8 @@ def fake_quantized(
 ) -> tuple[Tensor, Tensor]:
     """Returns values rounded to a grid, and the mask of those that the grid reaches.
 
-    The gradient passes to these unchanged, as torch defines it. The grid is that of torch, whose
-    kernels hold its distance and its inverse in float32.
+    The gradient passes to these unchanged, as torch defines it. As in the kernels of
+    torch, the distance of the grid and its inverse are float32.
     """
     distance = np.float32(scale)
     return _on_grid(value, float(distance), float(1 / distance), zero_point, (least, largest))

@@ -69,7 +69,7 @@ def _rows(matrix: Tensor, order: Tensor) -> Tensor:
 def lu_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """Returns L and U in one matrix, the pivots as LAPACK counts them, and the order of rows.
 
-    The pivot of a column is its first largest entry. A column of zeros is left as it is.
+    The pivot of a column is its first largest entry. A column of zeros is left unchanged.
     """
     height, width = (_size(matrix, axis, "the LU decomposition") for axis in (-2, -1))
     if 0 in matrix.shape[:-2]:

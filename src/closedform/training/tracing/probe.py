@@ -70,7 +70,7 @@ class Pending:
     def gradients(
         self, take: Callable[[str, torch.Tensor], None], names: Sequence[str] | None = None
     ) -> None:
-        """Computes gradients once, and hands over each as soon as it is there.
+        """Computes gradients once, and hands over each one as soon as it is complete.
 
         All of them take as much memory as the parameters.
 

@@ -137,7 +137,7 @@ def _widen(value: Any) -> Any:
 def in_float64() -> Iterator[None]:
     """Runs operators in float64 where a model has constants, or casts, of fewer bits.
 
-    A tensor that an operator writes to, or has a view of, is passed as it is.
+    A tensor that an operator writes to, or has a view of, is passed unchanged.
     """
     operators: TorchDispatchMode = _WideOperators()  # type: ignore[no-untyped-call]
     with _WideFunctions(), operators:

@@ -27,7 +27,7 @@ Replacement = Callable[[Translation, NodeProto], bool]
 
 
 def log_softmax(out: Translation, node: NodeProto) -> bool:
-    """``x − max x − log Σ exp(x − max x)``: there is no kernel."""
+    """``x − max x − log Σ exp(x − max x)``: LogSoftmax has no kernel."""
     value, axis = out.operand(node, 0), out.literal([out.attribute(node, "axis", -1)])
     centred_value = out.emit("Sub", [value, out.emit("ReduceMax", [value, axis], keepdims=1)])
     total = out.emit("ReduceSum", [out.emit("Exp", [centred_value]), axis], keepdims=1)
@@ -205,7 +205,7 @@ def arc_cosine(out: Translation, node: NodeProto) -> bool:
 
 
 def sign(out: Translation, node: NodeProto) -> bool:
-    """``(x > 0) − (x < 0)``: there is no kernel."""
+    """``(x > 0) − (x < 0)``: Sign has no kernel."""
     value, element = out.operand(node, 0), out.element(node)
     zero = out.literal(0, element)
     above, below = (
@@ -222,7 +222,7 @@ def sign(out: Translation, node: NodeProto) -> bool:
 
 
 def rounding(out: Translation, node: NodeProto) -> bool:
-    """To the nearest whole number, halves to an even one: there is no kernel."""
+    """Rounding to the nearest integer, halves to even: Round has no kernel."""
     value = out.operand(node, 0)
     half, two, unit = (out.literal(number, _FLOAT) for number in (0.5, 2.0, 1.0))
     low = out.emit("Floor", [value])
@@ -276,7 +276,7 @@ def remainder(out: Translation, node: NodeProto) -> bool:
 
 
 def is_nan(out: Translation, node: NodeProto) -> bool:
-    """``not x = x``: there is no kernel."""
+    """``not x = x``: IsNaN has no kernel."""
     value = out.operand(node, 0)
     is_equal = out.emit("Equal", [value, value], element=_BOOL)
     out.emit("Not", [is_equal], outputs=node.output)
@@ -284,7 +284,7 @@ def is_nan(out: Translation, node: NodeProto) -> bool:
 
 
 def is_infinite(out: Translation, node: NodeProto) -> bool:
-    """``|x| = ∞``: there is no kernel."""
+    """``|x| = ∞``: IsInf has no kernel."""
     if node.attribute:  # one of the two signs
         return False
     size = out.emit("Abs", [out.operand(node, 0)])
@@ -331,7 +331,7 @@ _HALF_WORD = 1 << 16
 
 
 def move(places: Sequence[int] = (0,)) -> Replacement:
-    """A move of data whose kernel has not this type, as one of float32.
+    """A move of data whose kernel does not support the type, as a move of float32.
 
     Booleans are 0 and 1; an int32 is moved as two floats, x div 2^16 and the rest, both exact.
     """

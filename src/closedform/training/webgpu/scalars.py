@@ -34,7 +34,7 @@ def split_scalars(graph: GraphProto) -> tuple[GraphProto, GraphProto]:
     """Returns a step without its scalars, and the graph of its scalars.
 
     A scalar is a value without axes that follows from the step, hyperparameters and numbers that a
-    step carries on by themselves, such as the count of batches of a batch normalisation. Scalars
+    step carries on, such as the count of batches of a batch normalisation. Scalars
     that the rest reads are inputs ``scalar.*`` of it, in float32, int32 or bool; those that are
     outputs of the step (``learning_rate``, ``next.step``) are outputs of the second graph only.
 

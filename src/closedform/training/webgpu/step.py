@@ -25,7 +25,7 @@ def webgpu_models(train: ModelProto, where: str) -> dict[str, ModelProto]:
     inputs and outputs have the names of ``train.onnx``.
 
     Args:
-        train: The training step as it is exported.
+        train: The exported training step.
         where: The model, named in errors.
 
     Raises:

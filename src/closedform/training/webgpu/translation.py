@@ -2,7 +2,7 @@
 
 1. int64, int16, int8 and uint8 become int32, float64 becomes float32; sizes, which the CPU computes
    from shapes, stay int64. A constant that has no such value is refused.
-2. Operators without a kernel, or with one that gives other values, become others (`replacements`).
+2. Operators without a kernel, or whose kernel gives other values, are replaced (`replacements`).
 
 Integers of data are taken to fit int32: the page checks tokens and labels when it converts them.
 """
@@ -97,7 +97,7 @@ class Translation:
         )
 
     def copy(self, node: NodeProto) -> None:
-        """Writes a node as it is, with operands and results in the new types."""
+        """Copies a node, with operands and results in the new types."""
         kernel = KERNELS.get(node.op_type)
         host = kernel.host if kernel else frozenset()
         operands = [

@@ -257,6 +257,7 @@ def _dtype(dtypes: Collection[str], rule: UpdateRule, where: str) -> str:
             where=where,
             hint="convert the model with .half() or .bfloat16(), or leave the masters out",
         )
+    # The masters of a rule for 16 bits are float32.
     return "f32" if dtype in STORED else dtype
 
 

@@ -174,6 +174,7 @@ class _Worker:
             targets = {label: elements(name, start) for label, name in tail.results.items()}
             results = {label: self._result(tail, label, array) for label, array in targets.items()}
             run_into(session, feeds, results)
+            # After the run, which reads the old values until it ends.
             for label, array in targets.items():
                 np.copyto(array, results[label])
 

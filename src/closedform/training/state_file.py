@@ -61,6 +61,7 @@ def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
             "data_offsets": [start, end],
         }
     header = json.dumps(entries, separators=(",", ":")).encode()
+    # safetensors: the header's length (8 bytes), the header padded to 8 bytes, then the data.
     header += b" " * (-len(header) % 8)
     yield len(header).to_bytes(8, "little") + header
     for name in names:
@@ -84,6 +85,7 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
             entries: dict[str, Any] = json.loads(file.read(size))
     except (OSError, SafetensorError) as error:
         raise StateError(f"cannot read the state: {error}", where=where) from error
+    # The one key of the header that is not a tensor.
     entries.pop("__metadata__", None)
     for name, entry in entries.items():
         if entry["dtype"] not in _DTYPES:

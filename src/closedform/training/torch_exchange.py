@@ -69,6 +69,7 @@ def to_optimizer(
             continue
         state: dict[str, Any] = {label: tensor_of(array) for label, array in states.items()}
         if has_step:
+            # torch keeps the step as a float32 tensor on the CPU.
             state[_STEP] = torch.tensor(float(arrays[naming.STEP]))
         optimizer.state[parameter] = state
 
@@ -150,6 +151,7 @@ def _states(arrays: Mapping[str, Array], param: str) -> dict[str, Array]:
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
+        # The states of ``a`` and of a parameter ``a.b`` have one prefix.
         if name.startswith(prefix) and "." not in name.removeprefix(prefix)
     }
 

@@ -73,6 +73,7 @@ class NamedScheduler(ParamScheduler):
         for name, method in _OVERRIDABLE.items():
             if hasattr(self, method) and arguments.get(name) is None:
                 arguments[name] = getattr(self, method)()
+        # torch's classes take it in the constructor; here it moves the clock only.
         last_epoch = arguments.pop(_RESUMED, -1)
         if optimizer is None:
             optimizer = _optimizer_of(arguments.get("schedulers"), where)
@@ -154,6 +155,7 @@ class NamedScheduler(ParamScheduler):
         self, optimizer: Optimizer, key: str, last_epoch: int
     ) -> Iterable[ScheduledEntry]:
         own_entries: list[ScheduleEntry] = []
+        # Groups as the formulas of ``recipes`` take them: numbers, without parameters.
         groups = [
             {k: plain(v) for k, v in g.items() if k != "params"} for g in optimizer.param_groups
         ]

@@ -142,9 +142,11 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
         if param.is_complex():
             parts = real_view(param.detach())
             return {
+                # A scalar state, such as the step, has no parts.
                 name: torch.view_as_complex(value) if value.shape == parts.shape else value
                 for name, value in make(parts).items()
             }
+        # States of 16-bit parameters are float32: squares of gradients underflow in float16.
         dtype, device = COMPUTE_DTYPES[param.dtype], param.device
         if is_zero_by_rank and not is_dtensor(param):
             shape = tuple(param.shape)
@@ -167,6 +169,7 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
 def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     dtype, part = COMPUTE_DTYPES[param.dtype], local(param.detach())
     shaped_rule, program = _initial_program(rule, tuple(param.shape), tuple(part.shape), dtype)
+    # The only input of an initial state is the parameter: Lookahead and averages start there.
     outputs = program(*(part.to(dtype) for _ in program.input_names))
     values = outputs if isinstance(outputs, tuple) else (outputs,)
     prefix = f"state.{LABEL}."
@@ -218,6 +221,7 @@ def state_names(rule: UpdateRule) -> Callable[[tuple[int, ...]], tuple[str, ...]
     def names(shape: tuple[int, ...]) -> tuple[str, ...]:
         if names_of_all is not None:
             return names_of_all
+        # Whether a state exists may depend on the rank (Adafactor's factors), not on the sizes.
         key = named_sizes(shape) if is_by_rank else shape
         if key not in cache:
             cache[key] = tuple(rule.for_shape(key).states)
@@ -236,6 +240,7 @@ def _zeros_like(param: Tensor, shape: Shape, dtype: torch.dtype) -> Tensor:
 
 def _laid_out_like(param: Tensor, value: Tensor) -> Tensor:
     """A state in the memory format of its parameter, if it has the same shape."""
+    # A channels_last parameter is stepped in place with states of the same strides.
     if value.shape != param.shape or param.is_contiguous():
         return value
     return torch.empty_like(param, dtype=value.dtype).copy_(value)

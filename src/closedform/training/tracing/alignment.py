@@ -40,16 +40,19 @@ def ctc_loss(
     if targets.dim() == 1:
         targets = _rows(targets, counts, target_lengths)
     targets = targets.to(torch.int64).clamp(min=0)  # padding may be negative
+    # A blank before, between and after labels: 2·n + 1 states.
     labels = torch.stack([torch.full_like(targets, blank), targets], -1).flatten(1)
     labels = torch.nn.functional.pad(labels, [0, 1], value=blank)
     states = int(labels.shape[1])
     places = torch.arange(states)
     is_skipped = torch.zeros_like(labels, dtype=torch.bool)
     if states > 2:
+        # A blank may be skipped only between different labels: equal ones would merge.
         differs = (labels[:, 2:] != labels[:, :-2]) & (labels[:, 2:] != blank)
         is_skipped = torch.nn.functional.pad(differs, [2, 0], value=False)
     length = int(log_probs.shape[0])
     emissions = log_probs.gather(2, labels.unsqueeze(0).expand(length, *labels.shape))
+    # A path begins with the first blank or the first label.
     total = torch.where(places < 2, emissions[0], _NEVER)
     for frame in range(1, length):
         ways = [total]
@@ -60,6 +63,7 @@ def ctc_loss(
             ways.append(earlier if is_way is None else torch.where(is_way, earlier, _NEVER))
         following = torch.logsumexp(torch.stack(ways), 0) + emissions[frame]
         total = torch.where((frames > frame).unsqueeze(1), following, total)
+    # A path ends with the last blank or the last label.
     last = 2 * counts.unsqueeze(1)
     ends = [total.gather(1, last)]
     before = total.gather(1, (last - 1).clamp(min=0))
@@ -70,6 +74,7 @@ def ctc_loss(
     # torch's gradient assumes normalised probabilities: it has an additional term exp(log p).
     in_use = (torch.arange(length).unsqueeze(1) < frames) & is_possible
     sums = torch.where(in_use, log_probs.exp().sum(2), 0.0).sum(0)
+    # A value of 0 with the gradient of the sums.
     loss = loss + (sums - sums.detach())
     if reduction == 1:
         return (loss / counts.clamp(min=1)).mean()

@@ -157,6 +157,7 @@ def _quotient(first: Any, second: Any) -> Pair:
         a = _parts(first)
         return Pair(a.real / second, a.imaginary / second)
     b = _parts(second)
+    # a/b = a·conj(b) / |b|².
     size = b.real * b.real + b.imaginary * b.imaginary
     above = _product(_parts(first), Pair(b.real, -b.imaginary))
     return Pair(above.real / size, above.imaginary / size)
@@ -172,6 +173,7 @@ def _size(value: Pair) -> torch.Tensor:
 
 def _direction(value: Pair) -> Pair:
     size = _size(value)
+    # torch.sgn of 0 is 0.
     safe = torch.where(size == 0, 1.0, size)
     return Pair(value.real / safe, value.imaginary / safe)
 

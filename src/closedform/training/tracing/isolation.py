@@ -50,6 +50,7 @@ def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         for part, attributes_of_part in attributes:
+            # Not by setattr: _parameters, _buffers and the hooks are entries of __dict__, too.
             part.__dict__.clear()
             part.__dict__.update(attributes_of_part)
         for container, content in containers:
@@ -393,6 +394,7 @@ class Writes(TorchDispatchMode):
             return result
         for tensor in torch.utils._pytree.tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
+                # Memory that the forward itself allocates may be written to.
                 self._known.setdefault(_storage(tensor), _reference(tensor))
         return result
 

@@ -385,15 +385,18 @@ def matrix_exponential(matrix: Tensor) -> Tensor:
     unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
     if not matrix.shape[-1]:
         return matrix.clone()
+    # The 1-norm, by columns; s is chosen by it without a gradient.
     norm = matrix.detach().abs().sum(-2).amax(-1).unsqueeze(-1).unsqueeze(-1)
     scale = torch.ones_like(norm)
     for k in range(_SQUARINGS):
         scale = torch.where(norm > 2.0**k, 2.0 ** -(k + 1), scale)
     small = matrix * scale
     total = unit + small / _COEFFICIENTS
+    # Horner's scheme for Σ Aᵏ/k!.
     for k in range(_COEFFICIENTS - 1, 0, -1):
         total = unit + small @ total / k
     for k in range(_SQUARINGS):
+        # exp A = (exp A/2ˢ)^(2ˢ): a squaring for each halving above.
         total = torch.where(norm > 2.0**k, total @ total, total)
     return total
 

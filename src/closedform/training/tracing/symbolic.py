@@ -119,6 +119,7 @@ class Symbols:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
+        # Without duck shapes: two sizes that are equal in the example stay two symbols.
         self._environment = _Environment(duck_shape=False)
         self.mode = FakeTensorMode(shape_env=self._environment, allow_non_fake_inputs=True)
         self._sizes: dict[str, Any] = {}

@@ -8,9 +8,12 @@ import torch
 from torch import Tensor, nn
 
 import closedform as cf
+from closedform.exporters.torch_module import FxProgram, to_fx
+from closedform.ir.graph import Graph
 from closedform.torch import Optimizer, optim
 from closedform.torch.engine import flat
 from closedform.torch.engine.flat import FlatStep, segments
+from closedform.torch.engine.specialize import specializer
 from closedform.torch.engine.tensor_program import TensorProgram
 from tests.torch.engines import LIBRARY, shapes_of
 from tests.torch.test_foreach import apart, both, plain
@@ -206,3 +209,19 @@ def test_states_of_small_parameters_are_one_vector_whatever_their_start(name: st
     optimizer = optim.OPTIMIZERS[name](params, **STARTS[name])
     for state in optimizer.state[params[0]]:
         assert flat.adjacent([optimizer.state[param][state] for param in params]) is not None
+
+
+@pytest.mark.parametrize("name", ["AdamW", "SGD"])
+def test_a_first_step_makes_each_program_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[Graph] = []
+
+    def counted(graph: Graph) -> FxProgram:
+        graphs.append(graph)
+        return to_fx(graph)
+
+    monkeypatch.setattr(flat, "to_fx", counted)
+    flat.flat_kernel.cache_clear()
+    specializer.cache_clear()
+    params = parameters([(3, 2), (4,)])
+    steps(optim.OPTIMIZERS[name](params, lr=0.1), params, 2)
+    assert 1 <= len(graphs) == len(set(graphs))

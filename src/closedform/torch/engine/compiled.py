@@ -36,7 +36,13 @@ from closedform.torch.engine.batching import (
     run_batched,
     store,
 )
-from closedform.torch.engine.flat import FlatKernel, NumberProgram, build_kernel, inplace
+from closedform.torch.engine.flat import (
+    FlatKernel,
+    NumberProgram,
+    ProgramFactory,
+    build_kernel,
+    inplace,
+)
 from closedform.torch.engine.inductor import PARALLEL, CompiledFunction, compiled_function
 from closedform.torch.engine.programs import Batcher, StepFunction, is_lost_in_trace, outputs_of
 from closedform.torch.engine.tensor_program import NodeValues, TensorProgram
@@ -281,21 +287,21 @@ class CompiledProgram:
         return compiled_function(step, inputs, vectors, threads)
 
 
-class _Inductor:
-    """Programs compiled by inductor."""
+def _compiled_numbers(graph: Graph, rare: Sequence[str]) -> NumberProgram:
+    program = TensorProgram(inplace(graph), rare)
+    if not any(name.startswith(NUMBER) for name in program.varying):
+        return program  # it counts the step
+    return CompiledProgram(graph, input_names(graph), program.varying)
 
-    is_in_one_pass = True
 
-    def numbers(self, graph: Graph, rare: Sequence[str]) -> NumberProgram:
-        program = TensorProgram(inplace(graph), rare)
-        if not any(name.startswith(NUMBER) for name in program.varying):
-            return program  # it counts the step
-        return CompiledProgram(graph, input_names(graph), program.varying)
+def _compiled_vectors(graph: Graph) -> CompiledProgram | None:
+    if not inplace(graph).is_elementwise:
+        return None
+    return CompiledProgram(graph, [x for x in input_names(graph) if x.startswith(NUMBER)])
 
-    def vectors(self, graph: Graph) -> CompiledProgram | None:
-        if not inplace(graph).is_elementwise:
-            return None
-        return CompiledProgram(graph, [x for x in input_names(graph) if x.startswith(NUMBER)])
+
+_COMPILED = ProgramFactory(_compiled_numbers, _compiled_vectors, is_in_one_pass=True)
+"""Makes programs compiled by inductor."""
 
 
 @lru_cache(MAX_SHARED)
@@ -306,4 +312,4 @@ def compiled_kernel(graph: Graph, label: str) -> FlatKernel | None:
         graph: The graph, for a parameter of rank 1.
         label: The name of the parameter in it.
     """
-    return build_kernel(graph, label, _Inductor())
+    return build_kernel(graph, label, _COMPILED)

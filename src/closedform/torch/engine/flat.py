@@ -9,7 +9,7 @@ without it is stepped with zeros, and its previous states are restored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -45,18 +45,19 @@ ParamStates = Mapping[str, Tensor]
 Item = TypeVar("Item")
 
 
-class ProgramFactory(Protocol):
-    """Makes the programs of a step; each writes a state over the one before, where it can."""
+@dataclass(frozen=True, slots=True)
+class ProgramFactory:
+    """How the programs of a step are made; each writes a state over the one before, where it can.
 
-    @property
-    def is_in_one_pass(self) -> bool:
-        """Whether a program reads and writes its vectors once."""
+    Attributes:
+        numbers: Makes the program of a graph of scalars, some of which rarely change.
+        vectors: Makes the program of a graph of vectors and numbers; None if it is not elementwise.
+        is_in_one_pass: Whether a program reads and writes its vectors once.
+    """
 
-    def numbers(self, graph: Graph, rare: Sequence[str]) -> NumberProgram:
-        """Returns the program of a graph of scalars, some of which rarely change."""
-
-    def vectors(self, graph: Graph) -> VectorProgram | None:
-        """Returns the program of a graph of vectors and numbers; None if it is not elementwise."""
+    numbers: Callable[[Graph, Sequence[str]], NumberProgram]
+    vectors: Callable[[Graph], VectorProgram | None]
+    is_in_one_pass: bool
 
 
 _CACHED = 128
@@ -136,7 +137,7 @@ def flat_kernel(graph: Graph, label: str) -> FlatKernel | None:
         graph: The graph, for a parameter of rank 1.
         label: The name of the parameter in it.
     """
-    return build_kernel(graph, label, _Eager())
+    return build_kernel(graph, label, _CALLED)
 
 
 def build_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKernel | None:
@@ -170,17 +171,15 @@ def build_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKerne
     return FlatKernel(scalars, batch_step, single, names, _NO_TILES)
 
 
-class _Eager:
-    """Programs whose ops are called one by one."""
+def _called_vectors(graph: Graph) -> TensorProgram | None:
+    program = inplace(graph)
+    return TensorProgram(program) if program.is_elementwise else None
 
-    is_in_one_pass = False
 
-    def numbers(self, graph: Graph, rare: Sequence[str]) -> TensorProgram:
-        return TensorProgram(inplace(graph), rare)
-
-    def vectors(self, graph: Graph) -> TensorProgram | None:
-        program = inplace(graph)
-        return TensorProgram(program) if program.is_elementwise else None
+_CALLED = ProgramFactory(
+    lambda graph, rare: TensorProgram(inplace(graph), rare), _called_vectors, is_in_one_pass=False
+)
+"""Makes programs whose ops are called one by one."""
 
 
 def inplace(graph: Graph) -> InplaceProgram:

@@ -89,9 +89,9 @@ LAYERS = in_order(
     },
     {"__init__": ARRAYS | {"sympy"}},
     {
-        "cli __main__": EXACT
+        "cli __main__ pytest": EXACT
         | ARRAYS
-        | {"rich", "yaml", "matplotlib", "onnx", "onnxruntime", "safetensors"},
+        | {"rich", "yaml", "matplotlib", "onnx", "onnxruntime", "safetensors", "pytest"},
     },
 )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from closedform import errors, expr, optimizers, schedules, torch, training, transforms, units
     from closedform.analysis.difference import diff
     from closedform.analysis.inverse import solve
+    from closedform.analysis.linting import lint
     from closedform.analysis.recovery import recover
     from closedform.analysis.resuming import resume
     from closedform.analysis.writing import write_recipe
@@ -63,6 +64,7 @@ _HOME = {
     ),
     "diff": "closedform.analysis.difference",
     "equivalent_states": "closedform.verify.equivalent_states",
+    "lint": "closedform.analysis.linting",
     "plot": "closedform.plotting",
     "recover": "closedform.analysis.recovery",
     "resume": "closedform.analysis.resuming",
@@ -121,6 +123,7 @@ __all__ = [
     "from_optax",
     "from_python",
     "from_torch",
+    "lint",
     "load_recipe",
     "optimizers",
     "plot",

@@ -36,6 +36,7 @@ COMMANDS = {
     "verify": ("verify", "Prove or refute claims about a schedule, a rule or an ONNX file."),
     "audit": ("audit", "Compare a schedule with the same settings in other frameworks."),
     "diff": ("diff", "Compare two recipes, schedules or logs."),
+    "lint": ("lint", "Check recipes before the run."),
     "watch": ("watch", "Compare a log with its recipe, also while it grows."),
     "resume": ("resume", "Change a schedule at an update of its run."),
     "solve": ("solve", "Find the hyperparameter of a value or an area."),

@@ -111,7 +111,7 @@ def load_recipe(
         found.defects,
     )
     try:
-        recipe = replace(reader.read(reading), facts=known)
+        recipe = replace(reader.read(reading), facts=known, document=document)
     except ConfigError as error:
         if framework is not None:
             raise

@@ -14,6 +14,7 @@ from closedform.deprecation import warn_renamed
 from closedform.errors import UnknownNameError, nearest
 from closedform.language import Group, Schedule, UpdateRule, from_param_groups, t
 from closedform.recipes.clock import Clock, Facts
+from closedform.recipes.document import Document
 from closedform.recipes.summary import summarize
 from closedform.schedules import constant
 
@@ -188,6 +189,7 @@ class Recipe:
         derived: What the config determines of the facts of ``clock.CHECKED``.
         grouping: The framework's grouping of a model's parameters, with the options of the config;
             None where it is not modelled.
+        document: The config as plain data; None for a recipe without one.
     """
 
     name: str
@@ -203,6 +205,7 @@ class Recipe:
     notes: Mapping[str, str] = field(default_factory=dict)
     derived: Mapping[str, Any] = field(default_factory=dict)
     grouping: Grouping | None = None
+    document: Document | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         count = len(self.param_groups)

@@ -1,0 +1,468 @@
+"""The rules: each yields the findings that it has about a recipe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, pairwise
+
+from closedform.analysis.linting.alternatives import (
+    MINIMUM,
+    RATE,
+    WEIGHT_DECAY,
+    base_rates,
+    settings,
+    without_effect,
+)
+from closedform.analysis.linting.curve import Curve, Piece
+from closedform.analysis.linting.findings import RULES, Finding, Severity
+from closedform.language import Schedule
+from closedform.language.exact import to_float
+from closedform.recipes import Recipe
+from closedform.recipes.defects import Kind
+from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.recipes.recipe import ParamGroup, Role, is_constant
+
+# A difference counts from this part of the peak on: less does not show in a run.
+_VISIBLE = 0.01
+# Two values of float64 formulas are one if they differ by less than this part.
+_SAME = 1e-9
+# A length that a fact explains differs from it by the rounding of one update in a hundred.
+_EXPLAINED = 0.01
+_WRONG_LENGTH = 2
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A recipe, and the curves of its groups.
+
+    Attributes:
+        recipe: The recipe.
+        updates: The updates that are looked at: those of the run, if they are determined.
+    """
+
+    recipe: Recipe
+    updates: int
+
+    @cached_property
+    def curves(self) -> list[tuple[ParamGroup, Curve]]:
+        """The rates of the groups; of groups with one curve the first one."""
+        curves: dict[tuple[str, str], tuple[ParamGroup, Curve]] = {}
+        for group in self.recipe.param_groups:
+            rate = group.schedules.get("lr")
+            if rate is None or rate.open:
+                continue
+            key = (str(rate.expr), str(rate.hyperparameters))
+            if key not in curves:
+                last = rate.last_step
+                updates = self.updates if last is None else min(self.updates, last + 1)
+                curves[key] = (group, Curve.of(rate, updates))
+        return list(curves.values())
+
+    @property
+    def has_horizon(self) -> bool:
+        """Whether the length of the run is determined."""
+        return self.recipe.horizon is not None
+
+
+Check = Callable[[Subject], Iterator[Finding]]
+
+
+def _finding(
+    rule: str,
+    message: str,
+    group: ParamGroup | None = None,
+    rate: Schedule | None = None,
+    updates: tuple[int, ...] = (),
+    *,
+    severity: Severity | None = None,
+    quantity: str = "lr",
+) -> Finding:
+    """A finding; its evidence is the exact values of a rate at some updates."""
+    evidence = {} if rate is None else {update: str(rate.exact(update)) for update in updates}
+    return Finding(
+        rule,
+        severity or RULES[rule][0],
+        message,
+        quantity,
+        "" if group is None else group.name,
+        updates[0] if updates else None,
+        evidence or None,
+    )
+
+
+def _shown(number: float) -> str:
+    return f"{number:.6g}"
+
+
+# --- the ends of warmup and decay ----------------------------------------------------------------
+
+
+def check_ends(subject: Subject) -> Iterator[Finding]:
+    """``warmup-not-finished``, ``decay-not-started``, ``decay-not-finished``."""
+    if not subject.has_horizon:
+        return
+    last = subject.updates - 1
+    for group, curve in subject.curves:
+        rate, peak = curve.schedule, curve.peak
+        if is_constant(rate) or peak.high <= 0:
+            continue
+        if rate.last_step is not None and rate.last_step <= last:
+            # There is no value to compare with; a run that goes on past it is another rule's.
+            continue
+        following = to_float(rate.exact(last + 1))
+        if curve.falls == 0 and following > curve.end * (1 + _SAME):
+            yield _finding(
+                "warmup-not-finished",
+                f"the run ends after {subject.updates} updates at {_shown(curve.end)}, where the "
+                f"rate still rises: it would be {_shown(following)} at the next update",
+                group,
+                rate,
+                (last, last + 1),
+            )
+            continue
+        drop = curve.falls_after() if curve.falls == 0 else None
+        # A curve that is cut to its minimum past the end is over at the end.
+        if drop is not None and drop.update > last + 1:
+            yield _finding(
+                "decay-not-started",
+                f"the rate does not fall within the {subject.updates} updates of the run; it is "
+                f"{_shown(drop.value)} at update {drop.update}",
+                group,
+                rate,
+                (last, drop.update),
+            )
+            continue
+        turn = None if following > curve.end * (1 + _SAME) else curve.turn_after()
+        if turn is not None and curve.end - turn.value > _VISIBLE * peak.high:
+            is_cut = turn.update <= last + 2
+            if curve.end - turn.value > 2 * curve.pieces[-1].change and not is_cut:
+                yield _finding(
+                    "decay-not-finished",
+                    f"the last of the {subject.updates} updates has the rate {_shown(curve.end)}; "
+                    f"the decay goes on to {_shown(turn.value)} at update {turn.update}",
+                    group,
+                    rate,
+                    (last, turn.update),
+                )
+
+
+def check_lengths(subject: Subject) -> Iterator[Finding]:
+    """``unit-mismatch`` and ``horizon-mismatch``."""
+    yield from _data_length(subject)
+    if not subject.has_horizon or not subject.curves:
+        return
+    group, curve = subject.curves[0]
+    if curve.updates < subject.updates:
+        yield _finding(
+            "horizon-mismatch",
+            f"the schedule has no value from update {curve.updates} on, the run has "
+            f"{subject.updates}",
+            group,
+            curve.schedule,
+            (curve.updates - 1,),
+        )
+        return
+    if is_constant(curve.schedule) or curve.peak.high <= 0:
+        return
+    end = curve.settled_at()
+    turn = None if end is not None else curve.turn_after() or curve.falls_after()
+    if turn is not None and curve.end - turn.value > _VISIBLE * curve.peak.high:
+        end = turn.update
+    part = "schedule"
+    if end is None and curve.falls == 0 and curve.end > curve.pieces[0].begin:
+        part, end = "warmup", next(_later_marks(curve), None)
+    if end is None or end <= 0:
+        return
+    ratio = max(end / subject.updates, subject.updates / end)
+    if ratio < _WRONG_LENGTH * (1 - _EXPLAINED):
+        return
+    reason = _explanation(ratio, _counts(subject.recipe))
+    text = (
+        f"the {part} ends at update {end}, the run after {subject.updates}: "
+        f"{_shown(ratio)} times {'later' if end > subject.updates else 'earlier'}"
+    )
+    if reason is not None:
+        yield _finding("unit-mismatch", f"{text}, which is {reason}", group, curve.schedule, (end,))
+    else:
+        # A minimum that is held to the end of the run is common; a rate of 0 trains nothing.
+        is_fault = end > subject.updates or curve.end == 0
+        severity = Severity.ERROR if is_fault else Severity.NOTE
+        yield _finding("horizon-mismatch", text, group, curve.schedule, (end,), severity=severity)
+
+
+def _later_marks(curve: Curve) -> Iterator[int]:
+    """The ends of pieces after the run, the first one first."""
+    from closedform.verify.claims.continuity import cells_of
+
+    yield from (cell.first for cell in cells_of(curve.schedule) if cell.first > curve.updates)
+
+
+def _data_length(subject: Subject) -> Iterator[Finding]:
+    facts, horizon = subject.recipe.facts, subject.recipe.horizon
+    if None in (facts.epochs, facts.dataset_size, facts.global_batch_size, horizon):
+        return
+    assert horizon is not None
+    exact = float(facts.epochs or 0) * float(facts.dataset_size or 0)
+    length = exact / float(facts.global_batch_size or 1)
+    if abs(length - horizon) > max(float(facts.epochs or 1), _EXPLAINED * length):
+        yield _finding(
+            "horizon-mismatch",
+            f"the run has {horizon} updates; {facts.epochs} epochs of {facts.dataset_size} samples "
+            f"at {facts.global_batch_size} an update are {_shown(length)}",
+        )
+
+
+def _counts(recipe: Recipe) -> Mapping[str, float]:
+    """The numbers of a run that a unit may have been confused by."""
+    facts = recipe.facts
+    per_epoch = facts.updates_per_epoch
+    if per_epoch is None and facts.dataset_size and facts.global_batch_size:
+        per_epoch = math.ceil(facts.dataset_size / facts.global_batch_size)
+    counts = {
+        "the number of micro-batches of an update": facts.gradient_accumulation
+        or recipe.accumulation,
+        "the number of processes": facts.world_size,
+        "the number of updates of an epoch": per_epoch,
+        "the number of micro-batches of an epoch": facts.micro_batches_per_epoch,
+        "the number of updates of a training step": facts.updates_per_training_step,
+        "the number of epochs": facts.epochs,
+        "the number of samples of an update": facts.global_batch_size,
+        "the number of tokens of a sample": facts.sequence_length,
+    }
+    return {name: float(count) for name, count in counts.items() if count and count > 1}
+
+
+def _explanation(ratio: float, counts: Mapping[str, float]) -> str | None:
+    for name, count in counts.items():
+        if abs(ratio / count - 1) <= _EXPLAINED:
+            return f"{name} ({count:g})"
+    for (first, many), (second, more) in combinations(counts.items(), 2):
+        if abs(ratio / (many * more) - 1) <= _EXPLAINED:
+            return f"{first} ({many:g}) times {second} ({more:g})"
+    return None
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def check_zeros(subject: Subject) -> Iterator[Finding]:
+    """``updates-without-effect``."""
+    for group, curve in subject.curves:
+        if curve.peak.high == 0:
+            if group.role is Role.DEFAULT:
+                yield _finding(
+                    "updates-without-effect",
+                    "the rate is 0 at every update",
+                    group,
+                    curve.schedule,
+                    (0,),
+                    severity=Severity.ERROR,
+                )
+            continue
+        # A group of the config that is frozen at first is so by design.
+        is_designed = group.role in (Role.NAMED, Role.FROZEN)
+        at_end = curve.trailing_zeros if subject.has_horizon else 0
+        for count, first, place in (
+            (curve.leading_zeros, 0, "first"),
+            (at_end, subject.updates - at_end, "last"),
+        ):
+            if count >= 2:
+                yield _finding(
+                    "updates-without-effect",
+                    f"the {place} {count} updates have the rate 0",
+                    group,
+                    curve.schedule,
+                    (first + (place == "first"),),
+                    severity=Severity.NOTE if is_designed else None,
+                )
+
+
+def check_range(subject: Subject) -> Iterator[Finding]:
+    """``negative-rate``, ``above-peak``, ``below-minimum``."""
+    for group, curve in subject.curves:
+        lowest = curve.lowest
+        if lowest.low < 0 and curve.schedule.exact(lowest.lowest) < 0:
+            yield _finding(
+                "negative-rate",
+                f"the rate is {_shown(lowest.low)} at update {lowest.lowest}",
+                group,
+                curve.schedule,
+                (lowest.lowest,),
+            )
+    document = subject.recipe.document
+    if document is None or not subject.curves:
+        return
+    group, curve = subject.curves[0]
+    stated = {setting.number: setting for setting in base_rates(document)}
+    peak = curve.peak
+    if stated and peak.high > max(stated) * (1 + _SAME):
+        # A rate that the framework scales as a whole, by the batch, never has the stated value.
+        ends = [end for piece in curve.pieces for end in (piece.begin, piece.end)]
+        top = stated[max(stated)]
+        if any(abs(end - top.number) <= 1e-6 * top.number for end in ends):
+            yield _finding(
+                "above-peak",
+                f"the rate is {_shown(peak.high)} at update {peak.highest}; {top.text} is "
+                f"{_shown(top.number)}",
+                group,
+                curve.schedule,
+                (peak.highest,),
+            )
+    floors = [setting for setting in settings(document, MINIMUM) if setting.number > 0]
+    after = [piece for piece in curve.pieces if piece.first >= peak.highest] or [peak]
+    low = min((piece for piece in (peak, *after)), key=lambda piece: _low_after(piece, peak))
+    least = min(floors, key=lambda setting: setting.number, default=None)
+    if least is not None and _low_after(low, peak) < least.number * (1 - 1e-6) < peak.high:
+        at = low.lowest if low.lowest >= peak.highest else low.last
+        yield _finding(
+            "below-minimum",
+            f"the rate is {_shown(_low_after(low, peak))} at update {at}; {least.text} is "
+            f"{_shown(least.number)}",
+            group,
+            curve.schedule,
+            (at,),
+        )
+
+
+def _low_after(piece: Piece, peak: Piece) -> float:
+    """The least value of a piece after the peak."""
+    return piece.low if piece.lowest >= peak.highest else piece.end
+
+
+# --- shape ---------------------------------------------------------------------------------------
+
+
+def check_shape(subject: Subject) -> Iterator[Finding]:
+    """``jump`` and ``rises-after-decay``."""
+    for group, curve in subject.curves:
+        peak = curve.peak.high
+        if peak <= 0:
+            continue
+        yield from _rises(subject, group, curve, peak)
+        yield from _jumps(group, curve, peak)
+
+
+def _rises(subject: Subject, group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
+    for piece in curve.pieces:
+        # Where a floor moves, the formula repeats: a cycle is meant to rise.
+        if piece.is_stepped or piece.lowest in (piece.first, piece.last):
+            continue
+        if piece.begin - piece.low > _VISIBLE * peak and piece.rise > _VISIBLE * peak:
+            yield _finding(
+                "rises-after-decay",
+                f"the decay reaches {_shown(piece.low)} at update {piece.lowest}, and the rate "
+                f"rises again to {_shown(piece.low + piece.rise)} by update {piece.last}",
+                group,
+                curve.schedule,
+                (piece.lowest, piece.last),
+            )
+
+
+def _jumps(group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
+    fallen = 0.0
+    for before, after in pairwise(curve.pieces):
+        fallen = max(fallen, before.high - before.end)
+        gap = abs(after.begin - before.end)
+        if before.is_constant and after.is_constant:
+            continue  # milestones
+        # A piece that is held over epochs changes by as much as an epoch does.
+        usual = max(before.change, after.change)
+        if gap <= max(2 * usual, _VISIBLE * peak):
+            continue
+        is_restart = after.begin > before.end and fallen > _VISIBLE * peak
+        is_start = before.is_constant and before.end == 0
+        is_milestone = after.begin < before.end and before.is_constant
+        is_designed = (is_restart and after.begin <= peak * (1 + _SAME)) or is_start or is_milestone
+        yield _finding(
+            "jump",
+            f"the rate goes from {_shown(before.end)} to {_shown(after.begin)} at update "
+            f"{after.first}" + (", a restart" if is_restart else ""),
+            group,
+            curve.schedule,
+            (after.first, before.last),
+            severity=Severity.NOTE if is_designed else None,
+        )
+        if is_restart and not is_designed:
+            break
+
+
+# --- groups and numbers without effect -----------------------------------------------------------
+
+
+def check_groups(subject: Subject) -> Iterator[Finding]:
+    """``unscheduled-group``."""
+    default, *others = subject.recipe.param_groups
+    rate = default.schedules.get("lr")
+    if rate is None or is_constant(rate):
+        return
+    for group in others:
+        own = group.schedules.get("lr")
+        if own is None or group.role is Role.FROZEN or not is_constant(own) or own.open:
+            continue
+        value = to_float(own.exact(0))
+        if value != 0:
+            yield _finding(
+                "unscheduled-group",
+                f"the rate stays at {_shown(value)}, where that of the default group changes",
+                group,
+                own,
+                (0,),
+            )
+
+
+_GROUPS = ("group", "custom_keys", "paramwise", "multipliers", "overrides")
+_PLAIN_RATES = ("lr", "learning_rate", "learning-rate")
+
+
+def check_settings(subject: Subject) -> Iterator[Finding]:
+    """``rate-of-the-optimizer-ignored``, ``group-rates-overwritten``, ``weight-decay-…``."""
+    for setting in without_effect(subject.recipe, RATE):
+        in_group = any(
+            isinstance(part, int) or any(word in str(part).lower() for word in _GROUPS)
+            for part in setting.path[:-1]
+        )
+        # A number that states the peak once more does no harm.
+        peaks = (curve.peak.high for _, curve in subject.curves)
+        is_peak = any(math.isclose(setting.number, peak, rel_tol=_SAME) for peak in peaks)
+        is_plain = setting.name.lower() in _PLAIN_RATES and not in_group
+        yield _finding(
+            "rate-of-the-optimizer-ignored" if is_plain else "group-rates-overwritten",
+            f"{setting.text} = {_shown(setting.number)} has no effect: with twice the number the "
+            "schedules of all groups are the same",
+            severity=Severity.NOTE if is_peak else None,
+        )
+    for setting in without_effect(subject.recipe, WEIGHT_DECAY):
+        yield _finding(
+            "weight-decay-not-applied",
+            f"{setting.text} = {_shown(setting.number)} has no effect: with twice the number all "
+            "groups are the same",
+            quantity="weight_decay",
+        )
+
+
+def check_defects(subject: Subject) -> Iterator[Finding]:
+    """``defect``."""
+    framework = FRAMEWORKS.get(subject.recipe.framework)
+    for name, text in subject.recipe.notes.items():
+        defect = None if framework is None else framework.defects.get(name)
+        is_departure = defect is not None and defect.kind is Kind.DEPARTURE
+        yield _finding(
+            "defect",
+            f"{name}: {text}",
+            severity=Severity.WARNING if is_departure else Severity.NOTE,
+        )
+
+
+CHECKS: tuple[Check, ...] = (
+    check_ends,
+    check_lengths,
+    check_zeros,
+    check_range,
+    check_shape,
+    check_groups,
+    check_settings,
+    check_defects,
+)

@@ -1,6 +1,6 @@
-"""A schedule over a run, piece by piece: every update is evaluated, none is sampled.
+"""A schedule over a run, branch by branch: every update is evaluated, none is sampled.
 
-The pieces are the cells of the prover: between two of them a condition of the formula changes.
+The branches are the cells of the prover: between two of them a condition of the formula changes.
 Values are float64; a finding that rests on them is confirmed with exact ones.
 """
 
@@ -26,7 +26,7 @@ _BEYOND, _LOOKS = 4, 256
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Branch:
     """The updates of a run on which one formula holds.
 
     Attributes:
@@ -76,7 +76,7 @@ class Curve:
     Attributes:
         schedule: The schedule, in updates.
         updates: The number of updates of the run.
-        pieces: Its pieces.
+        branches: Its branches.
         leading_zeros: The updates with the value 0 that it begins with.
         trailing_zeros: Those that it ends with.
         falls: The number of updates whose value is below that of the update before.
@@ -84,7 +84,7 @@ class Curve:
 
     schedule: Schedule
     updates: int
-    pieces: tuple[Piece, ...]
+    branches: tuple[Branch, ...]
     leading_zeros: int
     trailing_zeros: int
     falls: int
@@ -92,54 +92,54 @@ class Curve:
     @classmethod
     def of(cls, schedule: Schedule, updates: int) -> Curve:
         """Returns the curve of a schedule without open hyperparameters."""
-        pieces = []
+        branches = []
         first_effect, last_effect, falls = updates, -1, 0
         previous: float | None = None
         for first, last, is_stepped in _stretches(schedule, updates):
-            piece, effects, fallen = _evaluate(schedule, first, last, is_stepped=is_stepped)
-            pieces.append(piece)
-            falls += fallen + (previous is not None and piece.begin < previous)
-            previous = piece.end
+            branch, effects, fallen = _evaluate(schedule, first, last, is_stepped=is_stepped)
+            branches.append(branch)
+            falls += fallen + (previous is not None and branch.begin < previous)
+            previous = branch.end
             if effects is not None:
                 first_effect, last_effect = min(first_effect, effects[0]), effects[1]
         return cls(
             schedule,
             updates,
-            tuple(pieces),
+            tuple(branches),
             first_effect,
             updates - 1 - last_effect if last_effect >= 0 else 0,
             falls,
         )
 
     @property
-    def peak(self) -> Piece:
-        """The piece with the greatest value."""
-        return max(self.pieces, key=lambda piece: piece.high)
+    def peak(self) -> Branch:
+        """The branch with the greatest value."""
+        return max(self.branches, key=lambda branch: branch.high)
 
     @property
-    def lowest(self) -> Piece:
-        """The piece with the least value."""
-        return min(self.pieces, key=lambda piece: piece.low)
+    def lowest(self) -> Branch:
+        """The branch with the least value."""
+        return min(self.branches, key=lambda branch: branch.low)
 
     @property
     def end(self) -> float:
         """The value of the last update."""
-        return self.pieces[-1].end
+        return self.branches[-1].end
 
     def settled_at(self) -> int | None:
         """Returns the update at which a gradual decay ends; None where none ends within the run."""
-        *earlier, tail = self.pieces
+        *earlier, tail = self.branches
         if not earlier or not tail.is_constant:
             return None
-        index = len(self.pieces) - 1
-        while index > 0 and self.pieces[index - 1].is_constant:
-            if self.pieces[index - 1].end != self.end:
+        index = len(self.branches) - 1
+        while index > 0 and self.branches[index - 1].is_constant:
+            if self.branches[index - 1].end != self.end:
                 return None
             index -= 1
-        decay = self.pieces[index - 1] if index > 0 else None
+        decay = self.branches[index - 1] if index > 0 else None
         if decay is None or decay.begin <= decay.end or decay.low < self.end - 1e-12:
             return None
-        return self.pieces[index].first
+        return self.branches[index].first
 
     def turn_after(self) -> Turn | None:
         """Returns where the fall after the run ends: at a constant, or at a rise.
@@ -189,7 +189,7 @@ def _cells(schedule: Schedule) -> list[Cell]:
 
 
 def _stretches(schedule: Schedule, updates: int) -> Iterator[tuple[int, int, bool]]:
-    """First and last update of each piece, and whether a floor moves in it."""
+    """First and last update of each branch, and whether a floor moves in it."""
     cells = _cells(schedule)
     if not cells:
         yield 0, updates - 1, True
@@ -205,8 +205,8 @@ def _values(schedule: Schedule, steps: NDArray[np.int64]) -> Values:
 
 def _evaluate(
     schedule: Schedule, first: int, last: int, *, is_stepped: bool
-) -> tuple[Piece, tuple[int, int] | None, int]:
-    """The piece, its first and last update with an effect, and how often its value falls."""
+) -> tuple[Branch, tuple[int, int] | None, int]:
+    """The branch, its first and last update with an effect, and how often its value falls."""
     change = rise = 0.0
     low, lowest, high, highest = np.inf, first, -np.inf, first
     effects: tuple[int, int] | None = None
@@ -229,7 +229,7 @@ def _evaluate(
         if nonzero.size:
             begin_effect = int(steps[nonzero[0]]) if effects is None else effects[0]
             effects = (begin_effect, int(steps[nonzero[-1]]))
-    piece = Piece(
+    branch = Branch(
         first, last, is_stepped, begin, previous, change, lowest, low, highest, high, rise
     )
-    return piece, effects, falls
+    return branch, effects, falls

@@ -26,7 +26,7 @@ RULES: Mapping[str, tuple[Severity, str]] = {
     "decay-not-started": (Severity.ERROR, "the run ends before the rate begins to fall"),
     "decay-not-finished": (Severity.WARNING, "the run ends before the decay does"),
     "updates-without-effect": (Severity.WARNING, "several updates have the rate 0"),
-    "jump": (Severity.ERROR, "two neighbouring updates differ by more than either piece changes"),
+    "jump": (Severity.ERROR, "two neighbouring updates differ by more than either branch changes"),
     "rises-after-decay": (Severity.ERROR, "the rate rises again where the decay has ended"),
     "negative-rate": (Severity.ERROR, "a rate is below 0"),
     "above-peak": (Severity.ERROR, "a rate is above the peak that the config states"),

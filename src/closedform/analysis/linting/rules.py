@@ -16,7 +16,7 @@ from closedform.analysis.linting.alternatives import (
     settings,
     without_effect,
 )
-from closedform.analysis.linting.curve import Curve, Piece
+from closedform.analysis.linting.curve import Branch, Curve
 from closedform.analysis.linting.findings import RULES, Finding, Severity
 from closedform.language import Schedule
 from closedform.language.exact import to_float
@@ -138,7 +138,7 @@ def check_ends(subject: Subject) -> Iterator[Finding]:
         turn = None if following > curve.end * (1 + _SAME) else curve.turn_after()
         if turn is not None and curve.end - turn.value > _VISIBLE * peak.high:
             is_cut = turn.update <= last + 2
-            if curve.end - turn.value > 2 * curve.pieces[-1].change and not is_cut:
+            if curve.end - turn.value > 2 * curve.branches[-1].change and not is_cut:
                 yield _finding(
                     "decay-not-finished",
                     f"the last of the {subject.updates} updates has the rate {_shown(curve.end)}; "
@@ -172,7 +172,7 @@ def check_lengths(subject: Subject) -> Iterator[Finding]:
     if turn is not None and curve.end - turn.value > _VISIBLE * curve.peak.high:
         end = turn.update
     part = "schedule"
-    if end is None and curve.falls == 0 and curve.end > curve.pieces[0].begin:
+    if end is None and curve.falls == 0 and curve.end > curve.branches[0].begin:
         part, end = "warmup", next(_later_marks(curve), None)
     if end is None or end <= 0:
         return
@@ -194,7 +194,7 @@ def check_lengths(subject: Subject) -> Iterator[Finding]:
 
 
 def _later_marks(curve: Curve) -> Iterator[int]:
-    """The ends of pieces after the run, the first one first."""
+    """The ends of branches after the run, the first one first."""
     from closedform.verify.claims.continuity import cells_of
 
     yield from (cell.first for cell in cells_of(curve.schedule) if cell.first > curve.updates)
@@ -202,12 +202,11 @@ def _later_marks(curve: Curve) -> Iterator[int]:
 
 def _data_length(subject: Subject) -> Iterator[Finding]:
     facts, horizon = subject.recipe.facts, subject.recipe.horizon
-    if None in (facts.epochs, facts.dataset_size, facts.global_batch_size, horizon):
+    if not (facts.epochs and facts.dataset_size and facts.global_batch_size and horizon):
         return
-    assert horizon is not None
-    exact = float(facts.epochs or 0) * float(facts.dataset_size or 0)
-    length = exact / float(facts.global_batch_size or 1)
-    if abs(length - horizon) > max(float(facts.epochs or 1), _EXPLAINED * length):
+    length = float(facts.epochs) * facts.dataset_size / facts.global_batch_size
+    # Each epoch may round its updates.
+    if abs(length - horizon) > max(float(facts.epochs), _EXPLAINED * length):
         yield _finding(
             "horizon-mismatch",
             f"the run has {horizon} updates; {facts.epochs} epochs of {facts.dataset_size} samples "
@@ -300,7 +299,7 @@ def check_range(subject: Subject) -> Iterator[Finding]:
     peak = curve.peak
     if stated and peak.high > max(stated) * (1 + _SAME):
         # A rate that the framework scales as a whole, by the batch, never has the stated value.
-        ends = [end for piece in curve.pieces for end in (piece.begin, piece.end)]
+        ends = [end for branch in curve.branches for end in (branch.begin, branch.end)]
         top = stated[max(stated)]
         if any(abs(end - top.number) <= 1e-6 * top.number for end in ends):
             yield _finding(
@@ -312,8 +311,8 @@ def check_range(subject: Subject) -> Iterator[Finding]:
                 (peak.highest,),
             )
     floors = [setting for setting in settings(document, MINIMUM) if setting.number > 0]
-    after = [piece for piece in curve.pieces if piece.first >= peak.highest] or [peak]
-    low = min((piece for piece in (peak, *after)), key=lambda piece: _low_after(piece, peak))
+    after = [branch for branch in curve.branches if branch.first >= peak.highest] or [peak]
+    low = min((branch for branch in (peak, *after)), key=lambda branch: _low_after(branch, peak))
     least = min(floors, key=lambda setting: setting.number, default=None)
     if least is not None and _low_after(low, peak) < least.number * (1 - 1e-6) < peak.high:
         at = low.lowest if low.lowest >= peak.highest else low.last
@@ -327,9 +326,9 @@ def check_range(subject: Subject) -> Iterator[Finding]:
         )
 
 
-def _low_after(piece: Piece, peak: Piece) -> float:
-    """The least value of a piece after the peak."""
-    return piece.low if piece.lowest >= peak.highest else piece.end
+def _low_after(branch: Branch, peak: Branch) -> float:
+    """The least value of a branch after the peak."""
+    return branch.low if branch.lowest >= peak.highest else branch.end
 
 
 # --- shape ---------------------------------------------------------------------------------------
@@ -346,29 +345,29 @@ def check_shape(subject: Subject) -> Iterator[Finding]:
 
 
 def _rises(subject: Subject, group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
-    for piece in curve.pieces:
+    for branch in curve.branches:
         # Where a floor moves, the formula repeats: a cycle is meant to rise.
-        if piece.is_stepped or piece.lowest in (piece.first, piece.last):
+        if branch.is_stepped or branch.lowest in (branch.first, branch.last):
             continue
-        if piece.begin - piece.low > _VISIBLE * peak and piece.rise > _VISIBLE * peak:
+        if branch.begin - branch.low > _VISIBLE * peak and branch.rise > _VISIBLE * peak:
             yield _finding(
                 "rises-after-decay",
-                f"the decay reaches {_shown(piece.low)} at update {piece.lowest}, and the rate "
-                f"rises again to {_shown(piece.low + piece.rise)} by update {piece.last}",
+                f"the decay reaches {_shown(branch.low)} at update {branch.lowest}, and the rate "
+                f"rises again to {_shown(branch.low + branch.rise)} by update {branch.last}",
                 group,
                 curve.schedule,
-                (piece.lowest, piece.last),
+                (branch.lowest, branch.last),
             )
 
 
 def _jumps(group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
     fallen = 0.0
-    for before, after in pairwise(curve.pieces):
+    for before, after in pairwise(curve.branches):
         fallen = max(fallen, before.high - before.end)
         gap = abs(after.begin - before.end)
         if before.is_constant and after.is_constant:
             continue  # milestones
-        # A piece that is held over epochs changes by as much as an epoch does.
+        # A branch that is held over epochs changes by as much as an epoch does.
         usual = max(before.change, after.change)
         if gap <= max(2 * usual, _VISIBLE * peak):
             continue

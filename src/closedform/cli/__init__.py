@@ -36,14 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The words after ``closedform``; those of ``sys.argv`` if not given.
     """
-    given = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS, *given[1:])
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_ALLOCATIONS, *thresholds[1:])
     try:
         from closedform.cli.application import run
 
         code = run(sys.argv[1:] if arguments is None else list(arguments))
     finally:
-        gc.set_threshold(*given)
+        gc.set_threshold(*thresholds)
         gc.freeze()  # the process ends: its memory is returned as a whole
     sys.exit(code)
 

@@ -116,13 +116,13 @@ def code_of(error: Exception) -> int:
     return USAGE if isinstance(error, _USAGE_ERRORS) else UNREADABLE
 
 
-def _near(name: str, known: Iterable[str]) -> str:
+def _near(name: str, commands: Iterable[str]) -> str:
     """A hint with the command that is closest, or that shows what the library has of this name."""
     from closedform.cli.sources import library
 
     if name in {**library("schedules"), **library("optimizers")}:
         return f"did you mean `closedform show {name}`?"
-    return nearest(name, known)
+    return nearest(name, commands)
 
 
 def help_text() -> str:
@@ -142,8 +142,8 @@ def _run(words: Sequence[str]) -> int:
     name, *rest = words
     if name not in COMMANDS:
         what = "option" if name.startswith("-") else "command"
-        known = ("--help", "--version", "--traceback") if what == "option" else COMMANDS
-        raise UsageError(f"there is no {what} {name!r}", hint=_near(name, known))
+        alternatives = ("--help", "--version", "--traceback") if what == "option" else COMMANDS
+        raise UsageError(f"there is no {what} {name!r}", hint=_near(name, alternatives))
     command = importlib.import_module(f"closedform.cli.{COMMANDS[name][0]}")
     parser = command.parser(f"closedform {name}")
     try:

@@ -195,13 +195,13 @@ def parse_facts(words: Sequence[str] | None) -> dict[str, Any]:
         >>> parse_facts(["total_steps=1000 global_batch_size=8"])
         {'total_steps': 1000, 'global_batch_size': 8}
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for word in [part for text in words or () for part in split_words(text)]:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise UsageError(f"expected name=value, got {word!r}")
-        found[name] = parse_literal(value)
-    return found
+        facts[name] = parse_literal(value)
+    return facts
 
 
 def split_words(text: str) -> list[str]:
@@ -270,7 +270,7 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
         >>> free_arguments(["--total-iters", "100", "--min=-1", "--cycle"])
         {'total_iters': 100, 'min': -1, 'cycle': True}
     """
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -285,10 +285,10 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
             value = not key.startswith("no-")
             key = key.removeprefix("no-")
         name = key.replace("-", "_")
-        if name in found:
+        if name in arguments:
             raise UsageError(f"--{key} is given twice")
-        found[name] = value
-    return found
+        arguments[name] = value
+    return arguments
 
 
 def parse_steps(text: str) -> range:
@@ -340,12 +340,12 @@ def _shape(word: str) -> tuple[str, tuple[int, ...]]:
 
 def _shapes_in(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     try:
-        found = _npz_shapes(path) if path.suffix.lower() == ".npz" else _safetensors_shapes(path)
+        shapes = _npz_shapes(path) if path.suffix.lower() == ".npz" else _safetensors_shapes(path)
     except OSError as error:
         raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    if not found:
+    if not shapes:
         raise UsageError(f"{str(path)!r} contains no tensors")
-    return found
+    return shapes
 
 
 def _npz_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:

@@ -32,12 +32,12 @@ The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    add_name(found)
-    add_until(found, "the number of steps T of the run")
-    add_json(found)
-    add_source_options(found)
-    return found
+    command = Parser(prog, _HELP, has_arguments=True)
+    add_name(command)
+    add_until(command, "the number of steps T of the run")
+    add_json(command)
+    add_source_options(command)
+    return command
 
 
 def run(
@@ -59,54 +59,54 @@ def run(
                 f"the schedule {schedule.name!r} has no length",
                 hint="give the number of steps of the run, such as --until 1000",
             )
-    found = {key: audit_of(schedule, until or total) for key, schedule in schedules.items()}
+    audits = {key: audit_of(schedule, until or total) for key, schedule in schedules.items()}
     if as_json:
-        data = {key: _plain(each) for key, each in found.items()}
+        data = {key: _plain(report) for key, report in audits.items()}
         if notes:
             data["notes"] = dict(notes)
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return
-    for scheduled, each in found.items():
-        heading(f"{scheduled}: {each.schedule.name}")
-        _show(each)
+    for key_of_schedule, report in audits.items():
+        heading(f"{key_of_schedule}: {report.schedule.name}")
+        _show(report)
     for note, text in notes.items():
         note_line(f"{note}: {text}")
 
 
-def _plain(found: Audit) -> dict[str, Any]:
+def _plain(audit: Audit) -> dict[str, Any]:
     """An audit as JSON; numbers are the nearest floats."""
     from closedform.language.exact import to_float
 
-    steps = sorted({*found.values, found.peak})
+    steps = sorted({*audit.values, audit.peak})
     return {
-        "schedule": found.schedule.name,
-        "total": found.total,
-        "warmup": found.warmup,
-        "peak": found.peak,
-        "area": found.area,
-        "values": {step: to_float(found.schedule.exact(step)) for step in steps},
-        "jumps": [str(jump) for jump in found.jumps],
+        "schedule": audit.schedule.name,
+        "total": audit.total,
+        "warmup": audit.warmup,
+        "peak": audit.peak,
+        "area": audit.area,
+        "values": {step: to_float(audit.schedule.exact(step)) for step in steps},
+        "jumps": [str(jump) for jump in audit.jumps],
         "comparisons": [
             {
-                "framework": each.framework,
-                "is_proved": each.is_proved,
-                "first": _plain_difference(each.first),
-                "largest": _plain_difference(each.largest),
+                "framework": comparison.framework,
+                "is_proved": comparison.is_proved,
+                "first": _plain_difference(comparison.first),
+                "largest": _plain_difference(comparison.largest),
             }
-            for each in found.comparisons
+            for comparison in audit.comparisons
         ],
     }
 
 
-def _plain_difference(found: Difference | None) -> dict[str, Any] | None:
+def _plain_difference(difference: Difference | None) -> dict[str, Any] | None:
     from closedform.language.exact import to_float
 
-    if found is None:
+    if difference is None:
         return None
     return {
-        "step": found.step,
-        "ours": to_float(found.ours),
-        "theirs": to_float(found.theirs),
+        "step": difference.step,
+        "ours": to_float(difference.ours),
+        "theirs": to_float(difference.theirs),
     }
 
 
@@ -123,59 +123,59 @@ def _schedules(
     return schedules, getattr(source, "horizon", None), recipe_notes(source)
 
 
-def _show(found: Audit) -> None:
+def _show(audit: Audit) -> None:
     from closedform.cli.output import table
     from closedform.language.exact import to_float
 
-    labels = _labels(found)
-    steps = sorted({*found.values, found.peak})
+    labels = _labels(audit)
+    steps = sorted({*audit.values, audit.peak})
     rows = [
-        (f"{step:,}", repr(to_float(found.schedule.exact(step))), labels.get(step, ""))
+        (f"{step:,}", repr(to_float(audit.schedule.exact(step))), labels.get(step, ""))
         for step in steps
     ]
     table(("step", "value", ""), rows, numbers=True)
-    print(f"\nsum of the {found.total:,} steps  {found.area!r}")
-    print(f"jumps  {_jumps(found)}\n")
-    if found.settings is None:
+    print(f"\nsum of the {audit.total:,} steps  {audit.area!r}")
+    print(f"jumps  {_jumps(audit)}\n")
+    if audit.settings is None:
         print("not a warmup with one linear or cosine decay: not compared with other frameworks\n")
         return
-    s = found.settings
+    s = audit.settings
     print(
         f"start {to_float(s.start)!r}, peak {to_float(s.peak)!r}, end {to_float(s.end)!r}, "
         f"warmup {s.warmup:,}, {s.shape} until {s.total:,}, in other frameworks:\n"
     )
     table(
         ("framework", "first difference", "largest difference"),
-        [(each.framework, *_cells(each)) for each in found.comparisons],
+        [(comparison.framework, *_cells(comparison)) for comparison in audit.comparisons],
     )
     print()
 
 
-def _labels(found: Audit) -> dict[int, str]:
-    total, warmup = found.total, found.warmup
+def _labels(audit: Audit) -> dict[int, str]:
+    total, warmup = audit.total, audit.warmup
     marks = {0: "0", total - 1: "T - 1", total: "T", total + 1: "T + 1"}
     if warmup:
         marks = {warmup - 1: "W - 1", warmup: "W"} | marks
-    marks[found.peak] = ", ".join(filter(None, (marks.get(found.peak), "peak")))
+    marks[audit.peak] = ", ".join(filter(None, (marks.get(audit.peak), "peak")))
     return marks
 
 
-def _jumps(found: Audit) -> str:
-    if not found.jumps:
+def _jumps(audit: Audit) -> str:
+    if not audit.jumps:
         return "none"
-    shown = "; ".join(str(jump) for jump in found.jumps[:_SHOWN_JUMPS])
-    more = len(found.jumps) - _SHOWN_JUMPS
-    return f"{shown}; and {more} more" if more > 0 else shown
+    text = "; ".join(str(jump) for jump in audit.jumps[:_SHOWN_JUMPS])
+    more = len(audit.jumps) - _SHOWN_JUMPS
+    return f"{text}; and {more} more" if more > 0 else text
 
 
-def _cells(each: Comparison) -> tuple[str, str]:
-    if each.first is None or each.largest is None:
-        return ("none, proved" if each.is_proved else "none found"), ""
-    return _cell(each.first), _cell(each.largest)
+def _cells(comparison: Comparison) -> tuple[str, str]:
+    if comparison.first is None or comparison.largest is None:
+        return ("none, proved" if comparison.is_proved else "none found"), ""
+    return _cell(comparison.first), _cell(comparison.largest)
 
 
-def _cell(found: Difference) -> str:
+def _cell(difference: Difference) -> str:
     from closedform.language.exact import to_float
 
-    gap = to_float(found.theirs - found.ours)
-    return f"{found.step:,}: {to_float(found.theirs)!r} ({gap:+.3g})"
+    gap = to_float(difference.theirs - difference.ours)
+    return f"{difference.step:,}: {to_float(difference.theirs)!r} ({gap:+.3g})"

@@ -40,9 +40,9 @@ autoload -U +X bashcompinit && bashcompinit
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP)
-    found.add_argument("shell", choices=("bash", "zsh", "fish"))
-    return found
+    command = Parser(prog, _HELP)
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
+    return command
 
 
 def run(*, shell: str) -> None:
@@ -58,16 +58,16 @@ def _words() -> dict[str, tuple[list[str], list[str]]]:
     from closedform.cli.sources import library
 
     names = [*library("schedules"), *library("optimizers")]
-    found: dict[str, tuple[list[str], list[str]]] = {}
+    words: dict[str, tuple[list[str], list[str]]] = {}
     for command, (module, _) in COMMANDS.items():
         made: Parser = importlib.import_module(f"closedform.cli.{module}").parser(command)
         options = sorted(name for name in made.known if name.startswith("--"))
-        taken = [action.dest for action in made.positionals]
-        if "framework" in taken:
-            found[command] = options, sorted(cf.frameworks.FRAMEWORKS)
+        positionals = [action.dest for action in made.positionals]
+        if "framework" in positionals:
+            words[command] = options, sorted(cf.frameworks.FRAMEWORKS)
         else:
-            found[command] = options, names if {"name", "names"} & set(taken) else []
-    return found
+            words[command] = options, names if {"name", "names"} & set(positionals) else []
+    return words
 
 
 def _bash(words: dict[str, tuple[list[str], list[str]]]) -> str:

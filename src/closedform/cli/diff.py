@@ -41,36 +41,38 @@ found but none was excluded either.
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP)
-    found.add_argument("a", metavar="A", help="the first curve")
-    found.add_argument("b", metavar="B", help="the second curve")
+    command = Parser(prog, _HELP)
+    command.add_argument("a", metavar="A", help="the first curve")
+    command.add_argument("b", metavar="B", help="the second curve")
     for name, side in (("--facts", "both"), ("--facts-a", "A"), ("--facts-b", "B")):
         text = f"facts of the run that {side} leaves out: total_steps=1000; may be repeated"
-        found.add_argument(name, action="append", metavar="NAME=VALUE", help=text)
+        command.add_argument(name, action="append", metavar="NAME=VALUE", help=text)
     for side in ("a", "b"):
         text = f"the framework of the config {side.upper()}, also with @version, or generic"
-        found.add_argument(f"--framework-{side}", metavar="FRAMEWORK", help=text)
+        command.add_argument(f"--framework-{side}", metavar="FRAMEWORK", help=text)
         text = (
             f"for --framework-{side} generic, the key of a concept of {side.upper()}, or its value"
         )
-        found.add_argument(f"--map-{side}", action="append", metavar="CONCEPT=PATH", help=text)
-    found.add_argument("--files", type=Path, help=FILES_HELP)
+        command.add_argument(f"--map-{side}", action="append", metavar="CONCEPT=PATH", help=text)
+    command.add_argument("--files", type=Path, help=FILES_HELP)
     for side in ("a", "b"):
         text = f"the same for {side.upper()} only"
-        found.add_argument(f"--files-{side}", type=Path, metavar="FILES", help=text)
-    found.add_argument("--key", help="only this key, such as lr")
-    add_until(found, "the number of updates")
-    add_log_options(found)
-    found.add_argument(
+        command.add_argument(f"--files-{side}", type=Path, metavar="FILES", help=text)
+    command.add_argument("--key", help="only this key, such as lr")
+    add_until(command, "the number of updates")
+    add_log_options(command)
+    command.add_argument(
         "--base-value", type=float, help="the optimizer's own value, for a class that scales it"
     )
-    found.add_argument("--strict", action="store_true", help="exit with 3 if a curve is undecided")
-    add_json(found)
-    found.add_argument(
+    command.add_argument(
+        "--strict", action="store_true", help="exit with 3 if a curve is undecided"
+    )
+    add_json(command)
+    command.add_argument(
         "--plot", type=Path, help="write both curves and their difference to this file"
     )
-    found.add_argument("--force", action="store_true", help="overwrite the file")
-    return found
+    command.add_argument("--force", action="store_true", help="overwrite the file")
+    return command
 
 
 def run(
@@ -105,33 +107,40 @@ def run(
 
     if plot is not None:
         check_free(plot, force=force)
-    shared = parse_facts(facts)
-    each = SourceOptions(base=base_value)
-    own, others = {**shared, **parse_facts(facts_a)}, {**shared, **parse_facts(facts_b)}
+    common_facts = parse_facts(facts)
+    options = SourceOptions(base=base_value)
+    first_facts, second_facts = (
+        {**common_facts, **parse_facts(facts_a)},
+        {**common_facts, **parse_facts(facts_b)},
+    )
     _, paths_a = generic_options(framework_a, map_a, is_generic=False)
     _, paths_b = generic_options(framework_b, map_b, is_generic=False)
-    of_a = replace(each, framework=framework_a, facts=own, files=files_a or files, paths=paths_a)
-    of_b = replace(each, framework=framework_b, facts=others, files=files_b or files, paths=paths_b)
-    one, other = load_curve(a, of_a, log_options), load_curve(b, of_b, log_options)
-    found = difference_of(one, other, until)
-    curves = [curve for curve in found.curves if key is None or curve.key == key]
-    sides = (("A", one), ("B", other))
+    of_a = replace(
+        options, framework=framework_a, facts=first_facts, files=files_a or files, paths=paths_a
+    )
+    of_b = replace(
+        options, framework=framework_b, facts=second_facts, files=files_b or files, paths=paths_b
+    )
+    first, second = load_curve(a, of_a, log_options), load_curve(b, of_b, log_options)
+    difference = difference_of(first, second, until)
+    curves = [curve for curve in difference.curves if key is None or curve.key == key]
+    sides = (("A", first), ("B", second))
     if not curves:
-        known = {curve.key for curve in found.curves}
+        known = {curve.key for curve in difference.curves}
         raise UnknownNameError(f"the two do not share {key!r}", hint=nearest(str(key), known))
     if as_json:
         notes = {side.lower(): dict(recipe_notes(source)) for side, source in sides}
-        print(json.dumps({**_plain(found, curves), "notes": notes}, indent=2))
+        print(json.dumps({**_plain(difference, curves), "notes": notes}, indent=2))
     else:
         _show(curves)
         for side, source in sides:
             for note, text in recipe_notes(source).items():
                 note_line(f"{side}: {note}: {text}")
-        for name, only in (("A", found.only_in_a), ("B", found.only_in_b)):
+        for name, only in (("A", difference.only_in_a), ("B", difference.only_in_b)):
             if only:
                 note_line(f"only {name} has {', '.join(only)}")
     if plot is not None:
-        _plot(one, other, curves[0], plot, (a, b))
+        _plot(first, second, curves[0], plot, (a, b))
     if any(curve.verdict is Status.REFUTED for curve in curves):
         return DIFFERENT
     is_undecided = any(curve.verdict is Status.UNKNOWN for curve in curves)
@@ -148,38 +157,38 @@ def load_curve(text: str, options: SourceOptions, log_options: LogOptions) -> So
     log = load_log(name, log_options)
     if log is not None:
         return log
-    found = load_source(name, words, options)
-    if isinstance(found, UpdateRule):
+    source = load_source(name, words, options)
+    if isinstance(source, UpdateRule):
         raise ArgumentError(
             f"{name} is an optimizer, not a schedule", hint="name a schedule, or a config"
         )
-    return found
+    return source
 
 
 def _show(curves: list[CurveDifference]) -> None:
     from closedform.cli.output import table
 
     rows = []
-    for one in curves:
-        name = f"{one.key} of {one.group}" if one.group else one.key
-        if one.first_step is None:
-            rows.append((name, str(one.verdict), "", "", "", one.reason))
+    for curve in curves:
+        name = f"{curve.key} of {curve.group}" if curve.group else curve.key
+        if curve.first_step is None:
+            rows.append((name, str(curve.verdict), "", "", "", curve.reason))
             continue
-        values = "" if one.first is None else f"{one.first[0]!r} and {one.first[1]!r}"
-        gap = f"{one.max_gap:.6g} at {one.at:,}" if one.at is not None else ""
-        remark = "; ".join(part for part in (values, one.reason) if part)
-        rows.append((name, "differ", f"{one.first_step:,}", gap, f"{one.area:.6g}", remark))
+        values = "" if curve.first is None else f"{curve.first[0]!r} and {curve.first[1]!r}"
+        gap = f"{curve.max_gap:.6g} at {curve.at:,}" if curve.at is not None else ""
+        remark = "; ".join(part for part in (values, curve.reason) if part)
+        rows.append((name, "differ", f"{curve.first_step:,}", gap, f"{curve.area:.6g}", remark))
     columns = ("", "verdict", "first update", "largest gap", "area", "values there")
     table(columns, rows, numbers=False)
 
 
-def _plain(found: Difference, curves: list[CurveDifference]) -> dict[str, Any]:
+def _plain(difference: Difference, curves: list[CurveDifference]) -> dict[str, Any]:
     fields = CURVE_FIELDS
     return {
-        "verdict": str(found.verdict),
-        "curves": [{name: _of(getattr(one, name)) for name in fields} for one in curves],
-        "only_in_a": list(found.only_in_a),
-        "only_in_b": list(found.only_in_b),
+        "verdict": str(difference.verdict),
+        "curves": [{name: _of(getattr(curve, name)) for name in fields} for curve in curves],
+        "only_in_a": list(difference.only_in_a),
+        "only_in_b": list(difference.only_in_b),
     }
 
 
@@ -204,12 +213,14 @@ def _of(value: Any) -> Any:
 
 
 def _plot(
-    one: Source, other: Source, curve: CurveDifference, path: Path, labels: tuple[str, str]
+    first: Source, second: Source, curve: CurveDifference, path: Path, labels: tuple[str, str]
 ) -> None:
     from closedform.analysis.difference import curve_values
     from closedform.plotting import plot_difference
 
-    steps, ours, theirs = curve_values(one, other, curve)
+    steps, first_values, second_values = curve_values(first, second, curve)
     names = tuple(Path(label).name if Path(label).is_file() else label for label in labels)
-    plot_difference(ours, theirs, steps, path, labels=(names[0], names[1]), title=curve.key)
+    plot_difference(
+        first_values, second_values, steps, path, labels=(names[0], names[1]), title=curve.key
+    )
     print(path)

@@ -40,9 +40,9 @@ closedform export cosine --start 3e-4 --end 0 --steps 100 -o lr.h    writes a C1
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    add_name(found, nargs="?")
-    found.add_argument(
+    command = Parser(prog, _HELP, has_arguments=True)
+    add_name(command, nargs="?")
+    command.add_argument(
         "-o",
         "--output",
         type=Path,
@@ -50,62 +50,64 @@ def parser(prog: str) -> Parser:
         help="a folder; for one schedule an .onnx file; for C, a header .h: its name is that of "
         "the function",
     )
-    found.add_argument("--force", action="store_true", help="overwrite existing files")
-    found.add_argument("--optimizer", help="an optimizer, instead of NAME")
-    found.add_argument(
+    command.add_argument("--force", action="store_true", help="overwrite existing files")
+    command.add_argument("--optimizer", help="an optimizer, instead of NAME")
+    command.add_argument(
         "--params",
         action="append",
         metavar="NAME=SHAPE",
         help="name and shape of a parameter, such as w=64x10, or an npz or safetensors file; "
         "repeat for each",
     )
-    found.add_argument(
+    command.add_argument(
         "--functions",
         action="store_true",
         help="write step.onnx with a local function for each kind of tensor, not as a flat graph",
     )
-    found.add_argument(
+    command.add_argument(
         "--input",
         dest="inputs",
         action="append",
         help="a hyperparameter that becomes an input; repeat for each",
     )
-    found.add_argument("--vector", action="store_true", help="the schedule takes a vector of steps")
-    found.add_argument(
+    command.add_argument(
+        "--vector", action="store_true", help="the schedule takes a vector of steps"
+    )
+    command.add_argument(
         "--dtype",
         choices=("f32", "f64"),
         help="dtype of a schedule's value (default: f64), or of a rule's tensors (default: f32)",
     )
-    found.add_argument(
+    command.add_argument(
         "--scalar-dtype",
         choices=("f32", "f64"),
         default="f64",
         help="dtype in which scalars are computed (default: f64)",
     )
-    found.add_argument(
+    command.add_argument(
         "--step-dtype",
         choices=("i32", "i64"),
         default="i64",
         help="dtype of the step (default: i64)",
     )
-    found.add_argument(
+    command.add_argument(
         "--opset", type=int, help="the ONNX opset (default: that of the target, or 21)"
     )
-    found.add_argument(
+    command.add_argument(
         "--target", help='the runtime that reads the files, such as "onnxruntime>=1.17"'
     )
-    found.add_argument(
+    command.add_argument(
         "--claims",
         action="store_true",
         help="verify schedules; write verdicts into the files",
     )
-    found.add_argument(
+    command.add_argument(
         "--strict",
         action="store_true",
         help="exit with 3, and write nothing, if a file is not proved to be its source",
     )
-    add_source_options(found)
-    return found
+    add_source_options(command)
+    return command
 
 
 def run(
@@ -134,7 +136,7 @@ def run(
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
-    name, words = _named(name, optimizer, words)
+    name, words = _split_name(name, optimizer, words)
     shapes = parse_shapes(params or [])
     source = load_source(name, words, options, inputs=inputs or ())
     if output.suffix == ".h":
@@ -172,8 +174,8 @@ def run(
         return [models[path.stem] for path in _rule_files(folder)]
 
     tasks: list[_Task] = []
-    for scheduled, schedule in schedules_of(source).items():
-        file = "schedule.onnx" if scheduled == "lr" else f"schedule.{scheduled}.onnx"
+    for key, schedule in schedules_of(source).items():
+        file = "schedule.onnx" if key == "lr" else f"schedule.{key}.onnx"
         path = output if _is_file(output) else output / file
         tasks.append(_Task((path,), path, partial(write_schedule, schedule)))
     if shapes and not isinstance(source, Schedule):
@@ -271,7 +273,7 @@ def _write_header(
     return 0
 
 
-def _named(
+def _split_name(
     name: str | None, optimizer: str | None, words: Sequence[str]
 ) -> tuple[str, Sequence[str]]:
     """The name to export, and the words that are its arguments."""

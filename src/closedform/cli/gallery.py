@@ -18,10 +18,10 @@ closedform gallery cosine wsd -o site
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP)
-    found.add_argument("names", nargs="*", metavar="NAME", help="the schedules; default: all")
-    add_page_options(found)
-    return found
+    command = Parser(prog, _HELP)
+    command.add_argument("names", nargs="*", metavar="NAME", help="the schedules; default: all")
+    add_page_options(command)
+    return command
 
 
 def run(*, names: Sequence[str], output: Path, packages: Path | None) -> None:

@@ -19,12 +19,12 @@ _HELP = "List schedules and optimizers by family, with their names in other fram
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP)
-    found.add_argument(
+    command = Parser(prog, _HELP)
+    command.add_argument(
         "framework", nargs="?", help="list the classes of this framework, such as torch"
     )
-    add_json(found)
-    return found
+    add_json(command)
+    return command
 
 
 def run(*, framework: str | None, as_json: bool) -> None:
@@ -32,7 +32,9 @@ def run(*, framework: str | None, as_json: bool) -> None:
     if framework is not None:
         _list_framework(framework, as_json=as_json)
         return
-    data = {kind: [_entry(*each) for each in _sorted(kind)] for kind in ("schedules", "optimizers")}
+    data = {
+        kind: [_entry(*item) for item in _sort_names(kind)] for kind in ("schedules", "optimizers")
+    }
     if as_json:
         print(json.dumps(data, indent=1, ensure_ascii=False))
         return
@@ -56,10 +58,10 @@ def _list_framework(name: str, *, as_json: bool) -> None:
     import closedform as cf
     from closedform.cli.output import heading, table
 
-    known = cf.frameworks.names(name)
+    names = cf.frameworks.names(name)
     framework = cf.frameworks.FRAMEWORKS[name]
-    schedulers = [framework.schedules[each] for each in known.schedules]
-    optimizers = [framework.optimizers[each] for each in known.optimizers]
+    schedulers = [framework.schedules[class_name] for class_name in names.schedules]
+    optimizers = [framework.optimizers[class_name] for class_name in names.optimizers]
     if as_json:
         data = {
             "framework": name,
@@ -99,15 +101,15 @@ def _entry(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     """A function of the library; schedules with their names in other frameworks."""
     import closedform as cf
 
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "family": _family(function),
         "name": name,
         "description": _summary(function),
     }
     if name in cf.schedules.__all__:
-        known = cf.frameworks.known_as(name).items()
-        found["frameworks"] = {framework: list(classes) for framework, classes in known}
-    return found
+        aliases = cf.frameworks.known_as(name).items()
+        entry["frameworks"] = {framework: list(classes) for framework, classes in aliases}
+    return entry
 
 
 def _lines(frameworks: dict[str, list[str]]) -> str:
@@ -115,7 +117,7 @@ def _lines(frameworks: dict[str, list[str]]) -> str:
     return "\n".join(f"{name}:{', '.join(classes)}" for name, classes in frameworks.items())
 
 
-def _sorted(kind: str) -> list[tuple[str, Callable[..., Any]]]:
+def _sort_names(kind: str) -> list[tuple[str, Callable[..., Any]]]:
     from closedform.cli.sources import library
 
     return sorted(library(kind).items(), key=lambda item: (_family(item[1]), item[0]))

@@ -90,7 +90,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
         numbers: Whether to right-align all columns but the last.
     """
     if sys.stdout.isatty() and is_unicode(sys.stdout.encoding) and _has_rich():
-        _folded(columns, rows, numbers=numbers)
+        _print_folded(columns, rows, numbers=numbers)
         return
     for line in aligned([columns, *rows], numbers=numbers):
         print(line)
@@ -120,7 +120,7 @@ def _has_rich() -> bool:
     return importlib.util.find_spec("rich") is not None
 
 
-def _folded(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool) -> None:
+def _print_folded(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -65,13 +65,13 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: An option is unknown, or a value is missing or wrong.
         """
-        own, rest = self._set_apart(words)
+        own_words, rest = self._set_apart(words)
         end = next((at for at, word in enumerate(rest) if _is_option(word)), len(rest))
         if self.has_arguments:
             many = any(action.nargs == "+" for action in self.positionals)
             end = end if many else min(end, len(self.positionals))
             needed = any(action.nargs != "?" for action in self.positionals)
-            asks_for_help = bool({"-h", "--help"} & set(own))
+            asks_for_help = bool({"-h", "--help"} & set(own_words))
             if not end and rest and needed and not asks_for_help:
                 raise UsageError(f"the name must precede its options, got {rest[0]!r}")
         elif end < len(rest):
@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(f"unknown option {word}", hint=self.near(word))
         # argparse refuses "--" where a command has no positional argument.
         end_of_options = ["--"] if self.positionals else []
-        values = vars(self.parse_args([*own, *end_of_options, *rest[:end]]))
+        values = vars(self.parse_args([*own_words, *end_of_options, *rest[:end]]))
         for name, (make, parts) in self.bundles.items():
             values[name] = make(**{part: values.pop(part) for part in parts})
         return {**values, "words": rest[end:]} if self.has_arguments else values
@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
 
     def _set_apart(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
         """The options of this command with their values, and all other words."""
-        own: list[str] = []
+        own_words: list[str] = []
         rest: list[str] = []
         queue = deque(words)
         while queue:
@@ -103,12 +103,12 @@ class Parser(argparse.ArgumentParser):
                 rest.append(word)
                 continue
             if action.nargs == 0 or equals or is_attached or not queue or queue[0] in self.known:
-                own.append(word)
+                own_words.append(word)
             elif word.startswith("--"):
-                own.append(f"{word}={queue.popleft()}")
+                own_words.append(f"{word}={queue.popleft()}")
             else:
-                own += [f"{word}{queue.popleft()}"]
-        return own, rest
+                own_words += [f"{word}{queue.popleft()}"]
+        return own_words, rest
 
 
 def _is_option(word: str) -> bool:

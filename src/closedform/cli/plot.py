@@ -32,29 +32,29 @@ _CLOCKS = ("updates", "micro-batches", "samples", "tokens", "epochs")
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("names", nargs="+", metavar="name", help=f"{NAME_HELP}, or a log")
-    found.add_argument("-o", "--output", type=Path, help="a .png, .svg or .pdf file")
-    found.add_argument("--force", action="store_true", help="overwrite the file")
-    add_until(found, "the last step of the plot")
-    found.add_argument(
+    command = Parser(prog, _HELP, has_arguments=True)
+    command.add_argument("names", nargs="+", metavar="name", help=f"{NAME_HELP}, or a log")
+    command.add_argument("-o", "--output", type=Path, help="a .png, .svg or .pdf file")
+    command.add_argument("--force", action="store_true", help="overwrite the file")
+    add_until(command, "the last step of the plot")
+    command.add_argument(
         "--clock",
         choices=_CLOCKS,
         default="updates",
         help="the unit of the horizontal axis; it needs --facts, such as tokens_per_update=4e6",
     )
-    found.add_argument("--log", choices=("x", "y", "xy"), default="", help="logarithmic axes")
-    found.add_argument("--area", action="store_true", help="fill the area and write its sum")
-    found.add_argument(
+    command.add_argument("--log", choices=("x", "y", "xy"), default="", help="logarithmic axes")
+    command.add_argument("--area", action="store_true", help="fill the area and write its sum")
+    command.add_argument(
         "--no-milestones", action="store_true", help="do not mark where a branch changes"
     )
-    found.add_argument(
+    command.add_argument(
         "--compare", action="store_true", help="draw the differences from the first curve below"
     )
-    found.add_argument("--title", help="the title")
-    add_log_options(found)
-    add_source_options(found)
-    return found
+    command.add_argument("--title", help="the title")
+    add_log_options(command)
+    add_source_options(command)
+    return command
 
 
 def run(
@@ -121,15 +121,15 @@ def _curve(
     from closedform.cli.arguments import split_name
     from closedform.cli.sources import load_log, load_source, schedule_of
 
-    name, own = split_name(text)
+    name, own_words = split_name(text)
     read = load_log(name, log_options)
     if read is not None:
         return Path(name).name, read
-    source = load_source(name, [*own, *words], options)
+    source = load_source(name, [*own_words, *words], options)
     schedule = schedule_of(source, name, options.key)
     if source is not schedule:
         return f"{options.key} of {Path(name).name}", schedule
-    return text if own else schedule.name, schedule
+    return text if own_words else schedule.name, schedule
 
 
 def _print(curves: dict[str, Schedule | Log], until: int | None) -> None:

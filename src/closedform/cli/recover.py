@@ -25,13 +25,13 @@ reproduces all values within their digits.
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP)
-    found.add_argument("log", metavar="LOG", help="the log")
-    found.add_argument("--digits", type=positive, help="significant digits of the values")
-    found.add_argument("--key", default="lr", help="lr, weight_decay or momentum (default: lr)")
-    add_log_options(found)
-    add_json(found)
-    return found
+    command = Parser(prog, _HELP)
+    command.add_argument("log", metavar="LOG", help="the log")
+    command.add_argument("--digits", type=positive, help="significant digits of the values")
+    command.add_argument("--key", default="lr", help="lr, weight_decay or momentum (default: lr)")
+    add_log_options(command)
+    add_json(command)
+    return command
 
 
 def run(*, log: str, digits: int | None, key: str, log_options: LogOptions, as_json: bool) -> int:
@@ -42,33 +42,33 @@ def run(*, log: str, digits: int | None, key: str, log_options: LogOptions, as_j
     source = read_log(
         log, log_options.offset, pattern=log_options.pattern, column=log_options.column
     )
-    found = recover(source, digits=digits, key=key)
+    recovery = recover(source, digits=digits, key=key)
     if as_json:
-        print(json.dumps(_plain(found), indent=2))
-    elif not found.call:
-        print(f"no schedule of the library reproduces the {found.points} values")
+        print(json.dumps(_plain(recovery), indent=2))
+    elif not recovery.call:
+        print(f"no schedule of the library reproduces the {recovery.points} values")
     else:
-        print(found.call)
+        print(recovery.call)
         print(
-            f"reproduces {found.points} values, updates {found.first} to {found.last}; "
-            f"largest distance {found.residual:.3g}"
+            f"reproduces {recovery.points} values, updates {recovery.first} to {recovery.last}; "
+            f"largest distance {recovery.residual:.3g}"
         )
     if not as_json:
-        _explain(found)
-    return 0 if found.call else NOT_FOUND
+        _explain(recovery)
+    return 0 if recovery.call else NOT_FOUND
 
 
-def _explain(found: Recovered) -> None:
+def _explain(recovery: Recovered) -> None:
     """The offset, the metric, and the schedulers that were compared with the log."""
     from closedform.cli.output import note_line
 
-    if found.offset:
-        note_line(f"the log counts from {found.offset}: its step {found.offset} is update 0")
-    if found.metric:
-        note_line(f"the metric is {found.metric}")
-    if found.config:
-        note_line(f"a config of transformers: {json.dumps(found.config)}")
-    for candidate in found.candidates:
+    if recovery.offset:
+        note_line(f"the log counts from {recovery.offset}: its step {recovery.offset} is update 0")
+    if recovery.metric:
+        note_line(f"the metric is {recovery.metric}")
+    if recovery.config:
+        note_line(f"a config of transformers: {json.dumps(recovery.config)}")
+    for candidate in recovery.candidates:
         note_line(str(candidate))
 
 
@@ -76,12 +76,12 @@ FIELDS = ("call", "residual", "precisions", "points", "first", "last", "offset",
 """The fields that ``--json`` prints."""
 
 
-def _plain(found: Recovered) -> dict[str, Any]:
-    fields = {name: getattr(found, name) for name in FIELDS}
+def _plain(recovery: Recovered) -> dict[str, Any]:
+    fields = {name: getattr(recovery, name) for name in FIELDS}
     fields["candidates"] = [
-        {"call": one.call, "is_right": one.is_right, "reason": one.reason}
-        for one in found.candidates
+        {"call": candidate.call, "is_right": candidate.is_right, "reason": candidate.reason}
+        for candidate in recovery.candidates
     ]
-    if not found.call:
+    if not recovery.call:
         fields |= dict.fromkeys(("call", "residual", "precisions"))
     return fields

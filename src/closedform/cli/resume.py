@@ -30,36 +30,38 @@ closedform resume cosine --start 3e-4 --end 0 --steps 1000 --at 600 --total 1500
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    add_name(found)
-    found.add_argument("--at", type=int, required=True, help="the first update with the change")
-    found.add_argument(
+    command = Parser(prog, _HELP, has_arguments=True)
+    add_name(command)
+    command.add_argument("--at", type=int, required=True, help="the first update with the change")
+    command.add_argument(
         "--new",
         metavar="NAME",
         help="the schedule that follows, from its own step 0; its arguments in quotes: "
         '"cosine --start 3e-4 --end 0 --steps 1000"',
     )
-    found.add_argument("--total", type=positive, help="the new number of updates of the whole run")
-    found.add_argument(
+    command.add_argument(
+        "--total", type=positive, help="the new number of updates of the whole run"
+    )
+    command.add_argument(
         "--batch-sizes",
         metavar="OLD,NEW",
         help="the batch sizes before and after, such as 256,512: the schedule remains the same "
         "function of the samples",
     )
-    found.add_argument(
+    command.add_argument(
         "--scaling",
         choices=("none", "linear", "sqrt"),
         default="none",
         help="how the value scales with the batch size (default: none)",
     )
-    found.add_argument(
+    command.add_argument(
         "--jump", action="store_true", help="do not rescale --new: the value may jump"
     )
-    found.add_argument("-o", "--output", type=Path, help="write the whole schedule to this .onnx")
-    found.add_argument("--force", action="store_true", help="overwrite the file")
-    add_json(found)
-    add_source_options(found)
-    return found
+    command.add_argument("-o", "--output", type=Path, help="write the whole schedule to this .onnx")
+    command.add_argument("--force", action="store_true", help="overwrite the file")
+    add_json(command)
+    add_source_options(command)
+    return command
 
 
 def run(
@@ -85,7 +87,7 @@ def run(
         if output.suffix != ".onnx":
             raise UsageError(f"-o must be an .onnx file, got {str(output)!r}")
         check_free(output, force=force)
-    found = resume(
+    resumption = resume(
         _schedule(name, words, options),
         at,
         None if new is None else _schedule(*split_name(new), options),
@@ -94,11 +96,11 @@ def run(
         scaling=scaling,
         is_continuous=not jump,
     )
-    print(json.dumps(_plain(found), indent=2) if as_json else found)
+    print(json.dumps(_plain(resumption), indent=2) if as_json else resumption)
     if output is not None:
         import closedform as cf
 
-        cf.to_onnx(found.schedule, output)
+        cf.to_onnx(resumption.schedule, output)
 
 
 def _schedule(name: str, words: list[str], options: SourceOptions) -> Schedule:
@@ -107,11 +109,11 @@ def _schedule(name: str, words: list[str], options: SourceOptions) -> Schedule:
     from closedform.language import Schedule
 
     source = load_source(name, words, options)
-    found = schedule_of(source, name, options.key)
+    schedule = schedule_of(source, name, options.key)
     horizon = getattr(source, "horizon", None)
-    if found.length is not None or horizon is None:
-        return found
-    return Schedule(found.bound, name=found.name, length=horizon)
+    if schedule.length is not None or horizon is None:
+        return schedule
+    return Schedule(schedule.bound, name=schedule.name, length=horizon)
 
 
 def _pair(text: str | None) -> tuple[float, float] | None:
@@ -125,17 +127,17 @@ def _pair(text: str | None) -> tuple[float, float] | None:
     return sizes[0], sizes[1]
 
 
-def _plain(found: Resumed) -> dict[str, Any]:
+def _plain(resumption: Resumed) -> dict[str, Any]:
     """The report as JSON; numbers are the nearest floats."""
     from closedform.language.exact import to_float
 
     return {
-        "at": found.at,
-        "before": to_float(found.before),
-        "after": to_float(found.after),
-        "history": str(found.history),
-        "continuity": str(found.continuity),
-        "old_length": found.old_length,
-        "new_length": found.new_length,
-        "factor": to_float(found.factor),
+        "at": resumption.at,
+        "before": to_float(resumption.before),
+        "after": to_float(resumption.after),
+        "history": str(resumption.history),
+        "continuity": str(resumption.continuity),
+        "old_length": resumption.old_length,
+        "new_length": resumption.new_length,
+        "factor": to_float(resumption.factor),
     }

@@ -17,17 +17,17 @@ Inputs of the graph are options: closedform run lr.onnx --steps 0:1000:10 --peak
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("file", type=Path, help="an .onnx file of an exported schedule")
-    found.add_argument(
+    command = Parser(prog, _HELP, has_arguments=True)
+    command.add_argument("file", type=Path, help="an .onnx file of an exported schedule")
+    command.add_argument(
         "--steps", default="0:10", help="start:stop:stride, without stop (default: 0:10)"
     )
-    found.add_argument(
+    command.add_argument(
         "--format", dest="form", choices=("table", "csv"), default="table", help="the output format"
     )
-    found.add_argument("-o", "--output", type=Path, help="write CSV to this file")
-    found.add_argument("--force", action="store_true", help="overwrite the file")
-    return found
+    command.add_argument("-o", "--output", type=Path, help="write CSV to this file")
+    command.add_argument("--force", action="store_true", help="overwrite the file")
+    return command
 
 
 def run(
@@ -40,14 +40,14 @@ def run(
     from closedform.cli.arguments import free_arguments, parse_steps
     from closedform.cli.output import check_free, table, tracked
 
-    wanted = parse_steps(steps)
+    step_numbers = parse_steps(steps)
     inputs = free_arguments(words)
     if output is not None:
         check_free(output, force=force)
     session = cf.ScheduleSession(file)
     rows: list[tuple[str, str]] = []
-    for begin in tracked(range(0, len(wanted), _CHUNK), "run"):
-        chunk = np.array(wanted[begin : begin + _CHUNK], dtype=np.int64)
+    for begin in tracked(range(0, len(step_numbers), _CHUNK), "run"):
+        chunk = np.array(step_numbers[begin : begin + _CHUNK], dtype=np.int64)
         values = np.asarray(session(chunk, **inputs))
         rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]
     if output is not None:

@@ -32,26 +32,26 @@ The arguments of NAME are options: closedform show cosine --start 3e-4 --end 0 -
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    add_name(found)
-    found.add_argument("--latex", action="store_true", help="print formulas in LaTeX")
-    found.add_argument("--ir", action="store_true", help="also print the graph")
-    found.add_argument(
+    command = Parser(prog, _HELP, has_arguments=True)
+    add_name(command)
+    command.add_argument("--latex", action="store_true", help="print formulas in LaTeX")
+    command.add_argument("--ir", action="store_true", help="also print the graph")
+    command.add_argument(
         "--all",
         dest="is_whole",
         action="store_true",
         help="for a config: all param groups, and the formulas of the optimizer",
     )
-    add_until(found, "the last step of the table")
-    found.add_argument(
+    add_until(command, "the last step of the table")
+    command.add_argument(
         "--params",
         action="append",
         metavar="NAME=SHAPE",
         help="for the graph of an optimizer: w=4x3; repeat for each parameter",
     )
-    add_json(found)
-    add_source_options(found)
-    return found
+    add_json(command)
+    add_source_options(command)
+    return command
 
 
 def run(
@@ -135,7 +135,7 @@ def _rule_data(rule: UpdateRule) -> dict[str, Any]:
         "formulas": {name: text(expr) for name, expr in rule.expressions().items()},
         "local": {name: text(expr) for name, expr in rule.definitions.items()},
         "states": {name: str(state.initial) for name, state in rule.states.items()},
-        "hyperparameters": {k: _shown(value) for k, value in rule.hyperparameters.items()},
+        "hyperparameters": {k: _value_text(value) for k, value in rule.hyperparameters.items()},
     }
 
 
@@ -188,19 +188,19 @@ def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ..
 
     from closedform.language.printing import latex as in_latex
 
-    def shown(expr: sp.Basic) -> str:
+    def formula_text(expr: sp.Basic) -> str:
         return in_latex(expr) if latex else formula(expr)
 
     for name, expr in rule.definitions.items():
-        print(f"local.{name} = {shown(expr)}")
+        print(f"local.{name} = {formula_text(expr)}")
     for name, expr in rule.expressions().items():
-        print(f"{name} <- {shown(expr)}")
+        print(f"{name} <- {formula_text(expr)}")
     for name, common in rule.shared.items():
-        print(f"shared.{name} <- {shown(common.next)}")
+        print(f"shared.{name} <- {formula_text(common.next)}")
     if rule.advances != sp.true:
-        print(f"the clock advances if {shown(rule.advances)}")
+        print(f"the clock advances if {formula_text(rule.advances)}")
     if rule.evaluation is not None:
-        print(f"evaluated at {shown(rule.evaluation)}")
+        print(f"evaluated at {formula_text(rule.evaluation)}")
     for name in rule.inputs:
         print(f"  input.{name} is an input of every step, shape of param")
     for name, state in rule.states.items():
@@ -208,7 +208,7 @@ def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ..
     for name, common in rule.shared.items():
         print(f"  shared.{name} starts at {common.initial}, one per model")
     for name, value in rule.hyperparameters.items():
-        print(f"  {name} = {_shown(value)}")
+        print(f"  {name} = {_value_text(value)}")
     print()
     if shapes is not None:
         import closedform as cf
@@ -217,7 +217,7 @@ def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ..
         print(print_graph(cf.compile(rule, params=shapes)))
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     from closedform.language import Schedule
 
     if isinstance(value, Schedule):

@@ -30,28 +30,28 @@ closedform solve linear --start 1 --end 0 --steps 100 --for start --value 0.5 --
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    add_name(found)
-    found.add_argument(
+    command = Parser(prog, _HELP, has_arguments=True)
+    add_name(command)
+    command.add_argument(
         "--for",
         dest="unknown",
         required=True,
         metavar="HYPERPARAMETER",
         help="the hyperparameter to find",
     )
-    found.add_argument("--area", metavar="NUMBER", help="the sum of the values of all updates")
-    add_until(found, "the number of updates of the area, if NAME has no length")
-    found.add_argument("--value", metavar="NUMBER", help="the value at update --at")
-    found.add_argument("--at", type=int, help="the update of --value")
-    found.add_argument(
+    command.add_argument("--area", metavar="NUMBER", help="the sum of the values of all updates")
+    add_until(command, "the number of updates of the area, if NAME has no length")
+    command.add_argument("--value", metavar="NUMBER", help="the value at update --at")
+    command.add_argument("--at", type=int, help="the update of --value")
+    command.add_argument(
         "--range",
         dest="bounds",
         metavar="LOW,HIGH",
         help="the values that are searched (a thousandth to a thousand times that of NAME)",
     )
-    add_json(found)
-    add_source_options(found)
-    return found
+    add_json(command)
+    add_source_options(command)
+    return command
 
 
 def run(
@@ -85,10 +85,10 @@ def run(
     if until is None and schedule.length is None:
         until = getattr(source, "horizon", None)
     quantity = schedule.area(until) if at is None else schedule.at(at)
-    wanted = _number(str(area if value is None else value))
-    equation = Equation(quantity, exact_number(wanted, "the number"))
-    found = solve(equation, unknown, low=low, high=high)
-    print(json.dumps(_plain(found), indent=2) if as_json else _text(found))
+    target = _number(str(area if value is None else value))
+    equation = Equation(quantity, exact_number(target, "the number"))
+    solution = solve(equation, unknown, low=low, high=high)
+    print(json.dumps(_plain(solution), indent=2) if as_json else _text(solution))
 
 
 def _number(text: str) -> int | float:
@@ -105,16 +105,16 @@ def _bounds(text: str) -> tuple[float, float]:
     return _number(low), _number(high)
 
 
-def _text(found: Solution) -> str:
-    shown = str(found.value) if found.is_exact else repr(_float(found.value))
-    if found.is_exact:
-        return f"{found.name} = {shown}, exactly"
-    if found.low.is_Integer and found.high.is_Integer:
+def _text(solution: Solution) -> str:
+    text = str(solution.value) if solution.is_exact else repr(_float(solution.value))
+    if solution.is_exact:
+        return f"{solution.name} = {text}, exactly"
+    if solution.low.is_Integer and solution.high.is_Integer:
         return (
-            f"{found.name} = {shown}, the nearest: {found.low} gives {found.at_low!r}, "
-            f"{found.high} gives {found.at_high!r}"
+            f"{solution.name} = {text}, the nearest: {solution.low} gives {solution.at_low!r}, "
+            f"{solution.high} gives {solution.at_high!r}"
         )
-    return f"{found.name} = {shown}, from {_float(found.low)!r} to {_float(found.high)!r}"
+    return f"{solution.name} = {text}, from {_float(solution.low)!r} to {_float(solution.high)!r}"
 
 
 def _float(number: Any) -> float | int:
@@ -123,14 +123,14 @@ def _float(number: Any) -> float | int:
     return int(number) if number.is_Integer else to_float(number)
 
 
-def _plain(found: Solution) -> dict[str, Any]:
+def _plain(solution: Solution) -> dict[str, Any]:
     """The solution as JSON; numbers are integers or the nearest floats."""
     return {
-        "name": found.name,
-        "value": _float(found.value),
-        "is_exact": found.is_exact,
-        "low": _float(found.low),
-        "high": _float(found.high),
-        "at_low": found.at_low,
-        "at_high": found.at_high,
+        "name": solution.name,
+        "value": _float(solution.value),
+        "is_exact": solution.is_exact,
+        "low": _float(solution.low),
+        "high": _float(solution.high),
+        "at_low": solution.at_low,
+        "at_high": solution.at_high,
     }

@@ -65,26 +65,26 @@ def load_source(
             way = f"name the function that takes it: {name}:FUNCTION"
             hint = way if name.lower().endswith(".py") else None
             raise UsageError(f"a config file takes no {first}", hint=hint)
-        return _loaded(Path(name), options)
+        return _load_config(Path(name), options)
     if name.lower().endswith(".onnx"):
         return cf.from_onnx(name)
     file, colon, function = name.rpartition(":")
     if colon and file.lower().endswith(".py"):
         return _from_python(Path(file), function, arguments, inputs, options)
-    kind, colon, own = name.partition(":")
+    kind, colon, own_name = name.partition(":")
     if colon and f"{kind}s" in KINDS:
-        return _in_updates(_from_library(own, arguments, (f"{kind}s",)), options.facts)
+        return _in_updates(_from_library(own_name, arguments, (f"{kind}s",)), options.facts)
     if not colon:
         return _in_updates(_from_library(name, arguments), options.facts)
-    return _from_framework(kind, own, arguments, options)
+    return _from_framework(kind, own_name, arguments, options)
 
 
-def _loaded(source: Any, options: SourceOptions) -> Recipe:
+def _load_config(source: Any, options: SourceOptions) -> Recipe:
     """The recipe of a config file, or of an object that is one."""
-    own, _, version = (options.framework or "").partition("@")
+    framework, _, version = (options.framework or "").partition("@")
     return cf.load_recipe(
         source,
-        own or None,
+        framework or None,
         version or None,
         options.facts,
         files=options.files,
@@ -118,15 +118,15 @@ def _from_framework(
     from closedform.recipes.group_values import NEEDS_BASE
 
     key, base, as_implemented = options.key, options.base, options.as_implemented
-    known = cf.frameworks.names(framework)
+    names = cf.frameworks.names(framework)
     entries = cf.frameworks.FRAMEWORKS[framework]
-    if name in known.optimizers:
+    if name in names.optimizers:
         _refuse_unknown(arguments, [p.name for p in entries.optimizers[name].parameters], name)
         return cf.frameworks.optimizer(framework, name, arguments, as_implemented=as_implemented)
-    if name not in known.schedules:
+    if name not in names.schedules:
         raise UnknownNameError(
             f"{framework} has no scheduler or optimizer {name!r}",
-            hint=nearest(name, (*known.schedules, *known.optimizers)),
+            hint=nearest(name, (*names.schedules, *names.optimizers)),
         )
     entry = entries.schedules[name]
     if entry.parameters:
@@ -144,9 +144,9 @@ def _from_framework(
         raise ArgumentError(error.what, where=error.where, hint=hint) from None
 
 
-def _refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+def _refuse_unknown(arguments: Mapping[str, Any], parameters: Iterable[str], where: str) -> None:
     """Refuses an option that is not an argument, with the name as it is written here."""
-    names = {option(name): name for name in known}
+    names = {option(name): name for name in parameters}
     for key in arguments:
         if key not in names.values():
             hint = nearest(option(key), [*names, *_COMMON]).replace("'", "")
@@ -182,14 +182,14 @@ def schedule_of(source: Schedule | UpdateRule | Recipe, name: str, key: str = "l
 
     if isinstance(source, Schedule):
         return source
-    scheduled = schedules_of(source)
-    if key not in scheduled:
+    schedules = schedules_of(source)
+    if key not in schedules:
         raise UnknownNameError(
             f"no schedule for {key!r}",
             where=name,
-            hint=f"select one with --key: {', '.join(scheduled)}" if scheduled else None,
+            hint=f"select one with --key: {', '.join(schedules)}" if schedules else None,
         )
-    return scheduled[key]
+    return schedules[key]
 
 
 def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
@@ -248,34 +248,34 @@ def library(kind: str) -> dict[str, Callable[..., Any]]:
 def _function(kind: str, name: str) -> Callable[..., Any] | None:
     """A function of the library; optimizers are imported only where they are asked for."""
     module: ModuleType = getattr(cf, kind)
-    found = getattr(module, name) if name in module.__all__ else None
-    return found if inspect.isfunction(found) else None
+    function = getattr(module, name) if name in module.__all__ else None
+    return function if inspect.isfunction(function) else None
 
 
 def _from_library(
     name: str, arguments: Mapping[str, Any], kinds: Sequence[str] = KINDS
 ) -> Schedule | UpdateRule:
-    function = next((found for kind in kinds if (found := _function(kind, name))), None)
+    function = next((candidate for kind in kinds if (candidate := _function(kind, name))), None)
     if function is None:
         what = " or ".join(kind.removesuffix("s") for kind in kinds)
-        known = [each for kind in kinds for each in library(kind)]
+        known = [library_name for kind in kinds for library_name in library(kind)]
         raise UnknownNameError(
             f"the library has no {what} {name!r}",
             hint=f"{_in_frameworks(name) or nearest(name, known)} `closedform list` shows all",
         )
     signature = inspect.signature(function)
-    given = {key: _read_value(value) for key, value in arguments.items()}
-    _refuse_unknown(given, signature.parameters, name)
+    numbers = {key: _read_value(value) for key, value in arguments.items()}
+    _refuse_unknown(numbers, signature.parameters, name)
     try:
-        signature.bind(**given)
+        signature.bind(**numbers)
     except TypeError as error:
         names = ((option(p.name), p) for p in signature.parameters.values())
         options = " ".join(n if p.default is p.empty else f"[{n}]" for n, p in names)
         what = str(error)
-        for each in signature.parameters:
-            what = what.replace(repr(each), option(each))
+        for library_name in signature.parameters:
+            what = what.replace(repr(library_name), option(library_name))
         raise ArgumentError(what, where=name, hint=f"its options are {options}") from None
-    result: Schedule | UpdateRule = function(**given)
+    result: Schedule | UpdateRule = function(**numbers)
     return result
 
 
@@ -292,30 +292,30 @@ def _from_python(
     from closedform.recipes.documents.objects import is_config
 
     note_line(f"importing {path}, which runs its code")
-    module = _imported(path)
+    module = _import_file(path)
     if not hasattr(module, name):
-        known = [each for each in vars(module) if not each.startswith("_")]
-        raise UnknownNameError(f"{path} has no {name!r}", hint=nearest(name, known))
-    found = getattr(module, name)
-    if isinstance(found, Schedule | UpdateRule):
+        names = [attribute for attribute in vars(module) if not attribute.startswith("_")]
+        raise UnknownNameError(f"{path} has no {name!r}", hint=nearest(name, names))
+    subject = getattr(module, name)
+    if isinstance(subject, Schedule | UpdateRule):
         if arguments:
             raise UsageError(f"{name} takes no {option(next(iter(arguments)))}")
-        return found
-    if is_config(found):
+        return subject
+    if is_config(subject):
         if arguments:
             raise UsageError(f"{name} takes no {option(next(iter(arguments)))}")
-        return _loaded(found, options)
+        return _load_config(subject, options)
     symbols = [key for key in inputs if key not in arguments]
     numbers = {key: arguments[key] for key in inputs if key in arguments}
     others = {key: value for key, value in arguments.items() if key not in numbers}
     traced = cf.from_python(
-        functools.partial(found, **others) if others else found, hyper=[*symbols, *numbers]
+        functools.partial(subject, **others) if others else subject, hyper=[*symbols, *numbers]
     )
     note_line(str(traced.trace))
     return traced.bind(**numbers) if numbers else traced
 
 
-def _imported(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     """The module of a file, with the imports that ``python file`` would find."""
     spec = importlib.util.spec_from_file_location(f"_imported_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
@@ -351,25 +351,25 @@ def _in_frameworks(name: str) -> str | None:
         if public.lower() == name.lower()
     ]
     matches.sort(key=lambda match: not match.startswith("torch:"))
-    shown = " or ".join(map(repr, matches[:_MOST_MATCHES]))
+    texts = " or ".join(map(repr, matches[:_MOST_MATCHES]))
     more = f", or {len(matches) - _MOST_MATCHES} more" if len(matches) > _MOST_MATCHES else ""
-    return f"did you mean {shown}{more}?" if matches else None
+    return f"did you mean {texts}{more}?" if matches else None
 
 
-def _in_updates(found: Schedule | UpdateRule, facts: Mapping[str, Any]) -> Schedule | UpdateRule:
+def _in_updates(subject: Schedule | UpdateRule, facts: Mapping[str, Any]) -> Schedule | UpdateRule:
     """A schedule with its lengths converted to updates by the facts of the run."""
     from closedform.language.in_units import ScheduleInUnits
 
-    if not isinstance(found, ScheduleInUnits):
-        return found
-    missing = found.missing_facts(facts)
+    if not isinstance(subject, ScheduleInUnits):
+        return subject
+    missing = subject.missing_facts(facts)
     if missing:
         raise ArgumentError(
             f"lengths in units need the facts {', '.join(missing)}",
-            where=found.name,
+            where=subject.name,
             hint=f"give --facts, such as --facts {missing[0]}=256",
         )
-    return found.resolve(facts)
+    return subject.resolve(facts)
 
 
 def _read_value(value: Any) -> Any:

@@ -47,53 +47,53 @@ class _Checked:
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP, has_arguments=True)
-    add_name(found)
-    found.add_argument(
+    command = Parser(prog, _HELP, has_arguments=True)
+    add_name(command)
+    command.add_argument(
         "-o", "--output", type=Path, help="a .png, .svg or .pdf plot with counterexamples"
     )
-    found.add_argument("--force", action="store_true", help="overwrite the plot")
-    found.add_argument(
+    command.add_argument("--force", action="store_true", help="overwrite the plot")
+    command.add_argument(
         "--symbolic", action="store_true", help="verify for all values of the hyperparameters"
     )
-    found.add_argument(
+    command.add_argument(
         "--strict", action="store_true", help="exit with code 3 if a claim is undecided"
     )
-    add_json(found)
-    found.add_argument(
+    add_json(command)
+    command.add_argument(
         "--against",
         help="compare an .onnx file with a source: a name with its options in quotes, a config "
         "file, or FILE.py:NAME, which is run",
     )
-    found.add_argument(
+    command.add_argument(
         "--proof", type=Path, help="a folder for the proved goals, as SMT-LIB 2 scripts"
     )
-    found.add_argument(
+    command.add_argument(
         "--effort",
         type=at_least_a_tenth,
         default=1.0,
         help="work per claim, as a multiple of the usual (default: 1)",
     )
-    found.add_argument(
+    command.add_argument(
         "--budget",
         type=at_least_a_tenth,
         help="seconds of wall-clock time per claim (default: no limit; a verdict that it ends "
         "depends on the machine)",
     )
-    found.add_argument(
+    command.add_argument(
         "--seconds",
         type=at_least_a_tenth,
         default=60.0,
         help="seconds for an .onnx file (default: 60)",
     )
-    found.add_argument(
+    command.add_argument(
         "--memory",
         type=at_least_a_tenth,
         default=2.0,
         help="GiB of memory for an .onnx file (default: 2)",
     )
-    add_source_options(found)
-    return found
+    add_source_options(command)
+    return command
 
 
 def run(
@@ -126,7 +126,7 @@ def run(
         check_free(output, force=force)
     if is_file:
         size = int(memory * 2**30)
-        checked = [
+        subjects = [
             _check_file(
                 Path(name),
                 against,
@@ -141,15 +141,15 @@ def run(
         ]
     else:
         source = load_source(name, words, options)
-        found = _check_source(source, symbolic=symbolic, effort=effort, budget=budget)
-        checked = [_of_report(*each, strict=strict, proof=proof) for each in found]
+        reports = _check_source(source, symbolic=symbolic, effort=effort, budget=budget)
+        subjects = [_of_report(*subject, strict=strict, proof=proof) for subject in reports]
     if as_json:
-        print(json.dumps([_as_data(each) for each in checked], indent=1, ensure_ascii=False))
-    for each in () if as_json else checked:
-        _show(each)
+        print(json.dumps([_as_data(subject) for subject in subjects], indent=1, ensure_ascii=False))
+    for subject in () if as_json else subjects:
+        _show(subject)
     if output is not None:
-        _draw(checked, name, options.key, output)
-    return max((each.code for each in checked), key=weight)
+        _draw(subjects, name, options.key, output)
+    return max((subject.code for subject in subjects), key=weight)
 
 
 def weight(code: int) -> int:
@@ -210,31 +210,31 @@ def _check_source(
     from closedform.cli.sources import rule_of, schedules_of
     from closedform.language import Schedule
 
-    for scheduled, schedule in schedules_of(source).items():
-        title = schedule.name if isinstance(source, Schedule) else f"{scheduled}: {schedule.name}"
-        checked = schedule.unbind() if symbolic else schedule
-        yield title, checked.verify(effort=effort, budget=budget), checked
+    for key, schedule in schedules_of(source).items():
+        title = schedule.name if isinstance(source, Schedule) else f"{key}: {schedule.name}"
+        subject = schedule.unbind() if symbolic else schedule
+        yield title, subject.verify(effort=effort, budget=budget), subject
     rule = rule_of(source)
     if rule is not None:
         yield f"optimizer: {rule.name}", rule.verify(effort=effort, budget=budget)
 
 
-def _as_data(checked: _Checked) -> dict[str, object]:
+def _as_data(subject: _Checked) -> dict[str, object]:
     return {
-        "subject": checked.title,
-        "exit_code": checked.code,
-        "seconds": round(checked.seconds, 3),
-        "rows": [asdict(row) for row in checked.rows],
+        "subject": subject.title,
+        "exit_code": subject.code,
+        "seconds": round(subject.seconds, 3),
+        "rows": [asdict(row) for row in subject.rows],
     }
 
 
-def _show(checked: _Checked) -> None:
+def _show(subject: _Checked) -> None:
     from closedform.cli.output import heading, table
 
-    heading(checked.title)
-    rows = [(row.verdict, row.claim, row.detail) for row in checked.rows]
+    heading(subject.title)
+    rows = [(row.verdict, row.claim, row.detail) for row in subject.rows]
     table(("verdict", "claim", "by, or counterexample"), rows)
-    print(f"{summary(checked.rows, checked.seconds)}\n")
+    print(f"{summary(subject.rows, subject.seconds)}\n")
 
 
 _WORDS = {
@@ -254,15 +254,17 @@ def summary(rows: Iterable[Row], seconds: float) -> str:
     return f"{text or 'no claims'}, in {seconds:.2f} s"
 
 
-def _draw(checked: list[_Checked], name: str, key: str, output: Path) -> None:
+def _draw(subjects: list[_Checked], name: str, key: str, output: Path) -> None:
     from closedform.plotting import last_step, plot_schedule
 
-    plottable = [(each, _schedule_of(each, name)) for each in checked]
-    found = [(each, schedule) for each, schedule in plottable if schedule is not None]
-    if not found:
+    plottable = [(subject, _schedule_of(subject, name)) for subject in subjects]
+    curves = [(subject, schedule) for subject, schedule in plottable if schedule is not None]
+    if not curves:
         raise UsageError("there is no schedule to plot: omit -o")
-    named = {each.title.partition(":")[0]: (each, schedule) for each, schedule in found}
-    chosen, schedule = named.get(key, found[0])
+    curves_by_key = {
+        subject.title.partition(":")[0]: (subject, schedule) for subject, schedule in curves
+    }
+    chosen, schedule = curves_by_key.get(key, curves[0])
     schedule = _with_values(schedule, chosen.rows)
     if schedule.open:
         raise UsageError(f"{schedule.open[0]} has no value to plot with: omit -o or --symbolic")
@@ -272,12 +274,12 @@ def _draw(checked: list[_Checked], name: str, key: str, output: Path) -> None:
     print(output)
 
 
-def _schedule_of(checked: _Checked, name: str) -> Schedule | None:
+def _schedule_of(subject: _Checked, name: str) -> Schedule | None:
     """The schedule of a report; that of a file which was read within the limits is read here."""
     is_file = name.lower().endswith(".onnx")
-    is_read = is_file and any(row.name == "total" for row in checked.rows)
+    is_read = is_file and any(row.name == "total" for row in subject.rows)
     if not is_read:
-        return checked.schedule
+        return subject.schedule
     from closedform.api import from_onnx
 
     return from_onnx(name)

@@ -41,17 +41,17 @@ With --follow the log is read again as it grows, until the last update of the ru
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP)
-    found.add_argument("recipe", metavar="RECIPE", help="the recipe")
-    found.add_argument("log", metavar="LOG", help="the log of the run")
-    found.add_argument("--follow", action="store_true", help="read the log as it grows")
-    found.add_argument(
+    command = Parser(prog, _HELP)
+    command.add_argument("recipe", metavar="RECIPE", help="the recipe")
+    command.add_argument("log", metavar="LOG", help="the log of the run")
+    command.add_argument("--follow", action="store_true", help="read the log as it grows")
+    command.add_argument(
         "--interval", type=positive, default=5, help="seconds between two readings (default: 5)"
     )
-    add_log_options(found)
-    add_source_options(found)
-    add_json(found)
-    return found
+    add_log_options(command)
+    add_source_options(command)
+    add_json(command)
+    return command
 
 
 def run(
@@ -72,12 +72,12 @@ def run(
     source = load_source(name, words, options)
     if isinstance(source, UpdateRule):
         raise UsageError(f"{name} is an optimizer", hint="name a config or a schedule")
-    report = _watched(source, log, options, log_options)
+    report = _watch(source, log, options, log_options)
     while follow and (report is None or (report.departure is None and not report.is_complete)):
         size = _size(log)
         threading.Event().wait(interval)
         if _size(log) != size or report is None:
-            report = _watched(source, log, options, log_options, is_growing=True)
+            report = _watch(source, log, options, log_options, is_growing=True)
     if report is None:
         raise UsageError(f"{log} is not a log", hint="give --pattern for a log of text")
     if as_json:
@@ -87,7 +87,7 @@ def run(
     return 0 if report.departure is None else DEPARTED
 
 
-def _watched(
+def _watch(
     recipe: Recipe | Schedule,
     log: str,
     options: SourceOptions,

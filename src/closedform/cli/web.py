@@ -17,38 +17,38 @@ closedform web lora/train.onnx -o site --text letters.txt --device webgpu
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(prog, _HELP)
-    found.add_argument("train", type=Path, help="train.onnx, in the same folder as init.onnx")
-    found.add_argument(
+    command = Parser(prog, _HELP)
+    command.add_argument("train", type=Path, help="train.onnx, in the same folder as init.onnx")
+    command.add_argument(
         "--data", type=Path, help="the safetensors file that the page loads initially"
     )
-    found.add_argument(
+    command.add_argument(
         "--text",
         type=Path,
         help="fine-tune a language model on a text; the UTF-8 file that the page loads initially",
     )
-    found.add_argument(
+    command.add_argument(
         "--alphabet",
         type=Path,
         metavar="FILE",
         help="with --text: a UTF-8 file with the characters of the tokens 0, 1, …; "
         "default: tokens are bytes",
     )
-    found.add_argument(
+    command.add_argument(
         "--device",
         choices=("wasm", "webgpu"),
         default="wasm",
         help="where the page trains: webgpu for a step that was exported with target='webgpu'; "
         "without an adapter it trains in WebAssembly",
     )
-    add_page_options(found)
-    return found
+    add_page_options(command)
+    return command
 
 
-def add_page_options(found: Parser) -> None:
+def add_page_options(command: Parser) -> None:
     """Declares the options of a page."""
-    found.add_argument("-o", "--output", type=Path, required=True, help="the folder of the page")
-    found.add_argument(
+    command.add_argument("-o", "--output", type=Path, required=True, help="the folder of the page")
+    command.add_argument(
         "--packages",
         type=Path,
         help="the node_modules folder with onnxruntime-web; default: searched for upward",

@@ -30,11 +30,11 @@ def in_terminal(text: str) -> str:
         >>> in_terminal("give facts={'total_updates': 9}")
         'give --facts total_updates=9'
     """
-    worded = _ARGUMENT.sub(_option, _CALL.sub(r"\1", text))
-    missing = _MISSING.search(worded)
-    if missing is not None and "--facts" not in worded:
-        worded += f"; give --facts {missing[1]}=VALUE"
-    return worded
+    wording = _ARGUMENT.sub(_option, _CALL.sub(r"\1", text))
+    missing = _MISSING.search(wording)
+    if missing is not None and "--facts" not in wording:
+        wording += f"; give --facts {missing[1]}=VALUE"
+    return wording
 
 
 def _option(argument: re.Match[str]) -> str:

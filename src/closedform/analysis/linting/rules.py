@@ -171,9 +171,6 @@ def check_lengths(subject: Subject) -> Iterator[Finding]:
     turn = None if end is not None else curve.turn_after() or curve.falls_after()
     if turn is not None and curve.end - turn.value > _VISIBLE * curve.peak.high:
         end = turn.update
-    part = "schedule"
-    if end is None and curve.falls == 0 and curve.end > curve.branches[0].begin:
-        part, end = "warmup", next(_later_marks(curve), None)
     if end is None or end <= 0:
         return
     ratio = max(end / subject.updates, subject.updates / end)
@@ -181,7 +178,7 @@ def check_lengths(subject: Subject) -> Iterator[Finding]:
         return
     reason = _explanation(ratio, _counts(subject.recipe))
     text = (
-        f"the {part} ends at update {end}, the run after {subject.updates}: "
+        f"the schedule ends at update {end}, the run after {subject.updates}: "
         f"{_shown(ratio)} times {'later' if end > subject.updates else 'earlier'}"
     )
     if reason is not None:
@@ -191,13 +188,6 @@ def check_lengths(subject: Subject) -> Iterator[Finding]:
         is_fault = end > subject.updates or curve.end == 0
         severity = Severity.ERROR if is_fault else Severity.NOTE
         yield _finding("horizon-mismatch", text, group, curve.schedule, (end,), severity=severity)
-
-
-def _later_marks(curve: Curve) -> Iterator[int]:
-    """The ends of branches after the run, the first one first."""
-    from closedform.verify.claims.continuity import cells_of
-
-    yield from (cell.first for cell in cells_of(curve.schedule) if cell.first > curve.updates)
 
 
 def _data_length(subject: Subject) -> Iterator[Finding]:

@@ -77,7 +77,9 @@ class CompiledModel:
         params: Mapping[str, Array],
         threads: int | None,
     ) -> None:
-        rules = {f"rule{place}": one.rule for place, one in enumerate(spec.assignments)}
+        rules = {
+            f"rule{place}": assignment.rule for place, assignment in enumerate(spec.assignments)
+        }
         try:
             headers = rule_headers(rules, options)
         except ExportError as error:
@@ -88,14 +90,14 @@ class CompiledModel:
         self._prefixes = list(rules)
         self._stages = _stages(headers)
         groups = [
-            ParamGroup(one.rule, {name: params[name] for name in one.params})
-            for one in spec.assignments
+            ParamGroup(assignment.rule, {name: params[name] for name in assignment.params})
+            for assignment in spec.assignments
         ]
         self.arrays: dict[str, Array] = {STEP: np.zeros((), np.int64)}
         for group in groups:
-            for label, shared in group.rule.shared.items():
-                dtype = np.int64 if shared.is_counter else np.float64
-                self.arrays[naming.shared(label)] = np.array(float(shared.initial), dtype)
+            for label, common_state in group.rule.shared.items():
+                dtype = np.int64 if common_state.is_counter else np.float64
+                self.arrays[naming.shared(label)] = np.array(float(common_state.initial), dtype)
             self.arrays |= _start(group)
         tensors = [a for name, a in self.arrays.items() if name != STEP]
         self._memory = Memory(tensors)
@@ -154,18 +156,18 @@ class CompiledModel:
         """The sums of a stage over all parts, added in their order."""
 
         def terms(share: Sequence[tuple[int, _Part]]) -> dict[int, dict[str, float]]:
-            found = {}
+            totals = {}
             for index, part in share:
                 name = f"{part.prefix}_sums_{stage}"
-                described = self._library.described(name)
-                if described is None:
+                function = self._library.described(name)
+                if function is None:
                     continue
                 sums = {
-                    p.port: np.zeros(()) for p in described.parameters if p.passing is Passing.ADD
+                    p.port: np.zeros(()) for p in function.parameters if p.passing is Passing.ADD
                 }
                 self._call(name, part, tensors, numbers, sums)
-                found[index] = {port: total.item() for port, total in sums.items()}
-            return found
+                totals[index] = {port: total.item() for port, total in sums.items()}
+            return totals
 
         by_index: dict[int, dict[str, float]] = {}
         for share in self._pool.map(terms, self._shares):
@@ -178,23 +180,23 @@ class CompiledModel:
 
     def _advance(self, numbers: Numbers) -> None:
         """Writes the next clock and the next states of the model."""
-        following = int(numbers[STEP]) + 1
+        next_value = int(numbers[STEP]) + 1
         results: dict[str, Array] = {}
         for prefix in self._prefixes:
-            described = self._library.described(f"{prefix}_next")
-            if described is None:
+            function = self._library.described(f"{prefix}_next")
+            if function is None:
                 continue
-            for p in described.parameters:
+            for p in function.parameters:
                 if p.passing is Passing.RESULT:
                     results[p.port] = np.empty((), p.dtype.numpy)
-            given = [
+            arguments = [
                 results[p.port].ctypes.data if p.passing is Passing.RESULT else numbers[p.port]
-                for p in described.parameters
+                for p in function.parameters
             ]
-            following = self._library.function(f"{prefix}_next")(*given)
+            next_value = self._library.function(f"{prefix}_next")(*arguments)
         for port, value in results.items():
             np.copyto(self.arrays[port.removeprefix(naming.NEXT)], value)
-        self.arrays[STEP][...] = following
+        self.arrays[STEP][...] = next_value
 
     def _call(
         self,
@@ -204,20 +206,20 @@ class CompiledModel:
         numbers: Numbers,
         sums: Mapping[str, Array] | None = None,
     ) -> None:
-        described = self._library.described(name)
-        if described is None or not part.count:
+        function = self._library.described(name)
+        if function is None or not part.count:
             return
-        given: list[Any] = []
-        for parameter in described.parameters:
+        arguments: list[Any] = []
+        for parameter in function.parameters:
             if parameter.port == SIZE:
-                given.append(part.count)
+                arguments.append(part.count)
             elif parameter.passing is Passing.VALUE:
-                given.append(numbers[parameter.port])
+                arguments.append(numbers[parameter.port])
             elif parameter.passing is Passing.ADD and sums is not None:
-                given.append(sums[parameter.port].ctypes.data)
+                arguments.append(sums[parameter.port].ctypes.data)
             else:
-                given.append(self._address(parameter, part, tensors))
-        self._library.function(name)(*given)
+                arguments.append(self._address(parameter, part, tensors))
+        self._library.function(name)(*arguments)
 
     def _address(self, parameter: Parameter, part: _Part, tensors: Tensors) -> int:
         """The address of the first element of a part in an array."""
@@ -237,23 +239,27 @@ def _is_hyper(parameter: Parameter) -> bool:
 
 def _stages(headers: Sequence[Header]) -> int:
     """The number of stages of sums."""
-    functions: Iterator[CFunction] = (one for header in headers for one in header.functions)
-    places = [int(one.name.rpartition("_")[2]) for one in functions if "_sums_" in one.name]
+    functions: Iterator[CFunction] = (
+        function for header in headers for function in header.functions
+    )
+    places = [
+        int(function.name.rpartition("_")[2]) for function in functions if "_sums_" in function.name
+    ]
     return max(places, default=-1) + 1
 
 
 def _start(group: ParamGroup) -> dict[str, Array]:
     """The arrays of the parameters and states of a group before the first step."""
-    found: dict[str, Array] = {}
-    for name, given in group.params.items():
-        found[naming.param(name)] = given.copy(order="C")
+    arrays: dict[str, Array] = {}
+    for name, array in group.params.items():
+        arrays[naming.param(name)] = array.copy(order="C")
         for label, spec in group.rule.states.items():
-            found[naming.state(name, label)] = (
-                given.copy(order="C")
+            arrays[naming.state(name, label)] = (
+                array.copy(order="C")
                 if spec.initial == PARAM
-                else np.full(given.shape, float(spec.initial), given.dtype)
+                else np.full(array.shape, float(spec.initial), array.dtype)
             )
-    return found
+    return arrays
 
 
 def _shares(

@@ -47,7 +47,9 @@ class CLibrary:
     """
 
     def __init__(self, headers: Sequence[Header], flags: Sequence[str] = FAST_FLAGS) -> None:
-        self._functions = {one.name: one for header in headers for one in header.functions}
+        self._functions = {
+            function.name: function for header in headers for function in header.functions
+        }
         with tempfile.TemporaryDirectory(prefix="closedform-") as folder:
             place = Path(folder)
             for header in headers:
@@ -57,7 +59,9 @@ class CLibrary:
             source.write_text("\n".join([*lines, ""]), encoding="ascii")
             _compile([*BASE_FLAGS, *flags, str(source), "-o", str(target), "-lm"])
             library = ctypes.CDLL(str(target))
-        self._loaded = {name: _loaded(library, one) for name, one in self._functions.items()}
+        self._loaded = {
+            name: _loaded(library, function) for name, function in self._functions.items()
+        }
 
     def function(self, name: str) -> Any:
         """Returns a function: numbers are passed as numbers, arrays and results as addresses."""
@@ -68,11 +72,11 @@ class CLibrary:
         return self._functions.get(name)
 
 
-def _loaded(library: ctypes.CDLL, described: CFunction) -> Any:
-    found = library[described.name]
-    found.argtypes = [_type(parameter) for parameter in described.parameters]
-    found.restype = None if described.result is None else _NUMBERS[described.result]
-    return found
+def _loaded(library: ctypes.CDLL, function: CFunction) -> Any:
+    symbol = library[function.name]
+    symbol.argtypes = [_type(parameter) for parameter in function.parameters]
+    symbol.restype = None if function.result is None else _NUMBERS[function.result]
+    return symbol
 
 
 def _type(parameter: Parameter) -> Any:
@@ -85,29 +89,31 @@ def _type(parameter: Parameter) -> Any:
 
 def c_compiler() -> list[str] | None:
     """Returns the command of the C compiler, None if there is none."""
-    given = shlex.split(os.environ.get("CC", ""))
-    if given:
-        return given if shutil.which(given[0]) else None
-    found = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
-    return None if found is None else [found]
+    words = shlex.split(os.environ.get("CC", ""))
+    if words:
+        return words if shutil.which(words[0]) else None
+    path_of_compiler = next(
+        (path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None
+    )
+    return None if path_of_compiler is None else [path_of_compiler]
 
 
 def _compile(arguments: Sequence[str]) -> None:
     command = c_compiler()
     if command is None:
-        wanted = os.environ.get("CC") or "cc, gcc or clang"
+        compiler = os.environ.get("CC") or "cc, gcc or clang"
         raise SessionError(
-            f"a C compiler is needed, and {wanted} is not in the path",
+            f"a C compiler is needed, and {compiler} is not in the path",
             hint="install one, or set CC to its command",
         )
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [*command, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SessionError(f"the C compiler {command[0]} failed: {error}") from None
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines()[:_SHOWN]
+    if result.returncode != 0:
+        lines = result.stderr.strip().splitlines()[:_SHOWN]
         raise SessionError(
             f"the C compiler {command[0]} failed:\n  " + "\n  ".join(lines),
             hint="set CC to a compiler of C11 such as gcc or clang",

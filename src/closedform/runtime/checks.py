@@ -20,28 +20,28 @@ _STATE_KEYS = ("rule", "step", "params", "states")
 
 
 def check_names(
-    given: object,
+    values: object,
     expected: Mapping[str, object],
     what: str,
     where: str,
     error: type[ClosedFormError] = SessionError,
 ) -> None:
     """Raises ``error`` if a name is unknown or missing; ``what`` says what the names are of."""
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         raise error(
-            f"expected a mapping from name to {what}, got {type(given).__name__}",
+            f"expected a mapping from name to {what}, got {type(values).__name__}",
             where=where,
             hint=f"give {{name: …}} for {', '.join(map(repr, list(expected)[:6])) or 'none'}",
         )
-    for name in given:
+    for name in values:
         if name not in expected:
             hint = nearest(name, expected) if expected else "there are none"
             raise error(f"unknown {what} {name!r}", where=where, hint=hint)
-    missing = [name for name in expected if name not in given]
+    missing = [name for name in expected if name not in values]
     if missing:
-        listed = ", ".join(repr(name) for name in missing[:6])
+        names = ", ".join(repr(name) for name in missing[:6])
         more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
-        raise error(f"{what} {listed}{more} missing", where=where, hint="give one for each name")
+        raise error(f"{what} {names}{more} missing", where=where, hint="give one for each name")
 
 
 def check_array(
@@ -164,29 +164,29 @@ def checked_tensors(
         SessionError: A tensor is missing, unknown or does not fit.
     """
     check_names(grads, ports.params, "gradient", where)
-    checked: dict[str, Array | None] = {}
+    tensors: dict[str, Array | None] = {}
     for name, port in ports.params.items():
         what = f"the gradient of {name!r}"
-        checked[naming.grad(name)] = _checked_tensor(grads[name], port, what, where)
+        tensors[naming.grad(name)] = _checked_tensor(grads[name], port, what, where)
     check_names(inputs, ports.inputs, "input", where)
     for label, by_name in ports.inputs.items():
         check_names(inputs[label], by_name, f"parameter of input {label!r}", where)
         for name, port in by_name.items():
-            given = inputs[label][name]
-            if given is None and grads[name] is not None:
+            array = inputs[label][name]
+            if array is None and grads[name] is not None:
                 raise SessionError(
                     f"the {label} of {name!r} is None, but its gradient is not",
                     where=where,
                     hint="give both, or None for both",
                 )
-            checked[port.name] = _checked_tensor(given, port, f"the {label} of {name!r}", where)
-    return checked
+            tensors[port.name] = _checked_tensor(array, port, f"the {label} of {name!r}", where)
+    return tensors
 
 
-def _checked_tensor(given: object, port: Port, what: str, where: str) -> Array | None:
-    if given is None:
+def _checked_tensor(value: object, port: Port, what: str, where: str) -> Array | None:
+    if value is None:
         return None
-    array = check_array(given, port, what, where)
+    array = check_array(value, port, what, where)
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise SessionError(
             f"{what} must be C-contiguous, got strides {list(array.strides)}",
@@ -204,10 +204,10 @@ def hyper_values(
     Raises:
         SessionError: A hyperparameter is missing, unknown or not a number of that kind.
     """
-    known = {**needed, **optional}
-    expected = {**needed, **{name: known[name] for name in hyper if name in known}}
+    ports = {**needed, **optional}
+    expected = {**needed, **{name: ports[name] for name in hyper if name in ports}}
     check_names(hyper, expected, "hyperparameter", where)
-    return {name: _hyper_value(value, known[name], where) for name, value in hyper.items()}
+    return {name: _hyper_value(value, ports[name], where) for name, value in hyper.items()}
 
 
 def _hyper_value(value: float, port: Port, where: str) -> Array:
@@ -252,12 +252,12 @@ def checked_state(
             where=where,
             hint="load it into a session of that rule",
         )
-    found = {STEP: checked_step(state_dict["step"], ports.step, where)}
+    arrays = {STEP: checked_step(state_dict["step"], ports.step, where)}
 
-    def read(given: Any, expected: Mapping[str, Port], what: str, of: str) -> None:
-        check_names(given, expected, what, where, StateError)
+    def read(values: Any, expected: Mapping[str, Port], what: str, of: str) -> None:
+        check_names(values, expected, what, where, StateError)
         for name, port in expected.items():
-            found[port.name] = check_array(given[name], port, of.format(name), where, StateError)
+            arrays[port.name] = check_array(values[name], port, of.format(name), where, StateError)
 
     read(state_dict["params"], ports.params, "parameter", "parameter {!r}")
     states: Any = state_dict["states"]
@@ -266,4 +266,4 @@ def checked_state(
         of_state = f"state {state!r} of {{!r}}"
         read(states[state], by_param, f"parameter of state {state!r}", of_state)
     read(state_dict.get("shared", {}), ports.shared, "state of the model", "model state {!r}")
-    return found
+    return arrays

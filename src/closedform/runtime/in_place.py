@@ -114,23 +114,25 @@ class InPlace:
                 where=self._where,
                 hint="load a state dict, such as that of the last checkpoint",
             )
-        known = dict(hypers)
+        scalars = dict(hypers)
         with self._session_errors("the parameters and states are unchanged"):
             for stage in self._stages:
-                known |= self._totals(stage, tensors, known)
-            self._run(lambda worker: worker.begin(tensors, known))
+                scalars |= self._totals(stage, tensors, scalars)
+            self._run(lambda worker: worker.begin(tensors, scalars))
         self._is_broken = True
         with self._session_errors("the step is incomplete: load a state dict"):
-            self._run(lambda worker: worker.finish(tensors, known))
+            self._run(lambda worker: worker.finish(tensors, scalars))
         for name, value in self._phases[0][0].next_scalars.items():
             np.copyto(self._scalars[name], value)
         self._is_broken = False
 
-    def _totals(self, stage: int, tensors: Tensors, known: Mapping[str, Array]) -> dict[str, Array]:
+    def _totals(
+        self, stage: int, tensors: Tensors, scalars: Mapping[str, Array]
+    ) -> dict[str, Array]:
         """The sums of a stage over all items, added in the order of the items."""
         totals: dict[str, Array] = {}
-        for found in self._run(lambda worker: worker.partial_sums(stage, tensors, known)):
-            by_index = {index: sums for share in found for index, sums in share.items()}
+        for share_of_sums in self._run(lambda worker: worker.partial_sums(stage, tensors, scalars)):
+            by_index = {index: sums for share in share_of_sums for index, sums in share.items()}
             for index in sorted(by_index):
                 for name, partial in by_index[index].items():
                     totals[name] = np.asarray(totals.get(name, 0) + partial)
@@ -160,14 +162,17 @@ class InPlace:
     ) -> StepPorts:
         hypers: dict[str, Port] = {}
         optional: dict[str, Port] = {}
-        others = {naming.grad(ANY_PARAM), naming.param(ANY_PARAM), *self._scalars}
+        scalar_names = {naming.grad(ANY_PARAM), naming.param(ANY_PARAM), *self._scalars}
         for session in (
-            one for kind in kinds for one in (*kind.stages, kind.step) if one is not None
+            sessions
+            for kind in kinds
+            for sessions in (*kind.stages, kind.step)
+            if sessions is not None
         ):
             hypers |= {
-                name: found
-                for name, found in session.inputs.items()
-                if name not in others and not name.startswith((STATE, INPUT, TOTAL))
+                name: port
+                for name, port in session.inputs.items()
+                if name not in scalar_names and not name.startswith((STATE, INPUT, TOTAL))
             }
             optional |= session.optional
         return model_ports(rule, groups, order, self.arrays, hypers, optional)

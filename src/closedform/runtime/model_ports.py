@@ -41,8 +41,8 @@ def model_ports(
         for label in group.rule.states:
             names = [n for n in group.params if naming.state(n, label) in arrays]
             if names:
-                own = {name: port(naming.state(name, label)) for name in names}
-                states.setdefault(label, {}).update(own)
+                state_ports = {name: port(naming.state(name, label)) for name in names}
+                states.setdefault(label, {}).update(state_ports)
         for label in group.rule.inputs:
             inputs.setdefault(label, {}).update(
                 {
@@ -50,5 +50,7 @@ def model_ports(
                     for name, array in group.params.items()
                 }
             )
-    shared = {name.removeprefix(SHARED): port(name) for name in arrays if name.startswith(SHARED)}
-    return StepPorts(rule, port(STEP), params, states, hypers, optional, shared, inputs)
+    model_states = {
+        name.removeprefix(SHARED): port(name) for name in arrays if name.startswith(SHARED)
+    }
+    return StepPorts(rule, port(STEP), params, states, hypers, optional, model_states, inputs)

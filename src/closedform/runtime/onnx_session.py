@@ -109,9 +109,9 @@ def open_session(
             available, or an input or output has a dtype that NumPy does not have.
     """
     where, model = _model_bytes(source)
-    chosen = list(CPU if providers is None else providers)
+    provider_names = list(CPU if providers is None else providers)
     available = ort.get_available_providers()
-    for provider in chosen:
+    for provider in provider_names:
         if provider not in available:
             raise SessionError(
                 f"execution provider {provider!r} is not available",
@@ -127,7 +127,7 @@ def open_session(
         level.ORT_ENABLE_BASIC if is_optimized else level.ORT_DISABLE_ALL
     )
     try:
-        raw = ort.InferenceSession(model, options, providers=chosen)
+        raw = ort.InferenceSession(model, options, providers=provider_names)
     except Exception as error:  # onnxruntime's errors share no other base
         if any(sign in str(error) for sign in _NOT_A_MODEL):
             raise SessionError(

@@ -103,7 +103,9 @@ class OptimizerSession(Serialized):
         spec = ModelSpec(rule, {name: array.shape for name, array in params.items()}, groups)
         options = GraphOptions(dtype=dtype)
         _check_backend(backend, providers, f"rule {rule.name!r}")
-        is_in_place = backend != "c" and all(one.rule.stored is None for one in spec.assignments)
+        is_in_place = backend != "c" and all(
+            assignment.rule.stored is None for assignment in spec.assignments
+        )
         if equivalent_states and not is_in_place:
             raise SessionError(
                 "equivalent_states is for onnxruntime and rules without parameters of 16 bits",
@@ -114,7 +116,7 @@ class OptimizerSession(Serialized):
         if backend == "c":
             self._engine = CompiledModel(spec, options, params, threads)
         elif is_in_place:
-            rules = [one.rule for one in spec.assignments]
+            rules = [assignment.rule for assignment in spec.assignments]
             if equivalent_states:
                 rules, self._scaling = scaled_rules(spec.assignments)
             self._engine = _in_place(spec, rules, options, params, providers, threads)
@@ -204,10 +206,10 @@ class OptimizerSession(Serialized):
         if self._point is None:
             return {name: array.copy() for name, array in self.params.items()}
         arrays = self._engine.arrays
-        found = {name: np.empty_like(array) for name, array in self.params.items()}
-        results = {naming.evaluation(name): array for name, array in found.items()}
+        copies = {name: np.empty_like(array) for name, array in self.params.items()}
+        results = {naming.evaluation(name): array for name, array in copies.items()}
         run_into(self._point, {name: arrays[name] for name in self._point.inputs}, results)
-        return found
+        return copies
 
     def step(
         self,
@@ -236,8 +238,8 @@ class OptimizerSession(Serialized):
         self._lock.acquire()  # 0.1 µs; with, and the decorator, take 0.4 µs, 2 % of a small step
         try:
             engine, where = self._engine, f"rule {self.rule_name!r}"
-            given = {} if inputs is None else inputs
-            tensors = checked_tensors(grads, given, engine.ports, where)
+            step_inputs = {} if inputs is None else inputs
+            tensors = checked_tensors(grads, step_inputs, engine.ports, where)
             for name, array in tensors.items():
                 if array is not None and engine.overlaps(array):
                     label, _, param = name.partition(".")
@@ -261,7 +263,7 @@ class OptimizerSession(Serialized):
         The keys are "rule", "step", "params" (by name), "states" (by state, then by name) and, if
         the rule has states of the whole model, "shared" (by name).
         """
-        shared = {name: array.copy() for name, array in self.shared.items()}
+        model_states = {name: array.copy() for name, array in self.shared.items()}
         states = {
             state: {name: array.copy() for name, array in by_name.items()}
             for state, by_name in self.states.items()
@@ -274,7 +276,7 @@ class OptimizerSession(Serialized):
             "step": self.t,
             "params": {name: array.copy() for name, array in self.params.items()},
             "states": states,
-            **({"shared": shared} if shared else {}),
+            **({"shared": model_states} if model_states else {}),
         }
 
     @serialized
@@ -324,8 +326,8 @@ def _in_place(
     """The engine of a model that is updated item by item, by these rules of its assignments."""
     name = spec.rule.name
     members = [
-        ParamGroup(rule, {param: params[param] for param in one.params})
-        for rule, one in zip(rules, spec.assignments, strict=True)
+        ParamGroup(rule, {param: params[param] for param in assignment.params})
+        for rule, assignment in zip(rules, spec.assignments, strict=True)
     ]
     kinds = [_graph_shapes(member) for member in members]
     compiled = compile_parts(name, list(zip(rules, kinds, strict=True)), options)
@@ -340,16 +342,16 @@ def _in_place(
     for member, own_shapes, graphs in zip(members, kinds, compiled, strict=True):
         if member.rule.is_elementwise:
             sessions = ItemSessions.of(graphs[0], providers, own_threads)
-            own, items = bucket_tiles(member, sessions, size)
+            state_arrays, items = bucket_tiles(member, sessions, size)
             tiles += items
         else:
-            loaded = {
+            sessions_by_shape = {
                 shape: ItemSessions.of(models, providers, threads)
                 for shape, models in zip(own_shapes, graphs, strict=True)
             }
-            own, items = whole_tensors(member, loaded)
+            state_arrays, items = whole_tensors(member, sessions_by_shape)
             tensors += items
-        arrays |= own
+        arrays |= state_arrays
     phases = [(tiles, workers), (tensors, 1)]
     return InPlace(name, members, tuple(params), arrays, [p for p in phases if p[0]])
 

@@ -63,15 +63,15 @@ class StateScaling:
     def _stored(self, name: str, array: Array, where: str) -> Array:
         if name not in self.factors:
             return array
-        found = _rounded(array.astype(np.float64) / self.factors[name], array)
-        if np.any(np.isinf(found) & np.isfinite(array)):
+        scaled = _rounded(array.astype(np.float64) / self.factors[name], array)
+        if np.any(np.isinf(scaled) & np.isfinite(array)):
             raise StateError(
                 f"{name!r} holds a value beyond the largest {array.dtype} after scaling by "
                 f"{1 / self.factors[name]:g}",
                 where=where,
                 hint="open the session without equivalent_states=True",
             )
-        return found
+        return scaled
 
 
 NOT_SCALED = StateScaling({})
@@ -80,14 +80,16 @@ NOT_SCALED = StateScaling({})
 
 def scaled_rules(assignments: Sequence[Assignment]) -> tuple[list[UpdateRule], StateScaling]:
     """Returns the rule that steps the stored states of each assignment, and their factors."""
-    known: dict[UpdateRule, ScaledStates] = {}
+    states_by_rule: dict[UpdateRule, ScaledStates] = {}
     factors: dict[str, float] = {}
-    for one in assignments:
-        if one.rule not in known:
-            known[one.rule] = equivalent_states(one.rule)
-        for label, scale in known[one.rule].scales.items():
-            factors |= {naming.state(name, label): float(scale) for name in one.params}
-    return [known[one.rule].rule for one in assignments], StateScaling(factors)
+    for assignment in assignments:
+        if assignment.rule not in states_by_rule:
+            states_by_rule[assignment.rule] = equivalent_states(assignment.rule)
+        for label, scale in states_by_rule[assignment.rule].scales.items():
+            factors |= {naming.state(name, label): float(scale) for name in assignment.params}
+    return [states_by_rule[assignment.rule].rule for assignment in assignments], StateScaling(
+        factors
+    )
 
 
 def _rounded(wide: Array, like: Array) -> Array:

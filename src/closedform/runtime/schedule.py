@@ -121,7 +121,7 @@ class ScheduleSession:
                 tile = slice(first, first + TILE)
                 flat[tile] = self._run_one(flat_steps[tile], feeds)  # a constant has one value
         else:
-            flat[:] = [self._run_one(np.asarray(one), feeds) for one in flat_steps]
+            flat[:] = [self._run_one(np.asarray(step), feeds) for step in flat_steps]
         return flat.reshape(steps.shape)
 
     def _run_one(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> Any:
@@ -132,8 +132,8 @@ class ScheduleSession:
 def _check_schedule(session: OnnxSession) -> None:
     where = f"model {session.name!r}"
     if STEP not in session.inputs:
-        listed = ", ".join(session.inputs) or "none"
-        raise SessionError(f"a schedule model needs an input {STEP!r}, got {listed}", where=where)
+        names = ", ".join(session.inputs) or "none"
+        raise SessionError(f"a schedule model needs an input {STEP!r}, got {names}", where=where)
     step = session.inputs[STEP]
     if step.dtype.kind != "i" or step.shape not in ((), (None,)):
         raise SessionError(
@@ -148,8 +148,8 @@ def _check_schedule(session: OnnxSession) -> None:
                 hint="run an optimizer step with OptimizerSession",
             )
     if len(session.outputs) != 1:
-        listed = ", ".join(session.outputs)
-        raise SessionError(f"a schedule model needs one output, got {listed}", where=where)
+        names = ", ".join(session.outputs)
+        raise SessionError(f"a schedule model needs one output, got {names}", where=where)
 
 
 def _checked_steps(

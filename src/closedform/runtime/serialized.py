@@ -23,9 +23,9 @@ class Serialized:
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Makes the lock, for constructors by another name, too."""
-        made = object.__new__(cls)
-        made._lock = threading.RLock()
-        return made
+        instance = object.__new__(cls)
+        instance._lock = threading.RLock()
+        return instance
 
 
 def serialized(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:

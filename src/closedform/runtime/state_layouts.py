@@ -118,28 +118,28 @@ def from_layout(
     states: dict[str, dict[str, Array]] = {key: {} for key in template["states"] if key != MASTER}
     steps = {}
     for name, (place, group) in places.items():
-        own = foreign["state"].get(place)
-        if own is None:
+        entry = foreign["state"].get(place)
+        if entry is None:
             raise StateError(
                 f"parameter {place} ({name!r}) has no state",
                 where=f"{kind} state dict",
                 hint="an optimizer has no state before its first step, so there is nothing to load",
             )
         for key, by_name in states.items():
-            if key not in own:
+            if key not in entry:
                 raise StateError(
                     f"parameter {place} ({name!r}) has no state {key!r}",
                     where=f"{kind} state dict",
-                    hint=f"it has {', '.join(own)}",
+                    hint=f"it has {', '.join(entry)}",
                 )
             like = template["states"][key][name]
-            by_name[name] = np.array(_array(own[key]), like.dtype).reshape(like.shape)
-        steps[name] = step if step is not None else _step(own, group, name, kind)
+            by_name[name] = np.array(_array(entry[key]), like.dtype).reshape(like.shape)
+        steps[name] = step if step is not None else _step(entry, group, name, kind)
     if len(set(steps.values())) > 1:
-        first, other = min(steps, key=lambda n: steps[n]), max(steps, key=lambda n: steps[n])
+        first, last = min(steps, key=lambda n: steps[n]), max(steps, key=lambda n: steps[n])
         raise StateError(
-            f"the parameters are at different steps: {first!r} at {steps[first]}, {other!r} at "
-            f"{steps[other]}",
+            f"the parameters are at different steps: {first!r} at {steps[first]}, {last!r} at "
+            f"{steps[last]}",
             where=f"{kind} state dict",
             hint="a session has one clock for all parameters",
         )
@@ -166,19 +166,19 @@ def _check_rule(state_dict: Mapping[str, Any]) -> None:
 
 
 def _places(
-    foreign: Mapping[str, Any], names: list[str], known: Mapping[str, Any], kind: StateLayout
+    foreign: Mapping[str, Any], names: list[str], param_names: Mapping[str, Any], kind: StateLayout
 ) -> dict[str, tuple[int, Mapping[str, Any]]]:
     """The position of each parameter in the other dict, and its group."""
-    found = [(place, group) for group in foreign["param_groups"] for place in group["params"]]
-    unknown = [name for name in names if name not in known]
-    if len(found) != len(names) or unknown or len(names) != len(known):
+    entries = [(place, group) for group in foreign["param_groups"] for place in group["params"]]
+    unknown = [name for name in names if name not in param_names]
+    if len(entries) != len(names) or unknown or len(names) != len(param_names):
         raise StateError(
-            f"the param groups have {len(found)} parameters, the session has {len(known)}: "
-            f"{', '.join(map(repr, list(known)[:6]))}",
+            f"the param groups have {len(entries)} parameters, the session has {len(param_names)}: "
+            f"{', '.join(map(repr, list(param_names)[:6]))}",
             where=f"{kind} state dict",
             hint="give names=[…] in the order of the param groups",
         )
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, entries, strict=True))
 
 
 def _betas(group: Mapping[str, Any], kind: StateLayout) -> tuple[float, float]:
@@ -188,24 +188,26 @@ def _betas(group: Mapping[str, Any], kind: StateLayout) -> tuple[float, float]:
     return first, second
 
 
-def _step(own: Mapping[str, Any], group: Mapping[str, Any], name: str, kind: StateLayout) -> int:
+def _step(entry: Mapping[str, Any], group: Mapping[str, Any], name: str, kind: StateLayout) -> int:
     """The number of steps performed on one parameter."""
     where = f"{kind} state dict, parameter {name!r}"
     if kind is not StateLayout.CEREBRAS:
-        if "step" not in own:
+        if "step" not in entry:
             raise StateError("the state has no 'step'", where=where, hint="pass step=…")
-        count = float(_array(own["step"]))
+        count = float(_array(entry["step"]))
         if not count.is_integer() or not 0 <= count <= MAX_STEP:
             raise StateError(f"'step' must be an integer >= 0, got {count}", where=where)
         return int(count)
-    return step_of_powers(own, _betas(group, kind), where, hint="pass step=…")
+    return step_of_powers(entry, _betas(group, kind), where, hint="pass step=…")
 
 
-def step_of_powers(own: Mapping[str, Any], betas: Sequence[float], where: str, *, hint: str) -> int:
+def step_of_powers(
+    entry: Mapping[str, Any], betas: Sequence[float], where: str, *, hint: str
+) -> int:
     """Returns the number of steps performed, from the powers that the next step divides by.
 
     Args:
-        own: The states of one parameter in the layout of cerebras.
+        entry: The states of one parameter in the layout of cerebras.
         betas: The decay rates of the first moment and, if it has a power, of the second.
         where: The location in error messages.
         hint: The hint for a state that does not determine the step.
@@ -219,22 +221,26 @@ def step_of_powers(own: Mapping[str, Any], betas: Sequence[float], where: str, *
         ... )
         2
     """
-    known = {key: beta for beta, key in zip(betas, POWERS, strict=False) if key in own}
+    betas_by_key = {key: beta for beta, key in zip(betas, POWERS, strict=False) if key in entry}
     steps = {}
-    for key, beta in known.items():
-        power = float(_array(own[key]))
+    for key, beta in betas_by_key.items():
+        power = float(_array(entry[key]))
         if _SMALLEST_POWER < power < 1 and 0 < beta < 1:
             # A running product of k float32 factors errs by far less than a factor up to here.
             steps[key] = round(math.log(power) / math.log(float(np.float32(beta)))) - 1
     if not steps:
-        beta, key = max((beta, key) for key, beta in known.items()) if known else (0.0, POWERS[0])
-        power = float(_array(own[key])) if known else 0.0
+        beta, key = (
+            max((beta, key) for key, beta in betas_by_key.items())
+            if betas_by_key
+            else (0.0, POWERS[0])
+        )
+        power = float(_array(entry[key])) if betas_by_key else 0.0
         raise StateError(
             f"{key} {power} of beta {beta} does not determine the step", where=where, hint=hint
         )
     if len(set(steps.values())) > 1:
-        found = " and ".join(f"step {step} ({key})" for key, step in steps.items())
-        raise StateError(f"the powers of the betas disagree: {found}", where=where, hint=hint)
+        text = " and ".join(f"step {step} ({key})" for key, step in steps.items())
+        raise StateError(f"the powers of the betas disagree: {text}", where=where, hint=hint)
     return next(iter(steps.values()))
 
 

@@ -132,8 +132,8 @@ def _fill_states(
                 where=where,
                 hint=hint,
             )
-    wanted = [port for port in ports.carried if not port.name.startswith(PARAM)]
-    for port in wanted:
+    state_ports = [port for port in ports.carried if not port.name.startswith(PARAM)]
+    for port in state_ports:
         initial = init.outputs.get(port.name)
         if initial is None or initial.shape != port.shape or initial.dtype.kind != port.dtype.kind:
             got = "none" if initial is None else str(initial)
@@ -143,7 +143,8 @@ def _fill_states(
                 hint=hint,
             )
     values = {
-        port.name: np.empty(static_shape(port), init.outputs[port.name].dtype) for port in wanted
+        port.name: np.empty(static_shape(port), init.outputs[port.name].dtype)
+        for port in state_ports
     }
     run_into(init, {name: arrays[name] for name in init.inputs}, values)
     for name, value in values.items():

@@ -96,15 +96,17 @@ def read_step_ports(session: OnnxSession) -> StepPorts:
             where=where,
             hint=_HINT,
         )
-    taken = {STEP, *(f"{kind}.{name}" for name in params for kind in ("param", "grad"))}
-    shared = _named(inputs, SHARED)
+    port_names = {STEP, *(f"{kind}.{name}" for name in params for kind in ("param", "grad"))}
+    model_states = _named(inputs, SHARED)
     states = _by_param(inputs, STATE, params, "state", where)
-    others = _by_param(inputs, INPUT, params, "input", where)
-    of_tensors = (*states.values(), *others.values())
-    taken |= {port.name for by_name in (shared, *of_tensors) for port in by_name.values()}
-    hypers = {name: port for name, port in inputs.items() if name not in taken}
-    known = (params, states, hypers, session.optional, shared, others)
-    ports = StepPorts(session.name, inputs[STEP], *known)
+    tensor_inputs = _by_param(inputs, INPUT, params, "input", where)
+    of_tensors = (*states.values(), *tensor_inputs.values())
+    port_names |= {
+        port.name for by_name in (model_states, *of_tensors) for port in by_name.values()
+    }
+    hypers = {name: port for name, port in inputs.items() if name not in port_names}
+    parts = (params, states, hypers, session.optional, model_states, tensor_inputs)
+    ports = StepPorts(session.name, inputs[STEP], *parts)
     _check_ports(session, ports, grads, where)
     return ports
 
@@ -113,7 +115,7 @@ def _by_param(
     ports: dict[str, Port], prefix: str, params: Mapping[str, Port], what: str, where: str
 ) -> dict[str, dict[str, Port]]:
     """Ports of tensors that belong to parameters, by their name, then by parameter name."""
-    found: dict[str, dict[str, Port]] = {}
+    ports_by_label: dict[str, dict[str, Port]] = {}
     for path, port in _named(ports, prefix).items():
         name, _, label = path.rpartition(".")
         if name not in params:
@@ -122,8 +124,8 @@ def _by_param(
                 where=where,
                 hint=f"the parameters are {_listed(dict(params))}",
             )
-        found.setdefault(label, {})[name] = port
-    return found
+        ports_by_label.setdefault(label, {})[name] = port
+    return ports_by_label
 
 
 def _named(ports: dict[str, Port], prefix: str) -> dict[str, Port]:

@@ -145,9 +145,9 @@ class WholeTensor:
 
     def gather(self, port: str, tensors: Tensors, scratch: Scratch) -> Array:
         """Returns the gradient or other tensor of an input; zeros if there is none."""
-        given = tensors[port.replace(ANY_PARAM, self._param, 1)]
-        if given is not None:
-            return given
+        tensor = tensors[port.replace(ANY_PARAM, self._param, 1)]
+        if tensor is not None:
+            return tensor
         zeros = scratch.array(port, self.current[naming.param(ANY_PARAM)])
         zeros[...] = 0
         return zeros
@@ -174,8 +174,8 @@ def bucket_tiles(
     flats = {naming.param(ANY_PARAM): flat}
     for label, spec in rule.states.items():
         starts_from_param = spec.initial == PARAM
-        filled = flat.copy() if starts_from_param else np.full_like(flat, float(spec.initial))
-        flats[naming.state(ANY_PARAM, label)] = filled
+        start = flat.copy() if starts_from_param else np.full_like(flat, float(spec.initial))
+        flats[naming.state(ANY_PARAM, label)] = start
     tiles = _tiles(params, TILE_WITH_SUMS if sessions.stages else size)
     items = [Tile(sessions, flats, first, segments) for first, segments in tiles or [(0, [])]]
     return dict(_views(flats, params)), [*items]
@@ -193,18 +193,18 @@ def _views(flats: Mapping[str, Array], params: Mapping[str, Array]) -> Iterator[
 def _tiles(params: Mapping[str, Array], size: int) -> list[tuple[int, list[Segment]]]:
     """The first element and the segments of each tile of at most ``size`` elements."""
     tiles: list[tuple[int, list[Segment]]] = []
-    first, filled = 0, 0
+    first, used = 0, 0
     segments: list[Segment] = []
     for name, array in params.items():
-        done = 0
-        while done < array.size:
-            count = min(array.size - done, size - filled)
-            segments.append(Segment(name, done, filled, count))
-            done += count
-            filled += count
-            if filled == size:
+        offset = 0
+        while offset < array.size:
+            count = min(array.size - offset, size - used)
+            segments.append(Segment(name, offset, used, count))
+            offset += count
+            used += count
+            if used == size:
                 tiles.append((first, segments))
-                first, filled, segments = first + filled, 0, []
+                first, used, segments = first + used, 0, []
     if segments:
         tiles.append((first, segments))
     return tiles
@@ -221,16 +221,16 @@ def whole_tensors(
     """
     arrays: dict[str, Array] = {}
     items: list[WorkItem] = []
-    for name, given in group.params.items():
-        rule = group.rule.for_shape(given.shape, name)
-        current = {naming.param(ANY_PARAM): given.copy()}
+    for name, array in group.params.items():
+        rule = group.rule.for_shape(array.shape, name)
+        current = {naming.param(ANY_PARAM): array.copy()}
         for label, spec in rule.states.items():
-            shape = tuple(int(size) for size in rule.state_shape(label, given.shape))
+            shape = tuple(int(size) for size in rule.state_shape(label, array.shape))
             current[naming.state(ANY_PARAM, label)] = (
-                given.copy()
+                array.copy()
                 if spec.initial == PARAM
-                else np.full(shape, float(spec.initial), given.dtype)
+                else np.full(shape, float(spec.initial), array.dtype)
             )
-        items.append(WholeTensor(sessions[given.shape], name, current))
+        items.append(WholeTensor(sessions[array.shape], name, current))
         arrays |= {port.replace(f".{ANY_PARAM}", f".{name}", 1): a for port, a in current.items()}
     return arrays, items

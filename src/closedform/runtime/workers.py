@@ -80,8 +80,8 @@ class Scratch:
     def array(self, name: str, like: Array) -> Array:
         """Returns an array with the dtype and shape of ``like`` in the block of this name."""
         self.reserve(name, like)
-        found: Array = self._blocks[name][: like.nbytes].view(like.dtype).reshape(like.shape)
-        return found
+        view: Array = self._blocks[name][: like.nbytes].view(like.dtype).reshape(like.shape)
+        return view
 
 
 class WorkItem(Protocol):
@@ -133,11 +133,11 @@ class _BoundItem:
         self._required = tuple(name for name in session.inputs if name not in inputs)
         self._optional = tuple(name for name in session.optional if name not in inputs)
 
-    def run(self, tensors: Tensors, known: Mapping[str, Array], scratch: Scratch) -> None:
-        feeds = {name: known[name] for name in self._optional if name in known}
+    def run(self, tensors: Tensors, scalars: Mapping[str, Array], scratch: Scratch) -> None:
+        feeds = {name: scalars[name] for name in self._optional if name in scalars}
         for name in self._required:
-            is_known = name in known
-            feeds[name] = known[name] if is_known else self._item.gather(name, tensors, scratch)
+            is_known = name in scalars
+            feeds[name] = scalars[name] if is_known else self._item.gather(name, tensors, scratch)
         self._binding.run(feeds)
 
 
@@ -165,13 +165,13 @@ class Worker:
         self._steps: dict[int, _BoundItem] = {}
 
     def partial_sums(
-        self, stage: int, tensors: Tensors, known: Mapping[str, Array]
+        self, stage: int, tensors: Tensors, scalars: Mapping[str, Array]
     ) -> dict[int, Mapping[str, Array]]:
         """Returns the partial sums of each item in a stage, valid until the next call.
 
         They are keyed by the index of the item, then by the name of the sum.
         """
-        found = {}
+        port_sums = {}
         for index, item in self._items.items():
             session = item.sessions.stages[stage]
             if session is None:
@@ -181,24 +181,24 @@ class Worker:
                 sums = {name: np.empty((), port.dtype) for name, port in outputs}
                 self._partial_sums[index, stage] = _BoundItem(item, session, self._scalars, sums)
             bound = self._partial_sums[index, stage]
-            bound.run(tensors, known, self._scratch)
-            found[index] = bound.results
-        return found
+            bound.run(tensors, scalars, self._scratch)
+            port_sums[index] = bound.results
+        return port_sums
 
-    def begin(self, tensors: Tensors, known: Mapping[str, Array]) -> None:
+    def begin(self, tensors: Tensors, scalars: Mapping[str, Array]) -> None:
         """Runs the first item without copying its results into place."""
-        self._step(min(self._items), tensors, known)
+        self._step(min(self._items), tensors, scalars)
 
-    def finish(self, tensors: Tensors, known: Mapping[str, Array]) -> None:
+    def finish(self, tensors: Tensors, scalars: Mapping[str, Array]) -> None:
         """Commits the results of the first item, then runs and commits the others."""
         first = min(self._items)
         self._items[first].commit(self._steps[first].results, tensors)
         for index, item in self._items.items():
             if index != first:
-                item.commit(self._step(index, tensors, known), tensors)
+                item.commit(self._step(index, tensors, scalars), tensors)
 
     def _step(
-        self, index: int, tensors: Tensors, known: Mapping[str, Array]
+        self, index: int, tensors: Tensors, scalars: Mapping[str, Array]
     ) -> Mapping[str, Array]:
         if index not in self._steps:
             item = self._items[index]
@@ -208,7 +208,7 @@ class Worker:
                 item, item.sessions.step, self._scalars, {**self.next_scalars, **results}
             )
         bound = self._steps[index]
-        bound.run(tensors, known, self._scratch)
+        bound.run(tensors, scalars, self._scratch)
         return bound.results
 
 
@@ -243,8 +243,8 @@ class WorkerPool:
 
     def map(self, task: Callable[[Share], Result], workers: Sequence[Share]) -> list[Result]:
         """Returns the result of each worker; all tasks have ended when it returns or raises."""
-        first, *others = workers
-        futures = [self._others.submit(task, worker) for worker in others]
+        first, *following_shares = workers
+        futures = [self._others.submit(task, worker) for worker in following_shares]
         try:
             own = task(first)
         finally:

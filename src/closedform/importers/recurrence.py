@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from closedform.importers.python.join import Cell, joined
+from closedform.importers.python.join import Cell, join_cells
 from closedform.language import FloorMod, floor_div, t
 
 
@@ -37,7 +37,7 @@ def closed_form(cells: Sequence[Cell], first: sp.Expr, previous: sp.Symbol) -> s
         found.append(Cell(cell.first, cell.end, value))
         if cell.end is not None:
             start = value.xreplace({t: sp.Integer(cell.end - 1)})
-    return joined(_merged(found))
+    return join_cells(_merged(found))
 
 
 def _merged(cells: list[Cell]) -> list[Cell]:

@@ -29,7 +29,7 @@ from torch.optim.lr_scheduler import (
 )
 
 from closedform.errors import TraceError
-from closedform.importers.python.join import Cell, joined
+from closedform.importers.python.join import Cell, join_cells
 from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.prover import Prover
@@ -182,8 +182,8 @@ class _Reader:
         later = self._run(scheduler, method, first=1)
         first = self._first(scheduler, method)
         if not _depends(later):
-            return Schedule(joined([Cell(0, 1, first), *later.cells]), name=name)
-        following = joined(later.cells)
+            return Schedule(join_cells([Cell(0, 1, first), *later.cells]), name=name)
+        following = join_cells(later.cells)
         for candidate in self._candidates(scheduler, later, first):
             if self.prover.follows(candidate.expr, first, _PREVIOUS, following):
                 return candidate

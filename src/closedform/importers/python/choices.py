@@ -35,8 +35,8 @@ def choice(cases: Iterable[tuple[sp.Expr, sp.Basic]]) -> sp.Piecewise:
         >>> choice([(1, sp.Lt(table, 6, evaluate=False)), (2, sp.true)])
         Piecewise((1, t < 3), (2, True))
     """
-    decided = [(value, without_choices(condition)) for value, condition in cases]
-    return sp.Piecewise(*decided, evaluate=False)
+    branches = [(value, without_choices(condition)) for value, condition in cases]
+    return sp.Piecewise(*branches, evaluate=False)
 
 
 def without_choices(condition: sp.Basic) -> sp.Basic:
@@ -83,7 +83,9 @@ def over_branches(
     choices = sorted(expr.atoms(sp.Piecewise), key=sp.default_sort_key)
     if not choices:
         return leaf(expr)
-    outer = next(part for part in choices if not any(part in other.args for other in choices))
+    outer = next(
+        part for part in choices if not any(part in container.args for container in choices)
+    )
     conditions = [pair.cond for pair in outer.args]
     alike = [part for part in choices if [pair.cond for pair in part.args] == conditions]
     cases = []
@@ -95,11 +97,11 @@ def over_branches(
 
 def _first(cases: Sequence[tuple[sp.Basic, sp.Basic]]) -> sp.Basic:
     """The truth of the first case that holds."""
-    (result, certain), *others = reversed(cases)
+    (result, certain), *rest = reversed(cases)
     if certain != sp.true:
         raise TraceError("a condition is about a value that some steps do not have")
     below: tuple[sp.Basic, sp.Basic] = result, certain
-    for truth, condition in others:
+    for truth, condition in rest:
         is_implied = truth == below[0] and _implies(condition, below[1])
         if truth == result or is_implied:
             continue

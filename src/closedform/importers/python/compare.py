@@ -67,14 +67,14 @@ class FloatModel:
         except (ValueError, TypeError, OverflowError):  # a DomainError, or a pole of SymPy
             return None
 
-    def simulated(self, step: int) -> tuple[float | None, bool]:
+    def simulate(self, step: int) -> tuple[float | None, bool]:
         """Returns the value in floats, and whether an operation is sensitive to rounding.
 
         The value is None where the floats take no path that returns one.
         """
         variables = {**self.variables, STEP: step}
         watch = Conditioning(self.tolerance)
-        for outcome in sorted(self.outcomes, key=lambda each: _distance(each, step)):
+        for outcome in sorted(self.outcomes, key=lambda candidate: _distance(candidate, step)):
             is_there = _distance(outcome, step) == 0
             value = outcome.tape.run(variables, watch if is_there else None)
             if isinstance(value, float):
@@ -85,7 +85,7 @@ class FloatModel:
 
     def rounds(self, step: int) -> bool:
         """Returns whether rounding gives the function another value than exact numbers do."""
-        value, _ = self.simulated(step)
+        value, _ = self.simulate(step)
         return not agree(self.exact(step), value, VISIBLE)
 
 
@@ -97,7 +97,7 @@ def agree(exact: float | None, value: float | None, tolerance: float) -> bool:
 
 
 def _distance(outcome: Outcome, step: int) -> int:
-    """How far a step is from those of a path."""
+    """The distance of a step from the steps of a path."""
     first, end = outcome.task.first, outcome.task.end
     if step < first:
         return first - step
@@ -110,17 +110,16 @@ class RoundedSteps(Container[object]):
     There, the value differs by more than 5e-8 of it: ``floor``, a comparison or an index in floats
     takes another branch, terms cancel, or the function computes in float32. Whether a step is one
     of them is computed: the operations of the function are run in its numbers, and compared with
-    the exact value. So ``in`` holds for any step. To iterate gives the steps among those that were
-    compared.
+    the exact value. So ``in`` holds for any step. Iteration gives the compared steps among them.
 
     Args:
-        compared: The steps among those that were compared.
+        steps: The steps among the compared ones.
         model: What answers; None for a function with an open hyperparameter, of which no step is
             known.
     """
 
-    def __init__(self, compared: Iterable[int], model: FloatModel | None) -> None:
-        self._compared = tuple(compared)
+    def __init__(self, steps: Iterable[int], model: FloatModel | None) -> None:
+        self._compared = tuple(steps)
         self._model = model
 
     def __contains__(self, step: object) -> bool:
@@ -134,13 +133,13 @@ class RoundedSteps(Container[object]):
     def __len__(self) -> int:
         return len(self._compared)
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, tuple):
-            return self._compared == other
-        if not isinstance(other, RoundedSteps):
+    def __eq__(self, value: object) -> bool:
+        if isinstance(value, tuple):
+            return self._compared == value
+        if not isinstance(value, RoundedSteps):
             return NotImplemented
-        cells = [None if each._model is None else each._model.cells for each in (self, other)]
-        return self._compared == other._compared and cells[0] == cells[1]
+        cells = [None if side._model is None else side._model.cells for side in (self, value)]
+        return self._compared == value._compared and cells[0] == cells[1]
 
     def __hash__(self) -> int:
         return hash(self._compared)
@@ -173,17 +172,17 @@ def steps_of(cells: Sequence[Cell], more: Iterable[int] = ()) -> list[int]:
     The sample is the same for the same intervals.
     """
     draw = random.Random(len(cells))
-    found = dict.fromkeys(step for step in more if step >= 0)
+    distinct = dict.fromkeys(step for step in more if step >= 0)
     for cell in cells:
         if cell.end is None:
-            drawn = [draw.randint(0, _FAR[-2]) for _ in range(_DRAWN)]
-            found.update(dict.fromkeys(cell.first + step for step in (*_FAR, *drawn)))
+            samples = [draw.randint(0, _FAR[-2]) for _ in range(_DRAWN)]
+            distinct.update(dict.fromkeys(cell.first + step for step in (*_FAR, *samples)))
             continue
         last = cell.end - 1
         ends = (cell.first, last, cell.first + 1, last - 1, (cell.first + last) // 2)
-        drawn = [draw.randint(cell.first, last) for _ in range(_DRAWN)]
-        found.update(dict.fromkeys(s for s in (*ends, *drawn) if cell.first <= s <= last))
-    steps = list(found)
+        samples = [draw.randint(cell.first, last) for _ in range(_DRAWN)]
+        distinct.update(dict.fromkeys(s for s in (*ends, *samples) if cell.first <= s <= last))
+    steps = list(distinct)
     return sorted(steps if len(steps) <= _MOST_POINTS else draw.sample(steps, _MOST_POINTS))
 
 
@@ -209,16 +208,16 @@ def compare(
     """
     tolerance = SINGLE_TOLERANCE if is_single else TOLERANCE
     values: list[tuple[int, float, float]] = []
-    rounded: list[int] = []
+    rounded_steps: list[int] = []
     for step in steps:
         exact = model.exact(step)
-        expected = _called(function, step)
+        expected = _call(function, step)
         if (exact is None and expected is None) or isinstance(expected, OverflowError):
             continue
         if exact is not None and expected is not None:
             values.append((step, exact, expected))
         elif _is_rounding(step, expected, model):
-            rounded.append(step)
+            rounded_steps.append(step)
         else:
             raise _difference(name, step, exact, expected)
     largest, at = 0.0, None
@@ -229,26 +228,26 @@ def compare(
             if at is None or difference > largest:
                 largest, at = difference, step
         elif _is_rounding(step, expected, model):
-            rounded.append(step)
+            rounded_steps.append(step)
         else:
             raise _difference(name, step, exact, expected)
-    return Comparison(len(values), largest, at, RoundedSteps(rounded, model))
+    return Comparison(len(values), largest, at, RoundedSteps(rounded_steps, model))
 
 
 def _is_rounding(step: int, expected: float | None, model: FloatModel) -> bool:
     """Whether the operations of the function, in floats, give its value, and can round to it."""
-    value, is_sensitive = model.simulated(step)
+    value, is_sensitive = model.simulate(step)
     return is_sensitive and agree(value, expected, model.tolerance)
 
 
 def _difference(
     name: str, step: int, value: float | None, expected: float | OverflowError | None
 ) -> TraceError:
-    traced = "has no value" if value is None else f"is {value!r}"
-    own = "raises an exception" if expected is None else f"returns {expected!r}"
+    traced_text = "has no value" if value is None else f"is {value!r}"
+    native_text = "raises an exception" if expected is None else f"returns {expected!r}"
     return TraceError(
-        f"the traced value differs from the function: at step {step} it {traced}, and the function "
-        f"{own}",
+        f"the traced value differs from the function: at step {step} it {traced_text}, and "
+        f"the function {native_text}",
         where=f"function {name!r}",
         hint="the function must return the same value whenever it is called with a step",
     )
@@ -285,7 +284,7 @@ def _cell_at(cells: Sequence[Cell], step: int) -> sp.Expr | None:
     return None
 
 
-def _called(function: Callable[[int], object], step: int) -> float | OverflowError | None:
+def _call(function: Callable[[int], object], step: int) -> float | OverflowError | None:
     """The value of the function; None where it raises an exception or is not finite."""
     try:
         number = _as_float(function(step))

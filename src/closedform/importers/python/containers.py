@@ -128,17 +128,17 @@ class TracedTuple(tuple[Any, ...]):
 class TracedDict(_Frozen, dict[Any, Any]):
     """A dict of the user."""
 
-    def _found(self, key: Any) -> Iterator[Any]:
+    def _lookup(self, key: Any) -> Iterator[Any]:
         """The value of a key that depends on the step, where it is one of the keys."""
-        for known, value in self.items():
-            if known == key:
+        for candidate, value in self.items():
+            if candidate == key:
                 yield value
                 return
 
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, Number):
             return super().__getitem__(key)
-        for value in self._found(key):
+        for value in self._lookup(key):
             return value
         raise KeyError(key)
 
@@ -146,12 +146,12 @@ class TracedDict(_Frozen, dict[Any, Any]):
         """Returns the value of a key, or the default."""
         if not isinstance(key, Number):
             return super().get(key, default)
-        return next(self._found(key), default)
+        return next(self._lookup(key), default)
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, Number):
             return super().__contains__(key)
-        return any(True for _ in self._found(key))
+        return any(True for _ in self._lookup(key))
 
     pop = popitem = clear = update = setdefault = _Frozen._refuse
     __setitem__ = __delitem__ = __ior__ = _Frozen._refuse
@@ -163,7 +163,7 @@ class TracedSet(_Frozen, set[Any]):
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, Number):
             return super().__contains__(key)
-        return any(bool(known == key) for known in self)
+        return any(bool(candidate == key) for candidate in self)
 
     add = discard = remove = pop = clear = update = _Frozen._refuse
 
@@ -178,7 +178,7 @@ class TracedArray(np.ndarray[Any, Any]):
             index = _place(self, index)
         if isinstance(index, tuple):
             index = tuple(
-                operator.index(each) if isinstance(each, Number) else each for each in index
+                operator.index(part) if isinstance(part, Number) else part for part in index
             )
         return super().__getitem__(index)
 
@@ -203,22 +203,22 @@ def traced_copy(
         wrap: What its items become.
     """
     if isinstance(value, np.ndarray):
-        copied = value.copy().view(TracedArray)
-        copied.flags.writeable = False
-        return copied
+        array = value.copy().view(TracedArray)
+        array.flags.writeable = False
+        return array
     if type(value) is tuple:
         return TracedTuple(map(wrap, value))
-    made: TracedList | TracedDict | TracedSet
+    container: TracedList | TracedDict | TracedSet
     if type(value) is list:
-        made = TracedList(map(wrap, value))
+        container = TracedList(map(wrap, value))
     elif isinstance(value, set | frozenset):
-        made = TracedSet(map(wrap, value))
+        container = TracedSet(map(wrap, value))
     elif isinstance(value, dict):
         return _traced_dict(value, session, wrap)
     else:
         return None
-    made.session = session
-    return made
+    container.session = session
+    return container
 
 
 def _traced_dict(
@@ -228,12 +228,12 @@ def _traced_dict(
     kind: Any = type(value)
     try:
         mirror = TracedDict if kind is dict else type(kind.__name__, (TracedDict, kind), {})
-        made: Any = dict.__new__(mirror)
+        instance: Any = dict.__new__(mirror)
     except TypeError:
         return None
     for key, item in value.items():
-        dict.__setitem__(made, key, wrap(item))
-    if hasattr(made, "__dict__"):
-        made.__dict__.update(getattr(value, "__dict__", {}), session=session)
-    found: TracedDict = made
-    return found
+        dict.__setitem__(instance, key, wrap(item))
+    if hasattr(instance, "__dict__"):
+        instance.__dict__.update(getattr(value, "__dict__", {}), session=session)
+    result: TracedDict = instance
+    return result

@@ -118,7 +118,7 @@ def _without_nested_roots(function: Callable[..., sp.Expr], angle: sp.Expr) -> s
     return function(angle, evaluate=False) if angle.is_number and is_sum else value
 
 
-def _made(value: Any, expr: sp.Expr | None) -> Any:
+def _with_expression(value: Any, expr: sp.Expr | None) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     if isinstance(value, int):
@@ -136,18 +136,18 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, float) else int(value)
 
 
-def _binary(function: Callable[[Any, Any], Any], symbolic: Symbolic, *, swapped: bool) -> Any:
-    def method(self: UserValue, other: UserValue) -> Any:
-        if not isinstance(other, int | float):
+def _binary(function: Callable[[Any, Any], Any], symbolic: Symbolic, *, is_swapped: bool) -> Any:
+    def method(self: UserValue, operand: UserValue) -> Any:
+        if not isinstance(operand, int | float):
             return NotImplemented
-        left, right = (other, self) if swapped else (self, other)
+        left, right = (operand, self) if is_swapped else (self, operand)
         value = function(_plain(left), _plain(right))
         if isinstance(value, int):
             return ExactInt(value)
         numbers = number_of(left), number_of(right)
         if numbers[0] is None or numbers[1] is None:
             return value
-        return _made(value, symbolic(*numbers))
+        return _with_expression(value, symbolic(*numbers))
 
     return method
 
@@ -168,8 +168,8 @@ _OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Symbolic]] = {
 
 for _kind in (ExactFloat, ExactFloat64, ExactInt):
     for _name, (_function, _symbolic) in _OPERATIONS.items():
-        setattr(_kind, f"__{_name}__", _binary(_function, _symbolic, swapped=False))
-        setattr(_kind, f"__r{_name}__", _binary(_function, _symbolic, swapped=True))
+        setattr(_kind, f"__{_name}__", _binary(_function, _symbolic, is_swapped=False))
+        setattr(_kind, f"__r{_name}__", _binary(_function, _symbolic, is_swapped=True))
 
 
 def _float_unary(function: Callable[[Any], Any], symbolic: Callable[[sp.Expr], sp.Expr]) -> Any:
@@ -189,7 +189,7 @@ def _plain_ufunc(_: UserValue, ufunc: Any, method: str, *inputs: UserValue, **na
 ExactFloat.__array_ufunc__ = _plain_ufunc  # type: ignore[attr-defined]
 ExactInt.__array_ufunc__ = _plain_ufunc  # type: ignore[attr-defined]
 
-for _name, _one in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
+for _name, _unary in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
     for _kind in (ExactFloat, ExactFloat64):
-        setattr(_kind, f"__{_name}__", _float_unary(_one, _one))
-    setattr(ExactInt, f"__{_name}__", _int_unary(_one))
+        setattr(_kind, f"__{_name}__", _float_unary(_unary, _unary))
+    setattr(ExactInt, f"__{_name}__", _int_unary(_unary))

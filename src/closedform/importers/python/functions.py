@@ -40,14 +40,14 @@ from closedform.importers.python.number import (
     native_of,
     operand,
     record,
-    truncated,
+    truncate,
     truth,
 )
 from closedform.importers.python.number import run_operand as expression
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.run import Run
 
-Traced = Callable[..., Any]
+Implementation = Callable[..., Any]
 """The value of a function on traced arguments; the run comes first."""
 
 
@@ -67,7 +67,7 @@ def has_traced(values: Iterable[Any]) -> bool:
 # --- one row a function --------------------------------------------------------------------------
 
 
-def _smooth(make: Callable[[sp.Expr], sp.Expr]) -> Traced:
+def _smooth(make: Callable[[sp.Expr], sp.Expr]) -> Implementation:
     """A function that is defined everywhere."""
     return lambda run, x: Number(run, make(expression(run, x)))
 
@@ -91,7 +91,7 @@ def _log(run: Run, x: Any, base: Any = None) -> Number:
     return Number(run, result if base is None else result / sp.log(_positive(run, base)))
 
 
-def _log_to(base: int) -> Traced:
+def _log_to(base: int) -> Implementation:
     return lambda run, x: Number(run, sp.log(_positive(run, x)) / sp.log(sp.Integer(base)))
 
 
@@ -190,7 +190,7 @@ def _clip(run: Run, x: Any, low: Any = None, high: Any = None, **names: Any) -> 
 def _interp(run: Run, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     """Linear between points, constant outside; a list of one step gives a list of one value."""
     if isinstance(x, list | tuple):
-        return [_interp(run, each, xp, fp, left, right) for each in x]
+        return [_interp(run, item, xp, fp, left, right) for item in x]
     places, values = [list(points) for points in (xp, fp)]
     if x < places[0]:
         return values[0] if left is None else left
@@ -203,17 +203,19 @@ def _interp(run: Run, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = N
     return values[-1]
 
 
-def _search(function: Callable[..., int]) -> Traced:
+def _search(function: Callable[..., int]) -> Implementation:
     return lambda run, values, x, *rest, **names: function(list(values), x, *rest, **names)
 
 
-def _searchsorted(run: Run, values: Any, x: Any, side: str = "left", *, right: bool = False) -> Any:
+def _search_sorted(
+    run: Run, values: Any, x: Any, side: str = "left", *, right: bool = False
+) -> Any:
     is_right = right or side == "right"
     return np.intp((bisect.bisect_right if is_right else bisect.bisect_left)(list(values), x))
 
 
 def _digitize(run: Run, x: Any, bins: Any, right: bool = False) -> Any:
-    return _searchsorted(run, bins, x, right=not right)
+    return _search_sorted(run, bins, x, right=not right)
 
 
 def _select(run: Run, conditions: Any, values: Any, default: Any = 0) -> Any:
@@ -236,18 +238,18 @@ def minimum(run: Run, *values: UserValue) -> Any:
 def _extremum(
     run: Run, values: Sequence[Any], kind: type[sp.Expr], choose: Callable[..., Any]
 ) -> Any:
-    fixed = [value for value in values if not is_traced(value)]
-    if len(fixed) == len(values):
+    constants = [value for value in values if not is_traced(value)]
+    if len(constants) == len(values):
         return choose(values)
-    limit = choose(fixed) if fixed else None
+    limit = choose(constants) if constants else None
     if isinstance(limit, float) and math.isinf(limit):
         if (limit > 0) == (kind is sp.Max):
             return limit
         limit = None
-    others = [value for value in values if is_traced(value)]
-    if limit is None and len(others) == 1:
-        return others[0]
-    members = [operand(run, v) for v in (*others, *(() if limit is None else (limit,)))]
+    variables = [value for value in values if is_traced(value)]
+    if limit is None and len(variables) == 1:
+        return variables[0]
+    members = [operand(run, v) for v in (*variables, *(() if limit is None else (limit,)))]
     read = [member for member in members if member is not None]
     is_int = all(member[1] for member in read)
     is_mixed = not is_int and any(member[1] for member in read)
@@ -262,7 +264,9 @@ def _sum(run: Run, values: Sequence[Any], start: Any = 0) -> Any:
     return total
 
 
-def folded(native: Callable[..., Any], traced: Traced, run: Run) -> Callable[..., Any]:
+def fold_builtin(
+    native: Callable[..., Any], implementation: Implementation, run: Run
+) -> Callable[..., Any]:
     """Returns ``max``, ``min`` or ``sum`` of Python, which may be given an iterator, or a key."""
 
     def function(*args: UserValue, **names: UserValue) -> Any:
@@ -273,9 +277,9 @@ def folded(native: Callable[..., Any], traced: Traced, run: Run) -> Callable[...
         if not items or not is_simple or not has_traced(items):
             return native(items, *(args[1:] if is_sum else ()), **names)
         if not is_sum:
-            return record(run, native, (items,), lambda: traced(run, *items))
+            return record(run, native, (items,), lambda: implementation(run, *items))
         start = (*args[1:], *names.values())
-        return record(run, native, (items, *start), lambda: traced(run, items, *start))
+        return record(run, native, (items, *start), lambda: implementation(run, items, *start))
 
     return function
 
@@ -302,7 +306,7 @@ def _remainder(run: Run, x: Any, y: Any) -> Any:
 
 
 # The name in math, in numpy and in torch ("" where there is none), and the traced value.
-_ROWS: tuple[tuple[str, str, str, Traced], ...] = (
+_ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("cos", "cos", "cos", _smooth(sp.cos)),
     ("sin", "sin", "sin", _smooth(sp.sin)),
     ("tan", "tan", "tan", _smooth(_tan)),
@@ -358,7 +362,7 @@ _ROWS: tuple[tuple[str, str, str, Traced], ...] = (
     ("", "fmax", "max", maximum),
     ("", "fmin", "min", minimum),
     ("", "interp", "", _interp),
-    ("", "searchsorted", "searchsorted", _searchsorted),
+    ("", "searchsorted", "searchsorted", _search_sorted),
     ("", "digitize", "", _digitize),
     ("", "select", "", _select),
     ("", "array", "tensor", _scalar),
@@ -366,12 +370,12 @@ _ROWS: tuple[tuple[str, str, str, Traced], ...] = (
     ("", "float64", "scalar_tensor", _scalar),
 )
 
-_BUILTINS: Mapping[Callable[..., Any], Traced] = {
+_BUILTINS: Mapping[Callable[..., Any], Implementation] = {
     bisect.bisect: _search(bisect.bisect),
     bisect.bisect_left: _search(bisect.bisect_left),
     bisect.bisect_right: _search(bisect.bisect_right),
 }
-FOLDS: Mapping[Callable[..., Any], Traced] = {
+FOLDS: Mapping[Callable[..., Any], Implementation] = {
     builtins.max: maximum,
     builtins.min: minimum,
     builtins.sum: _sum,
@@ -399,7 +403,7 @@ def loaded_modules() -> list[str]:
     return [name for name in (*MODULES, "jax.numpy") if name in sys.modules]
 
 
-def known_functions() -> Mapping[int, tuple[str, Traced, bool]]:
+def known_functions() -> Mapping[int, tuple[str, Implementation, bool]]:
     """Returns the name and the traced value of each function by its identity.
 
     The last entry is whether it computes in float32 by default.
@@ -412,9 +416,10 @@ def known_functions() -> Mapping[int, tuple[str, Traced, bool]]:
 
 
 @functools.lru_cache(maxsize=4)
-def _known_functions(*_: tuple[int, int]) -> Mapping[int, tuple[str, Traced, bool]]:
-    found: dict[int, tuple[str, Traced, bool]] = {
-        id(native): (native.__name__, traced, False) for native, traced in _BUILTINS.items()
+def _known_functions(*_: tuple[int, int]) -> Mapping[int, tuple[str, Implementation, bool]]:
+    table: dict[int, tuple[str, Implementation, bool]] = {
+        id(native): (native.__name__, implementation, False)
+        for native, implementation in _BUILTINS.items()
     }
     for column, name in (*enumerate(MODULES), (1, "jax.numpy")):
         module = sys.modules.get(name)
@@ -423,19 +428,24 @@ def _known_functions(*_: tuple[int, int]) -> Mapping[int, tuple[str, Traced, boo
             for part in str(row[column]).split("."):
                 native = getattr(native, part, None) if part else None
             if native is not None:
-                found[id(native)] = (str(row[column]), row[3], name in _SINGLE)
-    return found
+                table[id(native)] = (str(row[column]), row[3], name in _SINGLE)
+    return table
 
 
-def called(
-    native: Callable[..., Any], name: str, traced: Traced, run: Run, *, is_single: bool = False
+def dispatcher(
+    native: Callable[..., Any],
+    name: str,
+    implementation: Implementation,
+    run: Run,
+    *,
+    is_single: bool = False,
 ) -> Callable[..., Any]:
     """Returns a function that computes on traced numbers, and calls itself on all others.
 
     Args:
         native: The function.
         name: Its name.
-        traced: Its value on traced numbers.
+        implementation: Its value on traced numbers.
         run: The run of the user's function.
         is_single: Whether it computes in float32 by default.
     """
@@ -447,10 +457,10 @@ def called(
             if native in _BUILTINS and names.keys() & {"key"}:
                 return native(*args, **names)
             return record(
-                run, native, args, lambda: traced(run, *args, **names), names, is_typed=True
+                run, native, args, lambda: implementation(run, *args, **names), names, is_typed=True
             )
-        given = {key: native_of(arg) for key, arg in names.items()}
-        result = native(*map(native_of, args), **given)
+        natives = {key: native_of(arg) for key, arg in names.items()}
+        result = native(*map(native_of, args), **natives)
         make = _EXACT.get(name)
         if make is not None and len(args) == 1 and isinstance(result, float):
             number = number_of(args[0])
@@ -494,8 +504,8 @@ class NumberType(type):
             return np.dtype(cls.native)
         return getattr(cls.native, name)
 
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or other is cls.native
+    def __eq__(cls, kind: object) -> bool:
+        return kind is cls or kind is cls.native
 
     def __hash__(cls) -> int:
         return hash(cls.native)
@@ -508,7 +518,7 @@ def _conversion(run: Run, native: Any, args: tuple[Any, ...], names: Mapping[str
         if not issubclass(native, np.bool_):
             return native(*args)
     if native is int and len(args) == 1 and not names:
-        return truncated(args[0])
+        return truncate(args[0])
     if native is float and len(args) == 1 and not names:
         expr = args[0].expr
         return record(run, native, args, lambda: Number(run, expr))

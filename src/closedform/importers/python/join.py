@@ -94,17 +94,17 @@ def cells_of(outcomes: Sequence[Outcome]) -> list[Cell]:
             and (outcome.task.end is None or outcome.task.end > first)
         ]
         if here:
-            cells.append(Cell(first, end, _decided(here)))
-    return _merged(cells)
+            cells.append(Cell(first, end, _decide(here)))
+    return _simplify_cells(cells)
 
 
-def refined(cells: Sequence[Cell], prover: Prover) -> list[Cell]:
+def split_floors(cells: Sequence[Cell], prover: Prover) -> list[Cell]:
     """Returns cells in which a floor of a nonlinear number is a number where it takes few values.
 
     ``floor(log(t))`` on a bounded interval becomes one interval for each of its values.
     """
-    found = [part for cell in cells for part in _without_floors(cell, prover)]
-    return found if len(found) == len(cells) else _merged(found)
+    refinement = [part for cell in cells for part in _without_floors(cell, prover)]
+    return refinement if len(refinement) == len(cells) else _simplify_cells(refinement)
 
 
 def _without_floors(cell: Cell, prover: Prover) -> list[Cell]:
@@ -117,23 +117,23 @@ def _without_floors(cell: Cell, prover: Prover) -> list[Cell]:
     ]
     if not floors:
         return [cell]
-    found: list[Cell] = []
+    levels: list[Cell] = []
     floor, first = floors[0], cell.first
     while first < cell.end:
         number = prover.value(floor, first)
-        if number is None or len(found) > _MOST_LEVELS:
+        if number is None or len(levels) > _MOST_LEVELS:
             return [cell]
         level = sp.Integer(int(number))
         part = prover.split(sp.Eq(floor, level, evaluate=False), first, cell.end)[0]
         if part.truth is not True or part.end is None:
             return [cell]
         value = cell.value.xreplace({floor: level})
-        found += _without_floors(Cell(first, part.end, value), prover)
+        levels += _without_floors(Cell(first, part.end, value), prover)
         first = part.end
-    return found
+    return levels
 
 
-def joined(cells: Sequence[Cell]) -> sp.Expr:
+def join_cells(cells: Sequence[Cell]) -> sp.Expr:
     """Returns the cells as one expression, which has no value where the function raises."""
     branches: list[tuple[sp.Expr, sp.Basic]] = []
     is_gap = False
@@ -154,7 +154,7 @@ def joined(cells: Sequence[Cell]) -> sp.Expr:
     return sp.Piecewise(*branches, evaluate=False)
 
 
-def _decided(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.Expr | None:
+def _decide(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.Expr | None:
     """The value of leaves that begin with the same decision, or of one that needs none."""
     rest, value = leaves[0]
     if not rest:
@@ -164,8 +164,8 @@ def _decided(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.
     for holds in (True, False):
         side = [(decisions[1:], v) for decisions, v in leaves if decisions[0] == (condition, holds)]
         if not side:  # it cannot happen: the other side holds everywhere
-            return _decided([(decisions[1:], v) for decisions, v in leaves])
-        sides.append(_decided(side))
+            return _decide([(decisions[1:], v) for decisions, v in leaves])
+        sides.append(_decide(side))
     yes, no = sides
     if yes == no:
         return yes
@@ -173,45 +173,44 @@ def _decided(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.
         return choice([(yes, condition)])
     if yes is None:
         return choice([(no, negation(condition))])
-    others = no.args if isinstance(no, sp.Piecewise) else ((no, sp.true),)
-    return choice([(yes, condition), *others])
+    remainder = no.args if isinstance(no, sp.Piecewise) else ((no, sp.true),)
+    return choice([(yes, condition), *remainder])
 
 
-def _merged(cells: list[Cell]) -> list[Cell]:
-    merged: list[Cell] = []
+def _simplify_cells(cells: list[Cell]) -> list[Cell]:
+    return _merge_equal(_without_single_steps(_merge_equal(cells)))
+
+
+def _merge_equal(cells: list[Cell]) -> list[Cell]:
+    """Cells in which neighbours of one value are one cell."""
+    result: list[Cell] = []
     for cell in cells:
-        if merged and merged[-1].value == cell.value:
-            merged[-1] = Cell(merged[-1].first, cell.end, cell.value)
+        if result and result[-1].value == cell.value:
+            result[-1] = Cell(result[-1].first, cell.end, cell.value)
         else:
-            merged.append(cell)
-    return _without_single_steps(merged)
+            result.append(cell)
+    return result
 
 
 def _without_single_steps(cells: list[Cell]) -> list[Cell]:
     """The value at a single step as a number, and as that of a neighbour where it is the same."""
-    made: list[Cell] = []
+    result: list[Cell] = []
     for index, cell in enumerate(cells):
         value = cell.value
         if value is None or cell.end != cell.first + 1 or value.free_symbols != {t}:
-            made.append(cell)
+            result.append(cell)
             continue
         number = _at(value, cell.first)
         if number is None:
-            made.append(cell)
+            result.append(cell)
             continue
         after = cells[index + 1].value if index + 1 < len(cells) else None
-        if made and made[-1].value is not None and _at(made[-1].value, cell.first) == number:
-            number = made[-1].value
+        if result and result[-1].value is not None and _at(result[-1].value, cell.first) == number:
+            number = result[-1].value
         elif after is not None and _at(after, cell.first) == number:
             number = after
-        made.append(Cell(cell.first, cell.end, number))
-    merged: list[Cell] = []
-    for cell in made:
-        if merged and merged[-1].value == cell.value:
-            merged[-1] = Cell(merged[-1].first, cell.end, cell.value)
-        else:
-            merged.append(cell)
-    return merged
+        result.append(Cell(cell.first, cell.end, number))
+    return result
 
 
 def _at(value: sp.Expr, step: int) -> sp.Expr | None:

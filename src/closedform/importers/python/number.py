@@ -29,6 +29,41 @@ NOT_TRACED = "this function needs a number, and is not one that can be traced"
 SUPPORTED = "use the functions of math, numpy and torch that docs/bring_your_own_schedule.md lists"
 
 
+_Method = Callable[["Number", Any], Any]
+
+
+def _comparison(kind: Callable[..., sp.Basic], native: Callable[[Any, Any], Any]) -> _Method:
+    def compare(self: Number, right: Any) -> Any:
+        run = self.run
+        if isinstance(right, float) and math.isinf(right):
+            # The expression is finite: 0 compares with the infinity as it does.
+            return bool(kind(_ZERO, sp.oo if right > 0 else -sp.oo))
+        if isinstance(right, np.ndarray) and right.ndim == 1:
+            # Decided item by item, so that sums and counts of them are concrete.
+            return np.array([bool(compare(self, item)) for item in right])
+        read = operand(run, right)
+        if read is None:
+            if isinstance(right, np.ndarray | sp.Basic | complex | Iterator):
+                raise run.session.refuse(f"a comparison of the step with a {type(right).__name__}")
+            return NotImplemented
+        return record(
+            run,
+            native,
+            (self, right),
+            lambda: truth(run, kind(self.expr, read[0], evaluate=False)),
+        )
+
+    return compare
+
+
+def _operators(native: Callable[[Any, Any], Any]) -> tuple[_Method, _Method]:
+    """The methods of a binary operator, for a number on its left and on its right."""
+    return (
+        lambda self, right: operation(self, right, native),
+        lambda self, left: operation(self, left, native, is_reflected=True),
+    )
+
+
 class Number:
     """A number that depends on the step: an expression, and the type that Python has there.
 
@@ -81,9 +116,11 @@ class Number:
     def __getattr__(self, name: str) -> Any:
         return attribute_of(self, name)
 
-    def _as_array(self, act: Callable[[Any], object], what: str) -> Any:
+    def _as_array(self, act: Callable[[Any], object], subject: str) -> Any:
         act(_sample(self))  # raises the TypeError of a scalar
-        raise self.run.session.refuse(f"{what} of a {self.kind.__name__} that depends on the step")
+        raise self.run.session.refuse(
+            f"{subject} of a {self.kind.__name__} that depends on the step"
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return self._as_array(iter, "the items")  # type: ignore[no-any-return]
@@ -96,7 +133,7 @@ class Number:
 
     # --- text --------------------------------------------------------------------------------
 
-    def _text(self, what: Callable[[int], str]) -> str:
+    def _text(self, render: Callable[[int], str]) -> str:
         """The text of the number: of an integer with few values, or one that is only shown."""
         if self.run.session.is_over or is_only_shown(sys._getframe(2), self.run.session.codes):
             return str(self.expr)
@@ -105,7 +142,7 @@ class Number:
                 f"the text of a {self.kind.__name__} that depends on the step",
                 hint="compare numbers, or use an integer of few values",
             )
-        return what(self._concrete("the text of the step"))
+        return render(self._concrete("the text of the step"))
 
     def __str__(self) -> str:
         return self._text(str)
@@ -118,45 +155,12 @@ class Number:
 
     # --- comparisons and truths --------------------------------------------------------------
 
-    def _compared(
-        self, other: Any, kind: Callable[..., sp.Basic], native: Callable[[Any, Any], Any]
-    ) -> Any:
-        if isinstance(other, float) and math.isinf(other):
-            # The expression is finite: 0 compares with the infinity as it does.
-            return bool(kind(_ZERO, sp.oo if other > 0 else -sp.oo))
-        if isinstance(other, np.ndarray) and other.ndim == 1:
-            # Decided one by one, so that sums and counts of them are concrete.
-            return np.array([bool(self._compared(each, kind, native)) for each in other])
-        read = operand(self.run, other)
-        if read is None:
-            if isinstance(other, np.ndarray | sp.Basic | complex | Iterator):
-                raise self.run.session.refuse(
-                    f"a comparison of the step with a {type(other).__name__}"
-                )
-            return NotImplemented
-
-        def compute() -> Any:
-            return truth(self.run, kind(self.expr, read[0], evaluate=False))
-
-        return record(self.run, native, (self, other), compute)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._compared(other, sp.Lt, operator.lt)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compared(other, sp.Le, operator.le)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compared(other, sp.Gt, operator.gt)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compared(other, sp.Ge, operator.ge)
-
-    def __eq__(self, other: object) -> Any:
-        return self._compared(other, sp.Eq, operator.eq)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compared(other, sp.Ne, operator.ne)
+    __lt__ = _comparison(sp.Lt, operator.lt)
+    __le__ = _comparison(sp.Le, operator.le)
+    __gt__ = _comparison(sp.Gt, operator.gt)
+    __ge__ = _comparison(sp.Ge, operator.ge)
+    __eq__ = _comparison(sp.Eq, operator.eq)
+    __ne__ = _comparison(sp.Ne, operator.ne)
 
     def __bool__(self) -> bool:
         run = self.run
@@ -173,9 +177,9 @@ class Number:
 
     # --- conversions -------------------------------------------------------------------------
 
-    def _concrete(self, what: str) -> int:
+    def _concrete(self, purpose: str) -> int:
         """The integer, by which the run splits its steps."""
-        value = self.run.concrete(self.expr, what)
+        value = self.run.concrete(self.expr, purpose)
         if self.ref is not None:
             self.run.tape.check(self.ref, value)
         return value
@@ -189,7 +193,7 @@ class Number:
         return self._concrete("an index, or the length of a loop,")
 
     def __int__(self) -> int:
-        return truncated(self)._concrete("the integer")
+        return truncate(self)._concrete("the integer")
 
     def __float__(self) -> float:
         if self.expr.is_number and self.expr.is_Rational:
@@ -200,7 +204,7 @@ class Number:
         raise self.run.session.refuse(NOT_TRACED, hint=SUPPORTED)
 
     def __trunc__(self) -> Any:
-        return truncated(self)
+        return truncate(self)
 
     def __floor__(self) -> Any:
         return record(self.run, math.floor, (self,), lambda: _floor(self))
@@ -243,89 +247,35 @@ class Number:
             self.run, operator.invert, (self,), lambda: Number(self.run, -self.expr - 1, True)
         )
 
-    def __divmod__(self, other: Any) -> Any:
-        quotient = self // other
-        return NotImplemented if quotient is NotImplemented else (quotient, self % other)
+    def __divmod__(self, divisor: Any) -> Any:
+        quotient = self // divisor
+        return NotImplemented if quotient is NotImplemented else (quotient, self % divisor)
 
-    def __rdivmod__(self, other: Any) -> Any:
-        quotient = other // self
-        return quotient, other % self
+    def __rdivmod__(self, dividend: Any) -> Any:
+        quotient = dividend // self
+        return quotient, dividend % self
 
-    def __add__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.add)
+    __add__, __radd__ = _operators(operator.add)
+    __sub__, __rsub__ = _operators(operator.sub)
+    __mul__, __rmul__ = _operators(operator.mul)
+    __truediv__, __rtruediv__ = _operators(operator.truediv)
+    __floordiv__, __rfloordiv__ = _operators(operator.floordiv)
+    __mod__, __rmod__ = _operators(operator.mod)
+    __lshift__, __rlshift__ = _operators(operator.lshift)
+    __rshift__, __rrshift__ = _operators(operator.rshift)
+    __and__, __rand__ = _operators(operator.and_)
+    __or__, __ror__ = _operators(operator.or_)
+    __xor__, __rxor__ = _operators(operator.xor)
 
-    def __radd__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.add, is_reflected=True)
-
-    def __sub__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.sub)
-
-    def __rsub__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.sub, is_reflected=True)
-
-    def __mul__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.mul)
-
-    def __rmul__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.mul, is_reflected=True)
-
-    def __truediv__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.truediv)
-
-    def __rtruediv__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.truediv, is_reflected=True)
-
-    def __floordiv__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.floordiv)
-
-    def __rfloordiv__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.floordiv, is_reflected=True)
-
-    def __mod__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.mod)
-
-    def __rmod__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.mod, is_reflected=True)
-
-    def __lshift__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.lshift)
-
-    def __rlshift__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.lshift, is_reflected=True)
-
-    def __rshift__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.rshift)
-
-    def __rrshift__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.rshift, is_reflected=True)
-
-    def __and__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.and_)
-
-    def __rand__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.and_, is_reflected=True)
-
-    def __or__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.or_)
-
-    def __ror__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.or_, is_reflected=True)
-
-    def __xor__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.xor)
-
-    def __rxor__(self, other: UserValue) -> Any:
-        return operation(self, other, operator.xor, is_reflected=True)
-
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+    def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
         if modulus is not None:
-            return power_with_modulus(self.run, self, other, modulus)
-        return operation(self, other, operator.pow)
+            return power_with_modulus(self.run, self, exponent, modulus)
+        return operation(self, exponent, operator.pow)
 
-    def __rpow__(self, other: Any, modulus: Any = None) -> Any:
-        return operation(self, other, operator.pow, is_reflected=True)
+    def __rpow__(self, base: Any, modulus: Any = None) -> Any:
+        return operation(self, base, operator.pow, is_reflected=True)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, matrix: Any) -> Any:
         raise self.run.session.refuse("a matrix product with the step")
 
     __rmatmul__ = __matmul__
@@ -379,10 +329,10 @@ class Truth:
         return format(self.value, spec)
 
     def __bool__(self) -> bool:
-        chosen = self.run.decide(self.condition)
+        is_true = self.run.decide(self.condition)
         if self.ref is not None:
-            self.run.tape.check(self.ref, chosen)
-        return chosen
+            self.run.tape.check(self.ref, is_true)
+        return is_true
 
     def __hash__(self) -> int:
         return hash(bool(self))
@@ -395,10 +345,10 @@ class Truth:
     @property
     def value(self) -> Any:
         """The truth as the function's own type has it: the run chooses."""
-        chosen = bool(self)
+        is_true = bool(self)
         if self.unit is None:
-            return chosen
-        return np.bool_(chosen) if isinstance(self.unit, np.generic | np.ndarray) else chosen
+            return is_true
+        return np.bool_(is_true) if isinstance(self.unit, np.generic | np.ndarray) else is_true
 
     @property
     def number(self) -> ExactInt:
@@ -421,24 +371,24 @@ class Truth:
     def __float__(self) -> float:
         return float(bool(self))
 
-    def __eq__(self, other: object) -> Any:
-        return self.value == _valued(other)
+    def __eq__(self, right: object) -> Any:
+        return self.value == _value_of(right)
 
-    def __ne__(self, other: object) -> Any:
-        return self.value != _valued(other)
+    def __ne__(self, right: object) -> Any:
+        return self.value != _value_of(right)
 
 
-def _valued(value: Any) -> Any:
+def _value_of(value: Any) -> Any:
     return value.value if isinstance(value, Truth) else value
 
 
 def _truth_operator(native: Callable[[Any, Any], Any], *, is_reflected: bool) -> Callable[..., Any]:
-    def method(self: Truth, other: UserValue) -> Any:
+    def method(self: Truth, operand_value: UserValue) -> Any:
         value: Any = self.value
         if type(value) is bool and native not in _LOGIC:
             value = ExactInt(value)
-        other = _valued(other)
-        return native(other, value) if is_reflected else native(value, other)
+        operand_value = _value_of(operand_value)
+        return native(operand_value, value) if is_reflected else native(value, operand_value)
 
     return method
 
@@ -525,7 +475,10 @@ def record(
     tape = run.tape
     if tape.paused:
         return compute()
-    given, named = recorded(args), {key: recorded(arg) for key, arg in (names or {}).items()}
+    arguments, keywords = (
+        tape_argument(args),
+        {key: tape_argument(arg) for key, arg in (names or {}).items()},
+    )
     unit: Any = None
     is_special = is_typed or any(_is_special(arg) for arg in args)
     tape.paused += 1
@@ -533,18 +486,18 @@ def record(
         value = compute()
         if is_special:
             unit = _native_unit(native, args, names or {})
-            value = _converted(run, value, unit)
+            value = _convert(run, value, unit)
     except Exception as error:
         tape.paused -= 1
         if isinstance(error, ValueError | ZeroDivisionError) and _is_silent(native, args):
-            raise run.session.stopped(NotReal(f"the value is not finite: {error}")) from None
-        tape.call(native, given, named, raises=True)
+            raise run.session.stop_run(NotReal(f"the value is not finite: {error}")) from None
+        tape.call(native, arguments, keywords, raises=True)
         raise
     except BaseException:
         tape.paused -= 1
         raise
     tape.paused -= 1
-    return _adopted(run, value, tape.call(native, given, named))
+    return _adopt(run, value, tape.call(native, arguments, keywords))
 
 
 def _is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
@@ -556,16 +509,16 @@ def _is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
     return any(hasattr(unit, "dtype") for unit in units)
 
 
-def recorded(value: Any) -> Any:
+def tape_argument(value: Any) -> Any:
     """Returns an argument of a record."""
     if isinstance(value, Number | Truth):
         return value.ref
     if isinstance(value, np.ndarray):  # the function may change its own arrays later
         return np.array(value) if value.flags.writeable else np.asarray(value)
     if isinstance(value, tuple):
-        return tuple(map(recorded, value))
+        return tuple(map(tape_argument, value))
     if isinstance(value, list):
-        return list(map(recorded, value))
+        return list(map(tape_argument, value))
     return plain(native_of(value))
 
 
@@ -585,7 +538,7 @@ def _is_special(value: Any) -> bool:
 
 
 def _native_unit(native: Callable[..., Any], args: Any, names: Mapping[str, Any]) -> Any:
-    """The result of the operation for 1 of each type; TypeErrors are those of the function."""
+    """The result of the operation for 1 of each type; a TypeError is an error of the function."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
@@ -612,7 +565,7 @@ def _sample(value: Any) -> Any:
     return plain(native_of(value))
 
 
-def _converted(run: Run, value: Any, unit: Any) -> Any:
+def _convert(run: Run, value: Any, unit: Any) -> Any:
     """A value with the type of the function, in whose integers it wraps."""
     if unit is None:
         return value
@@ -626,29 +579,29 @@ def _converted(run: Run, value: Any, unit: Any) -> Any:
         return type(unit_of(unit))(value) if isinstance(unit, np.generic) else value
     if isinstance(unit, bool | np.bool_):
         return value
-    own = unit_of(unit)
-    if own is None:
+    native_unit = unit_of(unit)
+    if native_unit is None:
         return value if isinstance(value, Mixed) else Number(run, value.expr, type(unit) is int)
-    dtype: Any = getattr(own, "dtype", None)
-    is_int = isinstance(own, np.generic | np.ndarray) and np.issubdtype(dtype, np.integer)
-    if isinstance(own, np.generic | np.ndarray):
+    dtype: Any = getattr(native_unit, "dtype", None)
+    is_int = isinstance(native_unit, np.generic | np.ndarray) and np.issubdtype(dtype, np.integer)
+    if isinstance(native_unit, np.generic | np.ndarray):
         if np.issubdtype(dtype, np.floating) and dtype.itemsize < 8:
             run.session.is_single = True
             if dtype.itemsize < 4:
                 raise run.session.refuse("arithmetic in float16", hint="use float32 or float64")
     elif dtype is not None:
-        is_int = not (own.is_floating_point() or own.is_complex())
+        is_int = not (native_unit.is_floating_point() or native_unit.is_complex())
     expr = value.expr
-    if is_int and isinstance(own, np.generic | np.ndarray):
-        expr = wrapped(run, expr, np.iinfo(dtype))
-    return Number(run, expr, bool(is_int), own)
+    if is_int and isinstance(native_unit, np.generic | np.ndarray):
+        expr = wrap_integer(run, expr, np.iinfo(dtype))
+    return Number(run, expr, bool(is_int), native_unit)
 
 
 _FARTHEST = 1 << 53
 """Steps until which integers of NumPy are looked at."""
 
 
-def wrapped(run: Run, expr: sp.Expr, info: Any) -> sp.Expr:
+def wrap_integer(run: Run, expr: sp.Expr, info: Any) -> sp.Expr:
     """Returns an integer as a fixed width holds it."""
     low, high = int(info.min), int(info.max)
     if fits(run, expr, info) is True:
@@ -669,7 +622,7 @@ def fits(run: Run, expr: sp.Expr, info: Any) -> bool | sp.Basic:
     return True if len(parts) == 1 and parts[0].truth else inside
 
 
-def _adopted(run: Run, value: Any, ref: Ref) -> Any:
+def _adopt(run: Run, value: Any, ref: Ref) -> Any:
     """A value as the result of a record; of what does not depend on the step, the run chose."""
     if isinstance(value, Number):
         return type(value)(run, value.expr, value.is_int, value.unit, ref)
@@ -677,7 +630,7 @@ def _adopted(run: Run, value: Any, ref: Ref) -> Any:
         return Truth(run, value.condition, value.unit, ref)
     if type(value) in (list, tuple):
         items = (
-            _adopted(run, item, run.tape.call(operator.getitem, (ref, place), {}))
+            _adopt(run, item, run.tape.call(operator.getitem, (ref, place), {}))
             for place, item in enumerate(value)
         )
         return type(value)(items)
@@ -739,7 +692,7 @@ def _whole(number: Number) -> Any:
     return truth(number.run, sp.Eq(floor_mod(number.expr, 1), 0, evaluate=False))
 
 
-def _same(number: Number, *_: UserValue, **__: UserValue) -> Number:
+def _identity(number: Number, *_: UserValue, **__: UserValue) -> Number:
     return number
 
 
@@ -748,36 +701,36 @@ def _as_float(number: Number, *_: UserValue, **__: UserValue) -> Number:
 
 
 _ATTRIBUTES: Mapping[str, Callable[[Number], Any]] = {
-    "real": _same,
+    "real": _identity,
     "imag": lambda number: Number(number.run, _ZERO, number.is_int),
-    "numerator": _same,
+    "numerator": _identity,
     "denominator": lambda number: Number(number.run, _ONE, number.is_int),
-    "T": _same,
+    "T": _identity,
 }
 _PARTS = ("numerator", "denominator")
 
 _METHODS: Mapping[str, Callable[..., Any]] = {
-    "conjugate": _same,
-    "item": _same,
-    "tolist": _same,
-    "copy": _same,
-    "clone": _same,
-    "detach": _same,
-    "cpu": _same,
-    "numpy": _same,
-    "squeeze": _same,
+    "conjugate": _identity,
+    "item": _identity,
+    "tolist": _identity,
+    "copy": _identity,
+    "clone": _identity,
+    "detach": _identity,
+    "cpu": _identity,
+    "numpy": _identity,
+    "squeeze": _identity,
     "float": _as_float,
     "double": _as_float,
     "is_integer": _whole,
     "bit_length": _bit_length,
     "__floor__": lambda number: _floor(number),
     "__trunc__": lambda number: _truncate(number),
-    "clip": lambda number, low=None, high=None: _clipped(number, low, high),
-    "clamp": lambda number, min=None, max=None: _clipped(number, min, max),
+    "clip": lambda number, low=None, high=None: _clip(number, low, high),
+    "clamp": lambda number, min=None, max=None: _clip(number, min, max),
 }
 
 
-def _clipped(number: Number, low: Any, high: Any) -> Number:
+def _clip(number: Number, low: Any, high: Any) -> Number:
     expr = number.expr
     for limit, kind in ((low, sp.Max), (high, sp.Min)):
         read = None if limit is None else operand(number.run, limit)
@@ -787,18 +740,18 @@ def _clipped(number: Number, low: Any, high: Any) -> Number:
 
 
 def _floor(number: Number) -> Number:
-    return number if number.is_int else Number(number.run, floored(number.expr), True)
+    return number if number.is_int else Number(number.run, integer_floor(number.expr), True)
 
 
 def _ceil(number: Number) -> Number:
-    return number if number.is_int else Number(number.run, -floored(-number.expr), True)
+    return number if number.is_int else Number(number.run, -integer_floor(-number.expr), True)
 
 
 def _truncate(number: Number) -> Number:
     return _floor(number) if number >= 0 else _ceil(number)
 
 
-def truncated(number: Number) -> Number:
+def truncate(number: Number) -> Number:
     """Returns the integer part of a number, as ``int`` does."""
     result: Number = record(
         number.run, int, (number,), lambda: _truncate(number), is_typed=number.unit is not None
@@ -810,55 +763,55 @@ Pair = tuple[sp.Expr, bool]
 
 
 def operation(
-    self: Number, other: Any, native: Callable[[Any, Any], Any], *, is_reflected: bool = False
+    self: Number, argument: Any, native: Callable[[Any, Any], Any], *, is_reflected: bool = False
 ) -> Any:
     """Returns the value of an operator on a number and another operand."""
     run = self.run
-    read = operand(run, other)
+    read = operand(run, argument)
     if read is None:
-        return _foreign(self, other, native, is_reflected=is_reflected)
+        return _foreign(self, argument, native, is_reflected=is_reflected)
     pair = (self.expr, self.is_int)
     first, second, args = (
-        (read, pair, (other, self)) if is_reflected else (pair, read, (self, other))
+        (read, pair, (argument, self)) if is_reflected else (pair, read, (self, argument))
     )
-    check_types(self, other, native)
+    check_types(self, argument, native)
     make = _MAKES[native]
     if native in _BITS:
-        check_bits(self, native.__name__.strip("_"), other)
+        check_bits(self, native.__name__.strip("_"), argument)
     return record(run, native, args, lambda: make(run, first, second))
 
 
-def _foreign(self: Number, other: Any, native: Any, *, is_reflected: bool) -> Any:
+def _foreign(self: Number, argument: Any, native: Any, *, is_reflected: bool) -> Any:
     """The exception of an operand that is not a number, or a refusal."""
     sample = _sample(self)
-    if isinstance(other, list | tuple | str | bytes) and native is operator.mul:
+    if isinstance(argument, list | tuple | str | bytes) and native is operator.mul:
         return NotImplemented  # a repetition
     try:
-        value = native(other, sample) if is_reflected else native(sample, other)
+        value = native(argument, sample) if is_reflected else native(sample, argument)
     except TypeError:
         return NotImplemented
     except Exception:
-        value = other
-    what = f"an operation of the step with a {type(other).__name__}"
-    raise self.run.session.doubted(f"{what}, which gives a {type(value).__name__}")
+        value = argument
+    subject = f"an operation of the step with a {type(argument).__name__}"
+    raise self.run.session.doubtful_error(f"{subject}, which gives a {type(value).__name__}")
 
 
-def check_types(self: Number, other: Any, native: Any) -> None:
-    """Refuses operations of Decimal that differ from those of numbers."""
-    kinds = [type(_sample(value)) for value in (self, other)]
+def check_types(self: Number, argument: Any, native: Any) -> None:
+    """Refuses operations of Decimal that differ from the same operations of numbers."""
+    kinds = [type(_sample(value)) for value in (self, argument)]
     if Decimal in kinds and native in (operator.floordiv, operator.mod, operator.pow):
         raise self.run.session.refuse(f"{native.__name__} of a Decimal that depends on the step")
     if native is operator.pow and any(issubclass(kind, Fraction) for kind in kinds):
         raise self.run.session.refuse("a power of a Fraction that depends on the step")
     is_integer_power = native is operator.pow and any(issubclass(k, np.integer) for k in kinds)
-    is_safe = isinstance(other, int | np.integer) and other >= 0
+    is_safe = isinstance(argument, int | np.integer) and argument >= 0
     if is_integer_power and not is_safe and not any(issubclass(k, float) for k in kinds):
         raise self.run.session.refuse("a power of an integer of NumPy with a negative exponent")
 
 
-def check_bits(self: Number, name: str, other: Any) -> None:
+def check_bits(self: Number, name: str, argument: Any) -> None:
     """Refuses operations on bits of anything but integers of Python."""
-    for value in (self, other):
+    for value in (self, argument):
         sample = _sample(value)
         if isinstance(sample, float):
             raise TypeError(f"unsupported operand type(s) for {name}: 'float'")
@@ -922,10 +875,12 @@ def _power(run: Run, a: Pair, b: Pair) -> Number:
     if not exponent_is_int and run.decide(sp.Lt(base, 0, evaluate=False)):
         is_whole = sp.Eq(floor_mod(exponent, 1), 0, evaluate=False)
         if is_whole == sp.false or (is_whole != sp.true and not run.decide(is_whole)):
-            raise run.session.stopped(NotReal("a negative number to a fractional power is complex"))
+            raise run.session.stop_run(
+                NotReal("a negative number to a fractional power is complex")
+            )
     is_fine = exponent.is_Rational and exponent.q > FINEST  # SymPy would work (1/24)**k out
-    made = sp.Pow(base, exponent, evaluate=False) if is_fine else base**exponent
-    return Number(run, made, is_int)
+    power = sp.Pow(base, exponent, evaluate=False) if is_fine else base**exponent
+    return Number(run, power, is_int)
 
 
 def power_with_modulus(run: Run, base: Any, exponent: Any, modulus: Any) -> Any:
@@ -977,7 +932,7 @@ def _shift_right(run: Run, a: Pair, b: Pair) -> Number:
     return _floor_divide(run, a, (sp.Integer(2) ** b[0], True))
 
 
-def _masked(run: Run, a: Pair, b: Pair) -> sp.Expr:
+def _common_bits(run: Run, a: Pair, b: Pair) -> sp.Expr:
     """The common bits of two integers, one of which is known."""
     number, mask = (a[0], b[0]) if b[0].is_Integer else (b[0], a[0])
     if not mask.is_Integer:
@@ -985,31 +940,31 @@ def _masked(run: Run, a: Pair, b: Pair) -> sp.Expr:
             "bits of two numbers that depend on the step", hint="use // and % instead"
         )
     if mask < 0:  # all bits but some
-        return number - _masked(run, (number, True), (-mask - 1, True))
+        return number - _common_bits(run, (number, True), (-mask - 1, True))
     bits, place = int(mask), 0
     terms: list[sp.Expr] = []
     while bits:
         zeros = (bits & -bits).bit_length() - 1
         bits >>= zeros
         place += zeros
-        ones = ((bits + 1) & ~bits).bit_length() - 1
-        bits >>= ones
+        width = ((bits + 1) & ~bits).bit_length() - 1
+        bits >>= width
         high = number if place == 0 else floor_div(number, sp.Integer(2) ** place)
-        terms.append(floor_mod(high, sp.Integer(2) ** ones) * sp.Integer(2) ** place)
-        place += ones
+        terms.append(floor_mod(high, sp.Integer(2) ** width) * sp.Integer(2) ** place)
+        place += width
     return sp.Add(*terms)
 
 
 def _bit_and(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, _masked(run, a, b), True)
+    return Number(run, _common_bits(run, a, b), True)
 
 
 def _bit_or(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, a[0] + b[0] - _masked(run, a, b), True)
+    return Number(run, a[0] + b[0] - _common_bits(run, a, b), True)
 
 
 def _bit_xor(run: Run, a: Pair, b: Pair) -> Number:
-    return Number(run, a[0] + b[0] - 2 * _masked(run, a, b), True)
+    return Number(run, a[0] + b[0] - 2 * _common_bits(run, a, b), True)
 
 
 _BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
@@ -1029,7 +984,7 @@ _MAKES: Mapping[Callable[[Any, Any], Any], Callable[[Run, Pair, Pair], Number]] 
 }
 
 
-def floored(expr: sp.Expr) -> sp.Expr:
+def integer_floor(expr: sp.Expr) -> sp.Expr:
     """Returns the floor of an expression; of a fraction of integers as an integer quotient."""
     if expr.is_integer:
         return expr
@@ -1046,4 +1001,4 @@ def half_even(expr: sp.Expr) -> sp.Expr:
     if expr.is_integer:
         return expr
     quarter = sp.Rational(1, 4)
-    return floored(expr / 2 + quarter) - floored(quarter - expr / 2)
+    return integer_floor(expr / 2 + quarter) - integer_floor(quarter - expr / 2)

@@ -36,8 +36,8 @@ class Place:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        shown = f": `{self.text}`" if self.text else ""
-        return f"{Path(self.file).name}, line {self.line}, in {self.function}{shown}"
+        source = f": `{self.text}`" if self.text else ""
+        return f"{Path(self.file).name}, line {self.line}, in {self.function}{source}"
 
 
 class Untraceable(BaseException):
@@ -46,14 +46,14 @@ class Untraceable(BaseException):
     It is not an Exception, so that a ``try`` of the user's function does not catch it.
 
     Args:
-        what: The problem.
+        message: The problem.
         where: Its place in the user's file.
         hint: How to fix it.
     """
 
-    def __init__(self, what: str, where: Place | None = None, hint: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, message: str, where: Place | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.what = message
         self.where = where
         self.hint = hint
 
@@ -87,11 +87,11 @@ def current_place(codes: Container[int]) -> Place | None:
 
 def place_of_exception(error: BaseException, codes: Container[int]) -> Place | None:
     """Returns the line of the user's code at which an exception was raised."""
-    found: Place | None = None
+    place: Place | None = None
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if id(code) in codes:
-            found = Place(code.co_filename, traceback.tb_lineno, code.co_qualname)
+            place = Place(code.co_filename, traceback.tb_lineno, code.co_qualname)
         traceback = traceback.tb_next
-    return found
+    return place

@@ -46,7 +46,7 @@ CONTAINER_TYPES: tuple[type, ...] = (
     itertools.zip_longest, operator.attrgetter, operator.itemgetter, operator.methodcaller,
     np.ndarray, np.dtype, np.finfo, np.iinfo,
 )  # fmt: skip
-"""Types of which a function may make objects of its own."""
+"""Types of which a function may make objects."""
 
 _MODULES = frozenset({
     "_bisect", "_collections", "_datetime", "_decimal", "_functools", "_heapq", "_operator", "_sre",
@@ -110,14 +110,18 @@ def is_pure_function(value: Any) -> bool:
     owner = getattr(value, "__objclass__", None)
     if owner is not None:
         return issubclass(owner, IMMUTABLE_TYPES) or owner in (tuple, frozenset)
-    own = getattr(value, "__self__", None)
-    if isinstance(own, type):  # a class method, such as float.fromhex
-        return issubclass(own, IMMUTABLE_TYPES) or own in CONTAINER_TYPES or _is_torch(own, name)
+    receiver = getattr(value, "__self__", None)
+    if isinstance(receiver, type):  # a class method, such as float.fromhex
+        return (
+            issubclass(receiver, IMMUTABLE_TYPES)
+            or receiver in CONTAINER_TYPES
+            or _is_torch(receiver, name)
+        )
     module = str(getattr(value, "__module__", None))
     package = module.partition(".")[0]
     if package == "numpy":
         return name in _NUMPY
-    if package == "torch" or type(own).__module__.startswith("torch"):
+    if package == "torch" or type(receiver).__module__.startswith("torch"):
         return name in _TORCH
     if package == "builtins":
         return name in PURE_BUILTINS

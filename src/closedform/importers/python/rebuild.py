@@ -46,8 +46,8 @@ from closedform.importers.python.exact import (
 )
 from closedform.importers.python.functions import (
     FOLDS,
-    called,
-    folded,
+    dispatcher,
+    fold_builtin,
     has_traced,
     known_functions,
     loaded_modules,
@@ -146,10 +146,10 @@ class Environment:
     def begin(self) -> None:
         """Forgets what an earlier run assigned."""
         self._assigned.clear()
-        for made, attributes, slots in self._objects:
-            _restore(made, attributes, slots)
+        for instance, attributes, slots in self._objects:
+            _restore(instance, attributes, slots)
 
-    def _imported(self, *args: Any, **names: Any) -> Any:
+    def _import(self, *args: Any, **names: Any) -> Any:
         """Returns what ``__import__`` does; the function may be the first to import a module."""
         before = loaded_modules()
         module = builtins.__import__(*args, **names)
@@ -159,30 +159,30 @@ class Environment:
 
     def check_unchanged(self) -> None:
         """Raises Untraceable if the run has changed anything outside of the function."""
-        for copied, items in self._copies:
-            if not is_same(copied, items):
-                raise self._changed(f"a {type(copied).__mro__[2].__name__}")
-        for made, names in self._functions_made:
-            if not is_same(vars(made), tuple(names.items())):
-                raise self._changed(f"an attribute of the function {made.__name__!r}")
+        for container, items in self._copies:
+            if not is_same(container, items):
+                raise self._change_error(f"a {type(container).__mro__[2].__name__}")
+        for clone, names in self._functions_made:
+            if not is_same(vars(clone), tuple(names.items())):
+                raise self._change_error(f"an attribute of the function {clone.__name__!r}")
         for owner, names in self._raw:
             if not is_same(state_of(owner), tuple(names.items())):
-                raise self._changed(f"an attribute of {owner!r}")
+                raise self._change_error(f"an attribute of {owner!r}")
         for cell, before, name, function in self._cells:
             if cell.cell_contents is not before:
                 raise self._stateful(function.__code__, name, ("STORE_DEREF", "DELETE_DEREF"))
         for namespace, code in self._globals:
-            for name in stored(code, ("STORE_GLOBAL", "DELETE_GLOBAL")):
+            for name in stored_names(code, ("STORE_GLOBAL", "DELETE_GLOBAL")):
                 if namespace.get(name, _MISSING) is not namespace.loaded.get(name, _MISSING):
                     raise self._stateful(code, name, ("STORE_GLOBAL", "DELETE_GLOBAL"))
 
-    def _changed(self, what: str) -> Untraceable:
+    def _change_error(self, target: str) -> Untraceable:
         return self.session.refuse(
-            f"the function changes {what} that exists outside of it", hint=_HINT
+            f"the function changes {target} that exists outside of it", hint=_HINT
         )
 
     def _stateful(self, code: types.CodeType, name: str, ops: tuple[str, ...]) -> Untraceable:
-        line = stored(code, ops).get(name, code.co_firstlineno)
+        line = stored_names(code, ops).get(name, code.co_firstlineno)
         where = Place(code.co_filename, line, code.co_qualname)
         return Untraceable(
             f"the function assigns {name!r}, a variable outside of it", where, hint=_HINT
@@ -203,12 +203,12 @@ class Environment:
             return value
         if type(value) in (int, float):
             return self.constant(value)
-        known = self._known.get(id(value))
-        if known is None:
-            known = (value, self._wrapped(value))
-            self._known[id(value)] = known
-            self._known.setdefault(id(known[1]), (known[1], known[1]))  # it is wrapped already
-        return known[1]
+        entry = self._known.get(id(value))
+        if entry is None:
+            entry = (value, self._mirror_value(value))
+            self._known[id(value)] = entry
+            self._known.setdefault(id(entry[1]), (entry[1], entry[1]))  # it is wrapped already
+        return entry[1]
 
     def constant(self, value: UserValue) -> Any:
         """Returns a number of Python with its exact value."""
@@ -223,18 +223,18 @@ class Environment:
         """Lets the function use, and change, an object that is made anew for each run."""
         self._known[id(value)] = (value, value)
 
-    def _wrapped(self, value: Any) -> Any:
+    def _mirror_value(self, value: Any) -> Any:
         # First of all: the attributes of a dict may be its keys.
-        copied = traced_copy(value, self.session, self.wrap)
-        if copied is not None:
-            if not isinstance(copied, np.ndarray):
-                self._copies.append((copied, items_of(copied)))
-            return copied
-        found = self._functions.get(id(value))
+        duplicate = traced_copy(value, self.session, self.wrap)
+        if duplicate is not None:
+            if not isinstance(duplicate, np.ndarray):
+                self._copies.append((duplicate, items_of(duplicate)))
+            return duplicate
+        replacement = self._functions.get(id(value))
         is_number = isinstance(value, type) and issubclass(value, np.number | np.bool_)
-        if found is not None and not is_number:
-            name, traced, is_single = found
-            return called(value, name, traced, self.run, is_single=is_single)
+        if replacement is not None and not is_number:
+            name, implementation, is_single = replacement
+            return dispatcher(value, name, implementation, self.run, is_single=is_single)
         refusal = self._refusal(value)
         if refusal is not None:
             return refusal
@@ -278,12 +278,12 @@ class Environment:
             return self._copied_tensor(value)
         if isinstance(value, _FUNCTIONS) or _is_dispatched(value):
             return self._in_c(value)
-        return self._mirrored(value)
+        return self._mirror_object(value)
 
     def _copied_tensor(self, value: Any) -> Any:
-        copied = value.detach().clone()
-        self._raw.append((copied, state_of(copied)))
-        return copied
+        duplicate = value.detach().clone()
+        self._raw.append((duplicate, state_of(duplicate)))
+        return duplicate
 
     def _in_c(self, value: Any) -> Any:
         """A function in C: itself, if it is known to have no effects."""
@@ -291,13 +291,13 @@ class Environment:
             owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
             module = getattr(owner, "__name__", None) or getattr(value, "__module__", None)
             name = f"{module or type(value).__name__}.{getattr(value, '__name__', value)}"
-            return self.refused(name, "is not known to be a function of only its arguments")
+            return self.refusal(name, "is not known to be a function of only its arguments")
         if str(getattr(value, "__module__", "")).partition(".")[0] != "numpy":
             return value
 
         def function(*args: UserValue, **names: UserValue) -> Any:
-            given = {key: native_of(arg) for key, arg in names.items()}
-            return local_array(value(*map(native_of, args), **given))
+            natives = {key: native_of(arg) for key, arg in names.items()}
+            return local_array(value(*map(native_of, args), **natives))
 
         function.native = value  # type: ignore[attr-defined]
         return function
@@ -321,7 +321,7 @@ class Environment:
             return mirror
         if kind.__module__ in ("abc", "collections.abc", "numbers", "typing", "builtins"):
             return kind
-        return self.refused(kind.__qualname__, "is not a class that can be traced")
+        return self.refusal(kind.__qualname__, "is not a class that can be traced")
 
     def _of_schedule(self, schedule: Schedule) -> Callable[[Any], Any]:
         """A schedule as a function of traced steps."""
@@ -340,15 +340,15 @@ class Environment:
         def on_expressions(*args: UserValue, **names: UserValue) -> Any:
             if has_traced(args) or has_traced(names.values()):
                 expressions = tuple(map(_as_expression, args))
-                named = {key: _as_expression(value) for key, value in names.items()}
-                made = function(*expressions, **named)
-                if not isinstance(made, sp.Expr):
+                keywords = {key: _as_expression(value) for key, value in names.items()}
+                result = function(*expressions, **keywords)
+                if not isinstance(result, sp.Expr):
                     raise self.session.refuse(
-                        f"a {type(made).__name__} of SymPy or closedform that depends on the step"
+                        f"a {type(result).__name__} of SymPy or closedform that depends on the step"
                     )
-                return record(self.run, function, args, lambda: Number(self.run, made), names)
-            made = function(*args, **names)
-            return self.wrap(made) if isinstance(made, Schedule) else made
+                return record(self.run, function, args, lambda: Number(self.run, result), names)
+            result = function(*args, **names)
+            return self.wrap(result) if isinstance(result, Schedule) else result
 
         return on_expressions
 
@@ -356,61 +356,63 @@ class Environment:
 
     def rebuilt(self, function: types.FunctionType) -> types.FunctionType:
         """Returns a function with the same code in this environment."""
-        known = self._known.get(id(function))
-        if known is not None:
-            return known[1]  # type: ignore[no-any-return]
+        entry = self._known.get(id(function))
+        if entry is not None:
+            return entry[1]  # type: ignore[no-any-return]
         code = self._code(function.__code__)
         namespace = Namespace(self, function.__globals__)
         cells = None
         if function.__closure__ is not None:
             cells = tuple(types.CellType() for _ in function.__closure__)
-        made = types.FunctionType(code, namespace, function.__name__, None, cells)
+        clone = types.FunctionType(code, namespace, function.__name__, None, cells)
         # A function may call itself: it is known before what it uses is wrapped.
-        self._known[id(function)] = (function, made)
-        self._known[id(made)] = (made, made)
-        made.__qualname__ = function.__qualname__
-        made.__defaults__ = self._defaults(function)
+        self._known[id(function)] = (function, clone)
+        self._known[id(clone)] = (clone, clone)
+        clone.__qualname__ = function.__qualname__
+        clone.__defaults__ = self._defaults(function)
         if function.__kwdefaults__:
-            made.__kwdefaults__ = {
+            clone.__kwdefaults__ = {
                 name: self.variable(name, value) for name, value in function.__kwdefaults__.items()
             }
-        self._fill(made, function)
+        self._fill(clone, function)
         for name, value in vars(function).items():
             if name != "__wrapped__":
-                vars(made)[name] = self.wrap(value)
-        self._functions_made.append((made, dict(vars(made))))
+                vars(clone)[name] = self.wrap(value)
+        self._functions_made.append((clone, dict(vars(clone))))
         self._globals += [(namespace, each) for each in all_codes(code)]
-        return made
+        return clone
 
     def _defaults(self, function: types.FunctionType) -> tuple[Any, ...] | None:
-        given = function.__defaults__
-        if given is None:
+        defaults = function.__defaults__
+        if defaults is None:
             return None
         code = function.__code__
-        names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
-        return tuple(self.variable(name, value) for name, value in zip(names, given, strict=True))
+        names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+        return tuple(
+            self.variable(name, value) for name, value in zip(names, defaults, strict=True)
+        )
 
-    def _fill(self, made: types.FunctionType, function: types.FunctionType) -> None:
+    def _fill(self, clone: types.FunctionType, function: types.FunctionType) -> None:
         """Gives the closure of a rebuilt function its contents."""
         names = function.__code__.co_freevars
-        for name, own, cell in zip(
-            names, made.__closure__ or (), function.__closure__ or (), strict=True
+        for name, new_cell, cell in zip(
+            names, clone.__closure__ or (), function.__closure__ or (), strict=True
         ):
             try:
                 content = cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
             if name == "__class__" and isinstance(content, type):
-                own.cell_contents = self._mirrored_class(content) or content
+                new_cell.cell_contents = self._mirrored_class(content) or content
             else:
-                own.cell_contents = self.variable(name, content)
-            self._cells.append((own, own.cell_contents, name, made))
+                new_cell.cell_contents = self.variable(name, content)
+            self._cells.append((new_cell, new_cell.cell_contents, name, clone))
 
     def _code(self, code: types.CodeType) -> types.CodeType:
-        made = code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
-        self._codes.append(made)  # an id is that of this code while it exists
-        self.session.codes.add(id(made))
-        return made
+        new_code = code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
+        self._codes.append(new_code)  # an id is that of this code while it exists
+        self.session.codes.add(id(new_code))
+        return new_code
 
     def _code_constant(self, value: Any) -> Any:
         if isinstance(value, types.CodeType):
@@ -423,7 +425,7 @@ class Environment:
 
     # --- objects -----------------------------------------------------------------------------
 
-    def _mirrored(self, value: Any) -> Any:
+    def _mirror_object(self, value: Any) -> Any:
         """An object with rebuilt methods and a copy of its attributes.
 
         Raises:
@@ -434,7 +436,7 @@ class Environment:
         try:
             if mirror is None:
                 raise TypeError
-            made: Any = object.__new__(mirror) if kind is not _NAMESPACE else mirror()
+            instance: Any = object.__new__(mirror) if kind is not _NAMESPACE else mirror()
         except TypeError:
             raise self.session.refuse(
                 f"the function uses a {kind.__module__}.{kind.__qualname__}, "
@@ -444,44 +446,44 @@ class Environment:
         names = [name for base in kind.__mro__ for name in _slots(base)]
         slots = {name: getattr(value, name) for name in names if hasattr(value, name)}
         attributes = dict(getattr(value, "__dict__", {}))
-        _restore(made, attributes, slots)
-        self._objects.append((made, attributes, slots))
-        self._outer.add(id(made))
-        return made
+        _restore(instance, attributes, slots)
+        self._objects.append((instance, attributes, slots))
+        self._outer.add(id(instance))
+        return instance
 
     def _mirrored_class(self, kind: type) -> type | None:
         """A subclass whose methods, also those that are inherited, are rebuilt."""
         is_python = bool(kind.__flags__ & _HEAP_TYPE) or kind is _NAMESPACE
         if not is_python or issubclass(kind, type | BaseException | Enum):
             return None
-        known = self._known.get(id(kind))
-        if known is not None and known[1] is not kind:
-            mirrored: type = known[1]
-            return mirrored
+        entry = self._known.get(id(kind))
+        if entry is not None and entry[1] is not kind:
+            existing: type = entry[1]
+            return existing
         parents = [self._mirrored_class(base) for base in kind.__bases__]
         bases = (*(parent for parent in parents if parent is not None), kind)
         try:
             metaclass: Any = self._metaclass(type(kind))
-            made: type = metaclass(kind.__name__, bases, {"__module__": kind.__module__})
+            mirror: type = metaclass(kind.__name__, bases, {"__module__": kind.__module__})
         except TypeError:
             return None
-        self._known[id(kind)] = (kind, made)
-        self._known[id(made)] = (made, made)
+        self._known[id(kind)] = (kind, mirror)
+        self._known[id(mirror)] = (mirror, mirror)
         for name, member in list(vars(kind).items()):
             if isinstance(member, _MEMBERS) and name not in _OBSERVED:
-                type.__setattr__(made, name, _Member(self, made, name, member))
-        _observe(made, self)
-        return made
+                type.__setattr__(mirror, name, _Member(self, mirror, name, member))
+        _observe(mirror, self)
+        return mirror
 
     def _metaclass(self, kind: type) -> type:
         """A metaclass whose classes refuse to be changed, and wrap their attributes."""
         if issubclass(kind, _Guarded):
             return kind
-        known = self._metaclasses.get(kind)
-        if known is None:
-            known = type("Class", (_Guarded, kind), {"environment": self})
-            self._metaclasses[kind] = known
-        return known
+        guarded_class = self._metaclasses.get(kind)
+        if guarded_class is None:
+            guarded_class = type("Class", (_Guarded, kind), {"environment": self})
+            self._metaclasses[kind] = guarded_class
+        return guarded_class
 
     def member(self, member: UserValue) -> Any:
         """Returns a function, property or other member of a class with rebuilt functions."""
@@ -507,8 +509,8 @@ class Environment:
             return value
         key = (id(owner), name)
         if key[0] not in self._outer:  # an object that the function makes
-            own = _dict_of(owner)
-            return value if name in own else self.wrap(value)
+            attributes = _dict_of(owner)
+            return value if name in attributes else self.wrap(value)
         if key in self._assigned:
             return value
         self._reads.add(key)
@@ -557,9 +559,9 @@ class Environment:
             reason = _REFUSED.get(owner.__name__ if isinstance(owner, types.ModuleType) else "")
         if name in _REFUSED_NAMES.get(str(module).partition(".")[0], ()):
             reason = "draws random numbers"
-        return None if reason is None else self.refused(f"{module}.{name}", reason)
+        return None if reason is None else self.refusal(f"{module}.{name}", reason)
 
-    def refused(self, name: str, reason: str) -> Callable[..., Any]:
+    def refusal(self, name: str, reason: str) -> Callable[..., Any]:
         """Returns a function that refuses to be called."""
 
         def refuse(*_: UserValue, **__: UserValue) -> Any:
@@ -570,14 +572,15 @@ class Environment:
     def _traced_builtins(self) -> dict[str, Any]:
         kinds = {"int": traced_type(int, self.run), "float": traced_type(float, self.run)}
         folds = {
-            native.__name__: folded(native, traced, self.run) for native, traced in FOLDS.items()
+            native.__name__: fold_builtin(native, implementation, self.run)
+            for native, implementation in FOLDS.items()
         }
-        refused = {name: self.refused(name, reason) for name, reason in _REFUSED_BUILTINS.items()}
+        refusals = {name: self.refusal(name, reason) for name, reason in _REFUSED_BUILTINS.items()}
         return {
             **PURE,
             **kinds,
             **folds,
-            **refused,
+            **refusals,
             "type": _type_of(self),
             "isinstance": self._isinstance,
             "issubclass": self._issubclass,
@@ -585,7 +588,7 @@ class Environment:
             "hasattr": self._hasattr,
             "setattr": self._setattr,
             "pow": self._pow,
-            "__import__": self._imported,
+            "__import__": self._import,
             "print": _Silent(self, "print"),
         }
 
@@ -689,9 +692,9 @@ def state_of(owner: UserValue) -> dict[str, Any]:
     return {key: value for key, value in vars(owner).items() if not key.startswith(("__", "_abc"))}
 
 
-def items_of(copied: UserValue) -> tuple[Any, ...]:
+def items_of(container: UserValue) -> tuple[Any, ...]:
     """Returns the items of a container."""
-    return tuple(dict.items(copied)) if isinstance(copied, dict) else tuple(copied)
+    return tuple(dict.items(container)) if isinstance(container, dict) else tuple(container)
 
 
 def is_same(owner: UserValue, items: tuple[Any, ...]) -> bool:
@@ -713,7 +716,7 @@ def _is_same_item(value: Any, before: Any) -> bool:
 
 
 def _dict_of(owner: Any) -> Mapping[str, Any]:
-    """The attributes of an object that are not those of its class."""
+    """The attributes of an object that its class does not have."""
     try:
         attributes: Mapping[str, Any] = object.__getattribute__(owner, "__dict__")
     except AttributeError:
@@ -730,10 +733,10 @@ def _is_dispatched(value: Any) -> bool:
 class Namespace(dict[str, Any]):
     """The globals of a rebuilt function: each is wrapped when it is first used."""
 
-    def __init__(self, environment: Environment, own: Mapping[str, Any]) -> None:
+    def __init__(self, environment: Environment, variables: Mapping[str, Any]) -> None:
         super().__init__({"__builtins__": environment.builtins})
         self._environment = environment
-        self._own = own
+        self._own = variables
         self.loaded: dict[str, Any] = {}
 
     def __missing__(self, name: str) -> Any:
@@ -754,7 +757,7 @@ class _Module:
         environment = self._environment
         reason = _REFUSED.get(self._module.__name__)
         if reason is not None and callable(value):
-            return environment.refused(f"{self._module.__name__}.{name}", reason)
+            return environment.refusal(f"{self._module.__name__}.{name}", reason)
         if reason is not None and not isinstance(
             value, int | float | str | types.ModuleType | None
         ):
@@ -762,7 +765,7 @@ class _Module:
         package = str(getattr(self._module, "__module__", self._module.__name__))
         if name in _REFUSED_NAMES.get(package, ()):
             kind = "reads the time" if package == "datetime" else "draws random numbers"
-            return environment.refused(f"{self._module.__name__}.{name}", kind)
+            return environment.refusal(f"{self._module.__name__}.{name}", kind)
         return environment.wrap(value)
 
     def __setattr__(self, name: str, value: UserValue) -> None:
@@ -818,9 +821,9 @@ class _Member:
         self._member = member
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        made = self._environment.member(self._member)
-        type.__setattr__(self._kind, self._name, made)
-        return made.__get__(owner, kind)
+        method = self._environment.member(self._member)
+        type.__setattr__(self._kind, self._name, method)
+        return method.__get__(owner, kind)
 
 
 class _Silent(Silent):
@@ -841,18 +844,18 @@ class _Silent(Silent):
 
 def _slots(kind: type) -> tuple[str, ...]:
     """The attributes of a class that are not in the dict of its objects."""
-    found = kind.__dict__.get("__slots__", ())
-    names = (found,) if isinstance(found, str) else tuple(found)
+    slots = kind.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
-def _restore(made: Any, attributes: Mapping[str, Any], slots: Mapping[str, Any]) -> None:
+def _restore(instance: Any, attributes: Mapping[str, Any], slots: Mapping[str, Any]) -> None:
     """Gives a mirrored object the attributes of the user's object."""
-    own = object.__getattribute__(made, "__dict__")
-    own.clear()
-    own.update(attributes)
+    namespace = object.__getattribute__(instance, "__dict__")
+    namespace.clear()
+    namespace.update(attributes)
     for name, value in slots.items():
-        object.__setattr__(made, name, value)
+        object.__setattr__(instance, name, value)
 
 
 def _observe(kind: type, environment: Environment) -> None:
@@ -891,24 +894,24 @@ def _as_expression(value: Any) -> Any:
 
 
 def all_codes(code: types.CodeType) -> list[types.CodeType]:
-    """Returns a code and those of the functions that are defined in it."""
-    found = [code]
+    """Returns a code and the codes of the functions that are defined in it."""
+    codes = [code]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += all_codes(constant)
-    return found
+            codes += all_codes(constant)
+    return codes
 
 
-def stored(code: types.CodeType, ops: tuple[str, ...]) -> dict[str, int]:
+def stored_names(code: types.CodeType, ops: tuple[str, ...]) -> dict[str, int]:
     """Returns the names that a code assigns by some instructions, with the line of the first."""
     opcodes = {dis.opmap[name] for name in ops}
     if not opcodes & set(code.co_code[::2]):
         return {}
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     line = code.co_firstlineno
     for instruction in dis.get_instructions(code):
         if instruction.positions is not None and instruction.positions.lineno is not None:
             line = instruction.positions.lineno
         if instruction.opname in ops:
-            found.setdefault(str(instruction.argval), line)
-    return found
+            lines.setdefault(str(instruction.argval), line)
+    return lines

@@ -99,7 +99,7 @@ class Session:
         stop: The signal that stopped the run: no handler of the function can take it back.
         doubt: The refusal of a run that returns a value, after an exception that is not the
             function's own.
-        is_over: Whether the function has returned, so that texts are only those of errors.
+        is_over: Whether the function has returned, so that texts are only written for errors.
     """
 
     prover: Prover
@@ -121,19 +121,19 @@ class Session:
         """Returns the line of the user's function that is running."""
         return current_place(self.codes)
 
-    def refuse(self, what: str, hint: str | None = None) -> Untraceable:
+    def refuse(self, reason: str, hint: str | None = None) -> Untraceable:
         """Returns the signal that stops the run at the line that is running.
 
         The session keeps it, since ``except BaseException`` of the function may catch it.
         """
-        return self.stopped(Untraceable(what, self.place(), hint))
+        return self.stop_run(Untraceable(reason, self.place(), hint))
 
-    def doubted(self, what: str) -> TypeError:
+    def doubtful_error(self, reason: str) -> TypeError:
         """Returns an exception of a run that may raise it, but not handle it."""
-        self.doubt = Untraceable(what, self.place(), "compute each number by itself")
-        return TypeError(what)
+        self.doubt = Untraceable(reason, self.place(), "compute each number by itself")
+        return TypeError(reason)
 
-    def stopped(self, signal: Signal) -> Signal:
+    def stop_run(self, signal: Signal) -> Signal:
         """Returns a signal that stops the run, and keeps the first one."""
         if self.stop is None:
             self.stop = signal
@@ -182,12 +182,12 @@ class Run:
             raise self.session.stop  # a handler of the function has caught it
         if condition in (sp.true, sp.false):
             return bool(condition)
-        known = self._known.get(condition)
-        if known is not None:
-            return known
+        answer = self._known.get(condition)
+        if answer is not None:
+            return answer
         self._check()
-        found = self._by_interval(condition)
-        return self._by_assumption(condition) if found is None else found
+        decision = self._by_interval(condition)
+        return self._by_assumption(condition) if decision is None else decision
 
     def certain(self, condition: sp.Basic) -> bool | None:
         """Returns the truth of a condition on all steps of the run; None if it changes."""
@@ -213,10 +213,10 @@ class Run:
     def _by_assumption(self, condition: sp.Basic) -> bool:
         """Assumes that an open condition holds, unless the prover knows better."""
         if self.assumed or condition.free_symbols - {t}:
-            found = self.session.prover.decide(condition, self.facts())
-            if found is not None:
-                self._note(condition, found)
-                return found
+            decision = self.session.prover.decide(condition, self.facts())
+            if decision is not None:
+                self._note(condition, decision)
+                return decision
         self._count_split()
         self.session.pending.append(Task(self.first, self.end, (*self.assumed, (condition, False))))
         self.assumed.append((condition, True))
@@ -234,47 +234,49 @@ class Run:
 
     # --- indices -----------------------------------------------------------------------------
 
-    def concrete(self, expr: sp.Expr, what: str) -> int:
+    def concrete(self, expr: sp.Expr, purpose: str) -> int:
         """Returns the value of an integer expression, which splits the steps by its values.
 
         Args:
             expr: The expression.
-            what: Its use, for errors.
+            purpose: Its use, for errors.
         """
         if expr.is_Integer:
             return int(expr)
         if expr.free_symbols - {t}:
             raise self.session.refuse(
-                f"{what} depends on a hyperparameter that is a symbol",
+                f"{purpose} depends on a hyperparameter that is a symbol",
                 hint="leave it out of hyper, so that it has its value",
             )
         if self.end is None and _is_unbounded(expr):
-            raise self._too_many(what, expr)
-        tried: set[sp.Expr] = set()
+            raise self._too_many(purpose, expr)
+        candidates: set[sp.Expr] = set()
         end = self.first + self.session.limits.values
         for step in range(self.first, end if self.end is None else min(end, self.end)):
             number = value_at(expr, {t: sp.Integer(step)})
-            if number in tried or not number.is_Integer:
+            if number in candidates or not number.is_Integer:
                 continue
-            tried.add(number)
+            candidates.add(number)
             if self.decide(sp.Eq(expr, number, evaluate=False)):
                 return int(number)
-        if self._is_exhausted(expr, tried):
-            raise self.session.stopped(Unreachable())
-        raise self._too_many(what, expr)
+        if self._is_exhausted(expr, candidates):
+            raise self.session.stop_run(Unreachable())
+        raise self._too_many(purpose, expr)
 
-    def _too_many(self, what: str, expr: sp.Expr) -> Untraceable:
+    def _too_many(self, purpose: str, expr: sp.Expr) -> Untraceable:
         return self.session.refuse(
-            f"{what} takes too many values: {expr}",
+            f"{purpose} takes too many values: {expr}",
             hint="bound it, such as min(index, len(values) - 1)",
         )
 
-    def _is_exhausted(self, expr: sp.Expr, tried: set[sp.Expr]) -> bool:
-        others = sp.Or(*(sp.Eq(expr, number, evaluate=False) for number in tried), evaluate=False)
-        parts = self.session.prover.split(others, self.first, self.end)
+    def _is_exhausted(self, expr: sp.Expr, candidates: set[sp.Expr]) -> bool:
+        alternatives = sp.Or(
+            *(sp.Eq(expr, number, evaluate=False) for number in candidates), evaluate=False
+        )
+        parts = self.session.prover.split(alternatives, self.first, self.end)
         if all(part.truth for part in parts):
             return True
-        return self.session.prover.decide(others, self.facts()) is True
+        return self.session.prover.decide(alternatives, self.facts()) is True
 
     # --- limits ------------------------------------------------------------------------------
 
@@ -336,10 +338,10 @@ def equivalents(condition: sp.Basic, holds: bool) -> Sequence[Decision]:
     if not isinstance(condition, Relational):
         return [(condition, holds)]
     left, right = condition.lhs, condition.rhs
-    mirrored = _MIRRORED[condition.func](right, left, evaluate=False)
+    mirror = _MIRRORED[condition.func](right, left, evaluate=False)
     return [
         (condition, holds),
-        (mirrored, holds),
+        (mirror, holds),
         (negation(condition), not holds),
-        (negation(mirrored), not holds),
+        (negation(mirror), not holds),
     ]

@@ -116,31 +116,31 @@ class Tape:
                 match record:
                     case Check(ref, value):
                         results.append(None)
-                        if _resolved(ref, results, variables) != value:
+                        if _resolve(ref, results, variables) != value:
                             return End.ANOTHER
                     case Call(function, args, names, raises):
-                        given = [_resolved(arg, results, variables) for arg in args]
-                        named = {
-                            key: _resolved(arg, results, variables) for key, arg in names.items()
+                        arguments = [_resolve(arg, results, variables) for arg in args]
+                        keywords = {
+                            key: _resolve(arg, results, variables) for key, arg in names.items()
                         }
                         try:
-                            result = function(*given, **named)
+                            result = function(*arguments, **keywords)
                         except Exception:
                             result = End.RAISES
                         if watch is not None:
-                            watch(function, given, result)
+                            watch(function, arguments, result)
                         if (result is End.RAISES) != raises:
                             return End.ANOTHER
                         results.append(result)
             if self.result is End.RAISES:
                 return End.RAISES
-            return _as_float(_resolved(self.result, results, variables))
+            return _as_float(_resolve(self.result, results, variables))
 
 
 Watch = Callable[[Callable[..., Any], list[Any], Any], None]
 
 
-def _resolved(arg: Any, results: list[Any], variables: Mapping[str, Any]) -> Any:
+def _resolve(arg: Any, results: list[Any], variables: Mapping[str, Any]) -> Any:
     if isinstance(arg, Ref):
         return results[arg.index]
     if isinstance(arg, Variable):
@@ -148,7 +148,7 @@ def _resolved(arg: Any, results: list[Any], variables: Mapping[str, Any]) -> Any
     if type(arg) in (list, tuple) and any(
         isinstance(item, Ref | Variable | list | tuple) for item in arg
     ):
-        return type(arg)(_resolved(item, results, variables) for item in arg)
+        return type(arg)(_resolve(item, results, variables) for item in arg)
     return arg
 
 

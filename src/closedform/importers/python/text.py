@@ -36,7 +36,7 @@ def is_only_shown(frame: FrameType, codes: Container[int]) -> bool:
     if id(code) not in codes:
         return False
     instructions = list(dis.get_instructions(code))
-    places = [index for index, each in enumerate(instructions) if each.offset == frame.f_lasti]
+    places = [index for index, item in enumerate(instructions) if item.offset == frame.f_lasti]
     if not places:
         return False
     calls: list[dis.Instruction] = []
@@ -72,10 +72,10 @@ def _is_silent(call: dis.Instruction, before: list[dis.Instruction], frame: Fram
     start = (place.lineno, place.col_offset)
     loads = [
         index
-        for index, each in enumerate(before)
-        if each.opname.startswith("LOAD_")
-        and each.positions is not None
-        and (each.positions.lineno, each.positions.col_offset) == start
+        for index, load in enumerate(before)
+        if load.opname.startswith("LOAD_")
+        and load.positions is not None
+        and (load.positions.lineno, load.positions.col_offset) == start
     ]
     if not loads:
         return False

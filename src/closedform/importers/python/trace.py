@@ -23,8 +23,15 @@ from closedform.importers.python.compare import (
     compare,
     steps_of,
 )
-from closedform.importers.python.join import Cell, Outcome, Raised, cells_of, joined, refined
-from closedform.importers.python.number import Number, operand, recorded
+from closedform.importers.python.join import (
+    Cell,
+    Outcome,
+    Raised,
+    cells_of,
+    join_cells,
+    split_floors,
+)
+from closedform.importers.python.number import Number, operand, tape_argument
 from closedform.importers.python.place import (
     NotReal,
     Place,
@@ -67,15 +74,15 @@ class TraceReport:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        found = self.comparison
+        comparison = self.comparison
         lines = [
-            f"{self.function}: {self.paths} paths, compared at {found.points} steps, "
-            f"largest difference {found.largest_difference:.3g}"
+            f"{self.function}: {self.paths} paths, compared at {comparison.points} steps, "
+            f"largest difference {comparison.largest_difference:.3g}"
         ]
-        if found.rounded:
-            steps = ", ".join(map(str, found.rounded))
+        if comparison.rounded:
+            steps = ", ".join(map(str, comparison.rounded))
             lines.append(f"the function rounds to another value at steps {steps}")
-        lines += [f"no value {raised}" for raised in self.raises]
+        lines += [f"no value {interval}" for interval in self.raises]
         return "\n".join([*lines, *self.notes])
 
 
@@ -134,25 +141,27 @@ def trace(
         DefinitionError: A name in ``hyper`` is not a variable of the function.
     """
     signature = signature_of(function)
-    chosen = _symbols(signature, hyper)
-    _check_required(signature, chosen)
+    symbols = _symbols(signature, hyper)
+    _check_required(signature, symbols)
 
     def build(environment: Environment) -> Call:
         rebuilt: Any = environment.wrap(function)
-        given = {key: environment.symbols[key] for key in signature.required}
-        return lambda step: rebuilt(step, **given)
+        keywords = {key: environment.symbols[key] for key in signature.required}
+        return lambda step: rebuilt(step, **keywords)
 
     program = Program(signature.name, build, function, place_of_function(function))
-    values = {key: signature.values[key] for key in chosen if signature.values.get(key) is not None}
-    traced = run_program(program, prover, chosen, limits=limits)
-    unused = [key for key in chosen if key not in traced.used | set(signature.required)]
-    if unused:
+    values = {
+        key: signature.values[key] for key in symbols if signature.values.get(key) is not None
+    }
+    result = run_program(program, prover, symbols, limits=limits)
+    unused_names = [key for key in symbols if key not in result.used | set(signature.required)]
+    if unused_names:
         raise DefinitionError(
-            f"{unused[0]!r} is not a variable that the function uses",
+            f"{unused_names[0]!r} is not a variable that the function uses",
             where=f"function {signature.name!r}",
-            hint=nearest(unused[0], signature.values) if signature.values else None,
+            hint=nearest(unused_names[0], signature.values) if signature.values else None,
         )
-    return traced.schedule(name or signature.name, values, is_callable=not signature.required)
+    return result.schedule(name or signature.name, values, is_callable=not signature.required)
 
 
 def signature_of(function: Function) -> Signature:
@@ -185,12 +194,14 @@ def signature_of(function: Function) -> Signature:
             hint="wrap it in a function of the step, which sets what it reads: "
             "def rate(step): scheduler.batch = step; return scheduler.get_lr()[0]",
         )
-    others = [p for p in parameters[1:] if "VAR" not in p.kind.name]
-    values = {p.name: None if p.default is p.empty else p.default for p in others}
-    required = {
-        p.name: p.annotation in (int, "int") for p in others if p.default is inspect.Parameter.empty
+    hyperparameters = [p for p in parameters[1:] if "VAR" not in p.kind.name]
+    values = {p.name: None if p.default is p.empty else p.default for p in hyperparameters}
+    integer_flags = {
+        p.name: p.annotation in (int, "int")
+        for p in hyperparameters
+        if p.default is inspect.Parameter.empty
     }
-    return Signature(name, {**_outer_values(function), **values}, required)
+    return Signature(name, {**_outer_values(function), **values}, integer_flags)
 
 
 def _outer_values(function: Any) -> dict[str, Any]:
@@ -202,38 +213,38 @@ def _outer_values(function: Any) -> dict[str, Any]:
     if not hasattr(method, "__code__"):
         method = getattr(type(inner).__call__, "__func__", type(inner).__call__)
     code = getattr(method, "__code__", None)
-    found: dict[str, Any] = {}
+    outer_values: dict[str, Any] = {}
     if code is not None:
         space = method.__globals__
-        found.update({key: space[key] for key in code.co_names if key in space})
-        found.update(inspect.getclosurevars(method).nonlocals)
-    found.update(getattr(owner, "__dict__", {}))
-    return {**found, **keywords}
+        outer_values.update({key: space[key] for key in code.co_names if key in space})
+        outer_values.update(inspect.getclosurevars(method).nonlocals)
+    outer_values.update(getattr(owner, "__dict__", {}))
+    return {**outer_values, **keywords}
 
 
-def _symbols(signature: Signature, given: Iterable[str | sp.Symbol]) -> dict[str, sp.Symbol]:
-    if isinstance(given, str):
-        given = (given,)
+def _symbols(signature: Signature, requests: Iterable[str | sp.Symbol]) -> dict[str, sp.Symbol]:
+    if isinstance(requests, str):
+        requests = (requests,)
     symbols: dict[str, sp.Symbol] = {}
-    for each in given:
-        if isinstance(each, sp.Symbol):
-            symbols[each.name] = each
+    for entry in requests:
+        if isinstance(entry, sp.Symbol):
+            symbols[entry.name] = entry
             continue
-        if each not in signature.values:
+        if entry not in signature.values:
             raise DefinitionError(
-                f"{each!r} is not a variable of the function",
+                f"{entry!r} is not a variable of the function",
                 where=f"function {signature.name!r}",
-                hint=nearest(each, signature.values) if signature.values else None,
+                hint=nearest(entry, signature.values) if signature.values else None,
             )
-        value = signature.values[each]
-        is_integer = isinstance(value, int) or signature.required.get(each, False)
+        value = signature.values[entry]
+        is_integer = isinstance(value, int) or signature.required.get(entry, False)
         is_count = isinstance(value, int) and value > 0
-        symbols[each] = hyper(each, integer=is_integer, positive=is_count or None)
+        symbols[entry] = hyper(entry, integer=is_integer, positive=is_count or None)
     return symbols
 
 
-def _check_required(signature: Signature, chosen: Mapping[str, sp.Symbol]) -> None:
-    missing = [key for key in signature.required if key not in chosen]
+def _check_required(signature: Signature, symbols: Mapping[str, sp.Symbol]) -> None:
+    missing = [key for key in signature.required if key not in symbols]
     if missing:
         raise TraceError(
             f"the parameter {missing[0]!r} has no value",
@@ -290,7 +301,7 @@ def run_program(
     tracer = _Tracer(program, run, environment)
     outcomes = tracer.outcomes()
     domain, rest = _domain(outcomes)
-    cells = refined(cells_of(rest), prover)
+    cells = split_floors(cells_of(rest), prover)
     if all(cell.value is None for cell in cells):
         raise tracer.always_raises(outcomes)
     return Traced(program, session, cells, rest, domain, frozenset(environment.used))
@@ -313,7 +324,7 @@ class _Tracer:
         """
         session = self.session
         session.pending = [Task(self.program.first, None)]
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         try:
             call = self.program.build(self._environment)
             while session.pending:
@@ -322,10 +333,10 @@ class _Tracer:
                     raise self._too_many()
                 outcome = self._outcome(call, session.pending.pop())
                 if outcome is not None:
-                    found.append(outcome)
+                    outcomes.append(outcome)
         except Untraceable as stop:
             raise stop.error(self.program.name) from None
-        return found
+        return outcomes
 
     def _too_many(self) -> Untraceable:
         place = max(self.session.splits, key=self.session.splits.__getitem__)
@@ -344,7 +355,7 @@ class _Tracer:
             value = call(Number(self.run, t, True))
             self.session.is_over = True
             read = self._read(value)
-            self.run.tape.result = recorded(value)
+            self.run.tape.result = tape_argument(value)
         except (Exception, Untraceable, Unreachable, NotReal) as raised:
             error = raised
         self.session.is_over = True
@@ -357,7 +368,7 @@ class _Tracer:
                 raise error
             case Exception() | NotReal():
                 self.run.tape.result = End.RAISES
-                return self._raised(error)
+                return self._outcome_of_exception(error)
         if self.session.doubt is not None:
             raise self.session.doubt
         self._environment.check_unchanged()
@@ -366,44 +377,44 @@ class _Tracer:
     def _read(self, value: Any) -> sp.Expr:
         read = operand(self.run, value)
         if read is None:
-            shown = "None" if value is None else f"{type(value).__name__} {value!r}"
+            text = "None" if value is None else f"{type(value).__name__} {value!r}"
             raise Untraceable(
-                f"the function must return a number, and returns {shown} from step "
+                f"the function must return a number, and returns {text} from step "
                 f"{self.run.first} on",
                 self.program.place,
             )
         return read[0]
 
-    def _raised(self, error: Exception | NotReal) -> Outcome | None:
+    def _outcome_of_exception(self, error: Exception | NotReal) -> Outcome | None:
         """An exception of the function, which it raises without a trace, too."""
         task, tape = self.run.task, self.run.tape
         place = place_of_exception(error, self.session.codes)
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raised = Raised(task.first, task.end, tuple(task.facts), text, place)
+        interval = Raised(task.first, task.end, tuple(task.facts), text, place)
         unbound = task.facts and {s for fact in task.facts for s in fact.free_symbols} - {t}
         is_internal = isinstance(error, TypeError | AttributeError | NotImplementedError)
         witness = None if unbound else self._witness(task)
         if self.session.symbols or self.program.original is None:
             if is_internal:
                 raise Untraceable(text, place) from None
-            return Outcome(task, raised, tape) if unbound or witness is not None else None
+            return Outcome(task, interval, tape) if unbound or witness is not None else None
         if witness is None:
             if self.session.prover.decide(sp.false, self.run.facts()) is not True:
-                self.session.notes[f"not excluded: {raised}"] = None
+                self.session.notes[f"not excluded: {interval}"] = None
             return None
         try:
             value = self.program.original(witness)
         except Exception as own:
             text = f"{type(own).__name__}: {own}" if str(own) else type(own).__name__
-            return Outcome(task, replace(raised, exception=text), tape)
+            return Outcome(task, replace(interval, exception=text), tape)
         if isinstance(value, complex) and not isinstance(value, float):
             reason = f"the value is complex: {value}"
-            return Outcome(task, replace(raised, exception=reason), tape)
+            return Outcome(task, replace(interval, exception=reason), tape)
         if isinstance(value, float) and not math.isfinite(value):
-            return Outcome(task, replace(raised, exception=f"the value is {value}"), tape)
+            return Outcome(task, replace(interval, exception=f"the value is {value}"), tape)
         watch = Conditioning(TOLERANCE)
         if tape.run({STEP: witness}, watch) is End.ANOTHER and watch.is_sensitive:
-            return Outcome(task, raised, tape)  # in floats it is not raised
+            return Outcome(task, interval, tape)  # in floats it is not raised
         raise Untraceable(
             f"{text}, which the function does not raise with an integer as the step", place
         ) from None
@@ -418,9 +429,11 @@ class _Tracer:
 
     def always_raises(self, outcomes: Sequence[Outcome]) -> TraceError:
         """Returns the error of a function that has no value at any step."""
-        raised = next(o.value for o in outcomes if isinstance(o.value, Raised))
-        where = f"function {self.program.name!r}" if raised.place is None else str(raised.place)
-        return TraceError(f"the function has no value at any step: {raised.exception}", where=where)
+        interval = next(o.value for o in outcomes if isinstance(o.value, Raised))
+        where = f"function {self.program.name!r}" if interval.place is None else str(interval.place)
+        return TraceError(
+            f"the function has no value at any step: {interval.exception}", where=where
+        )
 
 
 def _domain(outcomes: Sequence[Outcome]) -> tuple[list[sp.Basic], list[Outcome]]:
@@ -432,8 +445,10 @@ def _domain(outcomes: Sequence[Outcome]) -> tuple[list[sp.Basic], list[Outcome]]
         is_whole = outcome.task.first == 0 and outcome.task.end is None
         is_free = bool(facts) and not any(t in fact.free_symbols for fact in facts)
         if isinstance(outcome.value, Raised) and is_whole and is_free:
-            ruled = [negation(fact) for fact in facts]
-            domain.append(ruled[0] if len(ruled) == 1 else sp.Or(*ruled, evaluate=False))
+            negations = [negation(fact) for fact in facts]
+            domain.append(
+                negations[0] if len(negations) == 1 else sp.Or(*negations, evaluate=False)
+            )
         else:
             rest.append(outcome)
     return domain, rest or list(outcomes)
@@ -480,14 +495,14 @@ class Traced:
             del cells[-1]
             cells[-1] = replace(cells[-1], end=None)
             domain.append(sp.Lt(t, last.first))
-        expr = joined(cells)
-        used = {symbol.name for symbol in expr.free_symbols} | {t.name}
+        expr = join_cells(cells)
+        used_names = {symbol.name for symbol in expr.free_symbols} | {t.name}
         schedule = TracedSchedule(
             expr,
             name=name,
             length=last.first if is_settled else None,
-            domain=[rule for rule in domain if {s.name for s in rule.free_symbols} <= used],
-            **{key: value for key, value in values.items() if key in used},
+            domain=[rule for rule in domain if {s.name for s in rule.free_symbols} <= used_names],
+            **{key: value for key, value in values.items() if key in used_names},
         )
         if schedule.open or not is_callable or self.program.original is None:
             self.session.notes["not compared: a hyperparameter has no value"] = None
@@ -509,10 +524,10 @@ class Traced:
         """The comparison with the program, at the values of its hyperparameters."""
         original, session = self.program.original, self.session
         by_name = schedule.hyperparameters
-        known = {s: by_name[s.name] for s in schedule.expr.free_symbols if s.name in by_name}
+        bindings = {s: by_name[s.name] for s in schedule.expr.free_symbols if s.name in by_name}
 
         def bound(value: sp.Expr) -> sp.Expr:
-            return substituted(value, known) if known else value
+            return substituted(value, bindings) if bindings else value
 
         cells = [
             cell if cell.value is None else Cell(cell.first, cell.end, bound(cell.value))
@@ -525,7 +540,7 @@ class Traced:
             tuple(cells),
             tuple(self.outcomes),
             session.prover,
-            {**{s.name: number for s, number in known.items()}, **values},
+            {**{s.name: number for s, number in bindings.items()}, **values},
             SINGLE_TOLERANCE if session.is_single else TOLERANCE,
         )
         with _Restored(getattr(original, "__self__", original)), redirect_stdout(StringIO()):

@@ -17,9 +17,9 @@ from closedform.importers.tensors.variants import Variant, rule_of
 from closedform.importers.torch_optimizer.check import (
     PLACES,
     SEQUENCES,
-    Compiled,
+    GraphCache,
+    check_difference,
     check_places,
-    checked,
     difference,
 )
 from closedform.importers.torch_optimizer.groups import check_groups
@@ -62,10 +62,10 @@ def trace(optimizer: torch.optim.Optimizer) -> UpdateRule | list[UpdateRule]:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     with double_precision():
-        traced = [_group(optimizer, place) for place in range(len(optimizer.param_groups))]
-        rules = [rule for rule, _ in traced]
+        groups = [_group(optimizer, place) for place in range(len(optimizer.param_groups))]
+        rules = [rule for rule, _ in groups]
         if len(rules) > 1:
-            check_groups(optimizer, rules, [shape for _, shape in traced])
+            check_groups(optimizer, rules, [shape for _, shape in groups])
     return rules[0] if len(rules) == 1 else rules
 
 
@@ -85,7 +85,7 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Si
     _check_parameters(optimizer.param_groups[place]["params"], where)
     traces = _traces(optimizer, place, shapes, where, torch.float64)
     singles: list[_Traced] = []
-    if any(one.tracer.is_of_dtype for one in traces):
+    if any(tracing.tracer.is_of_dtype for tracing in traces):
         singles = _traces(optimizer, place, shapes, where, torch.float32)
 
     def rule_of_all(*, with_phases: bool) -> UpdateRule:
@@ -95,20 +95,20 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Si
         return by_dtype(_rule(name.lower(), singles, with_phases=with_phases), rule, where)
 
     rule = rule_of_all(with_phases=False)
-    gaps = [_difference(rule, one, optimizer, place) for one in traces]
+    gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
     if any(not gap[0] <= TOLERANCE for gap in gaps):
         # The formula of later steps is not that of the first ones.
         rule = rule_of_all(with_phases=True)
-        gaps = [_difference(rule, one, optimizer, place) for one in traces]
-    for one, gap in zip(traces, gaps, strict=True):
-        checked(rule, one.trace, gap, where)
-        shapes_of_places = [one.trace.axes.other] * PLACES
+        gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
+    for tracing, gap in zip(traces, gaps, strict=True):
+        check_difference(rule, tracing.trace, gap, where)
+        shapes_of_places = [tracing.trace.axes.other] * PLACES
         check_places(subject_of(optimizer, place, shapes_of_places, seed=5), where)
     return rule, traces[0].trace.axes.shape
 
 
 def _check_parameters(params: Sequence[torch.Tensor], where: str) -> None:
-    """Refuses parameters whose steps are not those of dense tensors of floats.
+    """Refuses parameters whose steps are not steps of dense tensors of floats.
 
     Raises:
         TraceError: A parameter is one.
@@ -134,43 +134,44 @@ def _traces(
     """Traces that together are valid for all shapes."""
     traces: list[_Traced] = []
     for shape in shapes:
-        if not any(_fits(one.trace, shape) for one in traces):
-            traces.append(_traced(optimizer, place, shape, where, dtype))
+        if not any(_fits(tracing.trace, shape) for tracing in traces):
+            traces.append(_trace_shape(optimizer, place, shape, where, dtype))
     return traces
 
 
 def _rule(name: str, traces: Sequence[_Traced], *, with_phases: bool) -> UpdateRule:
     variants: list[Variant] = [
-        variant_of(one.trace, with_phases=with_phases or needs_phases(one.trace)) for one in traces
+        variant_of(tracing.trace, with_phases=with_phases or needs_phases(tracing.trace))
+        for tracing in traces
     ]
-    hypers = {key: value for one in traces for key, value in one.trace.hypers.items()}
+    hypers = {key: value for tracing in traces for key, value in tracing.trace.hypers.items()}
     return rule_of(name, variants, hypers)
 
 
 def _difference(
-    rule: UpdateRule, one: _Traced, optimizer: torch.optim.Optimizer, place: int
+    rule: UpdateRule, tracing: _Traced, optimizer: torch.optim.Optimizer, place: int
 ) -> tuple[float, str, int]:
     """The largest difference on two and on three shapes, at the first steps and at later ones."""
-    shapes = (one.trace.axes.shape, one.trace.axes.other)
-    slots = list(one.trace.slots.values())
-    subject, counters = one.tracer.subject, one.tracer.counters
-    compiled: Compiled = {}
-    found = [difference(rule, subject, shapes, slots=slots, counters=counters, compiled=compiled)]
-    if not found[0][0] <= TOLERANCE:
-        return found[0]
+    shapes = (tracing.trace.axes.shape, tracing.trace.axes.other)
+    slots = list(tracing.trace.slots.values())
+    subject, counters = tracing.tracer.subject, tracing.tracer.counters
+    cache: GraphCache = {}
+    gaps = [difference(rule, subject, shapes, slots=slots, counters=counters, cache=cache)]
+    if not gaps[0][0] <= TOLERANCE:
+        return gaps[0]
     # The trace has two parameters: what counts them, or takes their places, is seen with three.
-    first, second = _other_shapes(one)
-    others = (first, second, second)
-    subject_of_others = subject_of(optimizer, place, others, seed=4)
-    found.append(difference(rule, subject_of_others, others, seed=11, slots=slots))
-    found += [
-        difference(rule, subject, shapes, seed=19, slots=slots, compiled=compiled, special=special)
+    first, second = _other_shapes(tracing)
+    second_shapes = (first, second, second)
+    subject_of_others = subject_of(optimizer, place, second_shapes, seed=4)
+    gaps.append(difference(rule, subject_of_others, second_shapes, seed=11, slots=slots))
+    gaps += [
+        difference(rule, subject, shapes, seed=19, slots=slots, cache=cache, special=special)
         for special in SEQUENCES
     ]
-    later = [time for time in one.trace.times if time >= STEPS]
+    later = [time for time in tracing.trace.times if time >= STEPS]
     if later:
         steps = [*range(3), *later]
-        found.append(
+        gaps.append(
             difference(
                 rule,
                 subject,
@@ -179,46 +180,46 @@ def _difference(
                 seed=7,
                 slots=slots,
                 counters=counters,
-                compiled=compiled,
+                cache=cache,
             )
         )
-    return max(found, key=lambda gap: gap[0] if gap[0] == gap[0] else float("inf"))
+    return max(gaps, key=lambda gap: gap[0] if gap[0] == gap[0] else float("inf"))
 
 
-def _other_shapes(one: _Traced) -> tuple[Sizes, Sizes]:
-    """Shapes other than those of the trace on which the step goes the same way."""
+def _other_shapes(tracing: _Traced) -> tuple[Sizes, Sizes]:
+    """Other shapes than the traced ones, on which the step goes the same way."""
     shapes = []
-    for shape in (one.trace.axes.shape, one.trace.axes.other):
+    for shape in (tracing.trace.axes.shape, tracing.trace.axes.other):
         larger = tuple(size if size == 1 else size + 2 for size in shape)
-        shapes.append(larger if _fits(one.trace, larger) else shape)
+        shapes.append(larger if _fits(tracing.trace, larger) else shape)
     return shapes[0], shapes[1]
 
 
 def _fits(trace: Trace, shape: Sizes) -> bool:
     """Whether a trace is valid for a shape."""
     if trace.is_structural:
-        traced = trace.axes.shape
-        if len(traced) != len(shape):
+        trace_shape = trace.axes.shape
+        if len(trace_shape) != len(shape):
             return False
-        if [size == 1 for size in traced] != [size == 1 for size in shape]:
+        if [size == 1 for size in trace_shape] != [size == 1 for size in shape]:
             return False
     return bool(sp.And(*trace.conditions).xreplace(dict(shape_values(shape))) == sp.true)
 
 
-def _traced(
+def _trace_shape(
     optimizer: torch.optim.Optimizer, place: int, shape: Sizes, where: str, dtype: torch.dtype
 ) -> _Traced:
     """Traces for a small shape on which the step goes the way that it goes on this one."""
     for axes in _candidates(shape):
         subject = subject_of(optimizer, place, (axes.shape, axes.other), seed=3)
         tracer = Tracer(subject, axes, seed=17, dtype=dtype)
-        made = tracer.trace()
-        if _fits(made, shape):
-            return _Traced(made, tracer)
+        result = tracer.trace()
+        if _fits(result, shape):
+            return _Traced(result, tracer)
     raise TraceError(
         f"the step decides on the shape {list(shape)} as on no shape of primes",
         where=where,
-        hint=f"conditions are {made.conditions}",
+        hint=f"conditions are {result.conditions}",
     )
 
 
@@ -227,19 +228,19 @@ def _candidates(shape: Sizes) -> list[Axes]:
     rank = len(shape)
     if rank not in _PRIMES:
         raise TraceError(f"parameters of {rank} axes are not traced", hint="up to four axes are")
-    found = []
+    candidates = []
     for factor in (1, None):
         for sign in (1, -1):
             order = sorted(range(rank), key=lambda axis: (shape[axis], sign * axis))
-            made = []
+            pair = []
             for primes in _PRIMES[rank]:
                 sizes = [0] * rank
                 for prime, axis in zip(primes, order, strict=True):
-                    wanted = prime if factor else _prime_from(max(shape[axis], 2), prime)
-                    sizes[axis] = 1 if shape[axis] == 1 else wanted
-                made.append(tuple(sizes))
-            found.append(Axes(made[0], made[1]))
-    return found
+                    size = prime if factor else _prime_from(max(shape[axis], 2), prime)
+                    sizes[axis] = 1 if shape[axis] == 1 else size
+                pair.append(tuple(sizes))
+            candidates.append(Axes(pair[0], pair[1]))
+    return candidates
 
 
 def _prime_from(size: int, offset: int) -> int:

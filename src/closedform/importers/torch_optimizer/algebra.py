@@ -1,4 +1,4 @@
-"""The algebra of tensors of torch: their values are those of their storages."""
+"""The algebra of tensors of torch: their values are the values of their storages."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class TorchAlgebra(Algebra):
         """
         if not isinstance(operand, torch.Tensor):
             return super().value(operand)
-        known = self.storages.read(operand)
-        if known is not None:
-            return known
+        stored_value = self.storages.read(operand)
+        if stored_value is not None:
+            return stored_value
         if self.storages.of(operand) is not None:
             raise TraceError("a tensor is read before it has a value")
         if operand.numel() == 1 and operand.is_floating_point():
@@ -71,27 +71,27 @@ class TorchAlgebra(Algebra):
         plain = float(number)
         if plain in self.numbers:
             self.used.add(plain)
-            found = self.numbers[plain]
-            if found is None and self.place is not None:
-                found = self.by_place.get((plain, self.place))
-            if found is None:
+            expr = self.numbers[plain]
+            if expr is None and self.place is not None:
+                expr = self.by_place.get((plain, self.place))
+            if expr is None:
                 raise TraceError(
                     f"two numbers of one call have the value {plain} and different expressions",
                     hint="trace the optimizer with hyperparameters that differ",
                 )
-            return found
+            return expr
         return expression(number)
 
-    def cast(self, operand: Operand, dtype: torch.dtype | None, given: torch.dtype) -> Value:
+    def cast(self, operand: Operand, dtype: torch.dtype | None, source_dtype: torch.dtype) -> Value:
         """Returns a tensor in another dtype; float32 and float64 are the dtype of the rule."""
         value = self.value(operand)
-        if dtype is None or dtype == given:
+        if dtype is None or dtype == source_dtype:
             return value
         if dtype == torch.bool:
             return value if value.is_bool else self.map(lambda a: sp.Ne(a, 0), value, name="mask")
         if dtype in ROUNDED:
             return self.rounded(value, ROUNDED[dtype])
-        if dtype.is_floating_point or value.is_bool or not given.is_floating_point:
+        if dtype.is_floating_point or value.is_bool or not source_dtype.is_floating_point:
             return self.real(value)
         if value.expr.is_integer:
             return value

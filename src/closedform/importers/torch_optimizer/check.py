@@ -28,7 +28,7 @@ from closedform.options import ModelSpec
 
 _NAMES = ("first", "second", "third")
 
-Compiled = dict[tuple[Sizes, ...], Graphs]
+GraphCache = dict[tuple[Sizes, ...], Graphs]
 """The graphs of a rule by the shapes of the parameters."""
 
 
@@ -40,7 +40,7 @@ def difference(
     seed: int = 0,
     slots: Sequence[Slot] = (),
     counters: dict[Path, int] | None = None,
-    compiled: Compiled | None = None,
+    cache: GraphCache | None = None,
     special: Sequence[Mapping[int, str]] | None = None,
 ) -> tuple[float, str, int]:
     """Returns the largest relative difference, its tensor and its step.
@@ -56,7 +56,7 @@ def difference(
         seed: Of the gradients.
         slots: The states of the rule.
         counters: Where the optimizer counts steps, and what it has counted before the first.
-        compiled: The graphs of the rule by shapes, where some are known; more are added.
+        cache: The graphs of the rule by shapes, where some are known; more are added.
         special: The kinds of special gradients by parameter, for each step in the place of
             ``steps``; a step that raises an exception ends the comparison.
 
@@ -65,12 +65,12 @@ def difference(
     """
     copy = subject.clone()
     exact = without_rounding(rule)
-    known: Compiled = {} if compiled is None else compiled
+    graphs: GraphCache = {} if cache is None else cache
     key = tuple(shapes)
-    if key not in known:
-        known[key] = graphs_of(ModelSpec(exact, dict(zip(_NAMES, shapes, strict=False))))
+    if key not in graphs:
+        graphs[key] = graphs_of(ModelSpec(exact, dict(zip(_NAMES, shapes, strict=False))))
     start = {name: _array(param) for name, param in zip(_NAMES, copy.params, strict=False)}
-    running = RunningRule(known[key], start)
+    running = RunningRule(graphs[key], start)
     worst = (0.0, "", 0)
     with InDouble(is_exact=exact is not rule), np.errstate(all="ignore"):
         for count, time in enumerate(steps if special is None else range(len(special))):
@@ -89,10 +89,10 @@ def difference(
                 break  # there is no step to follow
             running.step({name: _array(g) for name, g in zip(_NAMES, grads, strict=False)})
             # States that a huge or an infinite gradient has reached depend on the order of sums.
-            for label, found, expected in _pairs(copy, running.values, () if special else slots):
+            for label, actual, expected in _pairs(copy, running.values, () if special else slots):
                 if special is not None:
-                    found, expected = _finite(found, expected, has_values=_is_finite(copy))
-                gap = relative_gap(found, expected)
+                    actual, expected = _finite(actual, expected, has_values=_is_finite(copy))
+                gap = relative_gap(actual, expected)
                 if special is not None:
                     gap *= _SPECIAL_GAP
                 if gap > worst[0]:
@@ -110,7 +110,7 @@ def _is_finite(copy: Subject) -> bool:
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
 
 
-def _finite(found: Any, expected: Any, *, has_values: bool) -> tuple[Any, Any]:
+def _finite(actual: Any, expected: Any, *, has_values: bool) -> tuple[Any, Any]:
     """Two results without the elements that are not finite, if both have some.
 
     Without values only whether they are finite is compared: where a state is NaN, its sign is that
@@ -119,22 +119,22 @@ def _finite(found: Any, expected: Any, *, has_values: bool) -> tuple[Any, Any]:
     Which ones these are depends on the order of operations: torch forms inf - inf in a ``lerp``,
     and SymPy merges the powers of a quotient of an infinite mean.
     """
-    found, expected = np.broadcast_arrays(found, expected)
-    is_finite = np.isfinite(found) & np.isfinite(expected)
-    if np.isfinite(found).all() != np.isfinite(expected).all():
-        return found, expected
+    actual, expected = np.broadcast_arrays(actual, expected)
+    is_finite = np.isfinite(actual) & np.isfinite(expected)
+    if np.isfinite(actual).all() != np.isfinite(expected).all():
+        return actual, expected
     if not has_values:
         is_finite = np.zeros_like(is_finite)
-    return found[is_finite], expected[is_finite]
+    return actual[is_finite], expected[is_finite]
 
 
 def _with_first(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    def changed(gradient: torch.Tensor) -> torch.Tensor:
-        changed = gradient.clone()
-        changed.reshape(-1)[:1] = number
-        return changed
+    def with_first_element(gradient: torch.Tensor) -> torch.Tensor:
+        result = gradient.clone()
+        result.reshape(-1)[:1] = number
+        return result
 
-    return changed
+    return with_first_element
 
 
 SPECIAL: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -166,8 +166,8 @@ def check_places(subject: Subject, where: str) -> None:
     Raises:
         TraceError: They are not.
     """
-    first, *others = subject.params
-    for param in others:
+    first, *rest = subject.params
+    for param in rest:
         param.data.copy_(first.data)
     kinds = (None, "huge", "zero", "tiny", None)
     for sequence in ((*kinds, "infinite"), ("NaN", None)):
@@ -223,9 +223,11 @@ def _array(tensor: torch.Tensor) -> Any:
     return tensor.detach().to(torch.float64).numpy().copy()
 
 
-def checked(rule: UpdateRule, trace: Trace, found: tuple[float, str, int], where: str) -> None:
+def check_difference(
+    rule: UpdateRule, trace: Trace, largest_gap: tuple[float, str, int], where: str
+) -> None:
     """Raises TraceError if a rule differs from its optimizer."""
-    gap, label, step = found
+    gap, label, step = largest_gap
     if not gap <= TOLERANCE:
         raise TraceError(
             f"the traced rule differs from the optimizer by {gap:.3g} of the largest element of "

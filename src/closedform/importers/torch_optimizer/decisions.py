@@ -34,34 +34,34 @@ class Run:
 
     Attributes:
         hypers: Symbols of hyperparameters.
-        forced: Decisions to take, in order; those after them follow the values.
+        prefix: Decisions to take, in order; those after them follow the values.
         normal: Brings a condition to the form in which equal ones are equal.
         note: Is given the decisions after each new one.
         is_possible: Whether some step takes these decisions.
-        masked: Hides a condition from SymPy, which takes the opposite of a comparison for its
+        mask: Hides a condition from SymPy, which takes the opposite of a comparison for its
             negation.
-        taken: The decisions of this run.
+        decisions: The decisions of this run.
         shape_conditions: Conditions on the shape that hold where the run is valid.
         refusal: What the run did first that the trace does not model.
-        raised: The last exception that a function of Python raised for the numbers of the run.
-        asked: Conditions on the shapes of other parameters that were asked.
+        exception: The last exception that a function of Python raised for the numbers of the run.
+        shape_questions: Conditions on the shapes of other parameters that were asked.
     """
 
     hypers: Collection[sp.Symbol]
-    forced: Sequence[Decision] = ()
+    prefix: Sequence[Decision] = ()
     normal: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
-    note: Callable[[Sequence[Decision]], None] = lambda taken: None
+    note: Callable[[Sequence[Decision]], None] = lambda decisions: None
     is_possible: Callable[[Sequence[Decision]], bool] = lambda decisions: True
-    masked: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
-    taken: list[Decision] = field(default_factory=list)
+    mask: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
+    decisions: list[Decision] = field(default_factory=list)
     shape_conditions: list[sp.Basic] = field(default_factory=list)
     refusal: TraceError | None = None
-    raised: Exception | None = None
-    asked: set[sp.Basic] = field(default_factory=set)
+    exception: Exception | None = None
+    shape_questions: set[sp.Basic] = field(default_factory=set)
 
     def fail(self, error: Exception) -> Exception:
         """Returns an exception that the step raises in this run as it does on such numbers."""
-        self.raised = error
+        self.exception = error
         return error
 
     def record(self, error: TraceError) -> TraceError:
@@ -70,20 +70,20 @@ class Run:
             self.refusal = error
         return error
 
-    def refuse(self, what: str, hint: str | None = None) -> TraceError:
+    def refuse(self, message: str, hint: str | None = None) -> TraceError:
         """Returns the error of something that the trace does not model, and records it."""
-        return self.record(TraceError(what, where=code_place(), hint=hint))
+        return self.record(TraceError(message, where=code_place(), hint=hint))
 
     def decide(self, condition: sp.Basic, value: bool) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""
         if condition in (sp.true, sp.false):
             return bool(condition)
         of_shapes = {s for s in condition.free_symbols - set(self.hypers) if _is_of_shape(s)}
-        others = {symbol for symbol in of_shapes if symbol not in SHAPE_SYMBOLS}
-        is_of_other_shape = others and condition.free_symbols - set(self.hypers) <= of_shapes
+        global_sizes = {symbol for symbol in of_shapes if symbol not in SHAPE_SYMBOLS}
+        is_of_other_shape = global_sizes and condition.free_symbols - set(self.hypers) <= of_shapes
         if is_of_other_shape:
             if not condition.free_symbols & SHAPE_SYMBOLS:
-                self.asked.add(condition if value else sp.Not(condition))
+                self.shape_questions.add(condition if value else sp.Not(condition))
             return value
         if condition.has(sp.oo, -sp.oo):
             return value
@@ -98,31 +98,31 @@ class Run:
             if holds not in self.shape_conditions:
                 self.shape_conditions.append(holds)
             return value
-        for known, truth in self.taken:
-            if known == condition:
+        for condition_before, truth in self.decisions:
+            if condition_before == condition:
                 return truth
-            if known == sp.Not(condition):
+            if condition_before == sp.Not(condition):
                 if not is_of_data(condition):
                     return not truth
                 # A comparison with NaN and its opposite are both false.
-                return self.decide(self.masked(condition), value)
-        if not self.is_possible([*self.taken, (condition, not value)]):
+                return self.decide(self.mask(condition), value)
+        if not self.is_possible([*self.decisions, (condition, not value)]):
             return value
-        if len(self.taken) < len(self.forced):
-            wanted, truth = self.forced[len(self.taken)]
-            if wanted != condition:
+        if len(self.decisions) < len(self.prefix):
+            expected, truth = self.prefix[len(self.decisions)]
+            if expected != condition:
                 raise self.refuse(
-                    f"the step decides on {condition} where an earlier run decided on {wanted}",
+                    f"the step decides on {condition} where an earlier run decided on {expected}",
                     hint="its control flow depends on more than step, data and hyperparameters",
                 )
             value = truth
-        if len(self.taken) == MOST_DECISIONS:
+        if len(self.decisions) == MOST_DECISIONS:
             raise self.refuse(
                 f"one step decides more than {MOST_DECISIONS} times on the step or on data",
                 hint="a loop that ends when a number is small enough has no expression",
             )
-        self.taken.append((condition, value))
-        self.note(self.taken)
+        self.decisions.append((condition, value))
+        self.note(self.decisions)
         return value
 
 
@@ -153,7 +153,7 @@ class Fork:
 Tree = Leaf | Fork
 
 
-def explored(
+def explore(
     execute: Callable[[Sequence[Decision]], tuple[Any, Sequence[Decision]]], where: str
 ) -> Tree:
     """Returns the tree of all runs.
@@ -168,29 +168,29 @@ def explored(
     runs: list[tuple[Any, Sequence[Decision]]] = []
     pending: list[list[Decision]] = [[]]
     while pending:
-        forced = pending.pop()
-        result, taken = execute(forced)
+        prefix = pending.pop()
+        result, decisions = execute(prefix)
         if result is not RAISES:
-            runs.append((result, taken))
+            runs.append((result, decisions))
         if len(runs) > MOST_RUNS:
             raise TraceError(
                 f"one step has more than {MOST_RUNS} ways through its Python branches",
                 where=where,
-                hint=f"the last one decided on {taken[-1][0]}",
+                hint=f"the last one decided on {decisions[-1][0]}",
             )
-        for place in range(len(forced), len(taken)):
-            condition, truth = taken[place]
-            pending.append([*taken[:place], (condition, not truth)])
+        for place in range(len(prefix), len(decisions)):
+            condition, truth = decisions[place]
+            pending.append([*decisions[:place], (condition, not truth)])
     if not runs:
         raise TraceError("the step raises an exception in each of its ways", where=where)
     return _tree(runs, 0)
 
 
 def _tree(runs: Sequence[tuple[Any, Sequence[Decision]]], depth: int) -> Tree:
-    result, taken = runs[0]
-    if depth == len(taken):
+    result, decisions = runs[0]
+    if depth == len(decisions):
         return Leaf(result)
-    condition = taken[depth][0]
+    condition = decisions[depth][0]
     sides = {truth: [run for run in runs if run[1][depth][1] is truth] for truth in (True, False)}
     trees = {truth: _tree(side, depth + 1) if side else None for truth, side in sides.items()}
     only = trees[True] or trees[False]
@@ -209,7 +209,7 @@ def leaves(tree: Tree) -> Iterator[Any]:
             yield from leaves(side)
 
 
-def joined(
+def join_outcomes(
     tree: Tree,
     value_of: Callable[[Any], sp.Basic],
     within: Callable[[sp.Basic, sp.Basic], sp.Basic] = lambda value, condition: value,
@@ -225,8 +225,12 @@ def joined(
     """
     if isinstance(tree, Leaf):
         return value_of(tree.result)
-    holds = joined(tree.holds, value_of, within, are_same) if tree.holds is not None else None
-    fails = joined(tree.fails, value_of, within, are_same) if tree.fails is not None else None
+    holds = (
+        join_outcomes(tree.holds, value_of, within, are_same) if tree.holds is not None else None
+    )
+    fails = (
+        join_outcomes(tree.fails, value_of, within, are_same) if tree.fails is not None else None
+    )
     if holds is None or fails is None or holds == fails:
         return holds if holds is not None else fails
     condition, (yes, no) = tree.condition, (holds, fails)

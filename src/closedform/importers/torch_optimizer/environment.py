@@ -39,7 +39,12 @@ from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
-from closedform.importers.torch_optimizer.positions import Owners, counted, enumerated, ranged
+from closedform.importers.torch_optimizer.positions import (
+    Owners,
+    counting_len,
+    position_enumerate,
+    position_range,
+)
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
 from closedform.importers.torch_optimizer.subject import (
@@ -49,7 +54,7 @@ from closedform.importers.torch_optimizer.subject import (
     is_plain_object,
 )
 from closedform.importers.torch_optimizer.texts import (
-    guarded,
+    guard_text,
     has_traced,
     hides_formats,
     with_guarded_texts,
@@ -228,15 +233,15 @@ class Environment:
         reported: The dtype that the parameters have.
     """
 
-    def __init__(self, run: Run, owners: Owners, reported: Reported) -> None:
+    def __init__(self, run: Run, owners: Owners, precision: Reported) -> None:
         self.run = run
         self._replaced = {
             **_REPLACED,
-            id(len): counted(run, owners),
-            id(range): ranged(run),
-            id(enumerate): enumerated(run, owners),
+            id(len): counting_len(run, owners),
+            id(range): position_range(run),
+            id(enumerate): position_enumerate(run, owners),
         }
-        self._reported = reported
+        self._reported = precision
         self._known: dict[int, tuple[Any, Any]] = {}
         self._namespaces: dict[int, Namespace] = {}
         self._cells: dict[int, tuple[types.CellType, types.CellType, str, Any]] = {}
@@ -249,7 +254,7 @@ class Environment:
         self.builtins = _Builtins(self)
 
     @contextmanager
-    def entered(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    def enter(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
         """Wraps what a copy of an optimizer and its classes hold; the classes are restored."""
         try:
             for kind in type(optimizer).__mro__:
@@ -275,30 +280,30 @@ class Environment:
         for namespace in self._namespaces.values():
             for name, value in namespace.items():
                 if name != "__builtins__" and namespace.loaded.get(name, _MISSING) is not value:
-                    raise self._changed(f"the variable {name!r} of a module")
+                    raise self._change_error(f"the variable {name!r} of a module")
         for _, cell, name, before in self._cells.values():
             if _content(cell) is not before:
-                raise self._changed(f"{name!r}, a variable outside of its functions")
+                raise self._change_error(f"{name!r}, a variable outside of its functions")
         for kind, members in self._classes.items():
             for name, value in vars(kind).items():
                 if members.get(name, _MISSING) is not value and not _is_dunder(name):
-                    raise self._changed(f"the attribute {name!r} of the class {kind.__name__}")
+                    raise self._change_error(f"the attribute {name!r} of the class {kind.__name__}")
         for copy, original, name in self._copies:
             if not _is_same(copy, original):
-                raise self._changed(f"a {name} that exists outside of the optimizer")
+                raise self._change_error(f"a {name} that exists outside of the optimizer")
         for attributes, before, name in self._objects:
             if not _is_same(attributes, before):
-                raise self._changed(f"an object of the class {name}")
+                raise self._change_error(f"an object of the class {name}")
         for tensor, version in self._tensors:
             if tensor._version != version:
-                raise self._changed("a tensor that exists outside of the optimizer")
+                raise self._change_error("a tensor that exists outside of the optimizer")
         for function, attributes in self._rebuilt:
             if not _is_same(function.__dict__, attributes):
-                raise self._changed(f"an attribute of the function {function.__name__}")
+                raise self._change_error(f"an attribute of the function {function.__name__}")
 
-    def _changed(self, what: str) -> TraceError:
+    def _change_error(self, target: str) -> TraceError:
         return self.run.refuse(
-            f"the step changes {what}", hint="keep states in self.state[p] or in the param group"
+            f"the step changes {target}", hint="keep states in self.state[p] or in the param group"
         )
 
     # --- values ------------------------------------------------------------------------------
@@ -307,10 +312,10 @@ class Environment:
         """Wraps the functions and objects that the optimizer stores, in place."""
         self._adopt(container, set())
 
-    def _adopt(self, container: Any, seen: set[int]) -> None:
-        if id(container) in seen:
+    def _adopt(self, container: Any, visited_ids: set[int]) -> None:
+        if id(container) in visited_ids:
             return
-        seen.add(id(container))
+        visited_ids.add(id(container))
         entries: Iterator[tuple[Any, Any]] = (
             iter(list(container.items()))
             if isinstance(container, dict)
@@ -318,40 +323,40 @@ class Environment:
         )
         for key, value in entries:
             if isinstance(value, str | bytes):
-                if guarded(value, self.run) is not value:
-                    container[key] = guarded(value, self.run)
+                if guard_text(value, self.run) is not value:
+                    container[key] = guard_text(value, self.run)
                 continue
             if value is None or isinstance(value, (*_CONSTANTS, torch.Tensor)):
                 continue
             if isinstance(value, dict | list | deque):
-                self._adopt(value, seen)
+                self._adopt(value, visited_ids)
             elif isinstance(value, torch.optim.Optimizer):
                 continue
             elif is_plain_object(value):
                 self._patch(type(value))
-                self._adopt(vars(value), seen)
+                self._adopt(vars(value), visited_ids)
             elif isinstance(container, dict | list | deque):
-                wrapped = self.wrap(value)
-                if wrapped is not value:
-                    container[key] = wrapped
+                mirror = self.wrap(value)
+                if mirror is not value:
+                    container[key] = mirror
 
     def wrap(self, value: UserValue) -> Any:
         """Returns what takes the place of a value of the user."""
         if isinstance(value, str | bytes):
-            return guarded(value, self.run)
+            return guard_text(value, self.run)
         if value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC)):
             return value
-        known = self._known.get(id(value))
-        if known is None:
-            known = (value, self._wrapped(value))
-            self._known[id(value)] = known
-            self._known.setdefault(id(known[1]), (known[1], known[1]))  # it is wrapped already
-        return known[1]
+        entry = self._known.get(id(value))
+        if entry is None:
+            entry = (value, self._mirror_value(value))
+            self._known[id(value)] = entry
+            self._known.setdefault(id(entry[1]), (entry[1], entry[1]))  # it is wrapped already
+        return entry[1]
 
-    def _wrapped(self, value: Any) -> Any:
-        replaced = self._replaced.get(id(value))
-        if replaced is not None:
-            return replaced
+    def _mirror_value(self, value: Any) -> Any:
+        replacement = self._replaced.get(id(value))
+        if replacement is not None:
+            return replacement
         if isinstance(value, torch.Tensor):
             self._tensors.append((value, value._version))
             return value
@@ -386,7 +391,7 @@ class Environment:
         if _module_of(type(value)) in ("typing", "types", "typing_extensions"):
             return value
         if type(value) in _COPIED:
-            return self._copied(value)
+            return self._copy(value)
         if isinstance(value, np.generic):
             return value.item() if isinstance(value, np.bool_ | np.integer) else value
         if _is_of_torch(type(value)):
@@ -398,12 +403,12 @@ class Environment:
             attributes = vars(value)
             self._objects.append((attributes, _snapshot(attributes), type(value).__name__))
             return value
-        return self._refused(f"an object of the type {_name_of(type(value))}")
+        return self._refusal(f"an object of the type {_name_of(type(value))}")
 
-    def _refused(self, what: str) -> Any:
-        return _Refused(self.run, what)
+    def _refusal(self, subject: str) -> Any:
+        return _Refused(self.run, subject)
 
-    def _copied(self, value: Any) -> Any:
+    def _copy(self, value: Any) -> Any:
         if isinstance(value, dict):
             items = {self.wrap(key): self.wrap(item) for key, item in value.items()}
             if isinstance(value, defaultdict):
@@ -435,7 +440,7 @@ class Environment:
             return value
         if module in _NUMBER_MODULES:
             return self._without_numbers(value, name)
-        return self._refused(name)
+        return self._refusal(name)
 
     def _of_torch(self, value: Any, module: str, name: str) -> Any:
         short = str(getattr(value, "__name__", ""))
@@ -450,7 +455,7 @@ class Environment:
             return self.wrap(
                 getattr(value, "_torchdynamo_orig_callable", None) or value.__wrapped__
             )
-        return self._refused(name)
+        return self._refusal(name)
 
     def _without_numbers(self, function: Callable[..., Any], name: str) -> Any:
         """A pure function that has no version for numbers with expressions."""
@@ -472,7 +477,7 @@ class Environment:
             inner = file[len(_TORCH) + 1 :]
             is_question = function.__name__ in _TORCH_QUESTIONS
             if not is_question and not inner.startswith(_TORCH_FILES):
-                return self._refused(_name_of(function))
+                return self._refusal(_name_of(function))
             return self._with_closure(function)
         if file.startswith(_HERE):
             return function
@@ -481,23 +486,25 @@ class Environment:
         if root in sys.stdlib_module_names and _is_of_library(function, file):
             if module in PURE_MODULES:
                 return self._with_closure(function)
-            return self._refused(_name_of(function))
+            return self._refusal(_name_of(function))
         if root in ("closedform", "sympy") and _is_of_package(file, root):
             return self._without_numbers(function, _name_of(function))
         if root == "numpy" and _is_of_package(file, root):
-            return self._refused(_name_of(function))
+            return self._refusal(_name_of(function))
         return self._rebuild(function)
 
     def _rebuild(self, function: types.FunctionType) -> Any:
         if hides_formats(function.__code__):
-            return self._refused(f"{function.__name__}, which formats by a text that it makes")
-        own = function.__globals__
-        namespace = self._namespaces.get(id(own))
+            return self._refusal(f"{function.__name__}, which formats by a text that it makes")
+        variables = function.__globals__
+        namespace = self._namespaces.get(id(variables))
         if namespace is None:
-            namespace = self._namespaces[id(own)] = Namespace(self, own)
+            namespace = self._namespaces[id(variables)] = Namespace(self, variables)
         code = with_guarded_texts(function.__code__, self.run)
-        made = types.FunctionType(code, namespace, function.__name__, None, self._closure(function))
-        return self._completed(made, function)
+        clone = types.FunctionType(
+            code, namespace, function.__name__, None, self._closure(function)
+        )
+        return self._complete(clone, function)
 
     def _with_closure(self, function: types.FunctionType) -> types.FunctionType:
         """A function of a library; what it was given to call is rebuilt."""
@@ -506,37 +513,37 @@ class Environment:
             isinstance(content, types.FunctionType | types.MethodType) for content in contents
         ):
             return function
-        made = types.FunctionType(
+        clone = types.FunctionType(
             function.__code__,
             function.__globals__,
             function.__name__,
             function.__defaults__,
             self._closure(function),
         )
-        made.__kwdefaults__ = function.__kwdefaults__
-        made.__dict__.update(function.__dict__)
-        made.__qualname__ = function.__qualname__
-        made.__module__ = function.__module__
-        self._known[id(function)] = (function, made)
-        self._fill(made, function)
-        return made
+        clone.__kwdefaults__ = function.__kwdefaults__
+        clone.__dict__.update(function.__dict__)
+        clone.__qualname__ = function.__qualname__
+        clone.__module__ = function.__module__
+        self._known[id(function)] = (function, clone)
+        self._fill(clone, function)
+        return clone
 
-    def _completed(
-        self, made: types.FunctionType, function: types.FunctionType
+    def _complete(
+        self, clone: types.FunctionType, function: types.FunctionType
     ) -> types.FunctionType:
         # A function may call itself: it is known before what it uses is wrapped.
-        self._known[id(function)] = (function, made)
-        self._known[id(made)] = (made, made)
-        made.__qualname__ = function.__qualname__
-        made.__module__ = function.__module__
-        made.__dict__.update(function.__dict__)
+        self._known[id(function)] = (function, clone)
+        self._known[id(clone)] = (clone, clone)
+        clone.__qualname__ = function.__qualname__
+        clone.__module__ = function.__module__
+        clone.__dict__.update(function.__dict__)
         if function.__defaults__ is not None:
-            made.__defaults__ = tuple(map(self.wrap, function.__defaults__))
+            clone.__defaults__ = tuple(map(self.wrap, function.__defaults__))
         if function.__kwdefaults__:
-            made.__kwdefaults__ = {k: self.wrap(v) for k, v in function.__kwdefaults__.items()}
-        self._fill(made, function)
-        self._rebuilt.append((made, _snapshot(made.__dict__)))
-        return made
+            clone.__kwdefaults__ = {k: self.wrap(v) for k, v in function.__kwdefaults__.items()}
+        self._fill(clone, function)
+        self._rebuilt.append((clone, _snapshot(clone.__dict__)))
+        return clone
 
     def _closure(self, function: types.FunctionType) -> tuple[types.CellType, ...] | None:
         if function.__closure__ is None:
@@ -546,9 +553,9 @@ class Environment:
             for cell in function.__closure__
         )
 
-    def _fill(self, made: types.FunctionType, function: types.FunctionType) -> None:
+    def _fill(self, clone: types.FunctionType, function: types.FunctionType) -> None:
         names = function.__code__.co_freevars
-        cells = zip(names, made.__closure__ or (), function.__closure__ or (), strict=True)
+        cells = zip(names, clone.__closure__ or (), function.__closure__ or (), strict=True)
         for name, cell, original in cells:
             if id(original) in self._cells:
                 continue
@@ -595,26 +602,26 @@ class Environment:
                 continue
             if isinstance(value, property):
                 parts = (value.fget, value.fset, value.fdel)
-                made: Any = property(*(part and self.wrap(part) for part in parts))
+                replacement: Any = property(*(part and self.wrap(part) for part in parts))
             elif isinstance(value, functools.cached_property):
-                made = property(self.wrap(value.func))
+                replacement = property(self.wrap(value.func))
             elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
                 continue
             else:
-                made = self.wrap(value)
-            if made is not value:
+                replacement = self.wrap(value)
+            if replacement is not value:
                 self._undone.append((kind, name, value))
-                type.__setattr__(kind, name, made)
+                type.__setattr__(kind, name, replacement)
         self._classes[kind] = dict(vars(kind))
 
 
 class Namespace(dict[str, Any]):
     """The globals of a rebuilt function: each is wrapped when it is first used."""
 
-    def __init__(self, environment: Environment, own: Mapping[str, Any]) -> None:
+    def __init__(self, environment: Environment, variables: Mapping[str, Any]) -> None:
         super().__init__({"__builtins__": environment.builtins})
         self._environment = environment
-        self._own = own
+        self._own = variables
         self.loaded: dict[str, Any] = {"__builtins__": environment.builtins}
 
     def __missing__(self, name: str) -> Any:
@@ -629,7 +636,7 @@ class _Builtins(dict[str, Any]):
     def __init__(self, environment: Environment) -> None:
         super().__init__()
         self._environment = environment
-        self["__import__"] = self._imported
+        self["__import__"] = self._import
         self["print"] = _Silent()
 
     def __missing__(self, name: str) -> Any:
@@ -637,7 +644,7 @@ class _Builtins(dict[str, Any]):
         value = self[name] = self._environment.wrap(original)
         return value
 
-    def _imported(self, *args: Any, **names: Any) -> Any:
+    def _import(self, *args: Any, **names: Any) -> Any:
         return self._environment.wrap(builtins.__import__(*args, **names))
 
 
@@ -656,14 +663,14 @@ class Module:
         )
         root = module.__name__.partition(".")[0]
         if is_data and root in sys.stdlib_module_names and module.__name__ not in _WITH_NUMBERS:
-            return environment._refused(f"{module.__name__}.{name}")
+            return environment._refusal(f"{module.__name__}.{name}")
         return environment.wrap(value)
 
     def __setattr__(self, name: str, value: UserValue) -> None:
         if name in ("_environment", "_module"):
             object.__setattr__(self, name, value)
             return
-        raise self._environment._changed(f"the variable {name!r} of a module")
+        raise self._environment._change_error(f"the variable {name!r} of a module")
 
 
 class _Silent:
@@ -679,9 +686,9 @@ class _Silent:
 class _Refused:
     """An object that is refused when it is used."""
 
-    def __init__(self, run: Run, what: str) -> None:
+    def __init__(self, run: Run, subject: str) -> None:
         vars(self)["_run"] = run
-        vars(self)["_what"] = what
+        vars(self)["_what"] = subject
 
     def __getattr__(self, name: str) -> Any:
         raise self._run.refuse(f"the step uses {self._what}", hint=_HINT)
@@ -837,24 +844,24 @@ def _is_same(value: Any, snapshot: Any) -> bool:
 @contextmanager
 def _torch_modules() -> Iterator[None]:
     """Gives the modules of torch's own optimizers the functions that carry expressions."""
-    changed: list[tuple[dict[str, object], str, object]] = []
+    previous_values: list[tuple[dict[str, object], str, object]] = []
     try:
         for module in [m for n, m in list(sys.modules.items()) if n.startswith("torch.optim")]:
             names = vars(module)
-            wanted: dict[str, object] = {
+            replacements: dict[str, object] = {
                 name: _REPLACED[id(getattr(builtins, name))]
                 for name in ("max", "min", "float", "int")
                 if name not in names
             }
             for name, value in names.items():
                 if value is math:
-                    wanted[name] = _MATH
-            for name, value in wanted.items():
-                changed.append((names, name, names.get(name, _MISSING)))
+                    replacements[name] = _MATH
+            for name, value in replacements.items():
+                previous_values.append((names, name, names.get(name, _MISSING)))
                 names[name] = value
         yield
     finally:
-        for names, name, value in reversed(changed):
+        for names, name, value in reversed(previous_values):
             if value is _MISSING:
                 del names[name]
             else:

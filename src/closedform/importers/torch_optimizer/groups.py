@@ -46,12 +46,12 @@ def check_groups(
         raise TraceError(
             f"param group {place} makes another step with the other groups than without them",
             where=where,
-            hint="a rule takes numbers of its own param group, and sums over the whole model",
+            hint="a rule takes the numbers of one param group, and sums over the whole model",
         )
 
 
 def _perturb(group: dict[str, Any], place: int) -> None:
-    """Changes the hyperparameters, so that those of two groups differ."""
+    """Changes the hyperparameters, so that two groups differ in them."""
     factor = 1 - (place + 1) / 64
     for key, value in group.items():
         if type(value) is float:
@@ -75,15 +75,15 @@ def _joint(subjects: Sequence[Subject]) -> tuple[torch.optim.Optimizer, list[tor
 def _differing_from_each(subjects: Sequence[Subject], shapes: Sequence[Sizes]) -> int | None:
     """The first group that differs from the same one by itself."""
     joint, params = _joint(subjects)
-    alone = [subject.clone() for subject in subjects]
+    lone_copies = [subject.clone() for subject in subjects]
     for step in range(_STEPS):
         grads = [gradients((s, s), seed=500 + 10 * step + k) for k, s in enumerate(shapes)]
         _step(joint, params, [g for pair in grads for g in pair])
-        for place, (copy, pair) in enumerate(zip(alone, grads, strict=True)):
+        for place, (copy, pair) in enumerate(zip(lone_copies, grads, strict=True)):
             with InDouble():
                 copy.step(pair)
-            both = params[2 * place : 2 * place + 2]
-            for param, expected in zip(both, copy.params, strict=True):
+            pair_of_params = params[2 * place : 2 * place + 2]
+            for param, expected in zip(pair_of_params, copy.params, strict=True):
                 if not relative_gap(_array(param), _array(expected)) <= TOLERANCE:
                     return place
     return None
@@ -100,7 +100,7 @@ def _differing_from_rules(
         graphs = graphs_of(ModelSpec(rules[0], sizes, groups=groups))
     except ClosedFormError as error:
         raise TraceError(
-            f"the rules of the param groups are not those of one model: {error.what}",
+            f"the rules of the param groups are not the rules of one model: {error.what}",
             hint="trace an optimizer of one param group",
         ) from error
     joint, params = _joint(subjects)
@@ -113,8 +113,8 @@ def _differing_from_rules(
         _step(joint, params, grads)
         running.step({name: _array(g) for name, g in zip(names, grads, strict=True)})
         for index, (name, param) in enumerate(zip(names, params, strict=True)):
-            found = running.values[naming.param(name)]
-            if not relative_gap(found, _array(param)) <= TOLERANCE:
+            values = running.values[naming.param(name)]
+            if not relative_gap(values, _array(param)) <= TOLERANCE:
                 return index // 2
     return None
 

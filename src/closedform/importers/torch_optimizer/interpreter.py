@@ -55,7 +55,7 @@ class Operators(TorchDispatchMode):
         try:
             return self._run(func, args, options)
         except TraceError as error:
-            raise self.run.record(located(error, str(func))) from error.__cause__
+            raise self.run.record(with_place(error, str(func))) from error.__cause__
 
     def _run(self, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
         options = in_double(options)
@@ -99,11 +99,11 @@ class Operators(TorchDispatchMode):
     def _number(self, func: Any, tensor: torch.Tensor) -> Any:
         """Reads the only element of a tensor, which an operation takes as a number."""
         number = func(tensor)
-        known = self.algebra.storages.read(tensor)
-        if known is not None and not self.algebra.is_asked:
-            if known.is_bool or known.items is not None:
+        stored_value = self.algebra.storages.read(tensor)
+        if stored_value is not None and not self.algebra.is_asked:
+            if stored_value.is_bool or stored_value.items is not None:
                 raise TraceError("an operation takes an element of a tensor as a number")
-            expr = self.algebra.reshape(known, known.shape, ()).expr
+            expr = self.algebra.reshape(stored_value, stored_value.shape, ()).expr
             if not expr.is_number:
                 value = float(number)
                 numbers = self.algebra.numbers
@@ -159,8 +159,8 @@ class Operators(TorchDispatchMode):
 
     def _assign(self, target: Any, value: Any) -> None:
         if isinstance(target, list | tuple):
-            for one, own in zip(target, value, strict=True):
-                self._assign(one, own)
+            for item, target_item in zip(target, value, strict=True):
+                self._assign(item, target_item)
             return
         if isinstance(target, torch.Tensor):
             if isinstance(value, Value) and target.dtype in ROUNDED:
@@ -175,11 +175,11 @@ class Operators(TorchDispatchMode):
         if storages.of(source) is None:
             return result
         results = result if isinstance(result, list | tuple) else [result]
-        for view, one in zip(views, results, strict=True):
-            if storages.of(one) is storages.of(source):
-                storages.view(source, one, view)
+        for view, part in zip(views, results, strict=True):
+            if storages.of(part) is storages.of(source):
+                storages.view(source, part, view)
             else:
-                storages.create(one, view.read(self.algebra.value(source)))
+                storages.create(part, view.read(self.algebra.value(source)))
         return result
 
 
@@ -192,13 +192,13 @@ _WITHOUT_VALUE = frozenset(
 
 
 class Functions(TorchFunctionMode):
-    """Gives Python the symbolic numbers of tensors, and operators those of Python."""
+    """Gives Python the symbolic numbers of tensors, and operators the numbers of Python."""
 
-    def __init__(self, algebra: TorchAlgebra, run: Run, reported: Reported) -> None:
+    def __init__(self, algebra: TorchAlgebra, run: Run, precision: Reported) -> None:
         super().__init__()
         self.algebra = algebra
         self.run = run
-        self.reported = reported
+        self.reported = precision
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one function of torch."""
@@ -218,7 +218,7 @@ class Functions(TorchFunctionMode):
             self._check(name, args, options, result)
             return result
         except TraceError as error:
-            raise self.run.record(located(error, name)) from error.__cause__
+            raise self.run.record(with_place(error, name)) from error.__cause__
 
     def _check(self, name: str, args: Operand, options: Operand, result: Any) -> None:
         """Refuses what reaches Python without its expression.
@@ -240,21 +240,21 @@ class Functions(TorchFunctionMode):
     def _call(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         algebra = self.algebra
         numbers = list(_numbers((args, options)))
-        found: dict[float, sp.Expr | None] = {}
+        expressions: dict[float, sp.Expr | None] = {}
         plain_floats = {float(n) for n in numbers if type(n) is float}
         for number in numbers:
             if isinstance(number, Position):
                 raise number.refusal("an operation of tensors")
             if isinstance(number, SYMBOLIC):
                 value = float(plain(number))
-                is_other = found.get(value, number.expr) != number.expr
-                found[value] = None if is_other or value in plain_floats else number.expr
+                is_other = expressions.get(value, number.expr) != number.expr
+                expressions[value] = None if is_other or value in plain_floats else number.expr
         for tensor in _scalars([options.get(key) for key in ("alpha", "beta", "value")]):
-            known = algebra.storages.read(tensor)
-            if known is not None and known.items is None and not known.is_bool:
-                expr = algebra.reshape(known, known.shape, ()).expr
-                found.setdefault(float(tensor), expr)
-        algebra.numbers, algebra.used, algebra.needed = found, set(), set()
+            stored_value = algebra.storages.read(tensor)
+            if stored_value is not None and stored_value.items is None and not stored_value.is_bool:
+                expr = algebra.reshape(stored_value, stored_value.shape, ()).expr
+                expressions.setdefault(float(tensor), expr)
+        algebra.numbers, algebra.used, algebra.needed = expressions, set(), set()
         algebra.by_place = {
             (float(plain(number)), place): number.expr
             for arg in (*args, *options.values())
@@ -267,12 +267,12 @@ class Functions(TorchFunctionMode):
         finally:
             algebra.numbers = {}
         floats = {float(plain(n)) for n in numbers if _has_a_place(n)}
-        lost = (floats | algebra.needed) - algebra.used
-        if lost:
-            raise TraceError(f"the operation loses the expression {found[lost.pop()]}")
+        unread = (floats | algebra.needed) - algebra.used
+        if unread:
+            raise TraceError(f"the operation loses the expression {expressions[unread.pop()]}")
         return result
 
-    def _asked(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+    def _ask(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the number that a tensor is; its expression is that of the tensor."""
         self.algebra.is_asked = True
         try:
@@ -285,7 +285,7 @@ class Functions(TorchFunctionMode):
     def item(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the only element as a Python number."""
         tensor = args[0]
-        number = self._asked(func, args, options)
+        number = self._ask(func, args, options)
         if not isinstance(number, bool | int | float):
             raise TraceError(f"a number of type {type(number).__name__} has no expression")
         value = self.algebra.value(tensor)
@@ -300,7 +300,7 @@ class Functions(TorchFunctionMode):
 
     def truth(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the truth of the only element."""
-        holds = self._asked(func, args, options)
+        holds = self._ask(func, args, options)
         value = self.algebra.value(args[0])
         if value.items is not None:
             value = value.items[0]
@@ -327,7 +327,7 @@ class Functions(TorchFunctionMode):
         """Returns the only element as a float."""
         return Float(self.item(torch.Tensor.item, args, options))
 
-    def made(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+    def create_tensor(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns a tensor made of Python numbers."""
         data = args[0]
         if isinstance(data, torch.Tensor):
@@ -356,7 +356,7 @@ class Functions(TorchFunctionMode):
         """Returns the dtype of a tensor: that of the export for the parameters' own."""
         return self.reported.of(func(*args, **options))
 
-    def promoted(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+    def promote(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the dtype that two dtypes are promoted to."""
         return func(*args, **options)
 
@@ -406,12 +406,12 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "isfinite": Functions.finite,
     "dtype.__get__": Functions.dtype,
     "result_type": Functions.dtype,
-    "promote_types": Functions.promoted,
+    "promote_types": Functions.promote,
     "element_size": Functions.element_size,
     "itemsize.__get__": Functions.element_size,
     "__iter__": Functions.elements,
-    "tensor": Functions.made,
-    "as_tensor": Functions.made,
+    "tensor": Functions.create_tensor,
+    "as_tensor": Functions.create_tensor,
     "shape.__get__": Functions.shape,
     "size": Functions.shape,
     "__len__": Functions.shape,
@@ -488,28 +488,28 @@ def _name(func: Any) -> str:
     return str(name)
 
 
-def _numbers(given: Any) -> Iterator[Any]:
-    if isinstance(given, list | tuple):
-        for one in given:
-            yield from _numbers(one)
-    elif isinstance(given, dict):
-        yield from _numbers(list(given.values()))
-    elif isinstance(given, float | int) and not isinstance(given, bool):
-        yield given
+def _numbers(operand: Any) -> Iterator[Any]:
+    if isinstance(operand, list | tuple):
+        for item in operand:
+            yield from _numbers(item)
+    elif isinstance(operand, dict):
+        yield from _numbers(list(operand.values()))
+    elif isinstance(operand, float | int) and not isinstance(operand, bool):
+        yield operand
 
 
-def _scalars(given: Any) -> Iterator[torch.Tensor]:
+def _scalars(operand: Any) -> Iterator[torch.Tensor]:
     """Tensors of one element, which torch takes where it takes numbers."""
-    if isinstance(given, list | tuple):
-        for one in given:
-            yield from _scalars(one)
-    elif isinstance(given, dict):
-        yield from _scalars(list(given.values()))
-    elif isinstance(given, torch.Tensor) and given.dim() == 0 and given.is_floating_point():
-        yield given
+    if isinstance(operand, list | tuple):
+        for item in operand:
+            yield from _scalars(item)
+    elif isinstance(operand, dict):
+        yield from _scalars(list(operand.values()))
+    elif isinstance(operand, torch.Tensor) and operand.dim() == 0 and operand.is_floating_point():
+        yield operand
 
 
-def located(error: TraceError, operation: str) -> TraceError:
+def with_place(error: TraceError, operation: str) -> TraceError:
     """Returns an error that names the operation, the file and the line of the optimizer."""
     if error.where is not None:
         return error

@@ -56,7 +56,7 @@ def _is_zero(algebra: TorchAlgebra, number: Any) -> bool:
     return is_number and algebra.value(number).expr == 0
 
 
-def _cancelled(algebra: TorchAlgebra, a: Any) -> Value:
+def _subtract_itself(algebra: TorchAlgebra, a: Any) -> Value:
     """A tensor less itself: 0, and NaN where it is not finite, which SymPy would not keep."""
     opposite = algebra.map(lambda x: -x, a, name=OPAQUE)
     return algebra.map(lambda x, y: x + y, a, opposite, name=OPAQUE)
@@ -71,13 +71,13 @@ def _is_same(algebra: TorchAlgebra, a: Any, b: Any) -> bool:
 
 def _add(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
     if _is_zero(algebra, alpha):
-        b, alpha = _cancelled(algebra, b), 1
+        b, alpha = _subtract_itself(algebra, b), 1
     return algebra.map(lambda x, y, k: x + k * y, a, b, alpha, name="sum")
 
 
 def _sub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
     if _is_same(algebra, a, b) and type(alpha) is int and alpha == 1:
-        return _cancelled(algebra, a)
+        return _subtract_itself(algebra, a)
     return algebra.map(lambda x, y, k: x - k * y, a, b, alpha, name="difference")
 
 
@@ -86,12 +86,12 @@ def _rsub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
 
 
 def _mul(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
-    one, two = algebra.value(a), algebra.value(b)
-    if one.is_bool and two.is_bool and isinstance(a, torch.Tensor) and a.dtype == torch.bool:
-        return algebra.map(sp.And, one, two, name="mask", is_boolean=True)
+    first, second = algebra.value(a), algebra.value(b)
+    if first.is_bool and second.is_bool and isinstance(a, torch.Tensor) and a.dtype == torch.bool:
+        return algebra.map(sp.And, first, second, name="mask", is_boolean=True)
     for number, tensor in ((a, b), (b, a)):
         if _is_zero(algebra, number) and isinstance(tensor, torch.Tensor):
-            return _cancelled(algebra, tensor)
+            return _subtract_itself(algebra, tensor)
     return algebra.map(lambda x, y: x * y, a, b, name="product")
 
 
@@ -132,13 +132,13 @@ def _clamp(algebra: TorchAlgebra, a: Any, min: Any = None, max: Any = None) -> V
 
 
 def _where(algebra: TorchAlgebra, condition: Any, a: Any, b: Any) -> Value:
-    chosen = algebra.value(condition)
+    mask = algebra.value(condition)
 
     def choose(x: sp.Expr, y: sp.Expr, c: sp.Basic) -> sp.Basic:
         test = sp.Ne(c, 0) if isinstance(c, sp.Expr) else c
         return sp.Piecewise((as_number(x), test), (as_number(y), True))
 
-    return algebra.map(choose, a, b, chosen, name="where", is_boolean=True)
+    return algebra.map(choose, a, b, mask, name="where", is_boolean=True)
 
 
 def _masked_fill(algebra: TorchAlgebra, a: Any, mask: Any, value: Any) -> Value:
@@ -150,10 +150,10 @@ def _index_put(
 ) -> Value:
     """``a[mask] = number``, or elements of ``a[mask]`` changed one by one."""
     mask = _mask(a, indices)
-    own = algebra.value(values)
-    if mask is None or accumulate or (values.numel() != 1 and own.shape != tuple(a.shape)):
+    source = algebra.value(values)
+    if mask is None or accumulate or (values.numel() != 1 and source.shape != tuple(a.shape)):
         raise TraceError("elements of a tensor are changed by an index that is not a mask")
-    return _where(algebra, mask, own, a)
+    return _where(algebra, mask, source, a)
 
 
 def _index(algebra: TorchAlgebra, a: Any, indices: Sequence[Any]) -> Value:
@@ -169,7 +169,7 @@ def _mask(a: Any, indices: Sequence[Any]) -> Any:
     return mask if is_mask else None
 
 
-def _compared(kind: Callable[..., sp.Basic]) -> OperatorRule:
+def _comparison(kind: Callable[..., sp.Basic]) -> OperatorRule:
     def rule(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
         return algebra.map(lambda x, y: compared(kind, x, y), a, b, name="mask")
 
@@ -188,33 +188,35 @@ def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
     return rule
 
 
-def _ones(algebra: TorchAlgebra, a: Any) -> Value:
+def _truth_as_number(algebra: TorchAlgebra, a: Any) -> Value:
     """1 where a tensor is true, 0 elsewhere, by a separate name."""
     return algebra.map(as_number, algebra.truth(a), name="mask", is_boolean=True)
 
 
 def _not(algebra: TorchAlgebra, a: Any) -> Value:
     # SymPy's negation of a comparison is its opposite, and both are false for NaN.
-    return algebra.map(lambda x: sp.Eq(x, 0), _ones(algebra, a), name="mask")
+    return algebra.map(lambda x: sp.Eq(x, 0), _truth_as_number(algebra, a), name="mask")
 
 
 def _xor(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
-    return algebra.map(sp.Ne, _ones(algebra, a), _ones(algebra, b), name="mask")
+    return algebra.map(
+        sp.Ne, _truth_as_number(algebra, a), _truth_as_number(algebra, b), name="mask"
+    )
 
 
 def _nan_to_num(
     algebra: TorchAlgebra, a: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
 ) -> Value:
-    """An infinity without a replacement of its own stays one: a rule has no largest number."""
+    """An infinity without a replacement stays infinite: a rule has no largest number."""
 
-    def replaced(x: sp.Expr) -> sp.Expr:
+    def replace_special(x: sp.Expr) -> sp.Expr:
         branches = [(algebra.value(0 if nan is None else nan).expr, is_nan(x))]
         for bound, is_there in ((posinf, x > 0), (neginf, x < 0)):
             if bound is not None:
                 branches.append((algebra.value(bound).expr, sp.And(is_infinite(x), is_there)))
         return sp.Piecewise(*branches, (x, True))
 
-    return algebra.map(replaced, a, name="finite")
+    return algebra.map(replace_special, a, name="finite")
 
 
 def _pow(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
@@ -292,9 +294,9 @@ def _variance_mean(algebra: TorchAlgebra, a: Any, dim: Any = None, **options: An
 
 def _softmax(algebra: TorchAlgebra, a: Any, dim: int, *_: Any) -> Value:
     largest = algebra.reduce("max", a, _sizes(a), [dim], keepdims=True)
-    grown = algebra.map(lambda x, m: sp.exp(x - m), a, largest, name="exp")
-    total = algebra.reduce("sum", grown, _sizes(a), [dim], keepdims=True)
-    return algebra.map(lambda x, s: x / s, grown, total, name="softmax")
+    powers = algebra.map(lambda x, m: sp.exp(x - m), a, largest, name="exp")
+    total = algebra.reduce("sum", powers, _sizes(a), [dim], keepdims=True)
+    return algebra.map(lambda x, s: x / s, powers, total, name="softmax")
 
 
 def _softplus(algebra: TorchAlgebra, a: Any, beta: Any = 1, threshold: Any = 20) -> Value:
@@ -307,7 +309,7 @@ def _softplus(algebra: TorchAlgebra, a: Any, beta: Any = 1, threshold: Any = 20)
     )
 
 
-def _any(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
+def _reduce_any(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
     return algebra.some(a, _sizes(a), _axes(dim), keepdim)
 
 
@@ -316,8 +318,8 @@ def _all(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) 
 
 
 def _count_nonzero(algebra: TorchAlgebra, a: Any, dim: Any = None) -> Value:
-    some = algebra.map(as_number, algebra.truth(a), name="some", is_boolean=True)
-    return algebra.reduce("sum", some, _sizes(a), _axes(dim))
+    truth_numbers = algebra.map(as_number, algebra.truth(a), name="some", is_boolean=True)
+    return algebra.reduce("sum", truth_numbers, _sizes(a), _axes(dim))
 
 
 # --- products --------------------------------------------------------------------------------
@@ -347,7 +349,7 @@ def _dot(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
 # --- new tensors -----------------------------------------------------------------------------
 
 
-def _filled(number: int) -> OperatorRule:
+def _fill(number: int) -> OperatorRule:
     return lambda algebra, *_, **__: Value(sp.Integer(number))
 
 
@@ -360,8 +362,8 @@ def _to_copy(algebra: TorchAlgebra, a: Any, dtype: torch.dtype | None = None, **
 
 
 def _copy(algebra: TorchAlgebra, a: Any, source: Any, *_: Any) -> Value:
-    given = source.dtype if isinstance(source, torch.Tensor) else a.dtype
-    return algebra.cast(source, a.dtype, given)
+    source_dtype = source.dtype if isinstance(source, torch.Tensor) else a.dtype
+    return algebra.cast(source, a.dtype, source_dtype)
 
 
 def _stack(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
@@ -452,12 +454,12 @@ RULES: Mapping[str, OperatorRule] = {
     "isnan": _unary(is_nan, "mask"),
     "isinf": _unary(is_infinite, "mask"),
     "isfinite": _unary(lambda x: sp.Eq(non_finite(x), 0), "mask"),
-    "lt": _compared(sp.Lt),
-    "le": _compared(sp.Le),
-    "gt": _compared(sp.Gt),
-    "ge": _compared(sp.Ge),
-    "eq": _compared(sp.Eq),
-    "ne": _compared(sp.Ne),
+    "lt": _comparison(sp.Lt),
+    "le": _comparison(sp.Le),
+    "gt": _comparison(sp.Gt),
+    "ge": _comparison(sp.Ge),
+    "eq": _comparison(sp.Eq),
+    "ne": _comparison(sp.Ne),
     "logical_and": _logical(sp.And),
     "logical_or": _logical(sp.Or),
     "logical_not": _not,
@@ -481,7 +483,7 @@ RULES: Mapping[str, OperatorRule] = {
     "std": _deviation,
     "std_mean": _deviation_mean,
     "var_mean": _variance_mean,
-    "any": _any,
+    "any": _reduce_any,
     "all": _all,
     "count_nonzero": _count_nonzero,
     "mm": _mm,
@@ -492,13 +494,13 @@ RULES: Mapping[str, OperatorRule] = {
     "mv": _mv,
     "dot": _dot,
     "vdot": _dot,
-    "zeros": _filled(0),
-    "zeros_like": _filled(0),
-    "new_zeros": _filled(0),
-    "zero": _filled(0),
-    "ones": _filled(1),
-    "ones_like": _filled(1),
-    "new_ones": _filled(1),
+    "zeros": _fill(0),
+    "zeros_like": _fill(0),
+    "new_zeros": _fill(0),
+    "zero": _fill(0),
+    "ones": _fill(1),
+    "ones_like": _fill(1),
+    "new_ones": _fill(1),
     "full": _full,
     "full_like": _full,
     "new_full": _full,
@@ -521,13 +523,13 @@ UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
 # --- views -----------------------------------------------------------------------------------
 
 
-def _same(algebra: TorchAlgebra, a: Any, *_: Any, **__: Any) -> list[View]:
+def _view_itself(algebra: TorchAlgebra, a: Any, *_: Any, **__: Any) -> list[View]:
     return [View("detach", lambda value: value, lambda _, new: new)]
 
 
 def _view(algebra: TorchAlgebra, a: Any, size: Any, **_: Any) -> list[View]:
     sizes = _sizes(a)
-    target = _resolved(size, math.prod(sizes))
+    target = _resolve_size(size, math.prod(sizes))
 
     def read(value: Value) -> Value:
         return algebra.reshape(value, sizes, target)
@@ -538,21 +540,21 @@ def _view(algebra: TorchAlgebra, a: Any, size: Any, **_: Any) -> list[View]:
     return [View("view", read, write)]
 
 
-def _resolved(size: Sequence[int], count: int) -> tuple[int, ...]:
-    known = math.prod(n for n in size if n != -1)
-    return tuple(count // known if n == -1 else n for n in size)
+def _resolve_size(size: Sequence[int], count: int) -> tuple[int, ...]:
+    product = math.prod(n for n in size if n != -1)
+    return tuple(count // product if n == -1 else n for n in size)
 
 
 def _permute(algebra: TorchAlgebra, a: Any, dims: Sequence[int]) -> list[View]:
     sizes = _sizes(a)
     order = [dim % len(sizes) for dim in dims]
     inverse = [order.index(axis) for axis in range(len(order))]
-    moved = tuple(sizes[axis] for axis in order)
+    new_shape = tuple(sizes[axis] for axis in order)
     return [
         View(
             "permute",
             lambda value: algebra.permute(value, sizes, order),
-            lambda _, new: algebra.permute(new, moved, inverse),
+            lambda _, new: algebra.permute(new, new_shape, inverse),
         )
     ]
 
@@ -577,11 +579,11 @@ def _unsqueeze(algebra: TorchAlgebra, a: Any, dim: int) -> list[View]:
 def _squeeze(algebra: TorchAlgebra, a: Any, dim: Any = None) -> list[View]:
     sizes = _sizes(a)
     places = range(len(sizes)) if dim is None else [d % len(sizes) for d in _axes(dim) or ()]
-    gone = {place for place in places if sizes[place] == 1}
+    dropped_axes = {place for place in places if sizes[place] == 1}
     return _axes_changed(
         algebra,
         a,
-        lambda shape: tuple(size for place, size in enumerate(shape) if place not in gone),
+        lambda shape: tuple(size for place, size in enumerate(shape) if place not in dropped_axes),
         "squeeze",
     )
 
@@ -599,8 +601,8 @@ def _axes_changed(
     def read(value: Value) -> Value:
         if value.items is not None or value.shape in ((), sizes):
             return algebra.reshape(value, sizes, target)
-        padded = (1,) * (len(sizes) - len(value.shape)) + value.shape
-        return algebra.reshape(value, value.shape, change(padded))
+        full_shape = (1,) * (len(sizes) - len(value.shape)) + value.shape
+        return algebra.reshape(value, value.shape, change(full_shape))
 
     def write(_: Value, new: Value) -> Value:
         return algebra.reshape(new, target, sizes)
@@ -661,8 +663,8 @@ def _unbind(algebra: TorchAlgebra, a: Any, dim: int = 0) -> list[View]:
 
 
 VIEWS: Mapping[str, ViewRule] = {
-    "detach": _same,
-    "alias": _same,
+    "detach": _view_itself,
+    "alias": _view_itself,
     "view": _view,
     "_unsafe_view": _view,
     "reshape": _view,

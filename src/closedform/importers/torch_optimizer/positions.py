@@ -37,16 +37,16 @@ class Position(int):
 
     def refusal(self, use: str) -> TraceError:
         """Returns the error of a use, and records it."""
-        what = "the number of parameters" if self.is_count else "the place of a parameter"
-        return self.run.refuse(f"{what} is used in {use}", hint=_HINT)
+        subject = "the number of parameters" if self.is_count else "the place of a parameter"
+        return self.run.refuse(f"{subject} is used in {use}", hint=_HINT)
 
-    def _compared(self, other: Any, name: str) -> Any:
-        is_plain = not self.is_shifted and not getattr(other, "is_shifted", False)
-        if isinstance(other, Position) and (self.is_count or other.is_count) and is_plain:
-            return getattr(int, name)(self, other)
-        if self.is_count and is_plain and type(other) is int and other == 0:
-            return getattr(int, name)(self, other)
-        if not isinstance(other, int | float):
+    def _compare(self, right: Any, name: str) -> Any:
+        is_plain = not self.is_shifted and not getattr(right, "is_shifted", False)
+        if isinstance(right, Position) and (self.is_count or right.is_count) and is_plain:
+            return getattr(int, name)(self, right)
+        if self.is_count and is_plain and type(right) is int and right == 0:
+            return getattr(int, name)(self, right)
+        if not isinstance(right, int | float):
             return NotImplemented
         raise self.refusal("a comparison")
 
@@ -55,24 +55,28 @@ def _without_effect(name: str) -> Callable[..., Any]:
     """Arithmetic that shifts a position, or changes nothing; any other is refused."""
     is_factor = name in ("mul", "rmul", "floordiv", "mod")
 
-    def method(self: Position, other: Any = 0) -> Any:
-        if isinstance(other, Position) or type(other) is not int or (is_factor and other != 1):
+    def method(self: Position, operand: Any = 0) -> Any:
+        if (
+            isinstance(operand, Position)
+            or type(operand) is not int
+            or (is_factor and operand != 1)
+        ):
             raise self.refusal("arithmetic")
-        if is_factor or (name != "neg" and other == 0):
+        if is_factor or (name != "neg" and operand == 0):
             return 0 if name == "mod" else self
-        shifted = _position(
+        result = _position(
             self.run,
-            getattr(int, f"__{name}__")(self, *([] if name == "neg" else [other])),
+            getattr(int, f"__{name}__")(self, *([] if name == "neg" else [operand])),
             is_count=self.is_count,
         )
-        shifted.is_shifted = True
-        return shifted
+        result.is_shifted = True
+        return result
 
     return method
 
 
 def _comparison(name: str) -> Callable[..., Any]:
-    return lambda self, other: self._compared(other, name)
+    return lambda self, right: self._compare(right, name)
 
 
 def _refusing(use: str) -> Callable[..., Any]:
@@ -152,7 +156,7 @@ def _is_over_parameters(values: object, owners: Owners) -> bool:
         return builtins.len(set(_owners(values, owners))) > 1
 
 
-def counted(run: Run, owners: Owners) -> Callable[[Any], int]:
+def counting_len(run: Run, owners: Owners) -> Callable[[Any], int]:
     """Returns ``len`` for traced code."""
 
     def length(values: Any) -> int:
@@ -164,7 +168,7 @@ def counted(run: Run, owners: Owners) -> Callable[[Any], int]:
     return length
 
 
-def enumerated(run: Run, owners: Owners) -> Callable[..., Iterator[tuple[int, Any]]]:
+def position_enumerate(run: Run, owners: Owners) -> Callable[..., Iterator[tuple[int, Any]]]:
     """Returns ``enumerate`` for traced code."""
 
     def pairs(values: Iterable[Any], start: int = 0) -> Iterator[tuple[int, Any]]:
@@ -177,7 +181,7 @@ def enumerated(run: Run, owners: Owners) -> Callable[..., Iterator[tuple[int, An
     return pairs
 
 
-def ranged(run: Run) -> Any:
+def position_range(run: Run) -> Any:
     """Returns ``range`` for traced code."""
 
     class Meta(type):

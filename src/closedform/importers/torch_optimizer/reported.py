@@ -48,9 +48,9 @@ class Reported:
 
     def finfo(self, dtype: torch.dtype | None = None) -> Any:
         """Returns ``torch.finfo``; the epsilon of the parameters' dtype is a symbol."""
-        chosen = self.read() if dtype is None else dtype
-        if chosen != self.dtype:
-            return _FINFO(chosen)
+        float_type = self.read() if dtype is None else dtype
+        if float_type != self.dtype:
+            return _FINFO(float_type)
         self.is_read = True
         return _Limits(self)
 
@@ -58,14 +58,14 @@ class Reported:
 class _Limits:
     """The limits of the reported dtype."""
 
-    def __init__(self, reported: Reported) -> None:
-        self._reported = reported
+    def __init__(self, precision: Reported) -> None:
+        self._reported = precision
 
     @property
     def eps(self) -> Any:
         """The distance of 1 to the next number."""
-        reported = self._reported
-        return symbolic(_FINFO(reported.dtype).eps, EPSILON, reported.run)
+        precision = self._reported
+        return symbolic(_FINFO(precision.dtype).eps, EPSILON, precision.run)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_FINFO(self._reported.dtype), name)

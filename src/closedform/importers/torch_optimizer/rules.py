@@ -10,7 +10,7 @@ import sympy as sp
 from closedform.errors import TraceError
 from closedform.importers.tensors.values import Definitions, as_shape_rule, inlined
 from closedform.importers.tensors.variants import Variant
-from closedform.importers.torch_optimizer.decisions import holding, joined, leaves
+from closedform.importers.torch_optimizer.decisions import holding, join_outcomes, leaves
 from closedform.importers.torch_optimizer.trace import Outcome, Trace
 from closedform.language.model import shared
 from closedform.language.numbers import exact_number
@@ -40,7 +40,7 @@ def needs_phases(trace: Trace) -> bool:
     common = Definitions()
     for label in ("param", *trace.slots):
         first, later = (
-            joined(tree, _value_of(label, trace), are_same=trace.definitions.are_same)
+            join_outcomes(tree, _value_of(label, trace), are_same=trace.definitions.are_same)
             for tree in trace.phases
         )
         first = trace.definitions.rebuilt(first, common, {})
@@ -57,19 +57,21 @@ def _missing(trace: Trace) -> bool:
 
     A later step that leaves a state as it is does not read it.
     """
-    outcomes = [one for one in leaves(trace.phases[0]) if one.advances and not one.is_begun]
-    missing = {name for one in outcomes for name in trace.slots if name not in one.results}
-    if not missing:
+    outcomes = [
+        outcome for outcome in leaves(trace.phases[0]) if outcome.advances and not outcome.is_begun
+    ]
+    absent = {name for outcome in outcomes for name in trace.slots if name not in outcome.results}
+    if not absent:
         return False
-    symbols = {name: (shared if trace.slots[name].is_shared else state)(name) for name in missing}
+    symbols = {name: (shared if trace.slots[name].is_shared else state)(name) for name in absent}
     results = [
         value.expr
-        for one in leaves(trace.phases[-1])
-        for name, value in one.results.items()
+        for outcome in leaves(trace.phases[-1])
+        for name, value in outcome.results.items()
         if value.expr != symbols.get(name)
     ]
-    needed = trace.definitions.needed(results)
-    read = {symbol for expr in (*results, *needed.values()) for symbol in expr.free_symbols}
+    definitions = trace.definitions.needed(results)
+    read = {symbol for expr in (*results, *definitions.values()) for symbol in expr.free_symbols}
     return not read.isdisjoint(symbols.values())
 
 
@@ -112,8 +114,8 @@ def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
         results[label] = trace.definitions.expanded(total) if is_shared else total
     counts = _advances(trace, with_phases=with_phases)
     results[_CLOCK] = trace.definitions.expanded(trace.definitions.summed(counts))
-    needed = trace.definitions.needed(results.values())
-    short, remaining = inlined(results, needed)
+    definitions = trace.definitions.needed(results.values())
+    short, remaining = inlined(results, definitions)
     advances = short.pop(_CLOCK)
     return Variant(
         _condition(trace),
@@ -131,7 +133,7 @@ def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
 
 
 def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
-    """Returns the rule of a step that asks for the dtype, from those of float32 and float64.
+    """Returns the rule of a step that asks for the dtype, from the rules of float32 and float64.
 
     Dtypes of 16 bits have the rule of float32.
 
@@ -140,12 +142,14 @@ def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
     """
     if single == double:
         return double
-    same = ("requires", "inputs", "shared", "advances", "evaluation")
+    common_fields = ("requires", "inputs", "shared", "advances", "evaluation")
     kinds = [
         [(key, spec.initial, spec.shape, spec.exists) for key, spec in rule.states.items()]
         for rule in (single, double)
     ]
-    if kinds[0] != kinds[1] or any(getattr(single, key) != getattr(double, key) for key in same):
+    if kinds[0] != kinds[1] or any(
+        getattr(single, key) != getattr(double, key) for key in common_fields
+    ):
         raise TraceError(
             "the states of the optimizer depend on the dtype of its parameters",
             where=where,
@@ -159,17 +163,17 @@ def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
         definitions[label] = expr.xreplace(names)
     definitions |= double.definitions
 
-    def chosen(narrow: sp.Expr, wide: sp.Expr) -> sp.Expr:
+    def choose(narrow: sp.Expr, wide: sp.Expr) -> sp.Expr:
         narrow = narrow.xreplace(names)
         return wide if narrow == wide else sp.Piecewise((narrow, EPSILON > _BETWEEN), (wide, True))
 
     states = {
-        key: replace(spec, next=chosen(single.states[key].next, spec.next))
+        key: replace(spec, next=choose(single.states[key].next, spec.next))
         for key, spec in double.states.items()
     }
     return UpdateRule(
         double.name,
-        chosen(single.param, double.param),
+        choose(single.param, double.param),
         states,
         {**single.hyperparameters, **double.hyperparameters},
         definitions,
@@ -192,11 +196,11 @@ def _joined_phases(trace: Trace, label: str, *, with_phases: bool) -> sp.Basic:
     value_of = _value_of(label, trace)
     within = trace.definitions.within
     are_same = trace.definitions.are_same
-    steady = joined(trace.phases[-1], value_of, within, are_same)
+    steady = join_outcomes(trace.phases[-1], value_of, within, are_same)
     if not with_phases:
         return steady
     first = [
-        (joined(tree, value_of, within, are_same), sp.Eq(t, k))
+        (join_outcomes(tree, value_of, within, are_same), sp.Eq(t, k))
         for k, tree in enumerate(trace.phases[:-1])
     ]
     return sp.Piecewise(*first, (within(steady, sp.Ge(t, len(first))), True))
@@ -216,15 +220,15 @@ def _initial(trace: Trace, name: str) -> sp.Expr | None:
     start = trace.starts[name]
     if start is not None:
         return exact_number(start)
-    found = set()
+    values = set()
     for outcome in leaves(trace.phases[0]):
         if name not in outcome.initial and not outcome.is_begun:
             continue
         value = outcome.initial.get(name)
-        found.add(None if value is None else value.expr)
-    if len(found) != 1:
+        values.add(None if value is None else value.expr)
+    if len(values) != 1:
         return None
-    (expr,) = found
+    (expr,) = values
     is_start = expr is not None and (expr == PARAM or (expr.is_number and expr.is_finite))
     return expr if is_start else None
 

@@ -41,7 +41,7 @@ class Decider(Protocol):
     def fail(self, error: Exception) -> Exception:
         """Returns an exception that the code raises on such numbers."""
 
-    def refuse(self, what: str, hint: str | None = None) -> TraceError:
+    def refuse(self, message: str, hint: str | None = None) -> TraceError:
         """Returns the error of something that is not modelled, which the run ends with."""
 
 
@@ -94,10 +94,10 @@ def symbolic(value: float, expr: sp.Basic, run: Decider, *, is_size: bool = Fals
     if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
         return value
     whole: Any = SymbolicInt if is_size else SymbolicCount
-    made = whole(value) if isinstance(value, int) else SymbolicFloat(value)
-    made.expr = expr
-    made.run = run
-    return made
+    number = whole(value) if isinstance(value, int) else SymbolicFloat(value)
+    number.expr = expr
+    number.run = run
+    return number
 
 
 def plain(value: UserValue) -> Any:
@@ -135,7 +135,7 @@ def run_of(*values: UserValue) -> Decider:
     return next(value.run for value in values if isinstance(value, SYMBOLIC))
 
 
-def computed(
+def with_rule(
     function: Callable[..., Any], rule: Callable[..., sp.Basic], *operands: UserValue
 ) -> Any:
     """Returns a function of numbers with the expression that a rule gives of theirs."""
@@ -163,31 +163,31 @@ def _binary(
                 raise b.run.fail(ZeroDivisionError("division by zero"))
             # Traced as if it were not 0: the value is only a stand-in.
             return symbolic(float(plain(a)), rule(expression(a), b.expr), b.run)
-        return computed(function, rule, a, b)
+        return with_rule(function, rule, a, b)
 
-    def forward(self: Any, other: Any, *modulus: Any) -> Any:
+    def forward(self: Any, operand: Any, *modulus: Any) -> Any:
         if modulus:
             raise self.run.refuse("pow with a modulus is not traced")
-        return apply(self, other) if _is_real(other) else NotImplemented
+        return apply(self, operand) if _is_real(operand) else NotImplemented
 
-    def reflected(self: Any, other: Any) -> Any:
-        return apply(other, self) if _is_real(other) else NotImplemented
+    def reflect(self: Any, operand: Any) -> Any:
+        return apply(operand, self) if _is_real(operand) else NotImplemented
 
     for kind in SYMBOLIC:
         setattr(kind, f"__{name}__", forward)
-        setattr(kind, f"__r{name}__", reflected)
+        setattr(kind, f"__r{name}__", reflect)
 
 
-def _compared(
+def _define_comparison(
     name: str,
     function: Callable[[Any, Any], bool],
     kind_of: Callable[[sp.Expr, sp.Expr], sp.Basic],
 ) -> None:
-    def compare(self: Any, other: Any) -> Any:
-        if not _is_real(other):
+    def compare(self: Any, right: Any) -> Any:
+        if not _is_real(right):
             return NotImplemented
-        holds = function(plain(self), plain(other))
-        condition = compared(kind_of, self.expr, expression(other))
+        holds = function(plain(self), plain(right))
+        condition = compared(kind_of, self.expr, expression(right))
         return self.run.decide(condition, holds)
 
     for kind in SYMBOLIC:
@@ -218,12 +218,12 @@ _COMPARISONS: Mapping[str, tuple[Callable[[Any, Any], bool], type[sp.Basic], str
 for _name, (_function, _rule, _) in _OPERATORS.items():
     _binary(_name, _function, _rule)
 for _name, (_function, _kind, _) in _COMPARISONS.items():
-    _compared(_name, _function, _kind)
+    _define_comparison(_name, _function, _kind)
 
 
 def _unary(name: str, function: Callable[[Any], Any], rule: Callable[[sp.Expr], sp.Expr]) -> None:
     for kind in SYMBOLIC:
-        setattr(kind, f"__{name}__", lambda self: computed(function, rule, self))
+        setattr(kind, f"__{name}__", lambda self: with_rule(function, rule, self))
 
 
 _unary("neg", lambda a: -a, lambda a: -a)
@@ -242,9 +242,9 @@ def _hash(self: Any) -> int:
     return hash(plain(self))
 
 
-def _refusing(what: str) -> Callable[..., Any]:
+def _refusing(operation: str) -> Callable[..., Any]:
     def method(self: Any, *_: Any) -> Any:
-        raise self.run.refuse(f"{what} of the number {self.expr} is not traced")
+        raise self.run.refuse(f"{operation} of the number {self.expr} is not traced")
 
     return method
 
@@ -293,13 +293,15 @@ for _kind_of_number in SYMBOLIC:
         setattr(_kind_of_number, _method, _function)
 
 
-def _carried(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Callable[..., Any]:
+def _with_symbols(
+    function: Callable[..., Any], rule: Callable[..., sp.Basic]
+) -> Callable[..., Any]:
     """Returns a function that takes symbolic numbers as well."""
 
     def apply(*args: Any, **options: Any) -> Any:
         args = tuple(Float(arg) if _is_tensor(arg) else arg for arg in args)
         if any(isinstance(arg, SYMBOLIC) for arg in args) and not options:
-            return computed(function, rule, *args)
+            return with_rule(function, rule, *args)
         return function(*args, **options)
 
     return apply
@@ -307,12 +309,12 @@ def _carried(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Cal
 
 def _whole(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Callable[..., Any]:
     """Returns a function to whole numbers that takes symbolic numbers as well."""
-    carried = _carried(function, rule)
+    symbolic_function = _with_symbols(function, rule)
 
     def apply(value: Any) -> Any:
         value = Float(value) if _is_tensor(value) else value
         _check_finite(value)
-        return carried(value)
+        return symbolic_function(value)
 
     return apply
 
@@ -323,13 +325,13 @@ def _within(
     is_outside: Callable[[Any], Any],
 ) -> Callable[..., Any]:
     """Returns a function of some numbers, outside of which it raises a ValueError."""
-    carried = _carried(function, rule)
+    symbolic_function = _with_symbols(function, rule)
 
     def apply(value: Any, *rest: Any) -> Any:
         value = Float(value) if _is_tensor(value) else value
         if isinstance(value, SYMBOLIC) and is_of_data(value.expr) and is_outside(value):
             raise value.run.fail(ValueError("math domain error"))
-        return carried(value, *rest)
+        return symbolic_function(value, *rest)
 
     return apply
 
@@ -337,24 +339,24 @@ def _within(
 def _extremum(function: Callable[..., Any], kind: Callable[..., sp.Expr]) -> Callable[..., Any]:
     precedes = sp.Gt if kind is sp.Max else sp.Lt
 
-    def _chosen(first: sp.Expr, *others: sp.Expr) -> sp.Expr:
-        for other in others:
-            first = sp.Piecewise((other, compared(precedes, other, first)), (first, True))
+    def _choose(first: sp.Expr, *rest: sp.Expr) -> sp.Expr:
+        for candidate in rest:
+            first = sp.Piecewise((candidate, compared(precedes, candidate, first)), (first, True))
         return first
 
     def apply(*args: Any, **options: Any) -> Any:
-        given = args
+        operands = args
         if len(args) == 1 and not options:
-            given = tuple(args[0])
-            args = (given,)
-        is_plain = not any(isinstance(arg, SYMBOLIC) for arg in given)
-        if is_plain or options or not all(_is_real(arg) for arg in given):
+            operands = tuple(args[0])
+            args = (operands,)
+        is_plain = not any(isinstance(arg, SYMBOLIC) for arg in operands)
+        if is_plain or options or not all(_is_real(arg) for arg in operands):
             return function(*args, **options)
-        value = function(*map(plain, given))
-        exprs = list(map(expression, given))
+        value = function(*map(plain, operands))
+        exprs = list(map(expression, operands))
         # A comparison with NaN is false, so that the order of the operands counts.
-        join = _chosen if any(map(is_of_data, exprs)) else kind
-        return symbolic(value, join(*exprs), run_of(*given))
+        join = _choose if any(map(is_of_data, exprs)) else kind
+        return symbolic(value, join(*exprs), run_of(*operands))
 
     return apply
 
@@ -370,7 +372,7 @@ def _check_finite(value: Any) -> None:
         raise value.run.fail(OverflowError("cannot convert float infinity to integer"))
 
 
-def _truncated(value: Any) -> Any:
+def _truncate(value: Any) -> Any:
     _check_finite(value)
     if isinstance(value, SymbolicInt | SymbolicCount):
         return value
@@ -430,7 +432,7 @@ class Int(metaclass=_IntType):
         if base:
             return int(plain(value), *base)  # raises for a number, which has no base
         if isinstance(value, SYMBOLIC):
-            return _truncated(value)
+            return _truncate(value)
         if _is_tensor(value):
             return Int(value.item())
         return int(value, *base)
@@ -453,11 +455,11 @@ class Type(metaclass=_TypeType):
         """Returns the type of an object, or a new type."""
         if len(args) == 1 and isinstance(args[0], SYMBOLIC):
             return Float if isinstance(args[0], Float) else Int
-        found = type(*args, **options)
-        return {float: Float, int: Int}.get(found, found) if len(args) == 1 else found
+        kind = type(*args, **options)
+        return {float: Float, int: Int}.get(kind, kind) if len(args) == 1 else kind
 
 
-def _classified(
+def _classify(
     function: Callable[[float], bool], rule: Callable[[sp.Expr], sp.Basic]
 ) -> Callable[[Any], bool]:
     """Returns a question whether a number is finite, infinite or none, as a decision."""
@@ -494,25 +496,25 @@ def _log(x: sp.Expr, *base: sp.Expr) -> sp.Expr:
 
 FUNCTIONS: Mapping[Any, Any] = {
     math.sqrt: _within(math.sqrt, sp.sqrt, lambda x: x < 0),
-    math.exp: _carried(math.exp, sp.exp),
+    math.exp: _with_symbols(math.exp, sp.exp),
     math.log: _within(math.log, _log, lambda x: x <= 0),
     math.log1p: _within(math.log1p, lambda x: sp.log(1 + x), lambda x: x <= -1),
     math.log2: _within(math.log2, lambda x: sp.log(x) / sp.log(2), lambda x: x <= 0),
     math.log10: _within(math.log10, lambda x: sp.log(x) / sp.log(10), lambda x: x <= 0),
-    math.cos: _carried(math.cos, sp.cos),
-    math.sin: _carried(math.sin, sp.sin),
-    math.tanh: _carried(math.tanh, sp.tanh),
-    math.pow: _carried(math.pow, lambda a, b: a**b),
+    math.cos: _with_symbols(math.cos, sp.cos),
+    math.sin: _with_symbols(math.sin, sp.sin),
+    math.tanh: _with_symbols(math.tanh, sp.tanh),
+    math.pow: _with_symbols(math.pow, lambda a, b: a**b),
     math.floor: _whole(math.floor, sp.floor),
     math.ceil: _whole(math.ceil, sp.ceiling),
-    math.fabs: _carried(math.fabs, sp.Abs),
+    math.fabs: _with_symbols(math.fabs, sp.Abs),
     builtins.max: _extremum(max, sp.Max),
     builtins.min: _extremum(min, sp.Min),
-    math.trunc: lambda value: _truncated(value) if isinstance(value, SYMBOLIC) else int(value),
-    math.isnan: _classified(math.isnan, is_nan),
-    math.isinf: _classified(math.isinf, is_infinite),
-    math.isfinite: _classified(math.isfinite, lambda x: sp.Eq(non_finite(x), 0)),
-    math.copysign: _carried(math.copysign, copysign),
+    math.trunc: lambda value: _truncate(value) if isinstance(value, SYMBOLIC) else int(value),
+    math.isnan: _classify(math.isnan, is_nan),
+    math.isinf: _classify(math.isinf, is_infinite),
+    math.isfinite: _classify(math.isfinite, lambda x: sp.Eq(non_finite(x), 0)),
+    math.copysign: _with_symbols(math.copysign, copysign),
     math.prod: _product,
     builtins.sum: _sum,
     builtins.float: Float,
@@ -529,7 +531,7 @@ def _of_numpy(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Ca
         with np.errstate(all="ignore"):
             return float(function(*values))
 
-    return _carried(plainly, rule)
+    return _with_symbols(plainly, rule)
 
 
 _UFUNCS: Mapping[str, Callable[..., Any]] = {
@@ -557,4 +559,4 @@ _UFUNCS: Mapping[str, Callable[..., Any]] = {
     "isinf": FUNCTIONS[math.isinf],
     "isfinite": FUNCTIONS[math.isfinite],
 }
-"""Functions of NumPy by name, for symbolic numbers and those of Python."""
+"""Functions of NumPy by name, for symbolic numbers and numbers of Python."""

@@ -119,20 +119,20 @@ class Storages:
         storage = self.of(source)
         if storage is None:
             return
-        found = geometry(result)
-        if found != storage.geometry and found not in storage.views:
-            storage.views[found] = (*self._chain(storage, source), view)
+        key = geometry(result)
+        if key != storage.geometry and key not in storage.views:
+            storage.views[key] = (*self._chain(storage, source), view)
 
     def _chain(self, storage: Storage, tensor: torch.Tensor) -> tuple[View, ...]:
-        found = geometry(tensor)
-        if found == storage.geometry:
+        key = geometry(tensor)
+        if key == storage.geometry:
             return ()
-        if found not in storage.views:
+        if key not in storage.views:
             raise TraceError(
                 f"a view of shape {list(tensor.shape)} of a tensor of shape "
                 f"{list(storage.geometry[1])} was made outside of the traced operations"
             )
-        return storage.views[found]
+        return storage.views[key]
 
 
 def _address(tensor: torch.Tensor) -> int:

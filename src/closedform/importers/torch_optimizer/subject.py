@@ -1,4 +1,4 @@
-"""A copy of an optimizer with two parameters of its own, and every number that it stores.
+"""A copy of an optimizer with two new parameters, and every number that it stores.
 
 The user's optimizer, its parameters and their gradients are read and never changed. Numbers are
 named by where they are: in the state of a parameter, in the param group, in an attribute.
@@ -117,7 +117,7 @@ class Subject:
         """Returns a separate copy."""
         params = tuple(_parameter(param.detach()) for param in self.params)
         memo: dict[int, Any] = dict(zip(map(id, self.params), params, strict=True))
-        return Subject(_copied(self.optimizer, self.group, memo, params), params)
+        return Subject(_copy_optimizer(self.optimizer, self.group, memo, params), params)
 
     def step(self, gradients: Sequence[torch.Tensor]) -> None:
         """Takes one step."""
@@ -127,23 +127,23 @@ class Subject:
 
     def leaves(self) -> dict[Path, Any]:
         """Returns everything that the optimizer stores that is not a container, by path."""
-        found: dict[Path, Any] = {}
+        result: dict[Path, Any] = {}
         state = self.optimizer.state
         for place, param in enumerate(self.params):
-            found |= _leaves(dict(state.get(param, {})), (STATE, place))
+            result |= _leaves(dict(state.get(param, {})), (STATE, place))
         group = {key: value for key, value in self.group.items() if key not in _NOT_HYPER}
-        found |= _leaves(group, (GROUP,))
-        own = {
+        result |= _leaves(group, (GROUP,))
+        attributes_by_name = {
             key: value
             for key, value in vars(self.optimizer).items()
             if key not in _OWN and not key.endswith("_hooks")
         }
-        attributes = {key: value for key, value in own.items() if key != DEFAULTS}
-        found |= _leaves(attributes, (ATTRIBUTE,))
-        found |= _leaves(own.get(DEFAULTS, {}), (DEFAULTS,))
+        attributes = {key: value for key, value in attributes_by_name.items() if key != DEFAULTS}
+        result |= _leaves(attributes, (ATTRIBUTE,))
+        result |= _leaves(attributes_by_name.get(DEFAULTS, {}), (DEFAULTS,))
         common = {key: v for key, v in state.items() if not isinstance(key, torch.Tensor)}
-        found |= _leaves(common, (COMMON,))
-        return found
+        result |= _leaves(common, (COMMON,))
+        return result
 
     def replace(self, path: Path, value: UserValue) -> None:
         """Stores another value at a path."""
@@ -179,22 +179,22 @@ def subject_of(
     params = tuple(_parameter(_random(shape, generator)) for shape in shapes)
     group = optimizer.param_groups[place]
     memo: dict[int, Any] = {}
-    for one in optimizer.param_groups:
-        for index, param in enumerate(one["params"]):
-            memo[id(param)] = params[0 if one is group and index == 0 else 1]
-    given = optimizer.state.get(group["params"][0], {})
-    copied = _copied(optimizer, group, memo, params, with_state=False)
+    for param_group in optimizer.param_groups:
+        for index, param in enumerate(param_group["params"]):
+            memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
+    state_before = optimizer.state.get(group["params"][0], {})
+    copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, with_state=False)
     for param in params:
-        state = {key: _fresh(key, v, group["params"][0], param) for key, v in given.items()}
+        state = {key: _fresh(key, v, group["params"][0], param) for key, v in state_before.items()}
         if not any(value is _CHANGED for value in state.values()):
-            copied.state[param] = state
+            copy_of_optimizer.state[param] = state
         elif any(group.get(key) for key in ("step", "k")):
             raise TraceError(
                 f"{type(optimizer).__name__} has taken steps",
                 where=f"param group {place}",
                 hint="trace an optimizer before its first step",
             )
-    return Subject(copied, params)
+    return Subject(copy_of_optimizer, params)
 
 
 def _random(shape: Sizes, generator: torch.Generator) -> torch.Tensor:
@@ -226,7 +226,7 @@ def _fresh(key: str, value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
     return _CHANGED if key == "step" and number else value.clone()
 
 
-def _copied(
+def _copy_optimizer(
     optimizer: torch.optim.Optimizer,
     group: Mapping[str, Any],
     memo: dict[int, Any],
@@ -235,35 +235,35 @@ def _copied(
     with_state: bool = True,
 ) -> torch.optim.Optimizer:
     """A copy without hooks; what cannot be copied is shared."""
-    made: torch.optim.Optimizer = object.__new__(type(optimizer))
-    memo[id(optimizer)] = made
+    result: torch.optim.Optimizer = object.__new__(type(optimizer))
+    memo[id(optimizer)] = result
     for key, value in vars(optimizer).items():
         if key not in _OWN:
-            vars(made)[key] = value if key.endswith("_hooks") else _deep(value, memo)
-    copied = {
+            vars(result)[key] = value if key.endswith("_hooks") else _deep(value, memo)
+    options = {
         key: _plain_number(key, _deep(value, memo))
         for key, value in group.items()
         if key != "params"
     }
     try:
-        made.param_groups = [{"params": list(params), **copied}]
+        result.param_groups = [{"params": list(params), **options}]
     except AttributeError:
         raise TraceError(
             f"{type(optimizer).__name__} has the param groups of another optimizer",
             hint="trace the optimizer that it wraps",
         ) from None
-    made.state = defaultdict(dict)
+    result.state = defaultdict(dict)
     if with_state:
         for param, state in optimizer.state.items():
             if isinstance(param, torch.Tensor):
-                made.state[memo.get(id(param), param)] = _deep(dict(state), memo)
-    common: dict[Any, Any] = made.state
+                result.state[memo.get(id(param), param)] = _deep(dict(state), memo)
+    common: dict[Any, Any] = result.state
     common |= {k: _deep(v, memo) for k, v in optimizer.state.items() if not _is_tensor(k)}
-    for name in list(vars(made)):
+    for name in list(vars(result)):
         if name.endswith("_hooks"):
-            vars(made)[name] = type(vars(made)[name])()
-    vars(made)["_zero_grad_profile_name"] = "zero_grad"
-    return made
+            vars(result)[name] = type(vars(result)[name])()
+    vars(result)["_zero_grad_profile_name"] = "zero_grad"
+    return result
 
 
 def _is_tensor(value: object) -> bool:
@@ -296,10 +296,10 @@ def _leaves(value: Any, path: Path) -> dict[Path, Any]:
         pairs = iter(vars(value).items())
     else:
         return {path: value}
-    found: dict[Path, Any] = {}
+    result: dict[Path, Any] = {}
     for key, inner in pairs:
-        found |= _leaves(inner, (*path, key))
-    return found
+        result |= _leaves(inner, (*path, key))
+    return result
 
 
 _DEEPEST = 8
@@ -315,9 +315,9 @@ def _replace(container: Any, path: Path, value: Any) -> None:
         return
     inner = container[key]
     if isinstance(inner, tuple):
-        changed = list(inner)
-        _replace(changed, tuple(rest), value)
-        container[key] = type(inner)(changed)
+        items = list(inner)
+        _replace(items, tuple(rest), value)
+        container[key] = type(inner)(items)
         return
     _replace(inner, tuple(rest), value)
 

@@ -54,10 +54,10 @@ class Bytes(bytes):
         return bytes, (_plain(self),)
 
 
-def guarded(value: Any, run: Run) -> Any:
+def guard_text(value: Any, run: Run) -> Any:
     """Returns a text, or a tuple of constants, that refuses to format numbers of the step."""
     if type(value) is tuple:
-        items = tuple(guarded(item, run) for item in value)
+        items = tuple(guard_text(item, run) for item in value)
         return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
     if type(value) is str and "%" in value:
         text = Text(value)
@@ -72,8 +72,8 @@ def guarded(value: Any, run: Run) -> Any:
 
 def _guarded_result(result: Any, run: Run) -> Any:
     if isinstance(result, list):
-        return [guarded(item, run) for item in result]
-    return guarded(result, run)
+        return [guard_text(item, run) for item in result]
+    return guard_text(result, run)
 
 
 def _method(kind: type, name: str) -> Callable[..., Any]:
@@ -132,28 +132,28 @@ def _plain(text: Any) -> Any:
 def _joined_after(self: Any, before: Any) -> Any:
     if not isinstance(before, str | bytes):
         return NotImplemented
-    return guarded(before + _plain(self), self.run)
+    return guard_text(before + _plain(self), self.run)
 
 
-def _iterated(self: Any) -> Any:
-    return iter([guarded(item, self.run) for item in _plain(self)])
+def _iterate(self: Any) -> Any:
+    return iter([guard_text(item, self.run) for item in _plain(self)])
 
 
-def _formatted(self: Text, spec: str) -> str:
+def _refuse_format(self: Text, spec: str) -> str:
     raise self.run.refuse("a text with a % is put into another text", hint=_HINT)
 
 
 _HINT = "format numbers outside of the step, or by f-strings without %"
 setattr(Text, "__radd__", lambda self, before: _joined_after(self, before))  # noqa: B010
 setattr(Bytes, "__radd__", lambda self, before: _joined_after(self, before))  # noqa: B010
-setattr(Text, "__iter__", _iterated)  # noqa: B010
-setattr(Text, "__format__", _formatted)  # noqa: B010
+setattr(Text, "__iter__", _iterate)  # noqa: B010
+setattr(Text, "__format__", _refuse_format)  # noqa: B010
 
 
 def with_guarded_texts(code: types.CodeType, run: Run) -> types.CodeType:
     """Returns code whose constant texts refuse to format numbers of the step."""
     constants = tuple(
-        with_guarded_texts(item, run) if isinstance(item, types.CodeType) else guarded(item, run)
+        with_guarded_texts(item, run) if isinstance(item, types.CodeType) else guard_text(item, run)
         for item in code.co_consts
     )
     if all(a is b for a, b in zip(constants, code.co_consts, strict=True)):

@@ -34,12 +34,12 @@ from closedform.importers.torch_optimizer.decisions import (
     Decision,
     Run,
     Tree,
-    explored,
+    explore,
     holding,
-    joined,
+    join_outcomes,
 )
 from closedform.importers.torch_optimizer.environment import Environment
-from closedform.importers.torch_optimizer.interpreter import Functions, Operators, located
+from closedform.importers.torch_optimizer.interpreter import Functions, Operators, with_place
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
@@ -95,14 +95,14 @@ class Outcome:
         initial: The value with which the storage of each state was made, if the step made it.
         advances: Whether the step counts.
         is_begun: Whether the step has made all states; one that is missing has its first value.
-        others: The results of the second parameter.
+        twin_results: The results of the second parameter.
     """
 
     results: Mapping[str, Value]
     initial: Mapping[str, Value | None]
     advances: bool
     is_begun: bool = True
-    others: Mapping[str, Value] = field(default_factory=dict)
+    twin_results: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -142,9 +142,9 @@ class _Changed(Exception):  # noqa: N818
 class _Raised(Exception):  # noqa: N818
     """A step raises an exception, as it does where decisions go this way."""
 
-    def __init__(self, taken: Sequence[Decision]) -> None:
+    def __init__(self, decisions: Sequence[Decision]) -> None:
         super().__init__()
-        self.taken = taken
+        self.decisions = decisions
 
 
 @dataclass(eq=False)
@@ -210,7 +210,7 @@ class Tracer:
         self.snapshots = [self.subject.clone()]
         for step in range(steps):
             following = self.snapshots[-1].clone()
-            with InDouble(), _located("the first steps"):
+            with InDouble(), _name_place("the first steps"):
                 following.step(gradients(shapes, self.seed + step))
             self.snapshots.append(following)
         self.leaves = [snapshot.leaves() for snapshot in self.snapshots]
@@ -229,13 +229,13 @@ class Tracer:
             values = [leaves.get(path) for leaves in self.leaves]
             kind = self._kind(path, values)
             if kind == "static":
-                for known, leaves in zip(static, self.leaves, strict=True):
+                for texts, leaves in zip(static, self.leaves, strict=True):
                     if path in leaves:
-                        known[path] = _text(leaves[path])
+                        texts[path] = _text(leaves[path])
                 self.static.add(path)
             elif kind == "slot" and path in last:
-                for known, leaves in zip(static, self.leaves, strict=True):
-                    known[path] = str(path in leaves)
+                for texts, leaves in zip(static, self.leaves, strict=True):
+                    texts[path] = str(path in leaves)
         steps = len(self.leaves) - 1
         self.first_steady = next(
             first
@@ -245,23 +245,25 @@ class Tracer:
         if self.first_steady < steps - 1:
             return True
         if steps == _LONGEST:
-            changed = [path for path in static[-1] if static[-1].get(path) != static[-2].get(path)]
+            unstable = [path for path in static[-1] if static[-1].get(path) != static[-2].get(path)]
             raise TraceError(
-                f"{_spelled(changed[0]) if changed else 'the state'} still changes in step {steps}",
+                f"{_spell(unstable[0]) if unstable else 'the state'} still changes in step {steps}",
                 hint="what an optimizer stores must keep its structure after the first steps",
             )
         return False
 
     def _kind(self, path: Path, values: Sequence[Any]) -> str:
         """Sorts a leaf: a counter, a hyperparameter, a state of the rule, or static."""
-        seen = [value for value in values[1:] if value is not None]
-        if not seen or (len(seen) < len(values) - 1 and not isinstance(seen[-1], torch.Tensor)):
+        present = [value for value in values[1:] if value is not None]
+        if not present or (
+            len(present) < len(values) - 1 and not isinstance(present[-1], torch.Tensor)
+        ):
             return "static"
-        value = seen[-1]
+        value = present[-1]
         is_of_param = path[0] == STATE
-        if all(is_number(one) for one in seen):
-            numbers = [number_of(one) for one in seen]
-            is_whole = len(seen) == len(values) - 1 and is_counter(numbers)
+        if all(is_number(item) for item in present):
+            numbers = [number_of(item) for item in present]
+            is_whole = len(present) == len(values) - 1 and is_counter(numbers)
             if is_whole:
                 self.counted_from[path] = int(numbers[0]) - 1
             if is_whole and path not in self.changing:
@@ -339,8 +341,8 @@ class Tracer:
         """Refuses a step that is not the same for both parameters, term for term.
 
         Raises:
-            TraceError: The step of the second parameter, with the two exchanged, is not that of
-                the first one.
+            TraceError: The step of the second parameter, with the two exchanged, differs from the
+                step of the first.
         """
         definitions = self.definitions
         exchange: dict[sp.Symbol, sp.Expr] = {}
@@ -355,35 +357,35 @@ class Tracer:
             for label in ("param", *(n for n, slot in self.slots.items() if not slot.is_shared)):
                 pair = []
                 for is_other in (False, True):
-                    unchanged = state(label) if label != "param" else PARAM
+                    before = state(label) if label != "param" else PARAM
 
                     def value_of(
                         outcome: Outcome,
                         is_other: bool = is_other,
                         label: str = label,
-                        unchanged: sp.Symbol = unchanged,
+                        before: sp.Symbol = before,
                     ) -> sp.Basic:
-                        results = outcome.others if is_other else outcome.results
+                        results = outcome.twin_results if is_other else outcome.results
                         value = results.get(label)
                         return (
                             value.expr
                             if value is not None
-                            else other(unchanged)
+                            else other(before)
                             if is_other
-                            else unchanged
+                            else before
                         )
 
-                    expr = joined(tree, value_of, are_same=definitions.are_same)
+                    expr = join_outcomes(tree, value_of, are_same=definitions.are_same)
                     same_sums = {  # what is a sum over all parameters is the same for each
                         part: definitions.rebuilt(part, common, {})
                         for part in sums | expr.atoms(GlobalSum)
                     }
-                    replaced = {**exchange, **same_sums} if is_other else {}
-                    pair.append(definitions.rebuilt(expr, common, replaced))
+                    replacements = {**exchange, **same_sums} if is_other else {}
+                    pair.append(definitions.rebuilt(expr, common, replacements))
                 if pair[0] != pair[1] and common.summed(pair[0]) != common.summed(pair[1]):
-                    what = "parameter" if label == "param" else f"state {label!r}"
+                    subject = "parameter" if label == "param" else f"state {label!r}"
                     raise TraceError(
-                        f"the step has another formula for the {what} of the second parameter",
+                        f"the step has another formula for the {subject} of the second parameter",
                         hint="a rule is the same for every parameter, whatever its place",
                     )
 
@@ -391,10 +393,14 @@ class Tracer:
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False
     ) -> dict[Path, str]:
         """The entries that the optimizer stores and that are not numbers or tensors of the rule."""
-        known = {*self.counters, *self.hyper_paths, *(slot.path for slot in self.slots.values())}
+        variable_paths = {
+            *self.counters,
+            *self.hyper_paths,
+            *(slot.path for slot in self.slots.values()),
+        }
         return {
             path: ""
-            if path in known or _mirrored(path) in known
+            if path in variable_paths or _mirror_path(path) in variable_paths
             else _identity(value)
             if is_same_copy
             else _text(value)
@@ -407,25 +413,25 @@ class Tracer:
         """All runs of one of the first steps, or of all later ones."""
         is_steady = step == self.first_steady
 
-        def execute(forced: Sequence[Decision]) -> tuple[Outcome, Sequence[Decision]]:
-            time = self._time(forced, step, is_steady=is_steady)
+        def execute(prefix: Sequence[Decision]) -> tuple[Outcome, Sequence[Decision]]:
+            time = self._time(prefix, step, is_steady=is_steady)
             if time is None:
                 raise TraceError("no step takes this way through the branches")
             try:
-                return self._execute(step, time, forced, is_steady=is_steady)
+                return self._execute(step, time, prefix, is_steady=is_steady)
             except _Raised as raised:
-                return RAISES, raised.taken
+                return RAISES, raised.decisions
 
-        return explored(execute, f"step {step}")
+        return explore(execute, f"step {step}")
 
-    def _time(self, taken: Sequence[Decision], step: int, *, is_steady: bool) -> int | None:
+    def _time(self, decisions: Sequence[Decision], step: int, *, is_steady: bool) -> int | None:
         """A step at which decisions can be taken together, as far as they depend only on it."""
         if not is_steady:
             return step
         times = STEPS[step <= STEPS]
         numbers = {hyper(name): value for name, value in self.hypers.items()}
         numbers |= self.axes.numbers()
-        for condition, truth in taken:
+        for condition, truth in decisions:
             if t not in condition.free_symbols or condition.free_symbols - {t, *numbers}:
                 continue
             times = times[values_at(condition, times, numbers) == truth]
@@ -434,55 +440,55 @@ class Tracer:
         return int(times[0])
 
     def _execute(
-        self, step: int, time: int, forced: Sequence[Decision], *, is_steady: bool
+        self, step: int, time: int, prefix: Sequence[Decision], *, is_steady: bool
     ) -> tuple[Outcome, Sequence[Decision]]:
         subject = self.snapshots[step].clone()
         symbols = [EPSILON, *(hyper(name) for name in self.hypers)]
         start = frozenset({sp.Ge(t, step)} if is_steady and step else ())
 
-        def note(taken: Sequence[Decision]) -> None:
+        def note(decisions: Sequence[Decision]) -> None:
             self.definitions.here = start | {
                 condition if truth else sp.Not(condition)
-                for condition, truth in taken
+                for condition, truth in decisions
                 if condition.free_symbols <= {t, *symbols}
             }
 
-        def is_possible(taken: Sequence[Decision]) -> bool:
-            return self._time(taken, step, is_steady=is_steady) is not None
+        def is_possible(decisions: Sequence[Decision]) -> bool:
+            return self._time(decisions, step, is_steady=is_steady) is not None
 
         note(())
         run = Run(
-            symbols, forced, self.definitions.normal, note, is_possible, self.definitions.masked
+            symbols, prefix, self.definitions.normal, note, is_possible, self.definitions.masked
         )
         storages = Storages()
         algebra = TorchAlgebra(self.axes, self.definitions, storages)
         shapes = (self.axes.shape, self.axes.other)
-        grads = gradients(shapes, self.seed + 50 + len(forced))
+        grads = gradients(shapes, self.seed + 50 + len(prefix))
         for param, gradient in zip(subject.params, grads, strict=True):
             param.grad = gradient
         for place, (param, gradient) in enumerate(zip(subject.params, grads, strict=True)):
             for tensor, symbol in ((param, PARAM), (gradient, GRAD)):
-                own = other(symbol) if place else symbol
-                self._register(storages, tensor, own)
+                own_symbol = other(symbol) if place else symbol
+                self._register(storages, tensor, own_symbol)
         self._install(subject, run, storages, step, time, is_steady=is_steady)
         optimizer = subject.optimizer
-        reported = Reported(self.dtype, run)
-        environment = Environment(run, algebra, reported)
-        with _located(type(optimizer).__name__, run), environment.entered(optimizer):
+        precision = Reported(self.dtype, run)
+        environment = Environment(run, algebra, precision)
+        with _name_place(type(optimizer).__name__, run), environment.enter(optimizer):
             before = self._structure(subject.leaves(), is_same_copy=is_steady)
             try:
-                with Functions(algebra, run, reported), Operators(algebra, run), torch.no_grad():
+                with Functions(algebra, run, precision), Operators(algebra, run), torch.no_grad():
                     optimizer.step()
             finally:
                 if run.refusal is not None:
                     raise run.refusal
             environment.check_unchanged()
-            named = [name for param in subject.params for name in vars(param)]
-            if named:
-                raise run.refuse(f"the step keeps {named[0]!r} as an attribute of a parameter")
-            self.is_of_dtype |= reported.is_read
+            attributes = [name for param in subject.params for name in vars(param)]
+            if attributes:
+                raise run.refuse(f"the step keeps {attributes[0]!r} as an attribute of a parameter")
+            self.is_of_dtype |= precision.is_read
             outcome = self._outcome(subject, algebra, step, is_steady=is_steady)
-            outcome = self._continued(subject, outcome, before, step, is_steady=is_steady)
+            outcome = self._continue(subject, outcome, before, step, is_steady=is_steady)
         self._check_shapes(run, algebra)
         for condition in run.shape_conditions:
             if condition not in self.conditions:
@@ -490,7 +496,7 @@ class Tracer:
         self.is_structural |= algebra.is_structural
         if is_steady and time not in self.times:
             self.times.append(time)
-        return outcome, run.taken
+        return outcome, run.decisions
 
     def _check_shapes(self, run: Run, algebra: TorchAlgebra) -> None:
         """Refuses a step that asks for the shape of one parameter and takes it for others.
@@ -498,14 +504,14 @@ class Tracer:
         Raises:
             TraceError: It does.
         """
-        asked = {self.definitions.mirrored(condition) for condition in run.asked}
-        if asked != set(run.shape_conditions) or len(algebra.ranks) == 1:
+        questions = {self.definitions.mirrored(condition) for condition in run.shape_questions}
+        if questions != set(run.shape_conditions) or len(algebra.ranks) == 1:
             raise TraceError(
                 "the step decides on the shape of one parameter for other ones",
                 hint="a rule is the same for every parameter of these shapes",
             )
 
-    def _continued(
+    def _continue(
         self,
         subject: Subject,
         outcome: Outcome,
@@ -527,16 +533,16 @@ class Tracer:
             expected |= {
                 p: after[p] for p, text in expected.items() if _OBJECT in text and p in after
             }
-        changed = [p for p in {**expected, **after} if after.get(p) != expected.get(p)]
-        if not changed:
+        changed_paths = [p for p in {**expected, **after} if after.get(p) != expected.get(p)]
+        if not changed_paths:
             return outcome
         if not is_steady and after == before:
             return replace(outcome, advances=False)  # the first step is still to be taken
-        if not is_steady and all(p not in after and not expected[p] for p in changed):
+        if not is_steady and all(p not in after and not expected[p] for p in changed_paths):
             return replace(outcome, is_begun=False)
-        path = changed[0]
+        path = changed_paths[0]
         raise TraceError(
-            f"{_spelled(path)} changes from {expected.get(path)} to {after.get(path)} in one of "
+            f"{_spell(path)} changes from {expected.get(path)} to {after.get(path)} in one of "
             "the ways through the step",
             hint="only numbers and tensors can be states of a rule",
         )
@@ -555,7 +561,7 @@ class Tracer:
         *,
         is_steady: bool,
     ) -> None:
-        """Puts symbolic numbers in the places of those of the optimizer."""
+        """Replaces the numbers of the optimizer by symbolic numbers."""
         leaves = subject.leaves()
         for path, name in self.hyper_paths.items():
             if path in leaves:
@@ -605,14 +611,14 @@ class Tracer:
     ) -> Outcome:
         leaves = subject.leaves()
         results = {"param": algebra.value(subject.params[0])}
-        others = {"param": algebra.value(subject.params[1])}
+        twin_results = {"param": algebra.value(subject.params[1])}
         initial: dict[str, Value | None] = {}
         for name, slot in self.slots.items():
             twin = leaves.get((STATE, 1, *slot.path[2:])) if slot.path[0] == STATE else None
             if isinstance(twin, torch.Tensor):
-                others[name] = algebra.real(algebra.value(twin))
+                twin_results[name] = algebra.real(algebra.value(twin))
             elif isinstance(twin, int | float):
-                others[name] = Value(expression(twin))
+                twin_results[name] = Value(expression(twin))
             leaf = leaves.get(slot.path)
             if not isinstance(leaf, torch.Tensor | int | float):
                 continue
@@ -628,26 +634,26 @@ class Tracer:
                 value = algebra.real(value)
             results[name] = value
         before = t if is_steady else sp.Integer(step)
-        counted = {
-            path: self._counted(path, leaves[path], before + start, algebra)
+        counts = {
+            path: self._steps_counted(path, leaves[path], before + start, algebra)
             for path, start in self.counters.items()
             if path in leaves
         }
         if not is_steady and step == 0:  # a count that the step has not begun
-            counted |= dict.fromkeys(self.counters.keys() - counted.keys(), 0)
-        still = [path for path, count in counted.items() if count != 1]
-        if still and len(still) < len(counted):
-            raise _Changed(still[0])  # it counts something else than steps
-        advances = not still
+            counts |= dict.fromkeys(self.counters.keys() - counts.keys(), 0)
+        constant_paths = [path for path, count in counts.items() if count != 1]
+        if constant_paths and len(constant_paths) < len(counts):
+            raise _Changed(constant_paths[0])  # it counts something else than steps
+        advances = not constant_paths
         for path, name in self.hyper_paths.items():
             if path in leaves and path[0] in (GROUP, ATTRIBUTE):
                 after = leaves[path]
                 is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
                 if not is_same and isinstance(after, torch.Tensor | int | float):
                     raise _Changed(path)
-        return Outcome(results, initial, advances, others=others)
+        return Outcome(results, initial, advances, twin_results=twin_results)
 
-    def _counted(self, path: Path, leaf: Any, before: sp.Expr, algebra: TorchAlgebra) -> int:
+    def _steps_counted(self, path: Path, leaf: Any, before: sp.Expr, algebra: TorchAlgebra) -> int:
         """How many steps a number that counts them counts in this one, 0 or 1."""
         expr = algebra.value(leaf).expr if isinstance(leaf, torch.Tensor) else expression(leaf)
         if expr - before not in (0, 1):
@@ -656,19 +662,19 @@ class Tracer:
 
 
 @contextlib.contextmanager
-def _located(where: str, run: Run | None = None) -> Any:
+def _name_place(where: str, run: Run | None = None) -> Any:
     """Names the place of the optimizer in whatever error its step raises."""
     try:
         yield
     except _Changed:
         raise
     except TraceError as error:
-        raise located(error, where) from error.__cause__
+        raise with_place(error, where) from error.__cause__
     except ClosedFormError as error:
         raise TraceError(error.what, where=f"{where}: {error.where}", hint=error.hint) from error
     except Exception as error:
-        if run is not None and run.raised is error:
-            raise _Raised(run.taken) from error
+        if run is not None and run.exception is error:
+            raise _Raised(run.decisions) from error
         raise TraceError(
             f"the step raises {type(error).__name__}: {error}", where=_origin(error, where)
         ) from error
@@ -706,14 +712,14 @@ def _identity(value: Any) -> str:
 _OBJECT = "object"
 
 
-def _mirrored(path: Path) -> Path:
+def _mirror_path(path: Path) -> Path:
     """The path of the same state of the first parameter."""
     return (STATE, 0, *path[2:]) if path[0] == STATE else path
 
 
 def _identifier(text: str) -> str:
-    made = re.sub(r"\W", "_", text)
-    return made if made.isidentifier() else f"_{made}"
+    identifier = re.sub(r"\W", "_", text)
+    return identifier if identifier.isidentifier() else f"_{identifier}"
 
 
 _PLURALS = {"betas": "beta", "eps": "eps", "etas": "eta", "nus": "nu", "gammas": "gamma"}
@@ -728,7 +734,7 @@ def _hyper_name(keys: Sequence[Any]) -> str:
     return _identifier(name)
 
 
-def _spelled(path: Path) -> str:
+def _spell(path: Path) -> str:
     keys = path[2:] if path[0] == STATE else path[1:]
     return f"{path[0]} {'.'.join(map(str, keys))!r}"
 

@@ -17,9 +17,9 @@ from closedform.importers.optax.jaxprs import Tree, in_double
 from closedform.importers.optax.leaves import (
     Leaf,
     Path,
+    dotted_name,
     leaves_of,
     shapes_of,
-    spelled,
     state_leaves,
 )
 from closedform.importers.optax.schedule import changes
@@ -52,8 +52,8 @@ class Original:
         variables: The variables of its closure that are symbols in the trace; where floats of 16
             bits are float64, they are, too.
         is_exact: Whether floats of 16 bits are float64, too.
-        like: The parameters' shapes and dtypes as the transformation is traced; those of
-            ``params`` if not given.
+        like: The parameters' shapes and dtypes as the transformation is traced;
+            of ``params`` if not given.
 
     Attributes:
         params: The parameters after the steps done.
@@ -69,19 +69,19 @@ class Original:
         is_exact: bool = False,
         like: Tree | None = None,
     ) -> None:
-        given = variables if is_exact else ()
-        step = stepping(transformation, given)
+        open_variables = variables if is_exact else ()
+        step = stepping(transformation, open_variables)
         like = params if like is None else like
 
         self.params = params
         state = in_double(transformation.init, like, is_exact=is_exact)(params)
         self.state = jax.tree.map(jnp.asarray, state)
         start = jax.eval_shape(transformation.init, like)
-        self._numbers = [jnp.asarray(one.sign * one.value) for one in given]
-        computed = in_double(
-            step, [weak_number() for _ in given], like, start, like, is_exact=is_exact
+        self._numbers = [jnp.asarray(variable.sign * variable.value) for variable in open_variables]
+        step_in_double = in_double(
+            step, [weak_number() for _ in open_variables], like, start, like, is_exact=is_exact
         )
-        self._step: Callable[..., Any] = jax.jit(computed)
+        self._step: Callable[..., Any] = jax.jit(step_in_double)
 
     def step(self, gradients: Tree) -> None:
         """Takes one step."""
@@ -145,15 +145,15 @@ def difference(
     shapes = shapes_of(params)
     rng = np.random.default_rng(3)
     start = {path: rng.normal(size=shape) for path, shape in shapes.items()}
-    spec = ModelSpec(exact, {spelled(path): shape for path, shape in shapes.items()}, groups)
-    running = RunningRule(graphs_of(spec), {spelled(path): v for path, v in start.items()})
+    spec = ModelSpec(exact, {dotted_name(path): shape for path, shape in shapes.items()}, groups)
+    running = RunningRule(graphs_of(spec), {dotted_name(path): v for path, v in start.items()})
     is_exact = exact is not rule
     original = Original(
-        transformation, _filled(params, start), variables, is_exact=is_exact, like=params
+        transformation, _fill(params, start), variables, is_exact=is_exact, like=params
     )
     leaves = state_leaves(original.state, list(shapes))
-    starts = {path: value for traced in traces for path, value in traced.starts.items()}
-    names = {path: name for traced in traces for path, name in traced.names.items()}
+    starts = {path: value for trace in traces for path, value in trace.starts.items()}
+    names = {path: name for trace in traces for path, name in trace.names.items()}
     comparison = _Comparison(original, running, leaves, names, list(shapes))
     comparison.step_specially(0)
     for count, time in enumerate([*range(STEPS), *_later(exact, groups)]):
@@ -188,12 +188,10 @@ class _Comparison:
 
     def step(self, gradients: Mapping[Path, Any], time: int) -> None:
         """Takes one step with both."""
-        self.original.step(_filled(self.original.params, gradients))
-        self.running.step({spelled(path): value for path, value in gradients.items()})
-        for label, computed, expected in _pairs(
-            self.original, self.running, self.leaves, self.names
-        ):
-            gap = relative_gap(*_comparable(computed, expected))
+        self.original.step(_fill(self.original.params, gradients))
+        self.running.step({dotted_name(path): value for path, value in gradients.items()})
+        for label, actual, expected in _pairs(self.original, self.running, self.leaves, self.names):
+            gap = relative_gap(*_comparable(actual, expected))
             if gap > self.worst.gap:
                 self.worst = Difference(gap, label, time)
 
@@ -215,21 +213,21 @@ class _Comparison:
                 self.running.values = dict(values)
 
 
-def _comparable(computed: Any, expected: Any) -> tuple[Any, Any]:
+def _comparable(value: Any, expected: Any) -> tuple[Any, Any]:
     """Two arrays with 0 where both are infinite or NaN."""
-    computed, expected = np.broadcast_arrays(computed, expected)
-    is_finite = np.isfinite(computed) | np.isfinite(expected)
-    return np.where(is_finite, computed, 0.0), np.where(is_finite, expected, 0.0)
+    value, expected = np.broadcast_arrays(value, expected)
+    is_finite = np.isfinite(value) | np.isfinite(expected)
+    return np.where(is_finite, value, 0.0), np.where(is_finite, expected, 0.0)
 
 
-def _filled(tree: Tree, values: Mapping[Path, Any]) -> Tree:
+def _fill(tree: Tree, values: Mapping[Path, Any]) -> Tree:
     return jax.tree_util.tree_map_with_path(lambda path, _: jnp.asarray(values[path]), tree)
 
 
 def _later(rule: UpdateRule, groups: Sequence[Group]) -> list[int]:
     """Steps after the first ones next to which a formula changes."""
     rules = [rule, *(group.rule for group in groups if group.rule is not None)]
-    expressions = [expr for one in rules for expr in one.all_expressions()]
+    expressions = [expr for unit_rule in rules for expr in unit_rule.all_expressions()]
     conditions = {condition for expr in expressions for condition in expr.atoms(Relational)}
     times = {time for condition in conditions for time in changes(condition)}
     return sorted(time for time in times if STEPS <= time < _LARGEST_STEP)[:_MOST_LATER]
@@ -239,14 +237,22 @@ def _pairs(
     original: Original, running: RunningRule, leaves: Sequence[Leaf], names: Mapping[Path, str]
 ) -> list[tuple[str, Any, Any]]:
     pairs = [
-        (f"param {spelled(path)!r}", running.values[naming.param(spelled(path))], np.asarray(leaf))
+        (
+            f"param {dotted_name(path)!r}",
+            running.values[naming.param(dotted_name(path))],
+            np.asarray(leaf),
+        )
         for path, leaf in leaves_of(original.params).items()
     ]
     values = list(leaves_of(original.state).values())
     for leaf in leaves:
-        label = names.get(leaf.path, spelled(leaf.path))
+        label = names.get(leaf.path, dotted_name(leaf.path))
         is_shared = leaf.param is None
-        key = naming.shared(label) if is_shared else naming.state(spelled(leaf.param or ()), label)
+        key = (
+            naming.shared(label)
+            if is_shared
+            else naming.state(dotted_name(leaf.param or ()), label)
+        )
         if key in running.values:
             pairs.append((f"state {label!r}", running.values[key], np.asarray(values[leaf.place])))
     return pairs

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.optax.elementwise import chosen
+from closedform.importers.optax.elementwise import choose_case
 from closedform.importers.optax.interpreter import (
     MOST_ROUNDS,
     Interpreter,
@@ -26,18 +26,18 @@ from closedform.importers.tensors.values import Sizes, Value
 def _cond(run: Interpreter, equation: Equation, index: Known, *operands: Known) -> list[Known]:
     """All branches are computed: they are pure, and the language selects."""
     branches = equation.params["branches"]
-    taken = as_operand(index)[()]
-    if isinstance(taken, sp.Integer):
-        place = min(max(int(taken), 0), len(branches) - 1)
+    selector = as_operand(index)[()]
+    if isinstance(selector, sp.Integer):
+        place = min(max(int(selector), 0), len(branches) - 1)
         return run.run(branches[place], operands)  # type: ignore[return-value]
-    if taken in (sp.true, sp.false):
-        return run.run(branches[int(bool(taken))], operands)  # type: ignore[return-value]
+    if selector in (sp.true, sp.false):
+        return run.run(branches[int(bool(selector))], operands)  # type: ignore[return-value]
     results = [run.run(branch, operands) for branch in branches]
-    which = Value(taken)
+    case = Value(selector)
     return [
         values[0]
         if all(_is_same(value, values[0]) for value in values)
-        else chosen(run, which, values)
+        else choose_case(run, case, values)
         for values in zip(*results, strict=True)
     ]
 
@@ -57,11 +57,11 @@ def _scan(run: Interpreter, equation: Equation, *operands: Known) -> list[Known]
     rows: list[list[Known]] = []
     order = range(length)[::-1] if params["reverse"] else range(length)
     for round_ in order:
-        taken = [
+        slices = [
             _row(x, sizes(equation, consts + carries + place), round_)
             for place, x in enumerate(operands[consts + carries :])
         ]
-        results = run.run(params["jaxpr"], [*operands[:consts], *carry, *taken])
+        results = run.run(params["jaxpr"], [*operands[:consts], *carry, *slices])
         carry = results[:carries]  # type: ignore[assignment]
         rows.append(results[carries:])  # type: ignore[arg-type]
     if params["reverse"]:
@@ -71,8 +71,8 @@ def _scan(run: Interpreter, equation: Equation, *operands: Known) -> list[Known]
 
 def _row(x: Known, shape: Sizes, place: int) -> Known:
     if isinstance(x, np.ndarray):
-        taken = x[place]
-        return as_array(list(np.asarray(taken, dtype=object).reshape(-1)), shape[1:])
+        row = x[place]
+        return as_array(list(np.asarray(row, dtype=object).reshape(-1)), shape[1:])
     if x.shape == () or len(x.shape) < len(shape):
         return x
     raise TraceError("a loop over an axis of a tensor has no expression")

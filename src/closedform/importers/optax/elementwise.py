@@ -39,7 +39,7 @@ def _elementwise(function: Rule, *, is_boolean: bool = False) -> PrimitiveRule:
     return rule
 
 
-def _compared(kind: Callable[..., sp.Basic]) -> PrimitiveRule:
+def _comparison(kind: Callable[..., sp.Basic]) -> PrimitiveRule:
     def holds(a: sp.Basic, b: sp.Basic) -> sp.Basic:
         is_of_branches = isinstance(a, sp.Piecewise) or isinstance(b, sp.Piecewise)
         if is_of_branches and a.free_symbols | b.free_symbols == {t}:
@@ -101,7 +101,7 @@ def _partial(
         def total(a: sp.Expr) -> sp.Expr:
             if t not in a.free_symbols or a.free_symbols - {t, *numbers}:
                 return function(a)
-            if run.has_infinities and run.decided(Value(sp.Ge(a, 0))).expr == sp.true:
+            if run.has_infinities and run.on_intervals(Value(sp.Ge(a, 0))).expr == sp.true:
                 return with_pole(run, function(a), a, sp.Integer(pole)) if pole else function(a)
             try:
                 is_above = (values_at(a, STEPS, numbers) > float(least)).all()
@@ -115,19 +115,19 @@ def _partial(
 
 
 def _sign(run: Interpreter, equation: Equation, x: Known) -> Known:
-    """The sign; that of NaN is NaN, which torch and the language take for 0."""
+    """The sign, NaN for NaN: torch and the language give 0 there."""
     numbers = {t, *(hyper(key) for key in run.algebra.definitions.hypers)}
 
-    def signed(a: sp.Expr) -> sp.Expr:
+    def sign_or_nan(a: sp.Expr) -> sp.Expr:
         sign = sp.sign(a)
         if not sign.has(sp.sign) or not a.free_symbols - numbers:
             return sign
         return sp.Piecewise((a, is_nan(a)), (sign, True))
 
-    return run.map(signed, x, name="sign")
+    return run.map(sign_or_nan, x, name="sign")
 
 
-def _truncated(x: sp.Expr) -> sp.Expr:
+def _truncate(x: sp.Expr) -> sp.Expr:
     if x.is_integer:
         return x
     if x.is_nonnegative:
@@ -141,7 +141,7 @@ def _truncated_quotient(a: sp.Expr, b: sp.Expr) -> sp.Expr:
     if b.is_positive:
         return sp.Piecewise((floor_div(a, b), a >= 0), (-floor_div(-a, b), True))
     if a.is_number and b.is_number:
-        return _truncated(a / b)
+        return _truncate(a / b)
     raise TraceError("an integer is divided by one that is not a constant above 0")
 
 
@@ -170,13 +170,13 @@ def with_pole(
     if not run.has_infinities or base.free_symbols != {t} or factor.free_symbols - {t}:
         return value
 
-    def decided(condition: sp.Basic) -> sp.Basic:
-        return run.decided(Value(condition)).expr
+    def decide(condition: sp.Basic) -> sp.Basic:
+        return run.on_intervals(Value(condition)).expr
 
-    zeros = decided(sp.Eq(base, 0))
+    zeros = decide(sp.Eq(base, 0))
     signs = [(1, sp.Gt(factor, 0)), (-1, sp.Lt(factor, 0))]
-    sign = next((number for number, holds in signs if decided(holds) == sp.true), None)
-    if zeros == sp.false or sign is None or decided(sp.Ge(base, 0)) != sp.true:
+    sign = next((number for number, holds in signs if decide(holds) == sp.true), None)
+    if zeros == sp.false or sign is None or decide(sp.Ge(base, 0)) != sp.true:
         return value
     return sp.Piecewise((sign * sp.oo, zeros), (value, True))
 
@@ -186,20 +186,20 @@ def _remainder(a: sp.Expr, b: sp.Expr) -> sp.Expr:
         return floor_mod(a, b)
     if a.is_integer and b.is_integer:
         return a - b * _truncated_quotient(a, b)
-    return a - b * _truncated(a / b)
+    return a - b * _truncate(a / b)
 
 
-def _select(run: Interpreter, equation: Equation, which: Known, *cases: Known) -> Known:
-    return chosen(run, which, cases)
+def _select(run: Interpreter, equation: Equation, selector: Known, *cases: Known) -> Known:
+    return choose_case(run, selector, cases)
 
 
-def chosen(run: Interpreter, which: Known, cases: Sequence[Known]) -> Known:
+def choose_case(run: Interpreter, selector: Known, cases: Sequence[Known]) -> Known:
     """Returns the elements of the case that a condition or an index selects."""
 
-    def choose(chosen: sp.Basic, *values: sp.Basic) -> sp.Basic:
-        return selected(run, chosen, values)
+    def choose(index: sp.Basic, *values: sp.Basic) -> sp.Basic:
+        return select_value(run, index, values)
 
-    result = run.map(choose, which, *cases, name="where", is_boolean=True)
+    result = run.map(choose, selector, *cases, name="where", is_boolean=True)
     if not isinstance(result, Value) or not isinstance(result.expr, sp.Piecewise):
         return result
     if result.expr.free_symbols <= {t}:
@@ -209,9 +209,9 @@ def chosen(run: Interpreter, which: Known, cases: Sequence[Known]) -> Known:
     return Value(expr, result.shape)
 
 
-def selected(run: Interpreter, chosen: sp.Basic, values: Sequence[sp.Basic]) -> sp.Basic:
+def select_value(run: Interpreter, index: sp.Basic, values: Sequence[sp.Basic]) -> sp.Basic:
     """The value at the place that a condition or an index gives; indices are clamped."""
-    condition = _as_condition(chosen)
+    condition = _as_condition(index)
     if condition is not None and len(values) == 2:
         no, yes = values
         if yes in (sp.oo, -sp.oo, sp.nan) and condition.has(NonFinite):
@@ -221,20 +221,23 @@ def selected(run: Interpreter, chosen: sp.Basic, values: Sequence[sp.Basic]) -> 
         within = run.algebra.definitions.within
         holds = within(as_number(yes), condition)
         return sp.Piecewise((holds, condition), (within(as_number(no), sp.Not(condition)), True))
-    if not isinstance(chosen, sp.Expr):
+    if not isinstance(index, sp.Expr):
         raise TraceError("a truth value selects among more than two values")
-    *some, last = map(as_number, values)
-    below = [Value(sp.Le(chosen, place, evaluate=False)) for place in range(len(some))]
-    first = [(value, run.decided(own).expr) for value, own in zip(some, below, strict=True)]
+    *rest, last = map(as_number, values)
+    below = [Value(sp.Le(index, place, evaluate=False)) for place in range(len(rest))]
+    first = [
+        (value, run.on_intervals(condition).expr)
+        for value, condition in zip(rest, below, strict=True)
+    ]
     return sp.Piecewise(*first, (last, True))
 
 
-def _as_condition(chosen: sp.Basic) -> sp.Basic | None:
+def _as_condition(index: sp.Basic) -> sp.Basic | None:
     """The condition that a truth value is, or a number that is 1 where one holds, 0 elsewhere."""
-    if not isinstance(chosen, sp.Expr):
-        return chosen
-    if isinstance(chosen, sp.Piecewise) and [value for value, _ in chosen.args] == [1, 0]:
-        return chosen.args[0][1]
+    if not isinstance(index, sp.Expr):
+        return index
+    if isinstance(index, sp.Piecewise) and [value for value, _ in index.args] == [1, 0]:
+        return index.args[0][1]
     return None
 
 
@@ -244,14 +247,14 @@ def _clamp(run: Interpreter, equation: Equation, low: Known, x: Known, high: Kno
 
 
 def _integer_pow(run: Interpreter, equation: Equation, x: Known) -> Known:
-    return run.map(lambda a: _raised(run, a, sp.Integer(equation.params["y"])), x, name="power")
+    return run.map(lambda a: _raise_to(run, a, sp.Integer(equation.params["y"])), x, name="power")
 
 
 def _pow(run: Interpreter, equation: Equation, x: Known, y: Known) -> Known:
-    return run.map(lambda a, b: _raised(run, a, b), x, y, name="pow")
+    return run.map(lambda a, b: _raise_to(run, a, b), x, y, name="pow")
 
 
-def _raised(run: Interpreter, base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
+def _raise_to(run: Interpreter, base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     power = base**exponent
     is_quotient = exponent.is_number and exponent.is_negative
     return with_pole(run, power, base) if is_quotient else power
@@ -260,7 +263,7 @@ def _raised(run: Interpreter, base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
 def _round(run: Interpreter, equation: Equation, x: Known) -> Known:
     is_even = "EVEN" in str(equation.params["rounding_method"])
 
-    def rounded(a: sp.Expr) -> sp.Expr:
+    def round_to_even(a: sp.Expr) -> sp.Expr:
         down = sp.floor(a)
         if is_even:
             return sp.Piecewise(
@@ -270,27 +273,27 @@ def _round(run: Interpreter, equation: Equation, x: Known) -> Known:
             )
         return sp.sign(a) * sp.floor(sp.Abs(a) + sp.Rational(1, 2))
 
-    return run.map(rounded, x, name="rounded")
+    return run.map(round_to_even, x, name="rounded")
 
 
 def _convert(run: Interpreter, equation: Equation, x: Known) -> Known:
-    given, dtype = equation.invars[0].aval.dtype, equation.params["new_dtype"]
+    source_dtype, dtype = equation.invars[0].aval.dtype, equation.params["new_dtype"]
     if np.issubdtype(dtype, np.bool_):
-        is_mask = np.issubdtype(given, np.bool_)
+        is_mask = np.issubdtype(source_dtype, np.bool_)
         return x if is_mask else run.map(lambda a: sp.Ne(a, 0), x, name="mask")
-    if np.issubdtype(given, np.bool_):
+    if np.issubdtype(source_dtype, np.bool_):
         return run.map(as_number, x, name="number", is_boolean=True)
     if np.issubdtype(dtype, np.integer):
-        return x if np.issubdtype(given, np.integer) else run.map(_truncated, x, name="whole")
+        return x if np.issubdtype(source_dtype, np.integer) else run.map(_truncate, x, name="whole")
     narrow = {"bfloat16": "bf16", "float16": "f16"}.get(str(dtype))
-    if narrow is not None and str(given) != str(dtype) and isinstance(x, Value):
+    if narrow is not None and str(source_dtype) != str(dtype) and isinstance(x, Value):
         return run.algebra.rounded(x, narrow)
     if not np.issubdtype(dtype, np.floating) and narrow is None:
         raise TraceError(f"a cast to {dtype} has no expression")
     return x
 
 
-def _same(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
+def _identity(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
     return x
 
 
@@ -328,15 +331,15 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "ceil": _elementwise(sp.ceiling),
     "round": _round,
     "is_finite": _elementwise(lambda x: sp.Eq(non_finite(x), 0)),
-    "lt": _compared(sp.Lt),
-    "le": _compared(sp.Le),
-    "gt": _compared(sp.Gt),
-    "ge": _compared(sp.Ge),
-    "lt_to": _compared(sp.Lt),
-    "le_to": _compared(sp.Le),
-    "eq_to": _compared(sp.Eq),
-    "eq": _compared(sp.Eq),
-    "ne": _compared(sp.Ne),
+    "lt": _comparison(sp.Lt),
+    "le": _comparison(sp.Le),
+    "gt": _comparison(sp.Gt),
+    "ge": _comparison(sp.Ge),
+    "lt_to": _comparison(sp.Lt),
+    "le_to": _comparison(sp.Le),
+    "eq_to": _comparison(sp.Eq),
+    "eq": _comparison(sp.Eq),
+    "ne": _comparison(sp.Ne),
     "and": _logical(sp.And),
     "or": _logical(sp.Or),
     "not": _logical(sp.Not),
@@ -344,10 +347,10 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "select_n": _select,
     "clamp": _clamp,
     "convert_element_type": _convert,
-    "copy": _same,
-    "copy_p": _same,
-    "stop_gradient": _same,
-    "real": _same,
+    "copy": _identity,
+    "copy_p": _identity,
+    "stop_gradient": _identity,
+    "real": _identity,
     "optimization_barrier": lambda run, equation, *operands: list(operands),
 }
 """The rules of elementwise primitives by name."""

@@ -46,38 +46,38 @@ class Variable:
 
 def variables_of(function: object) -> list[Variable]:
     """Returns the floats in the closure of a function and of the functions that it calls."""
-    found: list[Variable] = []
+    variables: list[Variable] = []
     values: dict[str, float] = {}
-    for cell, own in _cells(function, set()):
+    for cell, cell_name in _cells(function, set()):
         number = cell.cell_contents
-        is_negative_rate = own == _STEP_SIZE and number < 0
-        name, sign = (_LEARNING_RATE, -1) if is_negative_rate else (own, 1)
+        is_negative_rate = cell_name == _STEP_SIZE and number < 0
+        name, sign = (_LEARNING_RATE, -1) if is_negative_rate else (cell_name, 1)
         value = sign * float(number)
         while values.get(name, value) != value or name in _RESERVED:
             name = f"{name}_"
         values[name] = value
-        found.append(Variable(cell, value, name, sign))
-    return found
+        variables.append(Variable(cell, value, name, sign))
+    return variables
 
 
-def _cells(source: object, seen: set[int]) -> Iterator[tuple[types.CellType, str]]:
+def _cells(source: object, visited_ids: set[int]) -> Iterator[tuple[types.CellType, str]]:
     """The cells that hold floats, with the names of the variables."""
-    if id(source) in seen:
+    if id(source) in visited_ids:
         return
-    seen.add(id(source))
+    visited_ids.add(id(source))
     if isinstance(source, types.FunctionType):
         names = () if _is_schedule(source) else source.__code__.co_freevars
         for name, cell in zip(names, source.__closure__ or (), strict=False):
-            if id(cell) in seen or _is_empty(cell):
+            if id(cell) in visited_ids or _is_empty(cell):
                 continue
-            seen.add(id(cell))
+            visited_ids.add(id(cell))
             if type(cell.cell_contents) is float:
                 yield cell, name
             else:
-                yield from _cells(cell.cell_contents, seen)
+                yield from _cells(cell.cell_contents, visited_ids)
     else:
         for part in _parts(source):
-            yield from _cells(part, seen)
+            yield from _cells(part, visited_ids)
 
 
 def _parts(source: object) -> Sequence[object]:
@@ -111,24 +111,24 @@ def with_values(
 
     JAX remembers what it has traced by function, and so never meets a symbol in the user's.
     """
-    numbers = {id(one.cell): value for one, value in zip(variables, values, strict=True)}
-    made: Callable[..., Any] = _copied(function, numbers, {}) if variables else function
-    return made
+    numbers = {id(variable.cell): value for variable, value in zip(variables, values, strict=True)}
+    copy: Callable[..., Any] = _copy(function, numbers, {}) if variables else function
+    return copy
 
 
-def _copied(source: Any, numbers: Mapping[int, Any], known: dict[int, Any]) -> Any:
-    if id(source) in known:
-        return known[id(source)]
+def _copy(source: Any, numbers: Mapping[int, Any], copies: dict[int, Any]) -> Any:
+    if id(source) in copies:
+        return copies[id(source)]
     if isinstance(source, types.FunctionType):
-        return _copied_function(source, numbers, known)
+        return _copied_function(source, numbers, copies)
     if isinstance(source, functools.partial):
-        func = _copied(source.func, numbers, known)
+        func = _copy(source.func, numbers, copies)
         return functools.partial(func, *source.args, **source.keywords)
     if isinstance(source, tuple | list) and _has_functions(source):
-        parts = [_copied(part, numbers, known) for part in source]
+        parts = [_copy(part, numbers, copies) for part in source]
         return type(source)(*parts) if hasattr(source, "_fields") else type(source)(parts)
     if type(source) is dict and _has_functions(source.values()):
-        return {key: _copied(part, numbers, known) for key, part in source.items()}
+        return {key: _copy(part, numbers, copies) for key, part in source.items()}
     return source
 
 
@@ -138,23 +138,25 @@ def _has_functions(parts: Iterable[object]) -> bool:
 
 
 def _copied_function(
-    source: types.FunctionType, numbers: Mapping[int, Any], known: dict[int, Any]
+    source: types.FunctionType, numbers: Mapping[int, Any], copies: dict[int, Any]
 ) -> types.FunctionType:
     if not source.__closure__ or _is_schedule(source):
         return source
     fresh = []
     for cell in source.__closure__:
-        if id(cell) not in known:
-            known[id(cell)] = types.CellType()
-        fresh.append(known[id(cell)])
-    made = types.FunctionType(
+        if id(cell) not in copies:
+            copies[id(cell)] = types.CellType()
+        fresh.append(copies[id(cell)])
+    clone = types.FunctionType(
         source.__code__, source.__globals__, source.__name__, source.__defaults__, tuple(fresh)
     )
-    made.__kwdefaults__ = source.__kwdefaults__
-    known[id(source)] = made
-    for cell, own in zip(source.__closure__, fresh, strict=True):
-        if not _is_empty(cell) and _is_empty(own):
+    clone.__kwdefaults__ = source.__kwdefaults__
+    copies[id(source)] = clone
+    for cell, new_cell in zip(source.__closure__, fresh, strict=True):
+        if not _is_empty(cell) and _is_empty(new_cell):
             content = cell.cell_contents
             is_number = id(cell) in numbers
-            own.cell_contents = numbers[id(cell)] if is_number else _copied(content, numbers, known)
-    return made
+            new_cell.cell_contents = (
+                numbers[id(cell)] if is_number else _copy(content, numbers, copies)
+            )
+    return clone

@@ -18,9 +18,9 @@ from sympy.core.relational import Relational
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.optax.jaxprs import (
     Equation,
-    inlined,
+    callee_of,
+    equations_behind,
     is_literal,
-    needed,
     source_of,
 )
 from closedform.importers.python.exact import is_decimal
@@ -84,53 +84,53 @@ class Interpreter:
 
     def run(
         self,
-        closed: ClosedJaxpr,
+        closed_jaxpr: ClosedJaxpr,
         args: Sequence[Known | None],
-        wanted: Sequence[int] | None = None,
-        replaced: Mapping[int, Known] | None = None,
+        output_places: Sequence[int] | None = None,
+        replacements: Mapping[int, Known] | None = None,
     ) -> list[Known | None]:
         """Returns the values of the outputs of a jaxpr.
 
         Args:
-            closed: The jaxpr.
+            closed_jaxpr: The jaxpr.
             args: Values of its inputs; None for one that is not used.
-            wanted: Places of the outputs that are needed; all if not given. Others are None.
-            replaced: By the place of an output: the value that its variable has instead.
+            output_places: Places of the outputs that are needed; all if not given. Others are None.
+            replacements: By the place of an output: the value that its variable has instead.
 
         Raises:
             TraceError: An operation has no expression; the message names it, the file and the line.
         """
-        jaxpr = closed.jaxpr
-        known: dict[Any, Known | None] = {}
-        places = range(len(jaxpr.outvars)) if wanted is None else wanted
-        own = {
+        jaxpr = closed_jaxpr.jaxpr
+        values_by_variable: dict[Any, Known | None] = {}
+        places = range(len(jaxpr.outvars)) if output_places is None else output_places
+        instead = {
             jaxpr.outvars[place]: value
-            for place, value in (replaced or {}).items()
+            for place, value in (replacements or {}).items()
             if not is_literal(jaxpr.outvars[place])
         }
 
         def read(variable: Any) -> Known | None:
-            return self._literal(variable) if is_literal(variable) else known[variable]
+            return self._literal(variable) if is_literal(variable) else values_by_variable[variable]
 
-        for variable, const in zip(jaxpr.constvars, closed.consts, strict=True):
-            known[variable] = self.of_array(const)
-        known |= dict(zip(jaxpr.invars, args, strict=True))
-        for equation in needed(jaxpr, places):
+        for variable, const in zip(jaxpr.constvars, closed_jaxpr.consts, strict=True):
+            values_by_variable[variable] = self.of_array(const)
+        values_by_variable |= dict(zip(jaxpr.invars, args, strict=True))
+        for equation in equations_behind(jaxpr, places):
             operands = [read(variable) for variable in equation.invars]
             results = self._results(equation, operands)
             for variable, result in zip(equation.outvars, results, strict=True):
-                known[variable] = own.get(variable, result)
+                values_by_variable[variable] = instead.get(variable, result)
         return [
             read(variable) if place in places else None
             for place, variable in enumerate(jaxpr.outvars)
         ]
 
     def _results(self, equation: Equation, operands: list[Known | None]) -> Sequence[Known]:
-        called = inlined(equation)
+        callee = callee_of(equation)
         name = equation.primitive.name
-        if called is not None:
+        if callee is not None:
             self._callers.append(equation)
-            results = self.run(called, operands)
+            results = self.run(callee, operands)
             self._callers.pop()
             return results  # type: ignore[return-value]
         rule = self.rules.get(name)
@@ -196,12 +196,12 @@ class Interpreter:
             if not result.is_bool:
                 return result
             result = Value(without_ite(result.expr), result.shape)
-            return self.decided(result) if result.shape == () else result
+            return self.on_intervals(result) if result.shape == () else result
         arrays = [as_operand(operand) for operand in operands]
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         rows = zip(*(np.broadcast_to(array, shape).reshape(-1) for array in arrays), strict=True)
-        made = [self.scalar(rule, *row, name=name, is_boolean=is_boolean).expr for row in rows]
-        return as_array(made, shape)
+        elements = [self.scalar(rule, *row, name=name, is_boolean=is_boolean).expr for row in rows]
+        return as_array(elements, shape)
 
     def scalar(self, rule: Rule, *operands: sp.Basic, name: str, is_boolean: bool = False) -> Value:
         """Returns a function of scalars."""
@@ -211,7 +211,7 @@ class Interpreter:
             raise TraceError(f"{name} of scalars is an array")
         return result
 
-    def decided(self, value: Value) -> Value:
+    def on_intervals(self, value: Value) -> Value:
         """Returns a condition in only t as intervals of steps, if they are few."""
         condition = value.expr
         if condition in (sp.true, sp.false) or condition.free_symbols != {t}:
@@ -246,10 +246,10 @@ def as_array(elements: Sequence[sp.Basic], shape: Sizes) -> Known:
         )
     if shape == ():
         return Value(elements[0])
-    made: Array = np.empty(len(elements), dtype=object)
+    array: Array = np.empty(len(elements), dtype=object)
     for place, element in enumerate(elements):
-        made[place] = element
-    return made.reshape(shape)
+        array[place] = element
+    return array.reshape(shape)
 
 
 def as_operand(operand: Known) -> Array:
@@ -262,6 +262,6 @@ def as_operand(operand: Known) -> Array:
         return operand
     if operand.shape != ():
         raise TraceError("a small array and a tensor of the size of a parameter are combined")
-    made: Array = np.empty((), dtype=object)
-    made[()] = operand.expr
-    return made
+    array: Array = np.empty((), dtype=object)
+    array[()] = operand.expr
+    return array

@@ -40,7 +40,7 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-def traced(function: Callable[..., Any], *args: Tree, where: str) -> ClosedJaxpr:
+def jaxpr_of(function: Callable[..., Any], *args: Tree, where: str) -> ClosedJaxpr:
     """Returns the jaxpr of a function.
 
     Args:
@@ -85,28 +85,28 @@ def source_of(equations: Sequence[Equation]) -> str:
     return "unknown code"
 
 
-def inlined(equation: Equation) -> ClosedJaxpr | None:
+def callee_of(equation: Equation) -> ClosedJaxpr | None:
     """Returns the jaxpr that an equation calls, such as that of ``jax.jit``; None for others."""
     if equation.primitive.name in _CONTROL:
         return None
     for name in _INLINED:
-        found = equation.params.get(name)
-        if isinstance(found, ClosedJaxpr):
-            return found
-        if isinstance(found, Jaxpr):
-            return ClosedJaxpr(found, ())
+        callee = equation.params.get(name)
+        if isinstance(callee, ClosedJaxpr):
+            return callee
+        if isinstance(callee, Jaxpr):
+            return ClosedJaxpr(callee, ())
     return None
 
 
-def needed(jaxpr: Jaxpr, wanted: Sequence[int]) -> list[Equation]:
+def equations_behind(jaxpr: Jaxpr, places: Sequence[int]) -> list[Equation]:
     """Returns the equations on which some outputs depend, in order."""
-    variables = {jaxpr.outvars[place] for place in wanted if not is_literal(jaxpr.outvars[place])}
-    found = []
+    variables = {jaxpr.outvars[place] for place in places if not is_literal(jaxpr.outvars[place])}
+    equations = []
     for equation in reversed(jaxpr.eqns):
         if any(variable in variables for variable in equation.outvars):
-            found.append(equation)
-            variables.update(one for one in equation.invars if not is_literal(one))
-    return found[::-1]
+            equations.append(equation)
+            variables.update(operand for operand in equation.invars if not is_literal(operand))
+    return equations[::-1]
 
 
 def is_literal(variable: object) -> bool:
@@ -131,10 +131,10 @@ def in_double(
     jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*like)
     structure = jax.tree.structure(shape)
 
-    def computed(*args: Tree) -> Tree:
-        return jax.tree.unflatten(structure, _evaluated(jaxpr, jax.tree.leaves(args), narrow))
+    def compute(*args: Tree) -> Tree:
+        return jax.tree.unflatten(structure, _evaluate(jaxpr, jax.tree.leaves(args), narrow))
 
-    return computed
+    return compute
 
 
 def decimals(array: Any) -> Any:
@@ -142,7 +142,10 @@ def decimals(array: Any) -> Any:
     numbers = np.asarray(array)
     dtype = str(numbers.dtype)
     values, places = np.unique(numbers.reshape(-1).astype(np.float64), return_inverse=True)
-    read = [float(literal(one, dtype)) if math.isfinite(one) else one for one in values.tolist()]
+    read = [
+        float(literal(number, dtype)) if math.isfinite(number) else number
+        for number in values.tolist()
+    ]
     return np.array(read, dtype=np.float64)[places].reshape(numbers.shape)
 
 
@@ -153,37 +156,37 @@ def _wide(value: Any, narrow: frozenset[str]) -> Any:
     return decimals(value) if is_constant else jnp.asarray(value, dtype=jnp.float64)
 
 
-def _evaluated(closed: ClosedJaxpr, args: Sequence[Any], narrow: frozenset[str]) -> list[Any]:
-    jaxpr = closed.jaxpr
+def _evaluate(closed_jaxpr: ClosedJaxpr, args: Sequence[Any], narrow: frozenset[str]) -> list[Any]:
+    jaxpr = closed_jaxpr.jaxpr
     values: dict[Any, Any] = {}
 
     def read(variable: Any) -> Any:
         value = variable.val if is_literal(variable) else values[variable]
         return _wide(value, narrow)
 
-    values |= dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values |= dict(zip(jaxpr.constvars, closed_jaxpr.consts, strict=True))
     values |= dict(zip(jaxpr.invars, args, strict=True))
     for equation in jaxpr.eqns:
         operands = [read(variable) for variable in equation.invars]
-        results = _executed(equation, operands, narrow)
+        results = _execute(equation, operands, narrow)
         values |= dict(zip(equation.outvars, results, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
-def _executed(equation: Equation, operands: list[Any], narrow: frozenset[str]) -> list[Any]:
-    called = inlined(equation)
+def _execute(equation: Equation, operands: list[Any], narrow: frozenset[str]) -> list[Any]:
+    callee = callee_of(equation)
     params = equation.params
     name = equation.primitive.name
-    if called is not None:
-        return _evaluated(called, operands, narrow)
+    if callee is not None:
+        return _evaluate(callee, operands, narrow)
     if name == "cond":
         index, *rest = operands
         branches = [_as_function(branch, narrow) for branch in params["branches"]]
         return list(jax.lax.switch(index, branches, *rest))
     if name == "scan":
-        return _scanned(params, operands, narrow)
+        return _scan(params, operands, narrow)
     if name == "while":
-        return _repeated(params, operands, narrow)
+        return _repeat(params, operands, narrow)
     wide = {key: _wide_dtype(value, narrow) for key, value in params.items()}
     result = equation.primitive.bind(*operands, **wide)
     return list(result) if equation.primitive.multiple_results else [result]
@@ -194,11 +197,11 @@ def _wide_dtype(value: Any, narrow: frozenset[str]) -> Any:
     return np.dtype("float64") if is_dtype and str(value) in narrow else value
 
 
-def _as_function(closed: ClosedJaxpr, narrow: frozenset[str]) -> Callable[..., list[Any]]:
-    return lambda *args: _evaluated(closed, args, narrow)
+def _as_function(closed_jaxpr: ClosedJaxpr, narrow: frozenset[str]) -> Callable[..., list[Any]]:
+    return lambda *args: _evaluate(closed_jaxpr, args, narrow)
 
 
-def _scanned(params: Mapping[str, Any], operands: list[Any], narrow: frozenset[str]) -> list[Any]:
+def _scan(params: Mapping[str, Any], operands: list[Any], narrow: frozenset[str]) -> list[Any]:
     consts, carries = params["num_consts"], params["num_carry"]
     body = _as_function(params["jaxpr"], narrow)
 
@@ -216,7 +219,7 @@ def _scanned(params: Mapping[str, Any], operands: list[Any], narrow: frozenset[s
     return [*carry, *rows]
 
 
-def _repeated(params: Mapping[str, Any], operands: list[Any], narrow: frozenset[str]) -> list[Any]:
+def _repeat(params: Mapping[str, Any], operands: list[Any], narrow: frozenset[str]) -> list[Any]:
     first, second = params["cond_nconsts"], params["body_nconsts"]
     of_condition, of_body = operands[:first], operands[first : first + second]
     condition = _as_function(params["cond_jaxpr"], narrow)

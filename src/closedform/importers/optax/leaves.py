@@ -33,7 +33,7 @@ def shapes_of(params: Tree) -> dict[Path, Sizes]:
         if not path or not hasattr(leaf, "shape"):
             raise ArgumentError(
                 f"params must be a dict or another pytree of arrays, got {type(leaf).__name__} at "
-                f"{spelled(path) or 'the root'}",
+                f"{dotted_name(path) or 'the root'}",
                 hint='such as {"w": jnp.zeros((3, 4)), "b": jnp.zeros(4)}',
             )
         shapes[path] = tuple(int(size) for size in leaf.shape)
@@ -57,7 +57,7 @@ def name_of(key: Any) -> str:
     return str(key)
 
 
-def spelled(path: Path) -> str:
+def dotted_name(path: Path) -> str:
     """Returns a path as a dotted name."""
     return ".".join(name_of(key) for key in path)
 
@@ -84,11 +84,11 @@ class Leaf:
 def state_leaves(state: Tree, params: Sequence[Path]) -> list[Leaf]:
     """Returns the leaves of a state."""
     by_length = sorted(params, key=len, reverse=True)
-    found = []
+    leaves = []
     for place, (path, leaf) in enumerate(leaves_of(state).items()):
         owner, rest = _owner(path, by_length)
-        found.append(Leaf(rest, owner, place, tuple(leaf.shape), str(leaf.dtype)))
-    return found
+        leaves.append(Leaf(rest, owner, place, tuple(leaf.shape), str(leaf.dtype)))
+    return leaves
 
 
 def _owner(path: Path, params: Sequence[Path]) -> tuple[Path | None, Path]:
@@ -108,17 +108,17 @@ def names_of(paths: Sequence[Path]) -> dict[Path, str]:
     names: dict[Path, str] = {}
     for path in paths:
         words = [name_of(key) for key in path]
-        named = [place for place, word in enumerate(words) if not word.isdigit()]
-        start = named[-1] if named else 0
-        others = [other for other in paths if other != path]
+        name_places = [place for place, word in enumerate(words) if not word.isdigit()]
+        start = name_places[-1] if name_places else 0
+        rest = [candidate for candidate in paths if candidate != path]
         while start > 0 and any(
-            [name_of(key) for key in other][-len(words[start:]) :] == words[start:]
-            for other in others
+            [name_of(key) for key in candidate][-len(words[start:]) :] == words[start:]
+            for candidate in rest
         ):
             start -= 1
-        made = re.sub(r"\W", "_", "_".join(words[start:])) or "state"
-        made = made if made.isidentifier() else f"state_{made}"
-        while made in names.values():
-            made = f"{made}_"
-        names[path] = made
+        name = re.sub(r"\W", "_", "_".join(words[start:])) or "state"
+        name = name if name.isidentifier() else f"state_{name}"
+        while name in names.values():
+            name = f"{name}_"
+        names[path] = name
     return names

@@ -14,7 +14,7 @@ from closedform.errors import TraceError
 from closedform.importers.optax.check import difference
 from closedform.importers.optax.hypers import Variable
 from closedform.importers.optax.jaxprs import Tree, double_precision
-from closedform.importers.optax.leaves import Path, shapes_of, spelled, with_shapes
+from closedform.importers.optax.leaves import Path, dotted_name, shapes_of, with_shapes
 from closedform.importers.optax.subject import (
     Jaxprs,
     Transformation,
@@ -57,7 +57,7 @@ class _Part:
     """Parameters of one rule."""
 
     paths: list[Path]
-    traced: Traced
+    trace: Traced
     rank: int
     shapes: frozenset[Sizes]
 
@@ -93,7 +93,7 @@ class _Source:
         """Returns the jaxprs for shapes of primes near the given ones."""
         primes = primes_of(shapes)
         jaxprs = self._for(params, primes)
-        jaxprs.others = self._for(params, primes_of(primes, start=1))
+        jaxprs.alternative = self._for(params, primes_of(primes, start=1))
         return jaxprs
 
     def _for(self, params: Tree, shapes: Mapping[Path, Sizes]) -> Jaxprs:
@@ -109,11 +109,11 @@ class _Source:
         Rounding aside, which every dtype does in its own way.
         """
         shapes = primes_of(shapes_of(params))
-        own, double = (
+        own_signatures, double = (
             signatures(source._for(params, shapes), is_of_any_dtype=True)
             for source in (self.of(dtype), self.of("float64"))
         )
-        return own != double
+        return own_signatures != double
 
 
 def _for_all_shapes(source: _Source) -> UpdateRule:
@@ -129,45 +129,47 @@ def _for_all_shapes(source: _Source) -> UpdateRule:
             where=name,
             hint="give the parameters of the model: from_optax(transformation, params)",
         )
-    own = parts[0].paths[0]
-    expected = signatures(source.jaxprs(matrices, shapes_of(matrices)))[own]
-    for what, shapes in _DIFFERENT.items():
+    path = parts[0].paths[0]
+    expected = signatures(source.jaxprs(matrices, shapes_of(matrices)))[path]
+    for difference_of_shapes, shapes in _DIFFERENT.items():
         tree = _zeros(shapes)
-        found = signatures(source.jaxprs(tree, shapes_of(tree)))[own]
-        if found != expected:
+        signature = signatures(source.jaxprs(tree, shapes_of(tree)))[path]
+        if signature != expected:
             raise TraceError(
-                f"the update is another one for matrices {what}",
+                f"the update is another one for matrices {difference_of_shapes}",
                 where=name,
                 hint="give the parameters of the model: from_optax(transformation, params)",
             )
     is_of_all_ranks = _check_number(source, parts)
-    rule = _merged(parts, name, is_of_all_ranks=is_of_all_ranks)
+    rule = _merge(parts, name, is_of_all_ranks=is_of_all_ranks)
     if rule is None:
         raise TraceError("parameters of one shape have different rules", where=name)
     for shapes in (_MATRICES, _VECTORS):
         tree = _zeros(shapes)
-        traces = [part.traced for part in parts]
+        traces = [part.trace for part in parts]
         difference(source.transformation, tree, rule, (), traces, source.variables).check(name)
     return rule
 
 
 def _check_number(source: _Source, parts: Sequence[_Part]) -> bool:
-    """Compares the rules of matrices and vectors with those of more parameters.
+    """Compares the rules of matrices and vectors with the rules of more parameters.
 
     Returns whether parameters of other ranks have the same rule.
 
     Raises:
         TraceError: A rule depends on the number or the order of the parameters.
     """
-    by_rank = {part.rank: part.traced for part in parts}
+    by_rank = {part.rank: part.trace for part in parts}
     is_of_all_ranks = True
     for shapes in _MIXED:
         tree = _zeros(shapes)
         for part in _parts(source, tree, shapes_of(tree)):
             for rank in {len(shape) for shape in part.shapes}:
                 if rank not in by_rank:
-                    is_of_all_ranks &= all(_is_same(part.traced, one) for one in by_rank.values())
-                elif not _is_same(part.traced, by_rank[rank]):
+                    is_of_all_ranks &= all(
+                        _is_same(part.trace, sample) for sample in by_rank.values()
+                    )
+                elif not _is_same(part.trace, by_rank[rank]):
                     raise TraceError(
                         f"the update of a tensor of {rank} axes is another one among "
                         f"{len(shapes)} parameters than among 2",
@@ -185,16 +187,20 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
         source = source.of(None)
     like = with_shapes(params, shapes, source.dtype)
     parts = _parts(source, params, shapes)
-    traces = [part.traced for part in parts]
-    rule = _merged(parts, name)
+    traces = [part.trace for part in parts]
+    rule = _merge(parts, name)
     if rule is not None:
         difference(transformation, like, rule, (), traces, source.variables).check(name)
         return rule
-    rules = [rule_of(name, [part.traced.variant], part.traced.hypers) for part in parts]
-    for found in (rules, [_apart(rule, place) for place, rule in enumerate(rules)]):
-        names = [tuple(spelled(path) for path in part.paths) for part in parts]
-        groups = [Group(own, rule) for own, rule in zip(names, found, strict=True)]
-        gap = difference(transformation, like, found[0], groups[1:], traces, source.variables)
+    rules = [rule_of(name, [part.trace.variant], part.trace.hypers) for part in parts]
+    for candidate_rules in (rules, [_apart(rule, place) for place, rule in enumerate(rules)]):
+        names = [tuple(dotted_name(path) for path in part.paths) for part in parts]
+        groups = [
+            Group(own_names, rule) for own_names, rule in zip(names, candidate_rules, strict=True)
+        ]
+        gap = difference(
+            transformation, like, candidate_rules[0], groups[1:], traces, source.variables
+        )
         if gap.is_small:
             return groups
     gap.check(name)
@@ -202,12 +208,12 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
 
 
 def _apart(rule: UpdateRule, place: int) -> UpdateRule:
-    """A rule whose sums are over the parameters of its own group, by separate names."""
+    """A rule whose sums are over the parameters of one group, by separate names."""
     totals = {total for expr in rule.all_expressions() for total in expr.atoms(GlobalSum)}
     terms = sorted({total.args[0] for total in totals if total.args[0].free_symbols}, key=str)
     names = {term: f"summand_{place + 1}_{k + 1}" for k, term in enumerate(terms)}
 
-    def named(expr: sp.Basic) -> sp.Basic:
+    def rename(expr: sp.Basic) -> sp.Basic:
         return expr.replace(
             GlobalSum, lambda term: GlobalSum(local(names[term]) if term in names else term)
         )
@@ -219,8 +225,8 @@ def _apart(rule: UpdateRule, place: int) -> UpdateRule:
             if total.args[0] in names:
                 definitions[names[total.args[0]]] = total.args[0]
         if name:
-            definitions[name] = named(expr)
-    return replace(rule, **rule.expressions_by(named, definitions))
+            definitions[name] = rename(expr)
+    return replace(rule, **rule.expressions_by(rename, definitions))
 
 
 def _zeros(shapes: Mapping[str, Sizes]) -> Tree:
@@ -228,27 +234,29 @@ def _zeros(shapes: Mapping[str, Sizes]) -> Tree:
 
 
 def _parts(source: _Source, params: Tree, shapes: Mapping[Path, Sizes]) -> list[_Part]:
-    """The parameters by rule: those of equal operations are traced once for each kind of shape."""
+    """The parameters by rule; equal operations are traced once for each kind of shape."""
     plain = source.jaxprs(params, shapes)
-    found = signatures(plain)
+    signatures_by_path = signatures(plain)
     kinds: dict[Any, list[Path]] = {}
     for path, shape in shapes.items():
-        ones = tuple(size == 1 for size in shape)
-        kinds.setdefault((found[path], ones), []).append(path)
+        unit_axes = tuple(size == 1 for size in shape)
+        kinds.setdefault((signatures_by_path[path], unit_axes), []).append(path)
     parts: list[_Part] = []
     for (kind, _), paths in kinds.items():
-        own = paths[0]
+        path_of_part = paths[0]
         near = [path for path in shapes if path in kind.gradients]
-        same = [path for path in near if len(shapes[path]) == len(shapes[own])]
-        second = next((path for path in (*same, *near, *paths, *shapes) if path != own), None)
-        traced = trace_parameter(plain, own, second, source.prover, source.name)
-        taken = frozenset(shapes[path] for path in paths)
-        known = next((part for part in parts if _is_same(part.traced, traced)), None)
-        if known is None:
-            parts.append(_Part(paths, traced, len(shapes[own]), taken))
+        same_rank = [path for path in near if len(shapes[path]) == len(shapes[path_of_part])]
+        second = next(
+            (path for path in (*same_rank, *near, *paths, *shapes) if path != path_of_part), None
+        )
+        trace = trace_parameter(plain, path_of_part, second, source.prover, source.name)
+        part_shapes = frozenset(shapes[path] for path in paths)
+        existing = next((part for part in parts if _is_same(part.trace, trace)), None)
+        if existing is None:
+            parts.append(_Part(paths, trace, len(shapes[path_of_part]), part_shapes))
         else:
-            parts[parts.index(known)] = replace(
-                known, paths=[*known.paths, *paths], shapes=known.shapes | taken
+            parts[parts.index(existing)] = replace(
+                existing, paths=[*existing.paths, *paths], shapes=existing.shapes | part_shapes
             )
     return parts
 
@@ -257,40 +265,40 @@ def _is_same(first: Traced, second: Traced) -> bool:
     return first.variant == second.variant and first.hypers == second.hypers
 
 
-def _merged(
-    parts: Sequence[_Part], name: str, *, is_of_all_ranks: bool = True
-) -> UpdateRule | None:
+def _merge(parts: Sequence[_Part], name: str, *, is_of_all_ranks: bool = True) -> UpdateRule | None:
     """One rule of all parts, if the shape of a parameter tells which one is its own.
 
     It is only for the ranks of the parts, unless it is for all ranks.
     """
     unique: list[_Part] = []
     for part in parts:
-        known = next((one for one in unique if _is_same(one.traced, part.traced)), None)
-        if known is None:
+        existing = next(
+            (candidate for candidate in unique if _is_same(candidate.trace, part.trace)), None
+        )
+        if existing is None:
             unique.append(part)
         else:
-            unique[unique.index(known)] = replace(known, shapes=known.shapes | part.shapes)
-    hypers = {key: value for part in unique for key, value in part.traced.hypers.items()}
+            unique[unique.index(existing)] = replace(existing, shapes=existing.shapes | part.shapes)
+    hypers = {key: value for part in unique for key, value in part.trace.hypers.items()}
     if len(unique) == 1:
         (part,) = unique
-        condition = _own_rank(part) if part.traced.is_structural else sp.true
+        condition = _own_rank(part) if part.trace.is_structural else sp.true
         if condition == sp.true and not is_of_all_ranks:
             condition = _of_ranks({len(shape) for shape in part.shapes})
-        return rule_of(name, [replace(part.traced.variant, condition=condition)], hypers)
-    sums = [_sums(part.traced.variant) for part in unique]
-    if any(found != sums[0] for found in sums):
+        return rule_of(name, [replace(part.trace.variant, condition=condition)], hypers)
+    sums = [_sums(part.trace.variant) for part in unique]
+    if any(sums_of_part != sums[0] for sums_of_part in sums):
         return None  # a sum is over the parameters of the rules that have it
     ranks = [{len(shape) for shape in part.shapes} for part in unique]
     if any(a & b for place, a in enumerate(ranks) for b in ranks[:place]):
         return None
     variants = [
         replace(
-            part.traced.variant,
-            condition=_of_ranks(own),
-            shapes=_spelled_out(part, own, unique),
+            part.trace.variant,
+            condition=_of_ranks(own_ranks),
+            shapes=_write_out(part, own_ranks, unique),
         )
-        for part, own in zip(unique, ranks, strict=True)
+        for part, own_ranks in zip(unique, ranks, strict=True)
     ]
     return rule_of(name, variants, hypers)
 
@@ -305,17 +313,21 @@ def _sums(variant: Variant) -> set[sp.Basic]:
     return sums
 
 
-def _spelled_out(part: _Part, ranks: set[int], parts: Sequence[_Part]) -> dict[str, Any]:
+def _write_out(part: _Part, ranks: set[int], parts: Sequence[_Part]) -> dict[str, Any]:
     """Shape rules of states, with sizes for ``param`` where another part has sizes."""
-    found = {}
-    for label, shape in part.traced.variant.shapes.items():
-        others = [one.traced.variant.shapes.get(label, shape) for one in parts]
-        if shape == "param" and len(ranks) == 1 and any(other != shape for other in others):
+    shape_rules = {}
+    for label, shape in part.trace.variant.shapes.items():
+        part_shapes = [other_part.trace.variant.shapes.get(label, shape) for other_part in parts]
+        if (
+            shape == "param"
+            and len(ranks) == 1
+            and any(part_shape != shape for part_shape in part_shapes)
+        ):
             (rank,) = ranks
-            found[label] = ShapeSizes(tuple(map(axis_size, range(rank))))
+            shape_rules[label] = ShapeSizes(tuple(map(axis_size, range(rank))))
         else:
-            found[label] = shape
-    return found
+            shape_rules[label] = shape
+    return shape_rules
 
 
 def _of_ranks(ranks: Iterable[int]) -> sp.Basic:
@@ -324,8 +336,8 @@ def _of_ranks(ranks: Iterable[int]) -> sp.Basic:
 
 def _own_rank(part: _Part) -> sp.Basic:
     (shape, *_) = sorted(part.shapes)
-    ones = [sp.Eq(axis_size(axis), 1) for axis, size in enumerate(shape) if size == 1]
-    return sp.And(sp.Eq(RANK, len(shape)), *ones)
+    unit_sizes = [sp.Eq(axis_size(axis), 1) for axis, size in enumerate(shape) if size == 1]
+    return sp.And(sp.Eq(RANK, len(shape)), *unit_sizes)
 
 
 def primes_of(shapes: Mapping[Path, Sizes], start: int = 0) -> dict[Path, Sizes]:
@@ -339,17 +351,17 @@ def primes_of(shapes: Mapping[Path, Sizes], start: int = 0) -> dict[Path, Sizes]
     """
     places = [(path, axis) for path, shape in shapes.items() for axis in range(len(shape))]
     places.sort(key=lambda place: shapes[place[0]][place[1]])
-    chosen: dict[tuple[Path, int], int] = {}
+    primes: dict[tuple[Path, int], int] = {}
     last = 2
     for path, axis in places:
         size = shapes[path][axis]
         if size == 1:
-            chosen[path, axis] = 1
+            primes[path, axis] = 1
             continue
         last = next(_primes_from(max(size + start, last + 1)))
-        chosen[path, axis] = last
+        primes[path, axis] = last
     return {
-        path: tuple(chosen[path, axis] for axis in range(len(shape)))
+        path: tuple(primes[path, axis] for axis in range(len(shape)))
         for path, shape in shapes.items()
     }
 

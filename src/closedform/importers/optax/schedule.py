@@ -14,7 +14,7 @@ from sympy.core.relational import Relational
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.optax.interpreter import Interpreter
-from closedform.importers.optax.jaxprs import double_precision, in_double, place_of, traced
+from closedform.importers.optax.jaxprs import double_precision, in_double, jaxpr_of, place_of
 from closedform.importers.optax.primitives import RULES
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.steps import STEPS, values_at
@@ -40,17 +40,17 @@ def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | N
     where = f"schedule {label!r}"
     with double_precision():
         count = jax.ShapeDtypeStruct((), jnp.int32)
-        jaxpr = traced(function, count, where=where)
+        jaxpr = jaxpr_of(function, count, where=where)
         if len(jaxpr.out_avals) != 1 or jaxpr.out_avals[0].shape != ():
             raise TraceError("a schedule returns one number", where=where)
-        expr = _traced(jaxpr, prover, where, has_infinities=True)
+        expr = _trace(jaxpr, prover, where, has_infinities=True)
         if expr.has(*_INFINITIES):  # the expression has no value there
-            expr = _traced(jaxpr, prover, where, has_infinities=False)
+            expr = _trace(jaxpr, prover, where, has_infinities=False)
         _check(function, expr, prover, where)
     return Schedule(expr, name=label if label.isidentifier() else "schedule")
 
 
-def _traced(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bool) -> sp.Expr:
+def _trace(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bool) -> sp.Expr:
     """The expression of a jaxpr of the count."""
     run = Interpreter(Axes((), ()), Definitions(), prover, RULES)
     run.has_infinities = has_infinities
@@ -101,43 +101,43 @@ def changes(condition: sp.Basic) -> list[int]:
         truths = values_at(condition, STEPS, {}).astype(bool)
     except TraceError:
         return []
-    found = []
+    steps = []
     for place in np.flatnonzero(truths[1:] != truths[:-1]):
         low, high = int(STEPS[place]), int(STEPS[place + 1])
         while high - low > 1:
             middle = (low + high) // 2
-            same = bool(values_at(condition, np.array([middle]), {})[0]) == bool(truths[place])
-            low, high = (middle, high) if same else (low, middle)
-        found += [low - 1, low, high, high + 1]
-    return found
+            is_same = bool(values_at(condition, np.array([middle]), {})[0]) == bool(truths[place])
+            low, high = (middle, high) if is_same else (low, middle)
+        steps += [low - 1, low, high, high + 1]
+    return steps
 
 
-def _padded(steps: list[int], poles: Sequence[int]) -> np.ndarray[Any, Any]:
+def _pad(steps: list[int], poles: Sequence[int]) -> np.ndarray[Any, Any]:
     """As many steps for all schedules: JAX compiles each operation for each length."""
     poles = poles[: _POINTS // 2]
     remaining = _POINTS - len(poles)
-    chosen = sorted({*steps[:: -(-len(steps) // remaining)], *poles})
-    return np.array([*chosen, *(_POINTS - len(chosen)) * [chosen[-1]]])
+    distinct = sorted({*steps[:: -(-len(steps) // remaining)], *poles})
+    return np.array([*distinct, *(_POINTS - len(distinct)) * [distinct[-1]]])
 
 
 def _check(function: Callable[[Any], Any], expr: sp.Expr, prover: Prover, where: str) -> None:
     count = jax.ShapeDtypeStruct((), jnp.int32)
     poles = _poles(expr, prover)
-    steps = _padded(sorted({*steps_of(expr), *poles}), poles)
+    steps = _pad(sorted({*steps_of(expr), *poles}), poles)
     try:
-        own = jax.vmap(in_double(function, count, is_exact=True))(
+        schedule_values = jax.vmap(in_double(function, count, is_exact=True))(
             jnp.asarray(steps, dtype=jnp.int32)
         )
     except Exception as error:
         raise TraceError(
             f"{type(error).__name__}: {error}", where=place_of(error, where)
         ) from error
-    expected = np.broadcast_to(np.asarray(own, dtype=np.float64), steps.shape)
-    found = values_at(expr, steps, {})
+    expected = np.broadcast_to(np.asarray(schedule_values, dtype=np.float64), steps.shape)
+    traced_values = values_at(expr, steps, {})
     size = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0))
-    is_defined = np.isfinite(expected) | np.isfinite(found)
+    is_defined = np.isfinite(expected) | np.isfinite(traced_values)
     with np.errstate(invalid="ignore"):
-        is_near = np.abs(found - expected) <= TOLERANCE * size
+        is_near = np.abs(traced_values - expected) <= TOLERANCE * size
     is_far = is_defined & ~is_near
     for place in np.flatnonzero(np.isin(steps, poles) & np.isfinite(expected)):
         if prover.value(expr, int(steps[place])) is None:
@@ -154,7 +154,7 @@ def _check(function: Callable[[Any], Any], expr: sp.Expr, prover: Prover, where:
             continue
         raise TraceError(
             f"the traced value differs from the schedule: at step {steps[place]} it is "
-            f"{found[place]!r}, and the schedule returns {expected[place]!r}",
+            f"{traced_values[place]!r}, and the schedule returns {expected[place]!r}",
             where=where,
             hint="the schedule must be a pure function of the count",
         )

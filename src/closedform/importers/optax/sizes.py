@@ -37,9 +37,11 @@ def differing(first: Jaxpr, second: Jaxpr) -> Iterator[tuple[Any, Any]]:
     """
     if [e.primitive.name for e in first.eqns] != [e.primitive.name for e in second.eqns]:
         raise TraceError("the operations of the update depend on more of the shape than its rank")
-    for mine, theirs in zip(first.eqns, second.eqns, strict=True):
-        yield from _differing_operands(mine.invars, theirs.invars)
-        for a, b in zip(called(mine.params), called(theirs.params), strict=True):
+    for first_equation, second_equation in zip(first.eqns, second.eqns, strict=True):
+        yield from _differing_operands(first_equation.invars, second_equation.invars)
+        for a, b in zip(
+            inner_jaxprs(first_equation.params), inner_jaxprs(second_equation.params), strict=True
+        ):
             yield from differing(a, b)
     yield from _differing_operands(first.outvars, second.outvars)
 
@@ -54,25 +56,25 @@ def _differing_operands(first: Sequence[Any], second: Sequence[Any]) -> Iterator
 
 def closed_jaxprs(params: Mapping[str, Any]) -> list[ClosedJaxpr]:
     """Returns the jaxprs among the parameters of an equation."""
-    found = []
+    result = []
     for value in params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, ClosedJaxpr):
-                found.append(one)
-            elif isinstance(one, Jaxpr):
-                found.append(ClosedJaxpr(one, ()))
-    return found
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, ClosedJaxpr):
+                result.append(item)
+            elif isinstance(item, Jaxpr):
+                result.append(ClosedJaxpr(item, ()))
+    return result
 
 
-def called(params: Mapping[str, Any]) -> list[Jaxpr]:
+def inner_jaxprs(params: Mapping[str, Any]) -> list[Jaxpr]:
     """Returns the jaxprs among the parameters of an equation, without their constants."""
-    return [closed.jaxpr for closed in closed_jaxprs(params)]
+    return [item.jaxpr for item in closed_jaxprs(params)]
 
 
 def unknown_size() -> sp.Dummy:
     """Returns a constant that depends on shapes in a way that has no expression.
 
-    It may be multiplied by 0, as those of a parameter are that is not traced.
+    It may be multiplied by 0, as the sizes of an untraced parameter are.
     """
     return sp.Dummy(_UNKNOWN, positive=True)
 
@@ -90,7 +92,7 @@ def check_sizes(expressions: Iterable[sp.Basic], where: str) -> None:
 
 def size_expression(
     numbers: tuple[float, float],
-    own: Path,
+    path_of_param: Path,
     second: Path | None,
     shapes: tuple[Mapping[Path, Sizes], Mapping[Path, Sizes]],
     *,
@@ -102,7 +104,7 @@ def size_expression(
     there is none for the two parameters that are traced.
     """
     near, largest = _PRECISIONS[is_double]
-    for path in (own, second):
+    for path in (path_of_param, second):
         if path is None:
             continue
         for expr, values in _products(shapes[0][path], shapes[1][path]):
@@ -110,8 +112,8 @@ def size_expression(
             if math.isclose(*factors, rel_tol=near):
                 exact = sp.Rational(repr(factors[0])).limit_denominator(largest)
                 if math.isclose(float(exact), factors[0], rel_tol=near):
-                    found = exact * expr
-                    return found if path == own else found.xreplace(_OTHERS)
+                    size = exact * expr
+                    return size if path == path_of_param else size.xreplace(_OTHERS)
     return None
 
 

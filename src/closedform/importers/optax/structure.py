@@ -10,7 +10,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.optax.elementwise import selected, truth
+from closedform.importers.optax.elementwise import select_value, truth
 from closedform.importers.optax.interpreter import (
     Array,
     Interpreter,
@@ -69,16 +69,16 @@ def _reduction(kind: str) -> PrimitiveRule:
 
 def _reduced_array(kind: str, x: Array, axes: Sequence[int]) -> Known:
     remaining = [axis for axis in range(x.ndim) if axis not in axes]
-    moved = x.transpose([*remaining, *axes])
+    transposed_array = x.transpose([*remaining, *axes])
     shape = tuple(x.shape[axis] for axis in remaining)
-    rows = moved.reshape(math.prod(shape), -1)
+    rows = transposed_array.reshape(math.prod(shape), -1)
     return as_array([_OF_ARRAYS[kind](*row) for row in rows], shape)
 
 
 def _cumulative(kind: str) -> PrimitiveRule:
     def rule(run: Interpreter, equation: Equation, x: Known) -> Known:
         if isinstance(x, Value) and x.expr.is_number:
-            x = filled(x, sizes(equation))
+            x = fill_array(x, sizes(equation))
         if not isinstance(x, np.ndarray) or x.ndim != 1:
             raise TraceError("a cumulative operation on a tensor has no expression")
         row = list(x)[::-1] if equation.params["reverse"] else list(x)
@@ -89,24 +89,24 @@ def _cumulative(kind: str) -> PrimitiveRule:
 
 
 def _dot_general(run: Interpreter, equation: Equation, a: Known, b: Known) -> Known:
-    (contracted, batches) = equation.params["dimension_numbers"]
+    (contracting, batches) = equation.params["dimension_numbers"]
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return _dot_of_arrays(filled(a, sizes(equation)), filled(b, sizes(equation, 1)))
-    if not batches[0] and len(contracted[0]) == len(sizes(equation)) == len(sizes(equation, 1)):
+        return _dot_of_arrays(fill_array(a, sizes(equation)), fill_array(b, sizes(equation, 1)))
+    if not batches[0] and len(contracting[0]) == len(sizes(equation)) == len(sizes(equation, 1)):
         if len(sizes(equation)) == 1:
             return _inner_product(run, a, b, sizes(equation))
-        second = run.algebra.permute(b, sizes(equation, 1), _order(contracted))
+        second = run.algebra.permute(b, sizes(equation, 1), _order(contracting))
         product = run.map(lambda x, y: x * y, a, second, name="product")
         return run.algebra.reduce("sum", product, sizes(equation), None)
-    left, right = _sides(equation, contracted, batches)
+    left, right = _sides(equation, contracting, batches)
     count = len(batches[0])
-    own = [sizes(equation, 0), sizes(equation, 1)]
-    rows = [own[0][axis] for axis in left[count : len(own[0]) - len(contracted[0])]]
-    columns = [own[1][axis] for axis in right[count + len(contracted[1]) :]]
-    inner = math.prod(own[0][axis] for axis in contracted[0])
-    batch = tuple(own[0][axis] for axis in batches[0])
-    first = _arranged(run, a, own[0], left, (*batch, math.prod(rows), inner))
-    second = _arranged(run, b, own[1], right, (*batch, inner, math.prod(columns)))
+    shapes = [sizes(equation, 0), sizes(equation, 1)]
+    rows = [shapes[0][axis] for axis in left[count : len(shapes[0]) - len(contracting[0])]]
+    columns = [shapes[1][axis] for axis in right[count + len(contracting[1]) :]]
+    inner = math.prod(shapes[0][axis] for axis in contracting[0])
+    batch = tuple(shapes[0][axis] for axis in batches[0])
+    first = _arrange(run, a, shapes[0], left, (*batch, math.prod(rows), inner))
+    second = _arrange(run, b, shapes[1], right, (*batch, inner, math.prod(columns)))
     shape = (*batch, math.prod(rows), math.prod(columns))
     product = run.algebra.matmul(
         first, (*batch, math.prod(rows), inner), second, (*batch, inner, math.prod(columns))
@@ -114,40 +114,41 @@ def _dot_general(run: Interpreter, equation: Equation, a: Known, b: Known) -> Kn
     return run.algebra.reshape(product, shape, result_sizes(equation))
 
 
-def _sides(equation: Equation, contracted: Any, batches: Any) -> tuple[list[int], list[int]]:
+def _sides(equation: Equation, contracting: Any, batches: Any) -> tuple[list[int], list[int]]:
     """The axes of both operands: batch, rows, contracted; batch, contracted, columns."""
     sides = []
     for place in (0, 1):
-        special = (*batches[place], *contracted[place])
+        special = (*batches[place], *contracting[place])
         free = [axis for axis in range(len(sizes(equation, place))) if axis not in special]
-        parts = (free, contracted[place]) if place == 0 else (contracted[place], free)
+        parts = (free, contracting[place]) if place == 0 else (contracting[place], free)
         sides.append([*batches[place], *parts[0], *parts[1]])
     return sides[0], sides[1]
 
 
-def _inner_product(run: Interpreter, a: Value, b: Value, own: Sizes) -> Value:
+def _inner_product(run: Interpreter, a: Value, b: Value, own_shape: Sizes) -> Value:
     """The inner product of two vectors, or of two parameters that were flattened."""
     algebra = run.algebra
     shape = next(
-        (s for s in (algebra.axes.shape, algebra.axes.other) if math.prod(s) == own[0]), own
+        (s for s in (algebra.axes.shape, algebra.axes.other) if math.prod(s) == own_shape[0]),
+        own_shape,
     )
-    first, second = (algebra.reshape(x, own, shape) for x in (a, b))
+    first, second = (algebra.reshape(x, own_shape, shape) for x in (a, b))
     product = algebra.map(lambda x, y: x * y, first, second, name="product")
     return algebra.reduce("sum", product, shape, None)
 
 
-def _order(contracted: Any) -> list[int]:
-    """The axes of the second operand in the order of those of the first."""
-    pairs = sorted(zip(*contracted, strict=True))
+def _order(contracting: Any) -> list[int]:
+    """The axes of the second operand in the order of the first."""
+    pairs = sorted(zip(*contracting, strict=True))
     return [second for _, second in pairs]
 
 
-def _arranged(
-    run: Interpreter, operand: Value, own: Sizes, order: Sequence[int], target: Sizes
+def _arrange(
+    run: Interpreter, operand: Value, own_shape: Sizes, order: Sequence[int], target: Sizes
 ) -> Value:
-    whole = run.algebra.whole(operand, own)
-    moved = run.algebra.permute(whole, own, order)
-    return run.algebra.reshape(moved, tuple(own[axis] for axis in order), target)
+    whole = run.algebra.whole(operand, own_shape)
+    permuted_value = run.algebra.permute(whole, own_shape, order)
+    return run.algebra.reshape(permuted_value, tuple(own_shape[axis] for axis in order), target)
 
 
 def _dot_of_arrays(a: Array, b: Array) -> Known:
@@ -159,53 +160,59 @@ def _dot_of_arrays(a: Array, b: Array) -> Known:
 # --- shapes ----------------------------------------------------------------------------------
 
 
-def filled(x: Known, shape: Sizes) -> Array:
+def fill_array(x: Known, shape: Sizes) -> Array:
     """A small array of this shape."""
-    made = np.broadcast_to(as_operand(x), shape)
-    if made.size > 4096:
+    array = np.broadcast_to(as_operand(x), shape)
+    if array.size > 4096:
         raise TraceError("a scalar is used as a large array")
-    return made
+    return array
 
 
-def padded(value: Value, rank: int) -> Sizes:
+def padded_shape(value: Value, rank: int) -> Sizes:
     """Returns the shape of a value with axes of size 1 up to a rank."""
     return (1,) * (rank - len(value.shape)) + value.shape
 
 
 def _broadcast(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
     shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
-    own = sizes(equation)
+    own_shape = sizes(equation)
     if isinstance(x, np.ndarray):
         target = [1] * len(shape)
         for axis, place in enumerate(places):
-            target[place] = own[axis]
+            target[place] = own_shape[axis]
         return as_array(list(np.broadcast_to(x.reshape(target), shape).reshape(-1)), shape)
     if x.shape == ():
         return x
     spread = [1] * len(shape)
-    for size, place in zip(padded(x, len(own)), places, strict=True):
+    for size, place in zip(padded_shape(x, len(own_shape)), places, strict=True):
         spread[place] = size
     return run.algebra.reshape(x, x.shape, tuple(spread))
 
 
 def _reshape(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
-    own, target = sizes(equation), result_sizes(equation)
+    own_shape, target = sizes(equation), result_sizes(equation)
     if isinstance(x, np.ndarray):
         return as_array(list(x.reshape(-1)), target)
-    if x.shape in ((), own):
-        return run.algebra.reshape(x, own, target)
-    if [size for size in own if size != 1] == [size for size in target if size != 1]:
-        moved = iter([n for n, size in zip(padded(x, len(own)), own, strict=True) if size != 1])
-        spread = tuple(1 if size == 1 else next(moved) for size in target)
+    if x.shape in ((), own_shape):
+        return run.algebra.reshape(x, own_shape, target)
+    if [size for size in own_shape if size != 1] == [size for size in target if size != 1]:
+        axes_of_value = iter(
+            [
+                n
+                for n, size in zip(padded_shape(x, len(own_shape)), own_shape, strict=True)
+                if size != 1
+            ]
+        )
+        spread = tuple(1 if size == 1 else next(axes_of_value) for size in target)
         return run.algebra.reshape(x, x.shape, spread)
-    return run.algebra.reshape(x, own, target)
+    return run.algebra.reshape(x, own_shape, target)
 
 
 def _transpose(run: Interpreter, equation: Equation, x: Known) -> Known:
     order = equation.params["permutation"]
     if isinstance(x, np.ndarray):
-        moved = x.transpose(order)
-        return as_array(list(moved.reshape(-1)), moved.shape)
+        array = x.transpose(order)
+        return as_array(list(array.reshape(-1)), array.shape)
     return run.algebra.permute(x, sizes(equation), order)
 
 
@@ -216,15 +223,15 @@ def _concatenate(run: Interpreter, equation: Equation, *operands: Known) -> Know
             return first
     if math.prod(result_sizes(equation)) > 64:
         raise TraceError("tensors that are put together have no expression")
-    parts = [filled(x, sizes(equation, place)) for place, x in enumerate(operands)]
-    made = np.concatenate(parts, axis=equation.params["dimension"])
-    return as_array(list(made.reshape(-1)), made.shape)
+    parts = [fill_array(x, sizes(equation, place)) for place, x in enumerate(operands)]
+    array = np.concatenate(parts, axis=equation.params["dimension"])
+    return as_array(list(array.reshape(-1)), array.shape)
 
 
 def stacked_arrays(parts: Sequence[Known], axis: int = 0) -> Known:
     """Returns an array with a new axis, along which scalars or small arrays are its rows."""
-    made = np.stack([as_operand(x) for x in parts], axis=axis)
-    return as_array(list(made.reshape(-1)), made.shape)
+    array = np.stack([as_operand(x) for x in parts], axis=axis)
+    return as_array(list(array.reshape(-1)), array.shape)
 
 
 def _stack(run: Interpreter, equation: Equation, *operands: Known) -> Known:
@@ -244,38 +251,44 @@ def _split(run: Interpreter, equation: Equation, x: Known) -> list[Known]:
 
 
 def _slice(run: Interpreter, equation: Equation, x: Known) -> Known:
-    own = sizes(equation)
+    own_shape = sizes(equation)
     starts, limits = equation.params["start_indices"], equation.params["limit_indices"]
-    strides = equation.params["strides"] or (1,) * len(own)
+    strides = equation.params["strides"] or (1,) * len(own_shape)
     if isinstance(x, np.ndarray):
-        taken = x[tuple(map(slice, starts, limits, strides))]
-        return as_array(list(taken.reshape(-1)), taken.shape)
-    if x.shape == () or result_sizes(equation) == own:
+        part = x[tuple(map(slice, starts, limits, strides))]
+        return as_array(list(part.reshape(-1)), part.shape)
+    if x.shape == () or result_sizes(equation) == own_shape:
         return x
     raise TraceError("a slice of a tensor has no expression")
 
 
 def _dynamic_slice(run: Interpreter, equation: Equation, x: Known, *starts: Known) -> Known:
-    own, target = sizes(equation), equation.params["slice_sizes"]
+    own_shape, target = sizes(equation), equation.params["slice_sizes"]
     if isinstance(x, Value):
-        if x.shape == () or target == own:
+        if x.shape == () or target == own_shape:
             return x
         raise TraceError("a slice of a tensor has no expression")
-    rows = [start for start, size, full in zip(starts, target, own, strict=True) if size != full]
-    axes = [axis for axis, (size, full) in enumerate(zip(target, own, strict=True)) if size != full]
+    rows = [
+        start for start, size, full in zip(starts, target, own_shape, strict=True) if size != full
+    ]
+    axes = [
+        axis
+        for axis, (size, full) in enumerate(zip(target, own_shape, strict=True))
+        if size != full
+    ]
     if not rows:
         return x
     if len(rows) > 1 or not isinstance(rows[0], Value):
         raise TraceError("a slice at several indices has no expression")
     (axis,) = axes
-    return taken(run, x, axis, rows[0].expr, target[axis])
+    return take_slice(run, x, axis, rows[0].expr, target[axis])
 
 
-def taken(run: Interpreter, x: Array, axis: int, start: sp.Expr, size: int) -> Known:
+def take_slice(run: Interpreter, x: Array, axis: int, start: sp.Expr, size: int) -> Known:
     """The elements of an axis from an index on, which may be an expression."""
     parts = [np.take(x, range(k, k + size), axis=axis) for k in range(x.shape[axis] - size + 1)]
     columns = zip(*(part.reshape(-1) for part in parts), strict=True)
-    return as_array([selected(run, start, column) for column in columns], parts[0].shape)
+    return as_array([select_value(run, start, column) for column in columns], parts[0].shape)
 
 
 def _gather(run: Interpreter, equation: Equation, x: Known, indices: Known) -> Known:
@@ -287,7 +300,7 @@ def _gather(run: Interpreter, equation: Equation, x: Known, indices: Known) -> K
     if not isinstance(x, np.ndarray) or not is_row or result_sizes(equation) != x.shape[1:]:
         raise TraceError("elements of a tensor that are taken by an index have no expression")
     index = as_operand(indices).reshape(-1)[0]
-    rows = taken(run, x, 0, index, 1)
+    rows = take_slice(run, x, 0, index, 1)
     if isinstance(rows, Value):
         return rows
     return as_array(list(rows.reshape(-1)), x.shape[1:])
@@ -308,8 +321,8 @@ def _reverse(run: Interpreter, equation: Equation, x: Known) -> Known:
         if x.shape == ():
             return x
         raise TraceError("a tensor in reverse has no expression")
-    turned = np.flip(x, equation.params["dimensions"])
-    return as_array(list(turned.reshape(-1)), turned.shape)
+    array = np.flip(x, equation.params["dimensions"])
+    return as_array(list(array.reshape(-1)), array.shape)
 
 
 STRUCTURE: Mapping[str, PrimitiveRule] = {

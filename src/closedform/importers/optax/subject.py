@@ -17,15 +17,15 @@ from closedform.importers.optax.hypers import Variable, variables_of, with_value
 from closedform.importers.optax.jaxprs import (
     Equation,
     Tree,
-    inlined,
+    callee_of,
+    equations_behind,
     is_literal,
-    needed,
-    traced,
+    jaxpr_of,
 )
 from closedform.importers.optax.leaves import (
     Leaf,
     Path,
-    spelled,
+    dotted_name,
     state_leaves,
     with_shapes,
 )
@@ -71,7 +71,7 @@ class Jaxprs:
         update: From hyperparameters, gradients, state and parameters to parameters and the state.
         shapes: The shapes of the parameters by path.
         variables: The variables that are symbols, the first inputs of ``update``.
-        others: The jaxprs for other shapes, where they are known.
+        alternative: The jaxprs for other shapes, where they are known.
     """
 
     params: list[Path]
@@ -80,43 +80,49 @@ class Jaxprs:
     update: ClosedJaxpr
     shapes: Mapping[Path, Sizes]
     variables: Sequence[Variable]
-    others: Jaxprs | None = None
+    alternative: Jaxprs | None = None
 
     def varying(self) -> set[int]:
         """Returns the identities of the literals that depend on shapes."""
-        if self.others is None:
+        if self.alternative is None:
             return set()
-        return {id(mine) for mine, _ in differing(self.update.jaxpr, self.others.update.jaxpr)}
+        return {
+            id(literal)
+            for literal, _ in differing(self.update.jaxpr, self.alternative.update.jaxpr)
+        }
 
-    def sizes(self, own: Path, second: Path | None) -> dict[int, sp.Expr]:
+    def sizes(self, path: Path, second: Path | None) -> dict[int, sp.Expr]:
         """Returns the constants that depend on shapes, as expressions in sizes.
 
         They are those that differ between two traces for different primes. Their keys are the
         identities of the literals.
         """
-        if self.others is None:
+        if self.alternative is None:
             return {}
-        found: dict[int, sp.Expr] = {}
-        for mine, theirs in ((self.init, self.others.init), (self.update, self.others.update)):
-            for literal, other_literal in differing(mine.jaxpr, theirs.jaxpr):
+        expressions: dict[int, sp.Expr] = {}
+        for first_jaxpr, second_jaxpr in (
+            (self.init, self.alternative.init),
+            (self.update, self.alternative.update),
+        ):
+            for literal, other_literal in differing(first_jaxpr.jaxpr, second_jaxpr.jaxpr):
                 pair = float(literal.val), float(other_literal.val)
-                shapes = (self.shapes, self.others.shapes)
+                shapes = (self.shapes, self.alternative.shapes)
                 is_double = str(literal.aval.dtype) != "float32"
-                expr = size_expression(pair, own, second, shapes, is_double=is_double)
-                found[id(literal)] = unknown_size() if expr is None else expr
-        return found
+                expr = size_expression(pair, path, second, shapes, is_double=is_double)
+                expressions[id(literal)] = unknown_size() if expr is None else expr
+        return expressions
 
 
 def symbolic_variables(
     transformation: Transformation, params: Tree, shapes: Mapping[Path, Sizes], where: str
 ) -> list[Variable]:
     """Returns the variables of the closure that may be symbols; Python decides on the others."""
-    found = variables_of(transformation.update)
-    if _is_traceable(transformation, params, shapes, where, found):
-        return found
+    variables = variables_of(transformation.update)
+    if _is_traceable(transformation, params, shapes, where, variables):
+        return variables
     return [
         variable
-        for variable in found
+        for variable in variables
         if _is_traceable(transformation, params, shapes, where, [variable])
     ]
 
@@ -169,13 +175,15 @@ def jaxprs_of(
         variables: The variables of the closure that are symbols.
         dtype: The dtype of the parameters; None for their own.
     """
-    given = with_shapes(params, shapes, dtype)
-    init = traced(transformation.init, given, where=f"init of {where}")
-    start = jax.eval_shape(transformation.init, given)
+    shaped_params = with_shapes(params, shapes, dtype)
+    init = jaxpr_of(transformation.init, shaped_params, where=f"init of {where}")
+    start = jax.eval_shape(transformation.init, shaped_params)
 
     numbers = [weak_number() for _ in variables]
     step = stepping(transformation, variables)
-    update = traced(step, numbers, given, start, given, where=f"update of {where}")
+    update = jaxpr_of(
+        step, numbers, shaped_params, start, shaped_params, where=f"update of {where}"
+    )
     paths = list(shapes)
     leaves = state_leaves(start, paths)
     if len(update.jaxpr.outvars) != len(paths) + len(leaves):
@@ -193,14 +201,14 @@ class Signature:
     Attributes:
         operations: The operations on the parameter's own tensors, without shapes, each with the
             places of its operands.
-        mixed: The operations that take tensors of other parameters, in any order.
+        mixed_operations: The operations that take tensors of other parameters, in any order.
         results: The places of the results.
         states: The paths of the parameter's states.
         gradients: The parameters on whose gradients it depends; empty if it is only its own.
     """
 
     operations: tuple[Any, ...]
-    mixed: tuple[Any, ...]
+    mixed_operations: tuple[Any, ...]
     results: tuple[Any, ...]
     states: tuple[str, ...]
     gradients: frozenset[Path]
@@ -219,32 +227,34 @@ def signatures(jaxprs: Jaxprs, *, is_of_any_dtype: bool = False) -> dict[Path, S
 
 
 def _signature(jaxprs: Jaxprs, path: Path, reader: _Reader) -> Signature:
-    closed, count = jaxprs.update, len(jaxprs.params)
-    own = [leaf for leaf in jaxprs.leaves if leaf.param == path]
+    closed_jaxpr, count = jaxprs.update, len(jaxprs.params)
+    own_leaves = [leaf for leaf in jaxprs.leaves if leaf.param == path]
     common = [leaf for leaf in jaxprs.leaves if leaf.param is None]
     place = jaxprs.params.index(path)
-    wanted = [place, *(count + leaf.place for leaf in (*own, *common))]
+    output_places = [place, *(count + leaf.place for leaf in (*own_leaves, *common))]
     first = len(jaxprs.variables)
     inputs: dict[int, Any] = {index: ("number", index) for index in range(first)}
     inputs[first + place] = "gradient"
-    inputs |= {first + count + leaf.place: ("state", spelled(leaf.path)) for leaf in own}
+    inputs |= {first + count + leaf.place: ("state", dotted_name(leaf.path)) for leaf in own_leaves}
     inputs |= {first + count + leaf.place: ("shared", leaf.path) for leaf in common}
-    inputs[len(closed.jaxpr.invars) - count + place] = "param"
-    operations, mixed, results = reader.read(closed, inputs, wanted)
-    gradients = dict(zip(closed.jaxpr.invars[first : first + count], jaxprs.params, strict=True))
+    inputs[len(closed_jaxpr.jaxpr.invars) - count + place] = "param"
+    operations, mixed_operations, results = reader.read(closed_jaxpr, inputs, output_places)
+    gradients = dict(
+        zip(closed_jaxpr.jaxpr.invars[first : first + count], jaxprs.params, strict=True)
+    )
     operands = {
         operand
-        for equation in needed(closed.jaxpr, wanted[: 1 + len(own)])
+        for equation in equations_behind(closed_jaxpr.jaxpr, output_places[: 1 + len(own_leaves)])
         for operand in equation.invars
         if not is_literal(operand)
     }
-    used = {gradients[operand] for operand in operands if operand in gradients}
+    gradient_paths = {gradients[operand] for operand in operands if operand in gradients}
     return Signature(
         operations,
-        mixed,
+        mixed_operations,
         results,
-        tuple(spelled(leaf.path) for leaf in own),
-        frozenset() if used <= {path} else frozenset(used),
+        tuple(dotted_name(leaf.path) for leaf in own_leaves),
+        frozenset() if gradient_paths <= {path} else frozenset(gradient_paths),
     )
 
 
@@ -263,30 +273,30 @@ class _Reader:
     operations: dict[int, tuple[Any, ...]] = field(default_factory=dict)
 
     def read(
-        self, closed: ClosedJaxpr, inputs: Mapping[int, Any], wanted: Sequence[int]
+        self, closed_jaxpr: ClosedJaxpr, inputs: Mapping[int, Any], output_places: Sequence[int]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
         """Returns the operations on known inputs, the others, and the results."""
-        jaxpr = closed.jaxpr
+        jaxpr = closed_jaxpr.jaxpr
         places = {jaxpr.invars[index]: token for index, token in inputs.items()}
-        for variable, constant in zip(jaxpr.constvars, closed.consts, strict=True):
+        for variable, constant in zip(jaxpr.constvars, closed_jaxpr.consts, strict=True):
             places[variable] = self._constant(constant)
         operations: list[Any] = []
-        mixed: list[Any] = []
-        for equation in needed(jaxpr, wanted):
-            operands = tuple(self._operand(one, places) for one in equation.invars)
+        mixed_operations: list[Any] = []
+        for equation in equations_behind(jaxpr, output_places):
+            operands = tuple(self._operand(operand, places) for operand in equation.invars)
             if self._is_cast(equation):
                 places[equation.outvars[0]] = operands[0]
                 continue
             operation = self._operation(equation)
             if None in operands:
                 name = equation.primitive.name
-                mixed.append((operation, () if name in _COMMUTATIVE else operands))
+                mixed_operations.append((operation, () if name in _COMMUTATIVE else operands))
                 continue
             for index, variable in enumerate(equation.outvars):
                 places[variable] = ("value", len(operations), index)
             operations.append((operation, operands))
-        results = tuple(self._operand(jaxpr.outvars[index], places) for index in wanted)
-        return tuple(operations), tuple(sorted(mixed, key=repr)), results
+        results = tuple(self._operand(jaxpr.outvars[index], places) for index in output_places)
+        return tuple(operations), tuple(sorted(mixed_operations, key=repr)), results
 
     def _is_cast(self, equation: Equation) -> bool:
         """Whether an equation changes nothing but float32 to float64 or back."""
@@ -321,14 +331,14 @@ class _Reader:
             inner.append(self.read(jaxpr, inputs, range(len(jaxpr.jaxpr.outvars))))
         operation = (
             equation.primitive.name,
-            () if inlined(equation) is not None else self._parameters(equation.params),
+            () if callee_of(equation) is not None else self._parameters(equation.params),
             tuple(inner),
         )
         self.operations[id(equation)] = operation
         return operation
 
     def _parameters(self, params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-        found = []
+        items = []
         for key in sorted(params):
             text = str(params[key])
             is_code = " at 0x" in text or any(closed_jaxprs({key: params[key]}))
@@ -336,5 +346,5 @@ class _Reader:
                 continue
             if self.is_of_any_dtype:
                 text = text.replace("float32", "float64")
-            found.append((key, text))
-        return tuple(found)
+            items.append((key, text))
+        return tuple(items)

@@ -18,8 +18,8 @@ from closedform.importers.optax.interpreter import Interpreter, Known
 from closedform.importers.optax.leaves import (
     Leaf,
     Path,
+    dotted_name,
     names_of,
-    spelled,
 )
 from closedform.importers.optax.primitives import RULES
 from closedform.importers.optax.sizes import check_sizes
@@ -49,16 +49,16 @@ class Kinds:
     """The kinds of the numbers of the whole model, by path; each is found by tracing.
 
     Attributes:
-        shared: Those that are states of the rule.
+        shared_states: Numbers that are states of the rule.
         reals: Integers of which that is not known after an update.
-        fixed: Those that never change, with their values; floats are hyperparameters.
-        scheduled: Those that follow from only the step, with their schedules.
+        constants: Numbers that never change, with their values; floats are hyperparameters.
+        schedules: Numbers that follow from only the step, with their schedules.
     """
 
-    shared: set[Path] = field(default_factory=set)
+    shared_states: set[Path] = field(default_factory=set)
     reals: set[Path] = field(default_factory=set)
-    fixed: dict[Path, sp.Expr] = field(default_factory=dict)
-    scheduled: dict[Path, Schedule] = field(default_factory=dict)
+    constants: dict[Path, sp.Expr] = field(default_factory=dict)
+    schedules: dict[Path, Schedule] = field(default_factory=dict)
 
 
 class _Reclassified(Exception):  # noqa: N818
@@ -85,13 +85,13 @@ class Traced:
 
 
 def trace_parameter(
-    jaxprs: Jaxprs, own: Path, second: Path | None, prover: Prover, where: str
+    jaxprs: Jaxprs, path: Path, second: Path | None, prover: Prover, where: str
 ) -> Traced:
     """Returns the rule of one parameter.
 
     Args:
         jaxprs: The jaxprs, for shapes of distinct primes.
-        own: The path of the parameter.
+        path: The path of the parameter.
         second: That of another one; None if there is none.
         prover: Finds exact constants, and decides conditions on the step.
         where: What is traced, for errors.
@@ -99,7 +99,7 @@ def trace_parameter(
     kinds = Kinds()
     while True:
         try:
-            return _Tracer(jaxprs, own, second, prover, kinds, where).trace()
+            return _Tracer(jaxprs, path, second, prover, kinds, where).trace()
         except _Reclassified:
             continue
 
@@ -107,7 +107,7 @@ def trace_parameter(
 @dataclass(eq=False)
 class _Tracer:
     jaxprs: Jaxprs
-    own: Path
+    path: Path
     second: Path | None
     prover: Prover
     kinds: Kinds
@@ -115,14 +115,14 @@ class _Tracer:
 
     def __post_init__(self) -> None:
         shapes = self.jaxprs.shapes
-        self.axes = Axes(shapes[self.own], () if self.second is None else shapes[self.second])
+        self.axes = Axes(shapes[self.path], () if self.second is None else shapes[self.second])
         self.definitions = Definitions()
         numbers = {variable.name: variable.value for variable in self.jaxprs.variables}
         self.definitions.hypers = numbers
         self.run = Interpreter(self.axes, self.definitions, self.prover, RULES)
-        self.run.sizes = self.jaxprs.sizes(self.own, self.second)
+        self.run.sizes = self.jaxprs.sizes(self.path, self.second)
         leaves = self.jaxprs.leaves
-        self.own_leaves = [leaf for leaf in leaves if leaf.param == self.own]
+        self.own_leaves = [leaf for leaf in leaves if leaf.param == self.path]
         self.common = [leaf for leaf in leaves if leaf.param is None]
         self.names = names_of([leaf.path for leaf in (*self.own_leaves, *self.common)])
 
@@ -133,55 +133,57 @@ class _Tracer:
         gradients = [self._param(path, GRAD) for path in self.jaxprs.params]
         self.initial = self._initial(params)
         before = [self._before(leaf) for leaf in self.jaxprs.leaves]
-        wanted = [self.jaxprs.params.index(self.own)]
-        wanted += [count + leaf.place for leaf in (*self.own_leaves, *self.common)]
-        scheduled = {
+        places = [self.jaxprs.params.index(self.path)]
+        places += [count + leaf.place for leaf in (*self.own_leaves, *self.common)]
+        schedules = {
             count + leaf.place: Value(hyper(self._hyper_name(leaf)))
             for leaf in self.common
-            if leaf.path in self.kinds.scheduled
+            if leaf.path in self.kinds.schedules
         }
         outputs = self.run.run(
-            self.jaxprs.update, [*numbers, *gradients, *before, *params], wanted, scheduled
+            self.jaxprs.update, [*numbers, *gradients, *before, *params], places, schedules
         )
         after = dict(enumerate(outputs[count:]))
         self._classify(before, after)
-        results = {"param": self._expression(outputs[wanted[0]], "the parameter")}
+        results = {"param": self._expression(outputs[places[0]], "the parameter")}
         for leaf in self.own_leaves:
-            results[self.names[leaf.path]] = self._expression(after[leaf.place], spelled(leaf.path))
-        return self._made(results, after)
+            results[self.names[leaf.path]] = self._expression(
+                after[leaf.place], dotted_name(leaf.path)
+            )
+        return self._build_trace(results, after)
 
     # --- inputs ----------------------------------------------------------------------------------
 
     def _param(self, path: Path, symbol: sp.Symbol) -> Value:
-        if path not in (self.own, self.second):
+        if path not in (self.path, self.second):
             return Value(sp.Integer(0))
-        return self._tensor(symbol, self.jaxprs.shapes[path], is_own=path == self.own)
+        return self._tensor(symbol, self.jaxprs.shapes[path], is_own=path == self.path)
 
     def _tensor(self, symbol: sp.Symbol, shape: Sizes, *, is_own: bool) -> Value:
-        known = symbol if is_own else other(symbol)
+        symbol_of_tensor = symbol if is_own else other(symbol)
         inner = shape if any(size != 1 for size in shape) or shape == self.axes.shape else ()
-        self.definitions.shapes[known] = inner
-        return Value(known, inner)
+        self.definitions.shapes[symbol_of_tensor] = inner
+        return Value(symbol_of_tensor, inner)
 
     def _initial(self, params: Sequence[Value]) -> dict[int, Known]:
         """The values of the state before the first update, by place."""
-        found = self.run.run(self.jaxprs.init, params)
-        return {place: value for place, value in enumerate(found) if value is not None}
+        values = self.run.run(self.jaxprs.init, params)
+        return {place: value for place, value in enumerate(values) if value is not None}
 
     def _before(self, leaf: Leaf) -> Known | None:
         """The value of a leaf of the state before an update."""
         initial = self.initial.get(leaf.place)
         if leaf.param is not None:
-            if leaf.param not in (self.own, self.second):
+            if leaf.param not in (self.path, self.second):
                 return initial
             return self._state_before(leaf, initial)
-        if leaf.path in self.kinds.fixed and not self._is_float(leaf):
-            return Value(self.kinds.fixed[leaf.path])
-        if leaf.path in self.kinds.fixed or leaf.path in self.kinds.scheduled:
+        if leaf.path in self.kinds.constants and not self._is_float(leaf):
+            return Value(self.kinds.constants[leaf.path])
+        if leaf.path in self.kinds.constants or leaf.path in self.kinds.schedules:
             return Value(hyper(self._hyper_name(leaf)))
         if leaf.shape != ():
             return initial
-        if leaf.path in self.kinds.shared:
+        if leaf.path in self.kinds.shared_states:
             return self._shared_before(leaf)
         if self._is_count(leaf):
             return Value(t + self._start(leaf))
@@ -190,12 +192,14 @@ class _Tracer:
     def _state_before(self, leaf: Leaf, initial: Known | None) -> Value:
         symbol = (
             state(self.names[leaf.path])
-            if leaf.param == self.own
+            if leaf.param == self.path
             else state(self._name_of_second(leaf))
         )
-        value = self._tensor(symbol, leaf.shape, is_own=leaf.param == self.own)
+        value = self._tensor(symbol, leaf.shape, is_own=leaf.param == self.path)
         if not isinstance(initial, Value):
-            raise TraceError(f"the state {spelled(leaf.path)!r} begins with an array of constants")
+            raise TraceError(
+                f"the state {dotted_name(leaf.path)!r} begins with an array of constants"
+            )
         if leaf.dtype == "bool":
             value = Value(sp.Ne(value.expr, 0), value.shape)
         if self._is_start(initial.expr):
@@ -206,7 +210,7 @@ class _Tracer:
         return self.run.algebra.named(first, value.shape, "start")
 
     def _name_of_second(self, leaf: Leaf) -> str:
-        return self.names.get(leaf.path, spelled(leaf.path))
+        return self.names.get(leaf.path, dotted_name(leaf.path))
 
     def _is_start(self, expr: sp.Basic) -> bool:
         """Whether a state can begin with it."""
@@ -223,7 +227,7 @@ class _Tracer:
         """The value of a number of the whole model before the first update."""
         initial = self.initial[leaf.place]
         if not isinstance(initial, Value):
-            raise TraceError(f"the state {spelled(leaf.path)!r} begins with an array")
+            raise TraceError(f"the state {dotted_name(leaf.path)!r} begins with an array")
         return as_number(initial.expr)
 
     def _start(self, leaf: Leaf) -> sp.Expr:
@@ -256,93 +260,108 @@ class _Tracer:
 
     def _classify(self, before: Sequence[Known | None], after: Mapping[int, Known | None]) -> None:
         for leaf in self.common:
-            if leaf.path in self.kinds.fixed or leaf.path in self.kinds.scheduled:
+            if leaf.path in self.kinds.constants or leaf.path in self.kinds.schedules:
                 continue
             old, new = before[leaf.place], after[leaf.place]
             if leaf.shape != ():
                 if new is not old:
                     raise TraceError(
-                        f"the state {spelled(leaf.path)!r} of shape {list(leaf.shape)} belongs to "
-                        "no parameter, and changes",
+                        f"the state {dotted_name(leaf.path)!r} of shape {list(leaf.shape)} belongs "
+                        "to no parameter, and changes",
                         where=self.where,
                     )
                 continue
             if not isinstance(old, Value) or not isinstance(new, Value):
-                raise TraceError(f"the state {spelled(leaf.path)!r} has no expression")
+                raise TraceError(f"the state {dotted_name(leaf.path)!r} has no expression")
             if new == old and self._initial_number(leaf).is_number:
-                self.kinds.fixed[leaf.path] = self._start(leaf)
+                self.kinds.constants[leaf.path] = self._start(leaf)
                 raise _Reclassified
-            is_counter = self._is_count(leaf) and leaf.path not in self.kinds.shared
+            is_counter = self._is_count(leaf) and leaf.path not in self.kinds.shared_states
             if is_counter and sp.expand(new.expr - old.expr) != 1:
-                self.kinds.shared.add(leaf.path)
+                self.kinds.shared_states.add(leaf.path)
                 raise _Reclassified
 
-    def _scheduled(self, used: set[sp.Symbol], after: Mapping[int, Known | None]) -> None:
+    def _add_schedules(
+        self, read_symbols: set[sp.Symbol], after: Mapping[int, Known | None]
+    ) -> None:
         """Numbers that follow from only the step, and that nothing else reads, are schedules."""
         for leaf in self.common:
             new = after[leaf.place]
             is_shared = leaf.shape == () and not self._is_settled(leaf)
-            if not is_shared or not isinstance(new, Value) or self._symbol(leaf) in used:
+            if not is_shared or not isinstance(new, Value) or self._symbol(leaf) in read_symbols:
                 continue
             expr = self.definitions.expanded(new.expr)
             if isinstance(expr, sp.Expr) and expr.free_symbols == {t}:
-                self.kinds.scheduled[leaf.path] = Schedule(expr, name=self._hyper_name(leaf))
+                self.kinds.schedules[leaf.path] = Schedule(expr, name=self._hyper_name(leaf))
                 raise _Reclassified
 
     def _is_settled(self, leaf: Leaf) -> bool:
-        is_counter = self._is_count(leaf) and leaf.path not in self.kinds.shared
-        return is_counter or leaf.path in self.kinds.fixed or leaf.path in self.kinds.scheduled
+        is_counter = self._is_count(leaf) and leaf.path not in self.kinds.shared_states
+        return is_counter or leaf.path in self.kinds.constants or leaf.path in self.kinds.schedules
 
     # --- results ---------------------------------------------------------------------------------
 
-    def _expression(self, value: Known | None, what: str) -> sp.Expr:
+    def _expression(self, value: Known | None, subject: str) -> sp.Expr:
         if not isinstance(value, Value):
-            raise TraceError(f"{what} is an array of elements that differ", where=self.where)
+            raise TraceError(f"{subject} is an array of elements that differ", where=self.where)
         return self.run.algebra.real(value).expr
 
-    def _made(self, results: Mapping[str, sp.Expr], after: Mapping[int, Known | None]) -> Traced:
+    def _build_trace(
+        self, results: Mapping[str, sp.Expr], after: Mapping[int, Known | None]
+    ) -> Traced:
         definitions = self.definitions
         common = [leaf for leaf in self.common if leaf.shape == () and not self._is_settled(leaf)]
-        summed = {label: definitions.summed(expr) for label, expr in results.items()}
+        with_sums = {label: definitions.summed(expr) for label, expr in results.items()}
         nexts: dict[str, sp.Expr] = {}
         for leaf in common:
-            expr = self._expression(after[leaf.place], spelled(leaf.path))
+            expr = self._expression(after[leaf.place], dotted_name(leaf.path))
             nexts[self.names[leaf.path]] = definitions.expanded(definitions.summed(expr))
             if self._counts(leaf) and not nexts[self.names[leaf.path]].is_integer:
                 self.kinds.reals.add(leaf.path)
                 raise _Reclassified
-        needed = definitions.needed([*summed.values(), *nexts.values()])
-        parts = [*summed.values(), *needed.values(), *nexts.values()]
+        definitions_used = definitions.needed([*with_sums.values(), *nexts.values()])
+        parts = [*with_sums.values(), *definitions_used.values(), *nexts.values()]
         check_sizes(parts, self.where)
-        used = {symbol for expr in parts for symbol in expr.free_symbols}
-        self._scheduled(used, after)
-        short, remaining = renumbered(*inlined({**summed, **nexts}, needed))
-        owned = {self.names[leaf.path]: leaf for leaf in self.own_leaves}
+        read_symbols = {symbol for expr in parts for symbol in expr.free_symbols}
+        self._add_schedules(read_symbols, after)
+        short, remaining = renumbered(*inlined({**with_sums, **nexts}, definitions_used))
+        leaves_by_name = {self.names[leaf.path]: leaf for leaf in self.own_leaves}
         variant = Variant(
             sp.true,
             short,
             {symbol.name.removeprefix("local."): expr for symbol, expr in remaining.items()},
-            {label: self._first(leaf) for label, leaf in owned.items()}
+            {label: self._first(leaf) for label, leaf in leaves_by_name.items()}
             | {self.names[leaf.path]: self._start(leaf) for leaf in common},
-            {label: as_shape_rule(self.axes, self._shape(leaf)) for label, leaf in owned.items()},
+            {
+                label: as_shape_rule(self.axes, self._shape(leaf))
+                for label, leaf in leaves_by_name.items()
+            },
             frozenset(nexts),
             sp.true,
             frozenset(self.names[leaf.path] for leaf in common if self._counts(leaf)),
         )
         hypers: dict[str, float | sp.Expr | Schedule] = {
-            self._hyper_name(leaf): self.kinds.scheduled[leaf.path]
+            self._hyper_name(leaf): self.kinds.schedules[leaf.path]
             for leaf in self.common
-            if leaf.path in self.kinds.scheduled
+            if leaf.path in self.kinds.schedules
         }
         for leaf in self.common:
             name = self._hyper_name(leaf)
-            if leaf.path in self.kinds.fixed and self._is_float(leaf) and hyper(name) in used:
-                hypers[name] = self.kinds.fixed[leaf.path]
-        hypers |= {key: v for key, v in self.definitions.hypers.items() if hyper(key) in used}
+            if (
+                leaf.path in self.kinds.constants
+                and self._is_float(leaf)
+                and hyper(name) in read_symbols
+            ):
+                hypers[name] = self.kinds.constants[leaf.path]
+        hypers |= {
+            key: v for key, v in self.definitions.hypers.items() if hyper(key) in read_symbols
+        }
         starts = {
             leaf.path: int(self._start(leaf))
             for leaf in self.common
-            if self._is_count(leaf) and self._is_settled(leaf) and leaf.path not in self.kinds.fixed
+            if self._is_count(leaf)
+            and self._is_settled(leaf)
+            and leaf.path not in self.kinds.constants
         }
         return Traced(variant, hypers, self.names, starts, self.run.algebra.is_structural)
 

@@ -794,8 +794,8 @@ lr_scheduler_kwargs: {min_lr_rate: 0.1}
 warmup_steps: 4
 max_steps: 10
 """,
-        recipe,
-        ONE_RECIPE,
+        lambda: Schedule((t + 1) / 4).then(cosine(1, 0.1, 6), at=4),
+        "a line from 1/4 to 1 in 4 updates, and a cosine from 1 at update 4 to 0.1 at update 10",
         {},
         10,
         name="cosine_warmup_with_min_lr-1",

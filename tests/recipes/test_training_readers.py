@@ -1,5 +1,6 @@
 """Readers of the frameworks that train language models: what the corpus does not show."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 import sympy as sp
 
 from closedform import frameworks
-from closedform.errors import ArgumentError, ConfigError
-from closedform.language import Schedule
+from closedform.errors import ArgumentError, ConfigError, DefinitionError
+from closedform.language import Schedule, UpdateRule
+from closedform.optimizers import adam, adamw
 from closedform.recipes import load_recipe
 from closedform.recipes.megatron.ramp import along_samples, read_ramp, updates_of
 from closedform.schedules import linear
@@ -98,6 +100,11 @@ WRONG: list[tuple[str, Config, str]] = [
     ),
     ("gpt-neox", {**NEOX, "lr_decay_styl": "cosine"}, "unknown key 'lr_decay_styl'"),
     ("gpt-neox", changed(NEOX, "optimizer.type", "adan"), "no optimizer 'adan'"),
+    (
+        "gpt-neox",
+        {**changed(NEOX, "optimizer.type", "lion"), "use_mup": True},
+        "use_mup for adam and sgd only",
+    ),
     (
         "nanotron",
         changed(NANOTRON, "optimizer.learning_rate_scheduler.lr_decay_style", "wsd"),
@@ -375,3 +382,60 @@ def test_the_warmup_of_paddle_by_epoch_is_scaled_twice(by_epoch: bool) -> None:
     config = {"Global": {"epochs": 20}, "Optimizer": optimizer}
     recipe = load_recipe(config, framework="paddle", facts={"updates_per_epoch": 10})
     assert ("warmup-scaled-twice" in recipe.notes) == by_epoch
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected", "note"),
+    [
+        ((), adamw, "l2-is-decoupled"),
+        (("use_mup",), adam, "widths-of-mup"),
+        (("use_mup", "use_bnb_optimizer"), adam, "bnb-ignored"),
+    ],
+)
+def test_gpt_neox_makes_the_adam_of_its_flags(
+    flags: tuple[str, ...], expected: Callable[..., UpdateRule], note: str
+) -> None:
+    flat = {"lr_decay_style": "constant", "warmup": 0, "weight_decay": 0.125}
+    config = {**changed(NEOX, "optimizer.params.lr", 0.5), **flat, **dict.fromkeys(flags, True)}
+    recipe = load_recipe(config, "gpt-neox")
+    rule, reference = recipe.optimizer(), expected(0.5, weight_decay=0.125)
+    assert (rule.param, rule.states) == (reference.param, reference.states)
+    assert note in recipe.notes
+
+
+def test_gpt_neox_has_the_8_bit_states_of_bitsandbytes() -> None:
+    recipe = load_recipe({**NEOX, "use_bnb_optimizer": True}, "gpt-neox")
+    assert recipe.param_groups[0].optimizer.name == "Adam8bit"
+
+
+@pytest.mark.parametrize(
+    ("script", "train"),
+    [
+        ("pretrain", {"max_tokens": 1000, "epochs": 1}),
+        *(
+            ("finetune", {key: value})
+            for key, value in (
+                ("max_tokens", 1000),
+                ("max_norm", 1.0),
+                ("tie_embeddings", False),
+                ("lr_warmup_fraction", 0.1),
+            )
+        ),
+    ],
+)
+def test_a_schedule_of_litgpt_refuses_the_keys_of_the_other_script(
+    script: str, train: dict[str, Any]
+) -> None:
+    arguments = {"optimizer": {"lr": 0.1}, "train": {"lr_warmup_steps": 2, **train}}
+    with pytest.raises(DefinitionError, match=f"{script} does not support"):
+        frameworks.schedule("litgpt", script, arguments, facts={"total_updates": 10})
+
+
+@pytest.mark.parametrize("limit", [5, 20])
+def test_nemo_says_that_the_trainer_decides_the_length(limit: int) -> None:
+    sched = {"name": "CosineAnnealing", "max_steps": 20}
+    config = {"model": {"optim": {"name": "adamw", "lr": 1.0, "sched": sched}}}
+    recipe = load_recipe({**config, "trainer": {"max_steps": limit}}, "nemo")
+    assert recipe.horizon == limit
+    assert ("trainer-decides-the-length" in recipe.notes) == (limit != 20)
+    assert "trainer-decides-the-length" not in load_recipe(config, "nemo").notes

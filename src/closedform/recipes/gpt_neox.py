@@ -67,7 +67,6 @@ _NOT_READ = (
     "optimizer_type",
     "override_lr_scheduler",
     "scheduler",
-    "use_bnb_optimizer",
     "use_checkpoint_lr_scheduler",
     "zero_allow_untested_optimizer",
 )
@@ -81,6 +80,7 @@ CONFIG = OpenKeys(
     warmup=number(0.01),
     min_lr=number(0),
     use_mup=flag(False),
+    use_bnb_optimizer=flag(False),
     weight_decay=number(0.1),
     gradient_clipping=number(None),
     clip_grad=number(1.0),
@@ -123,7 +123,22 @@ DEFECTS = {
     "l2-is-decoupled": Defect(
         "Adam is the FusedAdam of apex or of DeepSpeed: its weight decay is decoupled",
         "megatron/training.py:1071",
-        lambda config: config.optimizer.type.lower() == "adam",
+        lambda config: config.optimizer.type.lower() == "adam" and not config.use_mup,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "widths-of-mup": Defect(
+        "with use_mup, the rate of a matrix is divided by its width multiplier, and its weight "
+        "decay multiplied by it; the rates here are those of the width multiplier 1",
+        "megatron/learning_rates.py:98",
+        lambda config: config.use_mup,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "bnb-ignored": Defect(
+        "use_mup takes the place of use_bnb_optimizer",
+        "megatron/training.py:1049",
+        lambda config: config.use_mup and config.use_bnb_optimizer,
         kind=Kind.CONVENTION,
         classes=(),
     ),
@@ -217,6 +232,11 @@ def _optimizer(config: Values) -> ClassOptimizer:
     if name not in _CLASSES:
         hint = nearest(name, _CLASSES)
         raise config.optimizer.error(f"there is no optimizer {name!r}", "type", hint)
+    if config.use_mup and name not in ("adam", "sgd"):
+        raise config.error(
+            f"gpt-neox has use_mup for adam and sgd only, and raises AssertionError for {name}",
+            "use_mup",
+        )
     if "weight_decay" in params:
         raise params.error(
             "gpt-neox passes weight_decay itself, and raises TypeError for a second one",
@@ -226,7 +246,11 @@ def _optimizer(config: Values) -> ClassOptimizer:
     defaults = {"lr": _RATE}
     if name != "sm3":
         defaults["weight_decay"] = config.weight_decay
-    return class_optimizer(params, _CLASSES[name], (), defaults, _RULES)
+    if name == "adam" and config.use_mup:
+        # MuAdam is the Adam of torch, with a weight decay in the gradient.
+        return class_optimizer(params, _CLASSES[name], (), defaults)
+    path = "Adam8bit" if name == "adam" and config.use_bnb_optimizer else _CLASSES[name]
+    return class_optimizer(params, path, (), defaults, _RULES)
 
 
 _STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}

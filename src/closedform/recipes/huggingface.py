@@ -125,9 +125,9 @@ def _cosine_one_ahead(given: Arguments, context: Context) -> Schedule:
     later = _cosine_to_minimum(given, context, base).shift(ahead)
     if not warmup:
         return later
-    rise = (N + ahead) / sp.Integer(warmup)
+    rise = (N + 1) / sp.Integer(warmup)
     if first is not None:
-        rise = first + (1 - first) * N / max(1, warmup - ahead)
+        rise = first + (1 - first) * N / max(1, warmup - 1)
     return Schedule(base * rise, name="warmup", length=warmup).then(later)
 
 

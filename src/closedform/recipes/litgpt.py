@@ -78,7 +78,8 @@ TRAIN = {"pretrain": _train_args(4, 512, 2000, 4e-5, 1.0), "finetune": _train_ar
 """The section of each script in a config."""
 _UNSUPPORTED = {
     "pretrain": ("epochs",),  # litgpt/pretrain.py:513
-    "finetune": ("max_norm", "tie_embeddings", "lr_warmup_fraction"),  # litgpt/finetune/full.py:445
+    # litgpt/finetune/full.py:445
+    "finetune": ("max_tokens", "max_norm", "tie_embeddings", "lr_warmup_fraction"),
 }
 CONFIG = OpenKeys(
     optimizer=anything("AdamW"), train=mapping(), devices=anything(), num_nodes=integer(1, least=1)
@@ -173,6 +174,7 @@ def _run(context: Context, train: Values) -> Run:
 
 
 def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Values) -> Schedule:
+    _refuse_unsupported("pretrain", train)
     run, rate, low = _run(context, train), exact_number(optimizer.lr, "lr"), train.min_lr
     warmup, total = sp.Integer(run.warmup), sp.Integer(run.total)
     count = CLOCKS["pretrain"].count(run.facts)
@@ -190,6 +192,7 @@ def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Value
 
 
 def _finetune(context: Context, optimizer: Values | ClassOptimizer, train: Values) -> Schedule:
+    _refuse_unsupported("finetune", train)
     (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
     rate, warmup = exact_number(optimizer.lr, "lr"), sp.Integer(train.lr_warmup_steps)
     if warmup <= 0:
@@ -246,7 +249,7 @@ def _read(reading: Reading) -> Recipe:
 def _refuse_unsupported(script: str, train: Values) -> None:
     """Refuses the arguments that the script's ``validate_args`` raises ValueError for."""
     for key in _UNSUPPORTED[script]:
-        if key in train:
+        if train.origin.content.get(key) is not None:
             hint = "max_tokens makes the config a pretraining, and finetuning has none"
             raise train.error(f"{script} does not support {key}", key, hint)
 

@@ -23,7 +23,7 @@ from closedform.recipes.keys import (
     section,
     text,
 )
-from closedform.recipes.nemo.schedules import CLOCK, OUTER, POLICIES, rate
+from closedform.recipes.nemo.schedules import CLOCK, OUTER, POLICIES, Lengths, is_left_out, rate
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, Recipe
@@ -169,12 +169,12 @@ def _read(reading: Reading) -> Recipe:
         optimizers[str(name)] = _optimizer(_OPTIM.read(group))
     rates = [exact_number(optimizer.lr) for optimizer in optimizers.values()]
     steps = _plain(optim.sched, "max_steps", None)
-    is_left_out = steps == config.trainer.max_steps == -1
+    lengths = (steps, config.trainer.max_steps)
     total = _total(steps, config.trainer, reading)
     sched = None
-    if optim.sched.content and not is_left_out:
+    if optim.sched.content and not is_left_out(lengths):
         sched = _sched(optim.sched, total, reading)
-    return _recipe(reading, config.trainer, optimizers, total, (sched, rates, is_left_out))
+    return _recipe(reading, config.trainer, optimizers, total, (sched, rates, lengths))
 
 
 def _recipe(
@@ -182,7 +182,7 @@ def _recipe(
     trainer: Values,
     optimizers: Mapping[str, ClassOptimizer],
     total: int | None,
-    values: tuple[Values | None, Collection[Any], bool],
+    values: tuple[Values | None, Collection[Any], Lengths],
 ) -> Recipe:
     sched, rates, _ = values
     groups = []
@@ -297,7 +297,9 @@ def _lightning(reading: Reading, optim: Section, trainer: Values) -> Recipe:
         _, keys = POLICIES[name]
         sched = keys.read(replace(target.origin, content=content))
     horizon = trainer.max_steps if (trainer.max_steps or 0) > 0 else total
-    return _recipe(reading, trainer, {"": optimizer}, horizon, (sched, [optimizer.lr], False))
+    return _recipe(
+        reading, trainer, {"": optimizer}, horizon, (sched, [optimizer.lr], (None, None))
+    )
 
 
 READER = Reader(_read, _matches)

@@ -320,6 +320,19 @@ POLICIES: Mapping[str, tuple[Build, Keys]] = {
 """The policies by name: their schedule, and the keys of their section."""
 
 
+Lengths = tuple[int | None, int | None]
+
+
+def is_left_out(lengths: Lengths) -> bool:
+    """Returns whether neither ``sched`` nor the trainer has a length: there is no scheduler."""
+    return lengths == (-1, -1)
+
+
+def _is_replaced(lengths: Lengths) -> bool:
+    section, trainer = lengths
+    return section is not None and trainer is not None and trainer >= 0 and section != trainer
+
+
 def _defect(
     text: str,
     line: int,
@@ -330,17 +343,12 @@ def _defect(
 ) -> Defect:
     """A defect of policies, in some of their configs.
 
-    Its condition has the section, None without one, the rates of the param groups, and whether NeMo
-    makes no scheduler.
+    Its condition has the section, None without one, the rates of the param groups, and the
+    ``max_steps`` of the section and of the trainer, None where one is not given.
     """
 
-    def applies(sched: Values | None, rates: Collection[sp.Expr], is_left_out: bool) -> bool:
-        return (
-            sched is not None
-            and not is_left_out
-            and sched.name in classes
-            and concerns(sched, rates)
-        )
+    def applies(sched: Values | None, rates: Collection[sp.Expr], lengths: Lengths) -> bool:
+        return sched is not None and sched.name in classes and concerns(sched, rates)
 
     place = f"nemo/core/optim/lr_scheduler.py:{line}"
     return Defect(text, place, applies, documented, kind, classes)
@@ -407,8 +415,15 @@ DEFECTS = {
     ),
     "no-scheduler": Defect(
         "with max_steps -1 in sched, NeMo makes no scheduler",
-        "nemo/core/optim/lr_scheduler.py:759",
-        lambda sched, rates, is_left_out: is_left_out,
+        "nemo/core/optim/lr_scheduler.py:909",
+        lambda sched, rates, lengths: is_left_out(lengths),
         kind=Kind.CONVENTION,
+    ),
+    "trainer-decides-the-length": Defect(
+        "max_steps of the trainer takes the place of max_steps in sched",
+        "nemo/core/classes/modelPT.py:714",
+        lambda sched, rates, lengths: sched is not None and _is_replaced(lengths),
+        kind=Kind.CONVENTION,
+        classes=(),
     ),
 }

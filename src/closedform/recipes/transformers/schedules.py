@@ -160,13 +160,17 @@ def _cosine_to_minimum(run: Run, given: Values) -> Schedule:
 
 
 def _cosine_one_ahead(run: Run, given: Values) -> Schedule:
-    """The warmup from its first step on, and the cosine one step ahead."""
-    ahead = 1 if run.as_implemented else 0
+    """The warmup from its first step on, and the cosine one step ahead.
+
+    The peak of the warmup is that of its last update in both cases: the docstring leaves the warmup
+    open, and states a cosine that begins at the rate of the optimizer.
+    """
     n, first = run.count.n, given.warmup_lr_rate
     if first is None:
-        rise = (n + ahead) / max(sp.S.One, run.warmup)
+        rise = (n + 1) / max(sp.S.One, run.warmup)
     else:
-        rise = along_line(first, sp.S.One, n / max(sp.S.One, run.warmup - ahead))
+        rise = along_line(first, sp.S.One, n / max(sp.S.One, run.warmup - 1))
+    ahead = 1 if run.as_implemented else 0
     wave = cosine_wave(given.num_cycles, (n + ahead - run.warmup) / run.rest)
     return by_intervals(
         "cosine_warmup_with_min_lr",
@@ -276,10 +280,10 @@ DEFECTS = {
     "cosine-1": _rises_again("cosine", 140),
     "cosine_with_min_lr-1": _rises_again("cosine_with_min_lr", 332),
     f"{_AHEAD}-1": Defect(
-        f"{_AHEAD} is one step ahead: the peak is not used after the warmup",
+        f"the cosine of {_AHEAD} is one step ahead: it does not begin at the peak",
         f"{_OPTIMIZATION}:408",
         lambda arguments: arguments.lr_scheduler_type == _AHEAD,
-        documented="a warmup from 0, or from warmup_lr_rate, and a cosine from the peak",
+        documented="the same warmup, and a cosine that begins at the peak",
         classes=(_AHEAD,),
     ),
     f"{_AHEAD}-2": _rises_again(_AHEAD, 409),

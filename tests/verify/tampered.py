@@ -27,7 +27,7 @@ from closedform.importers.onnx_graph import read_model
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.rule_files import combined, validate_file
+from closedform.verify.translation.rule_files import combine_verdicts, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import validate
@@ -137,7 +137,9 @@ def subject_of_rule(name: str, *, is_flat: bool) -> Subject:
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
 
     def check(model: ModelProto) -> Verdict:
-        return combined(validate_file("step", Model(members, kinds), model, Effort.of(500_000)))
+        return combine_verdicts(
+            validate_file("step", Model(members, kinds), model, Effort.of(500_000))
+        )
 
     kind = " in one graph" if is_flat else ""
     inputs = list(_inputs_of_rule(models["step"]))

@@ -26,7 +26,7 @@ C_TYPES: Mapping[DType, str] = {
     DType.F32: "float",
     DType.F64: "double",
 }
-"""The C types of the dtypes that are computed; those of 16 bits have none in C11."""
+"""The C types of the dtypes that are computed; C11 has none of 16 bits."""
 
 _UNSIGNED = {DType.I32: "uint32_t", DType.I64: "uint64_t"}
 _LEAST = {DType.I32: "INT32_MIN", DType.I64: "INT64_MIN"}

@@ -57,7 +57,7 @@ def jax_rule(
     """Returns a rule as a transformation of optax.
 
     ``update(grads, state, params, **values)`` returns the differences of the parameters and the
-    next state. Values are those of hyperparameters without one, by name, and pytrees of the further
+    next state. Values are given by name for hyperparameters without one, and pytrees of the further
     tensors that the rule takes.
 
     Parameters of float64 are computed in float64, all others in float32. Scalars such as bias
@@ -157,7 +157,7 @@ def jax_rule(
 
 
 def _leaves(rule: UpdateRule, params: Any) -> list[_Leaf]:
-    """The parameters of a pytree; those of an elementwise rule are flat and share a graph."""
+    """The parameters of a pytree; an elementwise rule takes them flat and shares a graph."""
     leaves = []
     for path, array in jax.tree_util.tree_leaves_with_path(params):
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "param"
@@ -228,7 +228,7 @@ def _hypers(rule: UpdateRule, program: Program, values: Mapping[str, Any]) -> di
         for node in graph.inputs
         if node.attribute("role") == Role.HYPER and node.attribute("name") in hyper_names
     ]
-    # Other values are those of other transformations of a chain, which all get them.
+    # Other values belong to other transformations of a chain, which all get them.
     return {
         str(node.attribute("name")): jnp.asarray(
             values[node.attribute("name")], JAX_DTYPES[node.type.dtype]

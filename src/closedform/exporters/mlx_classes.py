@@ -84,7 +84,7 @@ class MlxOptimizer(Optimizer):  # type: ignore[misc]
         super().__init__()
         self.rule = rule
         self._graphs: dict[Shape, Graph] = {}
-        # A matrix shows whether the steps of other shapes are those of single tensors.
+        # A matrix shows whether the steps of other shapes are steps of single tensors.
         self._graph((2, 2))
         self._maybe_schedule("learning_rate", learning_rate)
 
@@ -92,7 +92,7 @@ class MlxOptimizer(Optimizer):  # type: ignore[misc]
         return self.rule if self.rule.is_elementwise else self.rule.for_shape(shape)
 
     def _graph(self, shape: tuple[int, ...]) -> Graph:
-        """The step of a parameter; those of an elementwise rule share one of any length."""
+        """The step of a parameter; an elementwise rule has a single step for any length."""
         key: Shape = _ANY_LENGTH if self.rule.is_elementwise else shape
         if key not in self._graphs:
             self._graphs[key] = tensor_step(self._of_shape(shape), key, IN_PAIRS, "MLX")

@@ -51,7 +51,7 @@ class CallEntry(TypedDict):
 
 
 class Calls(TypedDict):
-    """The content of ``calls.json``: the calls of each stage of sums, and those of the step."""
+    """The content of ``calls.json``: the calls of each stage of sums and of the step."""
 
     stages: list[list[CallEntry]]
     apply: list[CallEntry]

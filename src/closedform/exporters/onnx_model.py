@@ -40,7 +40,7 @@ def to_model(
 ) -> ModelProto:
     """Returns the graph as an ONNX model that passed the full checker and strict shape inference.
 
-    Inputs and outputs have the names of the graph, values between them those of their op and
+    Inputs and outputs have the names of the graph, values between them the names of their op and
     their place (``mul_7``). Constants are initializers.
 
     Args:

@@ -39,7 +39,7 @@ def to_program_model(
 ) -> ModelProto:
     """Returns one step of a model as an ONNX model that passed the checker and shape inference.
 
-    Inputs, outputs and values are those of ``flatten(program)``. Functions have
+    Inputs, outputs and values are as in ``flatten(program)``. Functions have
     the name of the program and a number, their inputs and outputs the names of a body: ``param``,
     ``grad``, ``state.exp_avg``, ``next.param``.
 

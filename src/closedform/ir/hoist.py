@@ -19,7 +19,7 @@ _NUMBERS = frozenset({Role.STEP, Role.HYPER, Role.STATE})
 def hoist(graph: Graph) -> tuple[Graph, Graph]:
     """Returns the graph of numbers and the graph of tensors; one may have no outputs.
 
-    Their outputs together are those of the graph. The first takes the inputs that are numbers, and
+    Together they have the outputs of the graph. The first takes the inputs that are numbers, and
     hands ``number.0``, ``number.1``, …, all of rank 0, to the second; one that the second needs as
     it came is handed over too, which allows running the first, and overwriting its inputs, before
     the second. The cost is linear in the nodes.

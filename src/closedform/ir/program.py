@@ -87,8 +87,8 @@ class Program:
 def flatten(program: Program) -> Graph:
     """Returns the whole step as one graph.
 
-    Inputs are those of the scalar graph, then of each call; outputs are ``next.step`` and the
-    shared states, then those of each call.
+    Inputs are the scalar graph's, then the inputs of each call; outputs are ``next.step`` and the
+    shared states, then the outputs of each call.
     """
     builder = Builder(program.name)
     values = _inputs(builder, program.scalars)

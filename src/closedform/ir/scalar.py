@@ -2,9 +2,9 @@
 
 ``evaluate`` runs each node as an array operation, which costs microseconds a node for a single
 number. A graph from one step to one float64 is written here as the syntax tree of a function on
-Python's own numbers, one assignment a node. Its values are those of ``evaluate``, bit for bit:
+Python's own numbers, one assignment a node. Its values are as in ``evaluate``, bit for bit:
 
-1. Sums, products, quotients and square roots of Python floats are those of IEEE 754, as in NumPy.
+1. Sums, products, quotients and square roots of Python floats follow IEEE 754, as in NumPy.
    ``exp``, ``log``, ``cos``, ``sin`` and ``pow`` call NumPy, whose results differ from ``math``.
 2. Each form of the table covers the common operands of its op. It raises ``UncommonError`` for the
    others, such as an integer that wraps or a division by zero, and the caller evaluates the graph.

@@ -1,7 +1,7 @@
 """The language of authors: schedules and update rules as SymPy expressions.
 
 It imports SymPy and no other layer; methods that compute values find the compiler through
-:mod:`closedform.delegation`. Names of schedules are imported with the package, those of update
+:mod:`closedform.delegation`. Names of schedules are imported with the package, names of update
 rules and tensors when they are first used.
 """
 

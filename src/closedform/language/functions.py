@@ -177,7 +177,7 @@ def reduce_sum(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> 
 def reduce_mean(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the mean of a tensor over some axes: the sum divided by the number of elements.
 
-    Args, Raises: those of :func:`reduce_sum`. The mean of no elements is 0.
+    Args, Raises: as in :func:`reduce_sum`. The mean of no elements is 0.
     """
     return _reduction(ReduceMean, "reduce_mean", x, axes, keepdims)
 
@@ -185,7 +185,7 @@ def reduce_mean(x: Operand, axes: Axes | None = None, keepdims: bool = False) ->
 def reduce_max(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the largest element of a tensor over some axes; NaN where one is NaN.
 
-    Args, Raises: those of :func:`reduce_sum`. The maximum of no elements is 0, as their mean.
+    Args, Raises: as in :func:`reduce_sum`. The maximum of no elements is 0, as their mean.
     """
     return _reduction(ReduceMax, "reduce_max", x, axes, keepdims)
 

@@ -33,7 +33,7 @@ class NonFinite(sp.Function):
 
     @classmethod
     def eval(cls, x: sp.Expr) -> sp.Expr | None:
-        """Is 0 for a number: those of expressions are finite."""
+        """Is 0 for a number: numbers of expressions are finite."""
         return sp.Integer(0) if x.is_number else None
 
     def _eval_is_real(self) -> bool:

@@ -39,7 +39,7 @@ def exact_number(value: object, name: str = "value") -> sp.Expr:
     number = float(value)
     if not math.isfinite(number):
         raise DefinitionError(f"{name} must be finite, got {number}")
-    # A float32 or float16 scalar keeps the digits of its own repr: str() shows them.
+    # A float32 or float16 scalar keeps the digits of its repr: str() shows them.
     text = repr(number) if isinstance(value, float) else str(value)
     return sp.Rational(text)
 

@@ -53,7 +53,7 @@ _ORDERS = (sp.Lt, sp.Le, sp.Gt, sp.Ge)
 
 
 class RealValued:
-    """Functions of which SymPy knows that their values are real, as those of symbols are."""
+    """Functions of which SymPy knows that their values are real, like symbols."""
 
     __slots__ = ()
 

@@ -67,7 +67,7 @@ class Without:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The shape rule of a state whose sizes are made of those of the parameter.
+    """The shape rule of a state whose sizes are made of the parameter's sizes.
 
     Attributes:
         sizes: An integer or an expression in ``axis_size(…)``, ``SIZE`` for each axis.

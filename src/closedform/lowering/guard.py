@@ -52,7 +52,7 @@ class Path:
     Attributes:
         parent: The branch around it; None for the whole expression.
         conditions: Those of all branches up to it, or of more: they share one list.
-        place: The index of its own condition.
+        place: The index of the condition.
         excuses: Partial arguments of the And or Or that the operand is in, with the truth by which
             each decides it: where one of them does, the operand does not matter.
     """

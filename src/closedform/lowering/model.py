@@ -114,7 +114,7 @@ class _Part:
         return self.inputs[naming.size(name)]
 
     def add(self, params: Mapping[str, Shape], lower: Callable[[str, Shape], Body]) -> None:
-        """Adds a call for each parameter; those of one shape share the body."""
+        """Adds a call for each parameter; parameters of one shape share the body."""
         bodies: dict[Shape, Body] = {}
         for param, shape in params.items():
             if shape not in bodies:

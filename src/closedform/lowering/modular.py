@@ -39,7 +39,7 @@ def quotient(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
 
 
 def _is_too_large(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
-    """Whether an integer exceeds those of the clock's dtype and can be reduced by the divisor."""
+    """Whether an integer exceeds the clock's dtype and can be reduced by the divisor."""
     if not divisor.is_Integer or divisor <= 0 or not isinstance(numerator, sp.Add | sp.Mul):
         return False
     size = interval(numerator, domain).absolute().high

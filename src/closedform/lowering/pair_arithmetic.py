@@ -34,7 +34,7 @@ from closedform.ir.types import DType
 
 # 2**12 + 1: splits 24 bits into two halves of 12, one of which is a sign.
 _SPLITTER = 4097.0
-# 40 digits: twice those of a pair.
+# 40 digits: twice the digits of a pair.
 _DIGITS = 40
 _SMALLEST = 2.0**-120
 # Integers of i32 are taken apart at this place: both parts are exact in float32.

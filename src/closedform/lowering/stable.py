@@ -292,7 +292,7 @@ def _where(
 
 
 def _quotients(powers: dict[sp.Expr, sp.Expr]) -> sp.Expr:
-    """A product of powers, those of opposite sign in pairs as powers of quotients."""
+    """A product of powers, powers of opposite sign in pairs as powers of quotients."""
     above = {base: power for base, power in powers.items() if power > 0}
     below = {base: -power for base, power in powers.items() if power < 0}
     result: list[sp.Expr] = []

@@ -17,7 +17,7 @@ is 0, the rest is computed from the top: ``1 + s`` is exact for s in [-1, -1/2]:
 
     2 * a * s * s if 3 * Q < D else 2 * a - a * (1 + s)
 
-And where those of the direct form ``a*s + c`` may, it is ``(a*s + (c - fl(c))) + fl(c)``.
+And where the values of the direct form ``a*s + c`` may, it is ``(a*s + (c - fl(c))) + fl(c)``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from closedform.lowering.context import Lowering
 from closedform.lowering.modular import remainder
 from closedform.lowering.simplify import integral_multiple
 
-# The error of the sine of onnxruntime 1.31, angle included, in units of 2^-53: 2.5 of its own where
+# The error of the sine of onnxruntime 1.31, angle included, in units of 2^-53: 2.5 by itself where
 # it is above 1/2, and up to 1.13 of the two roundings of its angle; 3.0 were seen together.
 _SINE_UNITS = 3
 # The bounds of all roundings, in ulp of scale, are not met at one step: of their sum at most 0.95

@@ -246,7 +246,7 @@ def sm3(
         m' &= \beta_1 m + (1 - \beta_1) \frac{g}{\sqrt{\nu' + \epsilon}}, \quad
         p' = p - \eta m'
 
-    The sets that cover a tensor are its slices: those of a matrix are its rows (i = 0) and its
+    The sets that cover a tensor are its slices: for a matrix its rows (i = 0) and its
     columns (i = 1). The maximum is over all axes but i, and μᵢ is broadcast along them. A vector
     and a scalar have one slice for each element, which is Adagrad. With a β₂ below 1 the squares
     decay: β₂ min μ + (1 - β₂) g² in II, β₂ μ + (1 - β₂) max g² in I.
@@ -273,7 +273,7 @@ def sm3(
         {'accumulator_0': (3, 1), 'accumulator_1': (1, 4), 'exp_avg': (3, 4)}
 
     Source: Anil, Gupta, Koren and Singer (2019), algorithms SM3-I and SM3-II; the moment and the
-    slices are those of their section 4. ``sm3`` of optax 0.2 (II; ε = 1e-8, β₂) and ``SM3`` of
+    slices follow their section 4. ``sm3`` of optax 0.2 (II; ε = 1e-8, β₂) and ``SM3`` of
     pytorch_optimizer 4.1 (II; no first moment by default, its ``beta`` 0 is β₂ = 1 here, another
     keeps the largest μ so far).
     """

@@ -106,7 +106,7 @@ def adamw(
 
     .. math:: p' = p - \eta \left(\frac{m' / c_1}{\sqrt{v' / c_2} + \epsilon} + \lambda p\right)
 
-    with m', v' and the corrections of :func:`adam` for the bare gradient. The states are those of
+    with m', v' and the corrections of :func:`adam` for the bare gradient. The states are as in
     :func:`adam`.
 
     Args:

@@ -102,12 +102,12 @@ def grams(
     *,
     maximize: bool = False,
 ) -> UpdateRule:
-    r"""Returns Grams: steps as large as those of Adam, in the direction of the gradient's sign.
+    r"""Returns Grams: steps as large as Adam's, in the direction of the gradient's sign.
 
     .. math:: p' = p - \eta \left(\operatorname{sign}(g)
         \left|\frac{m' / c_1}{\sqrt{v' / c_2} + \epsilon}\right| + \lambda p\right)
 
-    with m', v' and the corrections of :func:`adam`. The states are those of :func:`adam`.
+    with m', v' and the corrections of :func:`adam`. The states are the same as in :func:`adam`.
 
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
@@ -163,7 +163,7 @@ def adabound(
     with m', v' and the corrections of :func:`adam` for the gradient with the L2 penalty.
     With ``decoupled_weight_decay`` the penalty is gone and ηλp is subtracted from the parameter.
 
-    The states are those of :func:`adam`.
+    The states are the same as in :func:`adam`.
 
     Args:
         lr: The learning rate η >= 0 of Adam. As every hyperparameter here: a number, a Schedule,

@@ -79,7 +79,7 @@ def adafactor(
         \rho = \min\left(\eta, \frac{1}{\sqrt{t + 1}}\right) \\
         p' &= p - \alpha \hat{u} - \alpha \lambda p
 
-    Axes before the last two are batch axes: each of their matrices has factors of its own, the
+    Axes before the last two are batch axes: each of their matrices has separate factors, the
     rms is over the whole tensor. With a β₁, m' = β₁ m + (1 - β₁) α û takes the place of α û.
 
     With ``floor="clamped"`` (torch) s = g², u = g / √max(V', ε₁²) in both cases, for a matrix from
@@ -235,7 +235,7 @@ def came(
         (['exp_avg', 'exp_avg_sq_row', 'exp_avg_sq_col'], ['exp_avg', 'exp_avg_sq'])
 
     Source: Luo et al. (2023), algorithm 2, and its published code, which has no default for η; the
-    batch axes and the fall-back for fewer axes are those of the code.
+    batch axes and the fall-back for fewer axes follow the code.
     """
     first, second = several(eps, "eps", "came", (1e-30, 1e-16))
     values = hyperparameters(

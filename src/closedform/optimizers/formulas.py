@@ -112,7 +112,7 @@ def rule_of(
     shared: Mapping[str, Shared] | None = None,
     evaluation: sp.Expr | None = None,
 ) -> UpdateRule:
-    """Returns the rule with those of the hyperparameters that its expressions contain."""
+    """Returns the rule with only the hyperparameters that its expressions contain."""
     common, definitions_by_name = shared or {}, definitions or {}
     expressions = [param, *(spec.next for spec in states.values()), *definitions_by_name.values()]
     expressions += [spec.next for spec in common.values()]

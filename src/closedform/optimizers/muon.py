@@ -54,7 +54,7 @@ POLAR_EXPRESS = (
 factor of 1.01."""
 
 Coefficients = Sequence[Hyper] | Sequence[Sequence[Hyper]]
-"""The numbers a, b, c of every iteration, or those of each; the last ones repeat."""
+"""The numbers a, b, c of every iteration, or a triple for each iteration; the last one repeats."""
 
 _IS_KERNEL = sp.Eq(RANK, 4)
 _KERNEL_COLUMNS = axis_size(1) * axis_size(2) * axis_size(3)
@@ -214,7 +214,7 @@ def orthogonalized(
 
     Args:
         steps: The number of iterations.
-        values: Hyperparameters, among them ``eps`` and those of ``checked_coefficients``.
+        values: Hyperparameters, with ``eps`` and the names of ``checked_coefficients``.
         floor: One of ``FLOORS``.
         precision: One of ``PRECISIONS``.
     """

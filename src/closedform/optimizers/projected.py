@@ -51,7 +51,7 @@ def adamp(
 
     with m', v' and the corrections of :func:`adam`. Norm, cosine and sum are over the n elements at
     one index of the first axis, and the largest cosine decides; where it fails, over the whole
-    tensor. A parameter with fewer than two axes is not projected. The states are those of
+    tensor. A parameter with fewer than two axes is not projected. The states are as in
     :func:`adam`.
 
     Args:
@@ -185,7 +185,7 @@ def _decay_factor() -> sp.Expr:
 
 
 def _projection_definitions(direction: sp.Expr, gradient: sp.Expr) -> Mapping[str, sp.Expr]:
-    """Definitions up to ``projected``, those of a matrix only where there is one."""
+    """Definitions up to ``projected``, the definitions of a matrix only where there is one."""
     channels: _Extent = (all_but(0), True)
     all_axes: _Extent = (None, False)
     is_channel, is_layer = local("channel") > 0, local("layer") > 0

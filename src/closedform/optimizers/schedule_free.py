@@ -95,7 +95,7 @@ def schedule_free_adamw(
 
     in the place of u of :func:`schedule_free_sgd`, with β = β₁.
 
-    States: ``exp_avg_sq`` v, shape of the parameter, initially 0, and those of
+    States: ``exp_avg_sq`` v, shape of the parameter, initially 0, and the states of
     :func:`schedule_free_sgd`.
 
     Args:
@@ -148,7 +148,7 @@ def schedule_free_radam(
     the learning rate is 0, or η without ``silent_sgd_phase``; then the rate is η times the
     rectification of :func:`radam`.
 
-    States: those of :func:`schedule_free_adamw`.
+    States: as in :func:`schedule_free_adamw`.
 
     Args:
         lr: As in :func:`schedule_free_sgd`.

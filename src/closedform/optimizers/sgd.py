@@ -183,7 +183,7 @@ def asgd(
     store = storage(scalar_states, "asgd")
     rate = sp.Piecewise((store(hyper("lr")), sp.Eq(t, 0)), (state("eta"), True))
     # The decay joins the gradient: the factor 1 - lambd*rate, rounded to float32, would err by up
-    # to 3e-8 at each step to the same side, and a term of its own would round the parameter twice.
+    # to 3e-8 at each step to the same side, and a separate term would round the parameter twice.
     param = PARAM - rate * (gradient + hyper("lambd") * PARAM)
     average = state("ax") + state("mu") * (param - state("ax"))
     next_rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * (t + 1)) ** hyper("alpha")

@@ -54,7 +54,7 @@ def decoupled_adamw(
     .. math:: p' = p - \eta \frac{m' / c_1}{\sqrt{v' / c_2} + \epsilon}
         - \frac{\eta}{\eta_0} \lambda p
 
-    with m', v' and the corrections of :func:`adam`. The states are those of :func:`adam`.
+    with m', v' and the corrections of :func:`adam`. The states are the same as in :func:`adam`.
 
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
@@ -209,7 +209,7 @@ def adamc(
     .. math:: p' = p - \eta \frac{m' / c_1}{\sqrt{v' / c_2} + \epsilon}
         - \frac{\eta^2}{\eta_{max}} \lambda p
 
-    with m', v' and the corrections of :func:`adam`. The states are those of :func:`adam`. Layers
+    with m', v' and the corrections of :func:`adam`. The states are as in :func:`adam`. Layers
     without a normalization, such as the last one, take :func:`adamw`: a separate group.
 
     Args:
@@ -267,7 +267,7 @@ def adams(
         \bar v = \operatorname{mean} \frac{v'}{c_2}
 
     with m', v' and the corrections of :func:`adam`; the mean is over all elements of all
-    parameters. The states are those of :func:`adam`.
+    parameters. The states are the same as in :func:`adam`.
 
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None

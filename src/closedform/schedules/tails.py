@@ -117,7 +117,7 @@ def power_with_tail(
     .. math:: f(t) = \begin{cases} c + (a - c)\, t / W & t < W \\ a\, (t / W)^k & W \le t < N - D \\
         s(p) & N - D \le t < N \\ b & t \ge N \end{cases} \qquad p = \frac{t - (N - D)}{D}
 
-    The shapes s are those of ``wsd``, from the value at step N - D on.
+    The shapes s are as in ``wsd``, from the value at step N - D on.
 
     Args:
         peak: The value a at step W, above 0.

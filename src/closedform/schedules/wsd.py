@@ -190,7 +190,7 @@ def wsd_checkpoints(
         p = \max\!\left(0, \frac{t - (c_i - D_i)}{D_i}\right), \quad
         D_i = \lfloor r (c_i - c_{i-1}) \rfloor, \quad c_0 = 0
 
-    The shapes s are those of ``wsd``. At t = c_i the next period has begun, at full height. The
+    The shapes s are as in ``wsd``. At t = c_i the next period has begun, at full height. The
     warmup replaces the values below it.
 
     Args:

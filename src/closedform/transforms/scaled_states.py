@@ -37,7 +37,7 @@ class ScaledStates:
 
     Attributes:
         original: The rule.
-        rule: The rule that steps the stored states; the names are those of the original.
+        rule: The rule that steps the stored states; with the names of the original.
         scales: By state: what a stored state is multiplied by to give that of the original. States
             that are stored as they are are left out.
         operators: The number of operators on tensors in a step, of the original and of ``rule``.

@@ -58,7 +58,7 @@ def sam(
 
     Raises:
         DefinitionError: A number is negative, or the rule has such states or is evaluated at a
-            point of its own.
+            separate point.
 
     Example:
         >>> from closedform import optimizers

@@ -385,7 +385,7 @@ def _at_least(left: Term, right: Term) -> Term:
 
 
 def _joined(one: Sequence[Truths], other: Sequence[Truths], op: Op) -> list[Truths]:
-    """The truths of two statements as those of their conjunction or disjunction."""
+    """The truths of two statements as the truths of their conjunction or disjunction."""
     found: list[Truths] = []
     decisive = op is Op.OR
     for first, end, left in one:

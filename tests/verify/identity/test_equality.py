@@ -11,7 +11,7 @@ from closedform.language import floor_div, floor_mod
 from closedform.verify.identity.equality import Steps, are_equal, is_defined
 from closedform.verify.terms import build, sympy_io, tree
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.partition import aligned, partition
+from closedform.verify.terms.partition import align_segments, partition
 from closedform.verify.terms.tree import Sign, Term, fold, walk
 from tests.verify.tactics.test_soundness import drawn
 
@@ -28,7 +28,7 @@ def shown(left: sp.Expr, right: sp.Expr, steps: Steps = ALL) -> list[str | None]
     lists = [partition(sympy_io.term(side), CLOCK, first, end) for side in (left, right)]
     return [
         are_equal(one, other, Steps(CLOCK, first, end - 1))
-        for first, end, (one, other) in aligned(*lists)
+        for first, end, (one, other) in align_segments(*lists)
     ]
 
 
@@ -299,7 +299,7 @@ def test_generated_terms_are_shown_equal_only_where_they_are(seed: int) -> None:
         is_faithful = chance.random() < 0.5
         right = (rewritten if is_faithful else mutated)(chance, left)
         lists = [partition(side, CLOCK, 0, last + 1) for side in (left, right)]
-        for first, end, (one, other) in aligned(*lists):
+        for first, end, (one, other) in align_segments(*lists):
             if are_equal(one, other, Steps(CLOCK, first, end - 1)) is None:
                 continue
             counts[is_faithful] += 1

@@ -22,6 +22,7 @@ from closedform.verify.terms.build import (
     divide,
     equal,
     floor_divide,
+    is_satisfied,
     ite,
     less,
     less_equal,
@@ -30,7 +31,6 @@ from closedform.verify.terms.build import (
     negate,
     power,
     rational,
-    satisfied,
     square_root,
     subtract,
     symbol,
@@ -216,4 +216,4 @@ def test_intervals() -> None:
     ],
 )
 def test_a_relation_of_a_number_to_0(op: Op, difference: int, expected: bool) -> None:
-    assert satisfied(op, fmpq(difference)) is expected
+    assert is_satisfied(op, fmpq(difference)) is expected

@@ -19,7 +19,7 @@ from closedform.verify.terms.conversions import (
     is_narrower,
     rounds_integers,
     where_small,
-    wrapped,
+    wrap_integer,
 )
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
@@ -147,7 +147,7 @@ def test_facts_of_conversions() -> None:
     assert rounds_integers(DType.F64, DType.F32)
     assert not rounds_integers(DType.F32, DType.F64)
     assert not rounds_integers(DType.BOOL, DType.F32)
-    assert wrapped(build.rational(-(2**31) - 1), DType.I32) == build.rational(2**31 - 1)
+    assert wrap_integer(build.rational(-(2**31) - 1), DType.I32) == build.rational(2**31 - 1)
     for dtype, bits in EXACT_BITS.items():
         assert 2**bits - float(np.asarray(2**bits - 1).astype(dtype.numpy)) == 1
         assert float(np.asarray(2**bits + 1).astype(dtype.numpy)) != 2**bits + 1

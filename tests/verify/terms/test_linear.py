@@ -29,8 +29,8 @@ def test_forms_are_added_and_scaled() -> None:
     one, other = form(2, 1, x=3), form(-2, 4, y=5)
     assert one + other == form(0, 5, x=3, y=5)
     assert one - one == LinearForm()
-    assert one.scaled(fmpq(-2)) == form(-4, -2, x=-6)
-    assert one.scaled(fmpq(0)).is_constant
+    assert one.scale(fmpq(-2)) == form(-4, -2, x=-6)
+    assert one.scale(fmpq(0)).is_constant
     assert hash(one + other) == hash(other + one)
 
 
@@ -46,7 +46,7 @@ def test_a_line_has_a_value_a_root_and_a_slope() -> None:
     assert found.is_line(T)
     assert not form(3, -6, x=1).is_line(T)
     assert [found.at(T, 5), found.root(T), found.slope(T)] == [fmpq(n) for n in (9, 2, 3)]
-    assert form(3, -6, x=1).stopped(T, 5) == form(0, 9, x=1)
+    assert form(3, -6, x=1).fix_clock(T, 5) == form(0, 9, x=1)
 
 
 @pytest.mark.parametrize(

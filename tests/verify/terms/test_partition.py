@@ -15,7 +15,7 @@ from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.linear import LinearForm
-from closedform.verify.terms.partition import FOREVER, Segments, aligned, partition
+from closedform.verify.terms.partition import FOREVER, Segments, align_segments, partition
 from closedform.verify.terms.tree import Op, Term
 
 CLOCK = sympy_io.term(t)
@@ -164,4 +164,8 @@ def test_segments_of_floors(expr: sp.Expr) -> None:
 def test_aligned_segments_end_where_any_one_changes() -> None:
     first = partition(build.minimum(CLOCK, build.rational(4)), CLOCK, 0, 10)
     second = partition(build.less(CLOCK, build.rational(7)), CLOCK, 0, 10)
-    assert [(start, end) for start, end, _ in aligned(first, second)] == [(0, 4), (4, 7), (7, 10)]
+    assert [(start, end) for start, end, _ in align_segments(first, second)] == [
+        (0, 4),
+        (4, 7),
+        (7, 10),
+    ]

@@ -58,7 +58,7 @@ def _corners(function: Callable[[Any, Any], Any], operands: Operands, dtype: DTy
     """The function at the corners of two intervals, in the dtype; NaN (0·inf, inf/inf) gives 0.
 
     Sound for functions that are monotone in each operand: near such a corner they take every value
-    between those of the other corners, and 0 is the only value that they may have besides.
+    between the values at the other corners, and 0 is the only value that they may have besides.
     """
     first, second = operands
     with np.errstate(all="ignore"):

@@ -2,7 +2,7 @@
 
 Rounding is monotone, so what IEEE 754 rounds keeps the direction of its operands: sums, products
 with a factor of one sign, quotients, minima, maxima, floors, conversions. Ops that engines compute
-in ways of their own (``exp`` and its like, ``ulp`` above 0 in the op table) have none.
+in special ways (``exp`` and its like, ``ulp`` above 0 in the op table) have none.
 """
 
 from __future__ import annotations

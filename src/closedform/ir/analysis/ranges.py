@@ -56,7 +56,7 @@ class Ranges:
         step_max: The largest step.
         known: Intervals of the first nodes.
         step_min: The smallest step.
-        given: Intervals of inputs by name, which replace those of their dtypes.
+        given: Intervals of inputs by name, in place of the ranges of their dtypes.
         flushes: True if engines may replace a subnormal result by zero.
         elementwise: Nodes whose interval holds only for those elements at which conditions hold.
         depth: How many conditions are assumed.

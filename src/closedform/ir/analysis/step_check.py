@@ -131,7 +131,7 @@ def _open(graph: Graph, first: int, last: int, *, flushes: bool = True) -> tuple
 
 
 def _open_at(steps: GraphSteps, step: int) -> tuple[tuple[Fault, ...], tuple[Fault, ...]]:
-    """The obligations that are open at a step, and those of them that fail in the evaluator.
+    """The obligations that are open at a step, and the ones that fail in the evaluator.
 
     Where none is open without it, a subnormal number that is flushed to zero is what fails.
     """

@@ -123,7 +123,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
 
 def first_of(rules: Mapping[Op, tuple[Rule, ...]], *for_all: Rule) -> Rule:
-    """Returns the rule that tries those of an op in order, then those for all ops."""
+    """Returns the rule that tries the rules of an op in order, then the rules for all ops."""
 
     def rule(rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:
         for candidate in (*rules.get(node.op, ()), *for_all):

@@ -1,6 +1,6 @@
 """Double-float lowering: scalars of 48 bits in a graph that holds only float32 and integers.
 
-For devices without float64. What is an integer stays one (the reductions are those of the other
+For devices without float64. What is an integer stays one (the reductions are as in the other
 lowering), everything else is a pair of float32 (``double_float_arithmetic``), hyperparameters
 included, and the pair is rounded once at the end. One dict from SymPy class to handler; a class
 without a handler is rejected by name and place.

@@ -1,8 +1,8 @@
 """Cosines and sines in double-float numbers, as the sine of an angle within a quarter turn.
 
 An angle that is a rational multiple of pi is folded to [0, pi] in integers, exactly, as in the
-other lowering. Any other one is folded in double-float numbers: it keeps 48 bits less those of the
-number of its half turns.
+other lowering. Any other one is folded in double-float numbers: it keeps 48 bits minus the bits of
+its number of half turns.
 """
 
 from __future__ import annotations

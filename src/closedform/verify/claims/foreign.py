@@ -28,7 +28,7 @@ from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.artefact import FLOATS_KEY, KEY
-from closedform.verify.translation.rule_files import combined, validate_file
+from closedform.verify.translation.rule_files import combine_verdicts, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import validate
@@ -269,7 +269,7 @@ def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, effort: E
         options = GraphOptions(dtype=tensor, scalar_dtype=scalar)
         kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
         parts = validate_file(kind, Model([(rule, shapes)], kinds), model, effort)
-        verdict = combined(parts)
+        verdict = combine_verdicts(parts)
         if verdict.proved:
             return verdict
         verdicts.append(verdict)

@@ -99,26 +99,26 @@ class Canonical:
     # --- one node --------------------------------------------------------------------------------
 
     def _form(self, node: Term) -> Quotient:
-        known = [self._forms[arg] for arg in node.args if arg in self._forms]
+        operands = [self._forms[arg] for arg in node.args if arg in self._forms]
         match node.op:
             case Op.RATIONAL:
                 return number(node.value)
             case Op.ADD:
-                return reduce(operator.add, known)
+                return reduce(operator.add, operands)
             case Op.MULTIPLY:
-                return reduce(operator.mul, known)
+                return reduce(operator.mul, operands)
             case Op.DIVIDE:
-                return known[0] / known[1]
+                return operands[0] / operands[1]
             case Op.COSPI:
-                return self._turn(known[0])[0]
+                return self._turn(operands[0])[0]
             case Op.SINPI:
-                return self._turn(known[0])[1]
+                return self._turn(operands[0])[1]
             case Op.POWER:
-                return self._power(*known)
+                return self._power(*operands)
             case Op.EXP:
-                return self._exponential(known[0])
+                return self._exponential(operands[0])
             case Op.LOG:
-                return self._logarithm(known[0])
+                return self._logarithm(operands[0])
             case Op.UNDEFINED:
                 raise NotCanonical
             case _:
@@ -262,7 +262,7 @@ class Canonical:
             return [(base, 1)]
         positive: list[tuple[Quotient, int]] = []
         zeros: list[tuple[Quotient, int]] = []
-        others = number(fmpq(1))
+        cofactor = number(fmpq(1))
         for factor, times in parts:
             sign = self._sign_of_form(factor)
             if sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
@@ -274,14 +274,14 @@ class Canonical:
             elif sign is Sign.NONNEGATIVE and times > 0:
                 zeros.append((factor, times))
             else:
-                others = others * factor**times
-        if others.constant == 1:
+                cofactor = cofactor * factor**times
+        if cofactor.constant == 1:
             return positive + zeros + _primes(content) if content > 0 else [(base, 1)]
         for factor, times in zeros:
-            others = others * factor**times
+            cofactor = cofactor * factor**times
         if content < 0:
-            content, others = -content, number(fmpq(-1)) * others
-        return [*positive, *_primes(content), (others, 1)]
+            content, cofactor = -content, number(fmpq(-1)) * cofactor
+        return [*positive, *_primes(content), (cofactor, 1)]
 
     def _sign_of_form(self, form: Quotient) -> Sign:
         try:
@@ -350,9 +350,9 @@ class Canonical:
         for factor, times in self._split(argument):
             if factor.constant == 1:
                 continue
-            known = self._known_logarithm(factor)
-            if known is not None:
-                result = result + number(fmpq(times)) * known
+            exponent = self._known_logarithm(factor)
+            if exponent is not None:
+                result = result + number(fmpq(times)) * exponent
                 continue
             index = self._index(("log", factor.key))
             self._logs[index] = factor
@@ -406,8 +406,8 @@ def _form(term: Term) -> tuple[Canonical, Quotient] | None:
 
 def numerator(term: Term) -> Term | None:
     """Returns a polynomial that is 0 wherever a term is defined and 0; None where none is found."""
-    found = _form(term)
-    return None if found is None else _term(found[0], found[1].above)
+    engine_and_form = _form(term)
+    return None if engine_and_form is None else _term(engine_and_form[0], engine_and_form[1].above)
 
 
 def _term(engine: Canonical, polynomial: object) -> Term | None:
@@ -422,10 +422,10 @@ def integral_scale(term: Term) -> int | None:
 
     None where the term is not a polynomial in integer symbols.
     """
-    found = _form(term)
-    if found is None or not found[1].below.is_one():
+    engine_and_form = _form(term)
+    if engine_and_form is None or not engine_and_form[1].below.is_one():
         return None
-    engine, form = found
+    engine, form = engine_and_form
     scale = 1
     for exponents, coefficient in form.above.to_dict().items():
         if not _is_integer(engine, exponents):
@@ -436,10 +436,10 @@ def integral_scale(term: Term) -> int | None:
 
 def whole_part(term: Term) -> tuple[Term, Term] | None:
     """Returns a polynomial as an integer and the rest; None where no part is surely an integer."""
-    found = _form(term)
-    if found is None or not found[1].below.is_one():
+    engine_and_form = _form(term)
+    if engine_and_form is None or not engine_and_form[1].below.is_one():
         return None
-    engine, form = found
+    engine, form = engine_and_form
     parts: dict[bool, dict[tuple[int, ...], fmpq]] = {True: {}, False: {}}
     for exponents, coefficient in form.above.to_dict().items():
         is_whole = _is_integer(engine, exponents) and fmpq(coefficient).q == 1

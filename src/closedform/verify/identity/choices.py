@@ -29,7 +29,7 @@ _JUNCTIONS = frozenset({Op.AND, Op.OR})
 _SHARED = RELATIONS | _FUNCTIONS | _JUNCTIONS | {Op.ITE}
 
 
-def settled(root: Term, clock: Term, first: int, last: int) -> Term:
+def settle_choices(root: Term, clock: Term, first: int, last: int) -> Term:
     """Returns a term with the choices made that are the same at all steps of a run.
 
     They are made by the range of what they compare (``trend``), which is defined on the whole run:
@@ -79,7 +79,7 @@ def with_shared_choices(
        equality any but 0. An ``and`` or ``or`` is known by the set of its parts.
     2. ``ite(a < b, x, y)`` is ``max(x, y)`` or ``min(x, y)`` if ``x - y`` is a rational multiple of
        ``b - a`` and both are defined at every step.
-    3. A function is known by its arguments, those of min and max in either order and but for a
+    3. A function is known by its arguments, arguments of min and max in either order and but for a
        factor above 0. It stands for another one only if it is defined at every step: then both
        have its value.
 
@@ -141,30 +141,32 @@ class _Table:
             return node
         return (build.maximum if factor > 0 else build.minimum)(then, otherwise)
 
-    def _say_the_same(self, one: Term, its_values: _Values, other: Term, values: _Values) -> bool:
-        if one.op in _JUNCTIONS:
-            return set(one.args) == set(other.args)
-        if one.op in RELATIONS:
+    def _say_the_same(
+        self, first: Term, its_values: _Values, second: Term, values: _Values
+    ) -> bool:
+        if first.op in _JUNCTIONS:
+            return set(first.args) == set(second.args)
+        if first.op in RELATIONS:
             factor = _ratio(its_values, values)
-            if factor is None or (factor < 0 and one.op is not Op.EQUAL):
+            if factor is None or (factor < 0 and first.op is not Op.EQUAL):
                 return False
-            scaled = build.multiply(build.rational(factor), _measure(other))
-            return self.are_same(_measure(one), scaled)
+            scaled = build.multiply(build.rational(factor), _measure(second))
+            return self.are_same(_measure(first), scaled)
         if _are_apart(its_values, values):
             return False
-        if one.op is Op.ITE:
-            is_same = one.args[0] == other.args[0] and all(
-                map(self.are_same, one.args[1:], other.args[1:])
+        if first.op is Op.ITE:
+            is_same = first.args[0] == second.args[0] and all(
+                map(self.are_same, first.args[1:], second.args[1:])
             )
         else:
-            orders = [other.args, other.args[::-1]] if len(other.args) == 2 else [other.args]
-            is_same = any(all(map(self.are_same, one.args, order)) for order in orders)
-        return is_same and self.is_defined(one)
+            orders = [second.args, second.args[::-1]] if len(second.args) == 2 else [second.args]
+            is_same = any(all(map(self.are_same, first.args, order)) for order in orders)
+        return is_same and self.is_defined(first)
 
     def _is_multiple(self, node: Term, factor: fmpq, of: Term) -> bool:
-        """Whether the arguments of an extremum are multiples of those of another one."""
-        scaled = [build.multiply(build.rational(factor), arg) for arg in of.args]
-        orders = scaled, scaled[::-1]
+        """Whether the arguments of an extremum are multiples of the arguments of another one."""
+        multiples = [build.multiply(build.rational(factor), arg) for arg in of.args]
+        orders = multiples, multiples[::-1]
         is_same = any(all(map(self.are_same, node.args, order)) for order in orders)
         return is_same and self.is_defined(of)
 
@@ -177,19 +179,19 @@ def _measure(node: Term) -> Term:
     return build.subtract(*reversed(node.args)) if node.op in RELATIONS else node
 
 
-def _are_apart(one: _Values, other: _Values) -> bool:
+def _are_apart(first: _Values, second: _Values) -> bool:
     """Whether two numbers surely differ; where one is undefined nothing is sure."""
     return any(
         not (math.isnan(x) or math.isnan(y) or math.isclose(x, y, rel_tol=1e-9, abs_tol=1e-12))
-        for x, y in zip(one, other, strict=True)
+        for x, y in zip(first, second, strict=True)
     )
 
 
-def _ratio(one: _Values, other: _Values) -> fmpq | None:
+def _ratio(first: _Values, second: _Values) -> fmpq | None:
     """The rational number, not 0, that one number could be of another; None where none could."""
     quotients = [
         x / y
-        for x, y in zip(one, other, strict=True)
+        for x, y in zip(first, second, strict=True)
         if not (math.isnan(x) or math.isnan(y)) and abs(y) > _TINY and abs(x) > _TINY
     ]
     if not quotients or not math.isclose(min(quotients), max(quotients), rel_tol=1e-9):

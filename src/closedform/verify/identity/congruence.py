@@ -2,7 +2,7 @@
 
 Each term gets a form: a sum of rational multiples of products of powers of atoms. An atom is a
 symbol, a sum under a product, or a function of forms, and is known by its kind and these forms
-alone. What is used:
+only. The rules:
 
 1. Sums and products of numbers commute and associate; equal summands and factors are collected;
    a rational factor is taken into a sum. Products of sums stay as they are.
@@ -63,7 +63,7 @@ def are_congruent(
     """
     table = Congruence()
     try:
-        difference = forms.total((table.form(left), forms.scaled(table.form(right), fmpq(-1))))
+        difference = forms.total((table.form(left), forms.scale(table.form(right), fmpq(-1))))
         if not difference or is_by_form:
             return not difference
         return is_zero(table.term_of(difference), sign_of)
@@ -93,11 +93,11 @@ class Congruence:
     _forms: dict[tuple[Term, Known], Form] = field(default_factory=dict)
     _truths: dict[tuple[Term, Known], Truth] = field(default_factory=dict)
 
-    def form(self, root: Term, known: Known = _NOTHING) -> Form:
+    def form(self, root: Term, facts: Known = _NOTHING) -> Form:
         """Returns the form of a number."""
-        key = root, known
+        key = root, facts
         if key not in self._forms:
-            self._forms[key] = self._form(root, known)
+            self._forms[key] = self._form(root, facts)
         return self._forms[key]
 
     def _atom(self, *key: Hashable) -> Form:
@@ -106,7 +106,7 @@ class Congruence:
     def _number(self, *key: Hashable) -> int:
         return self.atoms.setdefault(key, len(self.atoms))
 
-    def _form(self, node: Term, known: Known) -> Form:
+    def _form(self, node: Term, facts: Known) -> Form:
         match node.op:
             case Op.RATIONAL:
                 return forms.constant(node.value)
@@ -115,31 +115,31 @@ class Congruence:
                 self.whole |= {atom} if node.value.integer else set()
                 return forms.power_of(atom, ONE)
             case Op.ADD:
-                return forms.total(self.form(arg, known) for arg in node.args)
+                return forms.total(self.form(arg, facts) for arg in node.args)
             case Op.MULTIPLY:
-                return self.product(self.form(arg, known) for arg in node.args)
+                return self.product(self.form(arg, facts) for arg in node.args)
             case Op.DIVIDE:
-                above, below = (self.form(arg, known) for arg in node.args)
+                above, below = (self.form(arg, facts) for arg in node.args)
                 return self.product((above, self.power(below, fmpq(-1))))
             case Op.POWER:
-                return self._power(*(self.form(arg, known) for arg in node.args))
+                return self._power(*(self.form(arg, facts) for arg in node.args))
             case Op.EXP:
-                return self._exponential(self.form(node.args[0], known))
+                return self._exponential(self.form(node.args[0], facts))
             case Op.LOG:
-                return self._logarithm(self.form(node.args[0], known))
+                return self._logarithm(self.form(node.args[0], facts))
             case Op.ITE:
-                return self._choice(node, known)
+                return self._choice(node, facts)
             case Op.MINIMUM | Op.MAXIMUM:
-                parts = frozenset(self.form(arg, known) for arg in forms.flattened(node, node.op))
+                parts = frozenset(self.form(arg, facts) for arg in forms.flatten_op(node, node.op))
                 return next(iter(parts)) if len(parts) == 1 else self._atom(node.op, parts)
             case Op.ABSOLUTE | Op.SIGN | Op.COSPI | Op.SINPI:
-                return self._symmetric(node.op, self.form(node.args[0], known))
+                return self._symmetric(node.op, self.form(node.args[0], facts))
             case Op.OPAQUE:
                 return self._atom(node.op, node.value, *(self.form(arg) for arg in node.args))
             case Op.UNDEFINED:
                 return self._atom(_UNDEFINED)
             case _:
-                parts_of = (self.form(arg, known) for arg in node.args)
+                parts_of = (self.form(arg, facts) for arg in node.args)
                 return self._atom(node.op, node.value, *parts_of)
 
     # --- sums and products -----------------------------------------------------------------------
@@ -159,14 +159,14 @@ class Congruence:
             for atom, exponent in monomial:
                 powers[atom] = powers.get(atom, ZERO) + exponent
         if not powers and len(sums) == 1:
-            return forms.scaled(sums[0], factor)
+            return forms.scale(sums[0], factor)
         for form in sums:
             atom, times = self._as_atom(form)
             factor *= times
             powers[atom] = powers.get(atom, ZERO) + 1
-        return self._collected(factor, powers)
+        return self._collect_powers(factor, powers)
 
-    def _collected(self, factor: fmpq, powers: Mapping[int, fmpq]) -> Form:
+    def _collect_powers(self, factor: fmpq, powers: Mapping[int, fmpq]) -> Form:
         """A product of powers; whole powers of a radicand are expanded."""
         left, is_final = dict[int, fmpq](), True
         for atom, exponent in powers.items():
@@ -176,17 +176,17 @@ class Congruence:
             elif exponent.q == 1 and atom in self.bases and not self._is_sum(atom):
                 base, is_final = self.bases[atom], False
             if len(base) > 1:
-                other, times = self._as_atom(base)
-                base = ((((other, ONE),), times),)
+                base_atom, times = self._as_atom(base)
+                base = ((((base_atom, ONE),), times),)
             ((monomial, times),) = base
             factor *= times ** int(exponent.p) if times != 1 else ONE
-            for other, inner in monomial:
-                left[other] = left.get(other, ZERO) + inner * exponent
+            for base_atom, inner in monomial:
+                left[base_atom] = left.get(base_atom, ZERO) + inner * exponent
         if not is_final:
-            return self._collected(factor, left)
+            return self._collect_powers(factor, left)
         product = tuple(sorted((a, e) for a, e in left.items() if e != 0))
         if len(product) == 1 and product[0][1] == 1 and self._is_sum(product[0][0]):
-            return forms.scaled(self.bases[product[0][0]], factor)
+            return forms.scale(self.bases[product[0][0]], factor)
         return ((product, factor),)
 
     def _is_sum(self, atom: int) -> bool:
@@ -196,7 +196,7 @@ class Congruence:
     def _as_atom(self, form: Form) -> tuple[int, fmpq]:
         """(a, c) with ``form = c a`` and a the atom of a sum whose first coefficient is 1."""
         leading = form[0][1]
-        monic = forms.scaled(form, 1 / leading)
+        monic = forms.scale(form, 1 / leading)
         atom = self._number("base", monic)
         self.bases[atom] = monic
         return atom, leading
@@ -227,9 +227,9 @@ class Congruence:
     def _whole_power(self, base: Form, times: int) -> Form:
         if len(base) > 1:
             atom, factor = self._as_atom(base)
-            return self._collected(factor**times, {atom: fmpq(times)})
+            return self._collect_powers(factor**times, {atom: fmpq(times)})
         ((monomial, factor),) = base
-        return self._collected(factor**times, {a: e * times for a, e in monomial})
+        return self._collect_powers(factor**times, {a: e * times for a, e in monomial})
 
     def _root_of(self, number: fmpq, exponent: fmpq) -> Form:
         """A power of a rational number above 0, by its primes."""
@@ -241,11 +241,11 @@ class Congruence:
         self.primes[atom] = number
         whole = fmpq(exponent.floor())
         rest = exponent - whole
-        return self._collected(number ** int(whole.p), {atom: rest})
+        return self._collect_powers(number ** int(whole.p), {atom: rest})
 
     def _root(self, base: Form, size: fmpq, exponent: fmpq) -> Form:
         """A fractional power of ``base / size``, whose first coefficient is 1 or -1."""
-        unit = forms.scaled(base, 1 / size)
+        unit = forms.scale(base, 1 / size)
         if len(unit) == 1 and unit[0][1] == 1:
             monomial = unit[0][0]
             if not monomial:
@@ -254,7 +254,7 @@ class Congruence:
             is_even = inner.q == 1 and int(inner.p) % 2 == 0
             # Of an unsure one not: ((-1)^n)^(1/2) is not (-1)^(n/2).
             if not more and not is_even and atom not in self.unsure:
-                return self._collected(ONE, {atom: inner * exponent})
+                return self._collect_powers(ONE, {atom: inner * exponent})
         atom = self._number("base", unit)
         self.bases[atom] = unit
         return ((((atom, exponent),), ONE),)
@@ -270,7 +270,7 @@ class Congruence:
 
     def _exponential(self, exponent: Form) -> Form:
         factors = []
-        for monomial, times in self._expanded(exponent):
+        for monomial, times in self._expand(exponent):
             base = self._logged_number(monomial)
             if base is not None:
                 factors.append(self._root_of(base, times))
@@ -286,7 +286,7 @@ class Congruence:
         is_one = len(monomial) == 1 and monomial[0][1] == 1
         return self.logs.get(monomial[0][0]) if is_one else None
 
-    def _expanded(self, form: Form) -> Form:
+    def _expand(self, form: Form) -> Form:
         """The form with its products of sums multiplied out, where these are few."""
         result: list[Form] = []
         for monomial, times in form:
@@ -311,59 +311,59 @@ class Congruence:
         is_odd = op in (Op.SIGN, Op.SINPI)
         outer = abs(leading) if op is Op.ABSOLUTE else fmpq(-1 if leading < 0 and is_odd else 1)
         by = leading if op in (Op.ABSOLUTE, Op.SIGN) else fmpq(-1 if leading < 0 else 1)
-        return forms.scaled(self._atom(op, forms.scaled(inner, 1 / by)), outer)
+        return forms.scale(self._atom(op, forms.scale(inner, 1 / by)), outer)
 
-    def _choice(self, node: Term, known: Known) -> Form:
-        condition, then, other = node.args
-        if then.op is Op.UNDEFINED or other.op is Op.UNDEFINED:
-            return self.form(other if then.op is Op.UNDEFINED else then, known)
-        truth = self.truth(condition, known)
+    def _choice(self, node: Term, facts: Known) -> Form:
+        condition, then, otherwise = node.args
+        if then.op is Op.UNDEFINED or otherwise.op is Op.UNDEFINED:
+            return self.form(otherwise if then.op is Op.UNDEFINED else then, facts)
+        truth = self.truth(condition, facts)
         if isinstance(truth, bool):
-            return self.form(then if truth else other, known)
+            return self.form(then if truth else otherwise, facts)
         if forms.is_negated(truth):
-            truth, then, other = forms.opposite(truth), other, then
-        holds = self.form(then, known | forms.facts_of(truth, True))
-        fails = self.form(other, known | forms.facts_of(truth, False))
+            truth, then, otherwise = forms.opposite(truth), otherwise, then
+        holds = self.form(then, facts | forms.facts_of(truth, True))
+        fails = self.form(otherwise, facts | forms.facts_of(truth, False))
         return holds if holds == fails else self._atom(Op.ITE, truth, holds, fails)
 
-    def truth(self, condition: Term, known: Known = _NOTHING) -> Truth:
+    def truth(self, condition: Term, facts: Known = _NOTHING) -> Truth:
         """Returns the form of a condition, True or False where it is decided."""
-        key = condition, known
+        key = condition, facts
         if key not in self._truths:
-            found = self._truth(condition, known)
-            self._truths[key] = forms.decided(found, known)
+            truth = self._truth(condition, facts)
+            self._truths[key] = forms.simplify_truth(truth, facts)
         return self._truths[key]
 
-    def _truth(self, node: Term, known: Known) -> Truth:
+    def _truth(self, node: Term, facts: Known) -> Truth:
         match node.op:
             case Op.TRUE | Op.FALSE:
                 return node.op is Op.TRUE
             case Op.LESS | Op.LESS_EQUAL | Op.EQUAL:
-                return self._relation(node, known)
+                return self._relation(node, facts)
             case Op.AND | Op.OR:
-                return forms.junction(node.op, [self.truth(arg, known) for arg in node.args])
+                return forms.junction(node.op, [self.truth(arg, facts) for arg in node.args])
             case Op.NOT:
-                return forms.opposite(self.truth(node.args[0], known))
+                return forms.opposite(self.truth(node.args[0], facts))
             case _:
                 raise NoForm
 
-    def _relation(self, node: Term, known: Known) -> Truth:
+    def _relation(self, node: Term, facts: Known) -> Truth:
         """``a < b`` as ``0 < b - a``; one with an extremum by its parts."""
         left, right = node.args
-        parts, joined = forms.parts_of_relation(node.op, left, right)
+        parts, junction_op = forms.parts_of_relation(node.op, left, right)
         if len(parts) > 1:
-            return forms.junction(joined, [self.truth(part, known) for part in parts])
-        above, below = self.form(right, known), self.form(left, known)
-        difference = forms.total((above, forms.scaled(below, fmpq(-1))))
+            return forms.junction(junction_op, [self.truth(part, facts) for part in parts])
+        above, below = self.form(right, facts), self.form(left, facts)
+        difference = forms.total((above, forms.scale(below, fmpq(-1))))
         number = forms.number_of(difference)
         if number is not None:
-            return build.satisfied(node.op, number)
+            return build.is_satisfied(node.op, number)
         if node.op is not Op.EQUAL and forms.is_whole(difference, self.whole):
-            one = () if node.op is Op.LESS else forms.constant(ONE)
-            return forms.WHOLE, forms.total((difference, one))
+            bound = () if node.op is Op.LESS else forms.constant(ONE)
+            return forms.WHOLE, forms.total((difference, bound))
         leading = difference[0][1]
         by = leading if node.op is Op.EQUAL else abs(leading)
-        return node.op, forms.scaled(difference, 1 / by)
+        return node.op, forms.scale(difference, 1 / by)
 
     # --- back to terms ---------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from functools import partial
 from flint import fmpq
 
 from closedform.verify.identity.canonical import is_zero
-from closedform.verify.identity.choices import has_choices, settled, with_shared_choices
+from closedform.verify.identity.choices import has_choices, settle_choices, with_shared_choices
 from closedform.verify.identity.normal import (
     by_angles,
     floor_of,
@@ -40,7 +40,7 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line, linear_forms
-from closedform.verify.terms.partition import Value, aligned, as_term, form_on, partition
+from closedform.verify.terms.partition import Value, align_segments, as_term, form_on, partition
 from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
 
 CYCLE = build.own_symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
@@ -89,16 +89,16 @@ class Steps:
         return 0 < node.args[0].value < 1 and self.sign_of(node.args[1]) is Sign.POSITIVE
 
     def _sign_of_node(self, node: Term, args: list[Sign]) -> Sign:
-        """The sign of a node from those of its arguments; that of a linear form from the form."""
-        found = facts.sign_from(node, args)
-        is_strict = found in (Sign.POSITIVE, Sign.NEGATIVE)
+        """The sign of a node from the signs of its arguments; of a linear form from the form."""
+        sign = facts.sign_from(node, args)
+        is_strict = sign in (Sign.POSITIVE, Sign.NEGATIVE)
         if is_strict or node.op not in (Op.ADD, Op.MULTIPLY, Op.SYMBOL, Op.FLOOR):
-            return found
+            return sign
         signs = []
         for part in partition(node, self.clock, self.first, self.last + 1):
             if not isinstance(part.value, LinearForm):
-                is_sum = node.op is Op.ADD and found is Sign.ANY
-                return self._sign_of_decays(linear_forms(node)[node]) if is_sum else found
+                is_sum = node.op is Op.ADD and sign is Sign.ANY
+                return self._sign_of_decays(linear_forms(node)[node]) if is_sum else sign
             signs.append(part.value.sign_between(self.clock, part.first, part.end - 1))
         return facts.weakest(signs)
 
@@ -107,23 +107,23 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
     """Returns the name of the way in which two values are shown to be equal on some steps."""
     if isinstance(left, LinearForm) and isinstance(right, LinearForm):
         if steps.first == steps.last:
-            left, right = (side.stopped(steps.clock, steps.first) for side in (left, right))
+            left, right = (side.fix_clock(steps.clock, steps.first) for side in (left, right))
         return "lines" if left == right else None
-    one, other = (as_term(side, steps.clock) for side in (left, right))
+    first_term, second_term = (as_term(side, steps.clock) for side in (left, right))
     if steps.first == steps.last:
-        one, other = (_at(side, steps) for side in (one, other))
-    if one == other:
+        first_term, second_term = (_at(side, steps) for side in (first_term, second_term))
+    if first_term == second_term:
         return "structure"
     run = steps.clock, steps.first, steps.last
-    if _are_identical(normal(one, *run), normal(other, *run), steps):
+    if _are_identical(normal(first_term, *run), normal(second_term, *run), steps):
         return "identity"
-    if not any(node.op is Op.FLOOR for node in walk(one, other)):
+    if not any(node.op is Op.FLOOR for node in walk(first_term, second_term)):
         return None
-    way = _way_of_floors(one, other, steps)
+    way = _way_of_floors(first_term, second_term, steps)
     if way is not None:
         return way
-    decided = settled(one, *run), settled(other, *run)
-    return None if decided == (one, other) else _way_of_floors(*decided, steps)
+    simplified = settle_choices(first_term, *run), settle_choices(second_term, *run)
+    return None if simplified == (first_term, second_term) else _way_of_floors(*simplified, steps)
 
 
 def _way_of_floors(left: Term, right: Term, steps: Steps) -> str | None:
@@ -149,31 +149,31 @@ def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
     """
     if _are_same(steps, left, right):
         return True
-    decided = _with_choices_made(left, steps), _with_choices_made(right, steps)
-    if decided != (left, right):
-        left, right = decided
+    simplified = _with_choices_made(left, steps), _with_choices_made(right, steps)
+    if simplified != (left, right):
+        left, right = simplified
         if _are_same(steps, left, right):
             return True
     if not (has_choices(left) and has_choices(right)):
         return False
-    shared = with_shared_choices(
+    unified = with_shared_choices(
         left, right, partial(_are_same, steps), lambda part: is_defined(part, steps)
     )
-    return shared != (left, right) and _are_same(steps, *shared)
+    return unified != (left, right) and _are_same(steps, *unified)
 
 
 def _with_choices_made(form: Term, steps: Steps) -> Term:
     """A normal form with the choices made that the run decides, in its normal form."""
     run = steps.clock, steps.first, steps.last
-    decided = settled(form, *run)
-    return form if decided == form else normal(decided, *run)
+    simplified = settle_choices(form, *run)
+    return form if simplified == form else normal(simplified, *run)
 
 
-def _are_same(steps: Steps, one: Term, other: Term) -> bool:
+def _are_same(steps: Steps, left: Term, right: Term) -> bool:
     """Whether the difference is 0: cosines as atoms, angles as variables, then as they are."""
-    if one == other:
+    if left == right:
         return True
-    difference = build.subtract(one, other)
+    difference = build.subtract(left, right)
     if is_zero(opaque_cosines(difference), steps.sign_of):
         return True
     if not has_trigonometry(difference):
@@ -215,8 +215,8 @@ def _are_equal_by_floor(left: Term, right: Term, steps: Steps) -> bool:
     ends = sorted(int(form.at(steps.clock, step).floor()) for step in (steps.first, steps.last))
     lists = [partition(side, count, ends[0], ends[1] + 1) for side in sides]
     return all(
-        are_equal(one, other, Steps(count, first, end - 1)) is not None
-        for first, end, (one, other) in aligned(*lists)
+        are_equal(first_side, second_side, Steps(count, first, end - 1)) is not None
+        for first, end, (first_side, second_side) in align_segments(*lists)
     )
 
 
@@ -238,8 +238,8 @@ def _are_equal_in_cycles(left: Term, right: Term, steps: Steps, clock: Term, per
     sides = [build.substitute(side, {steps.clock: clock}) for side in (left, right)]
     lists = [partition(side, PHASE, 0, period) for side in sides]
     return all(
-        are_equal(one, other, Steps(PHASE, first, end - 1)) is not None
-        for first, end, (one, other) in aligned(*lists)
+        are_equal(first_side, second_side, Steps(PHASE, first, end - 1)) is not None
+        for first, end, (first_side, second_side) in align_segments(*lists)
     )
 
 
@@ -262,8 +262,8 @@ def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
         least = min(form.at(steps.clock, step) for step in (steps.first, steps.last))
         cycle = CYCLE if least >= 0 else ANY_CYCLE
         phase = build.multiply(build.rational(1, scale), PHASE)
-        shifted = build.add(cycle, phase, build.rational(-form.constant))
-        yield build.divide(shifted, build.rational(slope)), scale
+        position = build.add(cycle, phase, build.rational(-form.constant))
+        yield build.divide(position, build.rational(slope)), scale
 
 
 def _floored_forms(steps: Steps, *sides: Term) -> Iterator[LinearForm]:
@@ -289,17 +289,19 @@ def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
     count = build.own_symbol("period#", integer=True)
     replacement = add(multiply(rational(period), count), clock)
 
-    def shifted(node: Term, args: list[Term]) -> Term:
-        made = replacement if node == clock else rebuild(node, tuple(args)) if args else node
-        if made.op is Op.FLOOR:
-            return floor_of(made.args[0])
-        if made.op is Op.ITE:
-            return _with_common_rise(made, count)
-        is_sum = made.op in (Op.ADD, Op.MULTIPLY)
-        return linear_forms(made)[made].as_term() if is_sum else made
+    def shift_clock(node: Term, args: list[Term]) -> Term:
+        rebuilt_node = (
+            replacement if node == clock else rebuild(node, tuple(args)) if args else node
+        )
+        if rebuilt_node.op is Op.FLOOR:
+            return floor_of(rebuilt_node.args[0])
+        if rebuilt_node.op is Op.ITE:
+            return _with_common_rise(rebuilt_node, count)
+        is_sum = rebuilt_node.op in (Op.ADD, Op.MULTIPLY)
+        return linear_forms(rebuilt_node)[rebuilt_node].as_term() if is_sum else rebuilt_node
 
-    folded = fold(statement, shifted)
-    return None if count in walk(folded) else (folded, period)
+    folded_statement = fold(statement, shift_clock)
+    return None if count in walk(folded_statement) else (folded_statement, period)
 
 
 def _rates(statement: Term, clock: Term) -> dict[Term, fmpq]:
@@ -328,7 +330,7 @@ def _with_common_rise(choice: Term, count: Term) -> Term:
     rise = forms[0].slope(count)
     if rise == 0 or any(form.slope(count) != rise for form in forms):
         return choice
-    rests = [LinearForm(form.constant, form.others(count)).as_term() for form in forms]
+    rests = [LinearForm(form.constant, form.other_coefficients(count)).as_term() for form in forms]
     return add(build.ite(condition, *rests), multiply(rational(rise), count))
 
 

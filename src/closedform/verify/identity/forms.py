@@ -34,7 +34,7 @@ def power_of(atom: int, exponent: fmpq) -> Form:
     return ((((atom, exponent),), ONE),)
 
 
-def scaled(form: Form, factor: fmpq) -> Form:
+def scale(form: Form, factor: fmpq) -> Form:
     """Returns a rational multiple of a form."""
     if factor == 1:
         return form
@@ -53,11 +53,11 @@ def place_of(item: tuple[Monomial, fmpq]) -> tuple[int, Monomial]:
     return len(item[0]), item[0]
 
 
-def flattened(node: Term, op: Op) -> Iterable[Term]:
-    """Yields the arguments of an op, those of nested uses of it included."""
+def flatten_op(node: Term, op: Op) -> Iterable[Term]:
+    """Yields the arguments of an op, with the arguments of its nested uses."""
     for arg in node.args:
         if arg.op is op:
-            yield from flattened(arg, op)
+            yield from flatten_op(arg, op)
         else:
             yield arg
 
@@ -76,20 +76,21 @@ def is_whole(form: Form, atoms: Collection[int]) -> bool:
 
 def total(summands: Iterable[Form]) -> Form:
     """Returns the sum of some forms."""
-    found: dict[Monomial, fmpq] = {}
+    factors: dict[Monomial, fmpq] = {}
     for form in summands:
         for monomial, times in form:
-            found[monomial] = found.get(monomial, ZERO) + times
-    return tuple(sorted((item for item in found.items() if item[1] != 0), key=place_of))
+            factors[monomial] = factors.get(monomial, ZERO) + times
+    return tuple(sorted((item for item in factors.items() if item[1] != 0), key=place_of))
 
 
 def parts_of_relation(op: Op, left: Term, right: Term) -> tuple[list[Term], Op]:
     """Returns ``z < min(x, y)``, ``max(x, y) < z`` and their likes by parts, and how these join."""
     make = build.less if op is Op.LESS else build.less_equal
-    for inner, other, is_below in ((right, left, True), (left, right, False)):
+    for inner, opposite_side, is_below in ((right, left, True), (left, right, False)):
         if op is not Op.EQUAL and inner.op in (Op.MINIMUM, Op.MAXIMUM):
             pairs = [
-                (other, arg) if is_below else (arg, other) for arg in flattened(inner, inner.op)
+                (opposite_side, arg) if is_below else (arg, opposite_side)
+                for arg in flatten_op(inner, inner.op)
             ]
             is_all = (inner.op is Op.MINIMUM) == is_below
             return [make(*pair) for pair in pairs], Op.AND if is_all else Op.OR
@@ -110,20 +111,20 @@ def junction(op: Op, parts: Iterable[Truth]) -> Truth:
     if any(opposite(part) in single for part in single):
         return decisive
     if single and len(single) < len(flat):
-        known = frozenset().union(*(facts_of(part, not decisive) for part in single))
-        rest = _flat_parts(op, (decided(part, known) for part in flat - single))
+        facts = frozenset().union(*(facts_of(part, not decisive) for part in single))
+        rest = _flat_parts(op, (simplify_truth(part, facts) for part in flat - single))
         if rest is None:
             return decisive
-        changed = single | rest
-        if changed != flat:
-            return junction(op, changed)
+        simplified = single | rest
+        if simplified != flat:
+            return junction(op, simplified)
     if not flat:
         return not decisive
     return next(iter(flat)) if len(flat) == 1 else (op, frozenset(flat))
 
 
 def _flat_parts(op: Op, parts: Iterable[Truth]) -> set[Truth] | None:
-    """The parts of a junction, with those of the same kind in it; None where one decides it."""
+    """The parts of a junction, nested ones of its kind flattened; None where one decides it."""
     decisive = op is Op.OR
     flat: set[Truth] = set()
     for part in parts:
@@ -145,16 +146,16 @@ def opposite(truth: Truth) -> Truth:
         return not truth
     match truth[0]:
         case Op.LESS:
-            return Op.LESS_EQUAL, scaled(truth[1], fmpq(-1))
+            return Op.LESS_EQUAL, scale(truth[1], fmpq(-1))
         case Op.LESS_EQUAL:
-            return Op.LESS, scaled(truth[1], fmpq(-1))
+            return Op.LESS, scale(truth[1], fmpq(-1))
         case Op.AND | Op.OR:
-            other = Op.OR if truth[0] is Op.AND else Op.AND
-            return other, frozenset(map(opposite, truth[1]))
+            dual_op = Op.OR if truth[0] is Op.AND else Op.AND
+            return dual_op, frozenset(map(opposite, truth[1]))
         case Op.NOT:
             return truth[1]  # type: ignore[no-any-return]
         case "whole":
-            return WHOLE, total((scaled(truth[1], fmpq(-1)), constant(ONE)))
+            return WHOLE, total((scale(truth[1], fmpq(-1)), constant(ONE)))
         case _:
             return Op.NOT, truth
 
@@ -167,21 +168,21 @@ def is_negated(truth: Truth) -> bool:
 
 
 def facts_of(truth: Truth, holds: bool) -> Known:
-    """Returns the facts where a condition holds or fails, with those of its parts where known."""
-    found = {(truth, holds), (opposite(truth), not holds)}
+    """Returns the facts where a condition holds or fails, and its parts' facts where known."""
+    facts = {(truth, holds), (opposite(truth), not holds)}
     if isinstance(truth, tuple) and truth[0] is (Op.AND if holds else Op.OR):
         for part in truth[1]:
-            found |= facts_of(part, holds)
-    return frozenset(found)
+            facts |= facts_of(part, holds)
+    return frozenset(facts)
 
 
-def decided(truth: Truth, known: Known) -> Truth:
+def simplify_truth(truth: Truth, facts: Known) -> Truth:
     """Returns a truth, True or False where that is known."""
-    if isinstance(truth, bool) or not known:
+    if isinstance(truth, bool) or not facts:
         return truth
     for value in (True, False):
-        if (truth, value) in known:
+        if (truth, value) in facts:
             return value
     if isinstance(truth, tuple) and _is_junction(truth):
-        return junction(truth[0], [decided(part, known) for part in truth[1]])
+        return junction(truth[0], [simplify_truth(part, facts) for part in truth[1]])
     return truth

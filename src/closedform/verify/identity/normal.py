@@ -52,7 +52,7 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
         if form is None:
             form = linear_forms(angle)[angle]
         shift = _HALF if node.op is Op.SINPI else fmpq(0)
-        sign, form = _reduced(form - LinearForm(shift), clock)
+        sign, form = _reduce_angle(form - LinearForm(shift), clock)
         return build.multiply(build.rational(sign), build.cospi(form.as_term(clock)))
 
     def _size(node: Term) -> float:
@@ -69,7 +69,11 @@ def floor_of(number: Term) -> Term:
     constant = fmpq(form.constant.floor())
     whole = LinearForm(
         constant,
-        {atom: each for atom, each in form.multiples.items() if each.q == 1 and is_integer(atom)},
+        {
+            atom: multiple
+            for atom, multiple in form.multiples.items()
+            if multiple.q == 1 and is_integer(atom)
+        },
     )
     if whole == LinearForm():
         return build.floor(number)
@@ -110,39 +114,41 @@ def with_shared_cosines(
     at_step = {clock.value.name: fmpq(step)}
     candidates = [(node, float_at(node, at_step)) for node in _cosine_values(right, clock)]
     symbols: tuple[dict[Term, Term], dict[Term, Term]] = ({}, {})
-    covered: set[Term] = set()
+    matched_nodes: set[Term] = set()
     for node in reversed(_cosine_values(left, clock)):
-        if node in covered:
+        if node in matched_nodes:
             continue
         size = float_at(node, at_step)
-        near = [other for other, value in candidates if math.isclose(value, size, rel_tol=1e-9)]
-        same = next((other for other in reversed(near) if are_same(node, other)), None)
-        if same is not None:
+        near = [
+            candidate for candidate, value in candidates if math.isclose(value, size, rel_tol=1e-9)
+        ]
+        match = next((candidate for candidate in reversed(near) if are_same(node, candidate)), None)
+        if match is not None:
             name = build.own_symbol(f"cosine {len(symbols[1])}")
-            symbols[0][node] = symbols[1].setdefault(same, name)
-            covered.update(walk(node))
+            symbols[0][node] = symbols[1].setdefault(match, name)
+            matched_nodes.update(walk(node))
     return build.substitute(left, symbols[0]), build.substitute(right, symbols[1])
 
 
 def _cosine_values(root: Term, clock: Term) -> list[Term]:
     """The numbers that hold a cosine and no symbol but the clock, small ones first."""
-    alone: dict[Term, bool] = {}
-    found: dict[Term, None] = {}
+    is_clock_only: dict[Term, bool] = {}
+    values: dict[Term, None] = {}
     for node in walk(root):
         is_other = node.op in (Op.SYMBOL, Op.OPAQUE, Op.UNDEFINED) and node != clock
-        alone[node] = not is_other and all(alone[arg] for arg in node.args)
-        has_cosine = node.op in (Op.COSPI, Op.SINPI) or any(arg in found for arg in node.args)
-        if alone[node] and has_cosine and node.op not in TRUTHS:
-            found[node] = None
-    return list(found)
+        is_clock_only[node] = not is_other and all(is_clock_only[arg] for arg in node.args)
+        has_cosine = node.op in (Op.COSPI, Op.SINPI) or any(arg in values for arg in node.args)
+        if is_clock_only[node] and has_cosine and node.op not in TRUTHS:
+            values[node] = None
+    return list(values)
 
 
 def float_at(node: Term, point: Mapping[str, fmpq], unknown: float = math.nan) -> float:
     """Returns about the value of a number at a point."""
-    found = value_of(node, point)
-    if isinstance(found, arb):
-        return float(found.mid())
-    return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else unknown
+    value = value_of(node, point)
+    if isinstance(value, arb):
+        return float(value.mid())
+    return float(int(value.p) / int(value.q)) if isinstance(value, fmpq) else unknown
 
 
 def _root(base: fmpq, exponent: fmpq) -> Term:
@@ -163,11 +169,15 @@ def _inverse(below: Term) -> Term | None:
     """One over ``r * s^(1/2)`` for rational r and s: ``s^(1/2) / (r * s)``."""
     factors = below.args if below.op is Op.MULTIPLY else (below,)
     roots = [node for node in factors if _is_root(node)]
-    others = [node.value for node in factors if build.is_rational(node)]
-    if len(roots) != 1 or len(roots) + len(others) < len(factors) or 0 in others:
+    rational_factors = [node.value for node in factors if build.is_rational(node)]
+    if (
+        len(roots) != 1
+        or len(roots) + len(rational_factors) < len(factors)
+        or 0 in rational_factors
+    ):
         return None
     (root,) = roots
-    number = root.args[0].value * (others[0] if others else fmpq(1))
+    number = root.args[0].value * (rational_factors[0] if rational_factors else fmpq(1))
     return build.multiply(build.rational(1 / number), root)
 
 
@@ -227,7 +237,7 @@ def _multiple(
         ratio = _ratio(form, base, clock)
         if ratio is None:
             continue
-        rest = form - base.scaled(ratio)
+        rest = form - base.scale(ratio)
         if rest.is_constant and (4 * rest.constant).q == 1:
             multiple = build.multiply(build.rational(ratio), variable)
             return build.add(multiple, build.rational(rest.constant))
@@ -237,12 +247,18 @@ def _multiple(
 def _ratio(form: LinearForm, base: LinearForm, clock: Term) -> fmpq | None:
     """The small number of times that an angle is another one, but for quarters of a turn."""
     if form.is_constant and base.is_constant:
-        ratios = [(form.constant - fmpq(each, 4)) / base.constant for each in _QUARTERS]
+        ratios = [
+            (form.constant - fmpq(quarter_turns, 4)) / base.constant for quarter_turns in _QUARTERS
+        ]
     elif base.slope(clock) != 0:
         ratios = [form.slope(clock) / base.slope(clock)]
     else:
         ratios = []
-    ratio = min((each for each in ratios if each != 0), key=_size_of, default=None)
+    ratio = min(
+        (quarter_turns for quarter_turns in ratios if quarter_turns != 0),
+        key=_size_of,
+        default=None,
+    )
     return None if ratio is None or _size_of(ratio) > LIMITS.angle_ratio else ratio
 
 
@@ -254,16 +270,16 @@ def _size_of(ratio: fmpq) -> int:
     return max(abs(int(ratio.p)), int(ratio.q))
 
 
-def _reduced(angle: LinearForm, clock: Term) -> tuple[int, LinearForm]:
+def _reduce_angle(angle: LinearForm, clock: Term) -> tuple[int, LinearForm]:
     """(s, u) with ``cos(pi angle) = s cos(pi u)``."""
     multiples = {
-        symbol: each
-        for symbol, each in angle.multiples.items()
-        if symbol == clock or not (is_integer(symbol) and each.q == 1 and each.p % 2 == 0)
+        symbol: multiple
+        for symbol, multiple in angle.multiples.items()
+        if symbol == clock or not (is_integer(symbol) and multiple.q == 1 and multiple.p % 2 == 0)
     }
     form = LinearForm(angle.constant, multiples)
     if form.leading(clock) < 0:
-        form = form.scaled(fmpq(-1))
+        form = form.scale(fmpq(-1))
     height = form.constant - 2 * fmpq((form.constant / 2).floor())
     sign = 1
     if height >= 1:

@@ -250,7 +250,7 @@ class Sampler:
                 if not isinstance(slope, fmpq) or not isinstance(height, fmpq):
                     continue
                 if slope == 0:
-                    if not build.satisfied(bound.op, height):
+                    if not build.is_satisfied(bound.op, height):
                         return None
                     continue
                 interval = interval.cut(bound.op, -height / slope, rising=slope > 0)

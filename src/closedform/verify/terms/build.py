@@ -256,11 +256,11 @@ def equal(left: Term, right: Term) -> Term:
 
 def _relation(op: Op, left: Term, right: Term) -> Term:
     if is_rational(left) and is_rational(right):
-        return TRUE if satisfied(op, right.value - left.value) else FALSE
+        return TRUE if is_satisfied(op, right.value - left.value) else FALSE
     return Term(op, (left, right))
 
 
-def satisfied(op: Op, difference: fmpq | int) -> bool:
+def is_satisfied(op: Op, difference: fmpq | int) -> bool:
     """Returns whether ``0 op difference`` holds."""
     if op is Op.EQUAL:
         return bool(difference == 0)

@@ -32,12 +32,12 @@ _ERROR_BITS = 12  # what a number is off by that is so many bits smaller than th
 _SMALL_BITS = 24 - _ERROR_BITS
 
 
-def wrapped(number: Term, dtype: DType) -> Term:
+def wrap_integer(number: Term, dtype: DType) -> Term:
     """Returns an integer as it is held in a dtype of fewer bits: the remainder of a power of 2.
 
     Example:
         >>> from closedform.verify.terms.build import rational
-        >>> wrapped(rational(2**31), DType.I32)
+        >>> wrap_integer(rational(2**31), DType.I32)
         -2147483648
     """
     low, high = full(dtype).ends
@@ -109,8 +109,8 @@ def _always(_: Operands) -> bool:
 def _sum(operands: Operands) -> bool:
     """A sum of numbers of one sign; one of both signs may cancel, but for a small summand."""
     intervals = [interval for interval, _ in operands]
-    has_one_sign = all(each.low >= 0 for each in intervals) or all(
-        each.high <= 0 for each in intervals
+    has_one_sign = all(part.low >= 0 for part in intervals) or all(
+        part.high <= 0 for part in intervals
     )
     return has_one_sign or _is_beside_small(operands)
 

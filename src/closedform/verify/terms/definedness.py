@@ -119,16 +119,16 @@ def _obligations_on_paths(root: Term) -> list[Obligation]:
     partial = _partial_below(root)
     obligations_by_key: dict[Obligation, None] = {}
     pending: list[tuple[Term, _Path]] = [(root, None)]
-    visited: dict[
+    path_by_visit: dict[
         tuple[Term, int], _Path
     ] = {}  # holds the paths: an id lives as long as its object
     while pending:
         node, path = pending.pop()
-        if node not in partial or (node, id(path)) in visited:
+        if node not in partial or (node, id(path)) in path_by_visit:
             continue
-        if len(visited) == LIMITS.paths:
+        if len(path_by_visit) == LIMITS.paths:
             return _taken_on_common_paths(root, partial)
-        visited[node, id(path)] = path
+        path_by_visit[node, id(path)] = path
         demand = _demand(node)
         if demand is not None:
             obligations_by_key.setdefault(

@@ -7,7 +7,7 @@ one table.
 Nothing is guessed. A comparison that a ball cannot decide is undecided and is evaluated again with
 more digits. The result of an operation outside its domain is ``Undefined``, neither a value nor an
 error. Only the branch that is taken is evaluated; in ``and`` and ``or`` a decisive part
-outweighs an undefined one, as in the language. Opaque functions of tensors are those of tensors
+outweighs an undefined one, as in the language. Opaque functions of tensors take tensors
 with one element.
 """
 
@@ -23,7 +23,7 @@ from flint import arb, ctx, fmpq, fmpz
 from closedform.effort import METER
 from closedform.errors import VerificationError
 from closedform.verify.terms import tensor_functions as functions
-from closedform.verify.terms.build import satisfied
+from closedform.verify.terms.build import is_satisfied
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.tree import Op, Term, walk
@@ -146,11 +146,11 @@ def _step_choice(node: Term, results: dict[Term, Result]) -> tuple[Sequence[Term
     return ((), results[branch]) if branch in results else ((branch,), None)
 
 
-def _step_junction(node: Term, done: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
-    missing = [arg for arg in node.args if arg not in done]
+def _step_junction(node: Term, values: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
+    missing = [arg for arg in node.args if arg not in values]
     if missing:
         return missing, None
-    results = [done[arg] for arg in node.args]
+    results = [values[arg] for arg in node.args]
     decisive = node.op is Op.OR
     if decisive in results:
         return (), decisive
@@ -354,7 +354,7 @@ def _compare(left: Any, right: Any) -> int | _Undecided:
 
 def _relation(node: Term, args: list[Any], _: Any) -> Result:
     order = 0 if node.args[0] == node.args[1] else _compare(*args)
-    return order if isinstance(order, _Undecided) else satisfied(node.op, -order)
+    return order if isinstance(order, _Undecided) else is_satisfied(node.op, -order)
 
 
 def _lookup(node: Term, args: list[Any], _: Any) -> Result:
@@ -468,7 +468,9 @@ _ALWAYS_EXACT = frozenset({Op.FLOOR, Op.SIGN, Op.LOOKUP})
 def _compile_sum(form: LinearForm, clock: Term, parts: Mapping[Term, _Part]) -> _Part:
     """A constant and multiples of other parts; balls are added where one of these is a ball."""
     line = _line(form.slope(clock), form.constant)
-    further_terms = [(multiple, parts[atom]) for atom, multiple in form.others(clock).items()]
+    further_terms = [
+        (multiple, parts[atom]) for atom, multiple in form.other_coefficients(clock).items()
+    ]
     if not further_terms:
         return _Part(line, is_exact=True)
     if all(part.is_exact for _, part in further_terms):

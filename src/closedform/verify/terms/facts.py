@@ -185,7 +185,7 @@ class Direction(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def reversed(self) -> Direction:
+    def opposite(self) -> Direction:
         """The direction of the negated number."""
         return _REVERSED[self]
 
@@ -240,25 +240,25 @@ def _scale_direction(direction: Direction, factor: Sign, strictly: bool) -> Dire
         return direction
     if factor is Sign.ANY or (strictly and factor not in STRICT):
         return Direction.UNKNOWN
-    return direction if factor in NON_NEGATIVE else direction.reversed
+    return direction if factor in NON_NEGATIVE else direction.opposite
 
 
 def direction_of_product(directions: Directions, signs: Signs, strictly: bool = False) -> Direction:
     """Returns the direction of the product of two numbers."""
-    for factor_direction, sign, other in (
+    for factor_direction, sign, cofactor_direction in (
         (directions[0], signs[0], directions[1]),
         (directions[1], signs[1], directions[0]),
     ):
         if factor_direction is Direction.CONSTANT:
-            return _scale_direction(other, sign, strictly)
+            return _scale_direction(cofactor_direction, sign, strictly)
     if Sign.ANY in signs:
         return Direction.UNKNOWN
     of_sizes = [
-        direction if sign in NON_NEGATIVE else direction.reversed
+        direction if sign in NON_NEGATIVE else direction.opposite
         for direction, sign in zip(directions, signs, strict=True)
     ]
     size = _common(of_sizes)
-    return size if sign_of_product(signs) in NON_NEGATIVE else size.reversed
+    return size if sign_of_product(signs) in NON_NEGATIVE else size.opposite
 
 
 def _product_direction(
@@ -279,7 +279,7 @@ def _quotient_direction(_: Term, directions: Directions, signs: Signs, strictly:
     """A product with the inverse, which moves the other way while the divisor keeps its sign."""
     if signs[1] not in STRICT:
         return Direction.UNKNOWN
-    return direction_of_product((directions[0], directions[1].reversed), signs, strictly)
+    return direction_of_product((directions[0], directions[1].opposite), signs, strictly)
 
 
 def _power_direction(node: Term, directions: Directions, signs: Signs, strictly: bool) -> Direction:
@@ -293,13 +293,13 @@ def _power_direction(node: Term, directions: Directions, signs: Signs, strictly:
         return Direction.UNKNOWN
     if not _is_even(exponent):
         return directions[0]
-    return directions[0].reversed if signs[0] in NON_POSITIVE else Direction.UNKNOWN
+    return directions[0].opposite if signs[0] in NON_POSITIVE else Direction.UNKNOWN
 
 
 def _absolute_direction(_: Term, directions: Directions, signs: Signs, __: bool) -> Direction:
     if signs[0] is Sign.ANY:
         return Direction.UNKNOWN
-    return directions[0] if signs[0] in NON_NEGATIVE else directions[0].reversed
+    return directions[0] if signs[0] in NON_NEGATIVE else directions[0].opposite
 
 
 def _same_direction(_: Term, directions: Directions, __: Signs, ___: bool) -> Direction:

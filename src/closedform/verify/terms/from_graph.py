@@ -29,10 +29,10 @@ from closedform.verify.terms.tensor_functions import (
     REDUCE_MAX,
     REDUCE_SUM,
     product,
-    reduced,
-    reshaped,
-    rounded,
-    transposed,
+    reduce_axes,
+    reshape,
+    round_to,
+    transpose,
 )
 from closedform.verify.terms.tree import Term
 
@@ -262,7 +262,7 @@ class GraphReader:
                 raise self.error(node, "its elements depend on their position")
             case Column():
                 full_shape = node.type.shape if shape is None else shape
-                return reshaped(value.term, full_shape[:-1], full_shape)
+                return reshape(value.term, full_shape[:-1], full_shape)
             case _:
                 return value
 
@@ -365,7 +365,7 @@ def _elementwise(make: Callable[..., Term]) -> Rule:
         )
         if are_columns and len({shape for shape in shapes if not _is_scalar(shape)}) == 1:
             return Column(
-                make(*(each.term if isinstance(each, Column) else each for each in operands))
+                make(*(value.term if isinstance(value, Column) else value for value in operands))
             )
         return make(*(reader.operand(node, place, operands) for place in range(len(operands))))
 
@@ -447,10 +447,10 @@ def _cast(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value
     if target.is_integer and source.is_float:
         return _elementwise(_truncate)(reader, node, operands)
     if target in STORED and source is not target:
-        return _elementwise(lambda x: rounded(x, target))(reader, node, operands)
+        return _elementwise(lambda x: round_to(x, target))(reader, node, operands)
     fits = reader.intervals[node.operands[0]].is_within(full(target))
     if conversions.is_narrower(source, target) and not fits:
-        return _elementwise(lambda x: conversions.wrapped(x, target))(reader, node, operands)
+        return _elementwise(lambda x: conversions.wrap_integer(x, target))(reader, node, operands)
     return operands[0]
 
 
@@ -468,7 +468,7 @@ def _reduction(kind: str) -> Rule:
         if isinstance(operands[0], Column) and is_last:
             return operands[0] if node.attribute("keepdims") else operands[0].term
         operand = reader.operand(node, 0, operands)
-        return reduced(kind, operand, shape, axes, keepdims=node.attribute("keepdims"))
+        return reduce_axes(kind, operand, shape, axes, keepdims=node.attribute("keepdims"))
 
     return rule
 
@@ -491,7 +491,7 @@ def _matmul(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Val
 
 def _transpose(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
     shape: Shape = reader.type_of(node, 0).shape
-    return transposed(reader.operand(node, 0, operands), shape, node.attribute("permutation"))
+    return transpose(reader.operand(node, 0, operands), shape, node.attribute("permutation"))
 
 
 def _reshape(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
@@ -507,7 +507,7 @@ def _reshape(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Va
         return operand.term
     if after == (*before, 1):
         return Column(reader.operand(node, 0, operands))
-    return reshaped(reader.operand(node, 0, operands), before, after)
+    return reshape(reader.operand(node, 0, operands), before, after)
 
 
 def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:

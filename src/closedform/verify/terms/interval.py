@@ -83,29 +83,29 @@ class Interval:
         """The sign of all its numbers, ends included."""
         return sign_between(self.low, self.high)
 
-    def __add__(self, other: Interval) -> Interval:
+    def __add__(self, addend: Interval) -> Interval:
         """The sums, between closed ends."""
         low, high = (
             None if end is None or other_end is None else plus(end, other_end)
-            for end, other_end in ((self.low, other.low), (self.high, other.high))
+            for end, other_end in ((self.low, addend.low), (self.high, addend.high))
         )
         return Interval(low, high)
 
-    def scaled(self, factor: Number) -> Interval:
+    def scale(self, factor: Number) -> Interval:
         """The multiples by a number of known sign, between closed ends."""
         ends = [None if end is None else times(factor, end) for end in (self.low, self.high)]
         return Interval(*(reversed(ends) if sign_between(factor, factor) in NON_POSITIVE else ends))
 
-    def __mul__(self, other: Interval) -> Interval:
+    def __mul__(self, factor: Interval) -> Interval:
         """The products, between closed ends; only their sign where an end is missing."""
-        ends = (self.low, self.high), (other.low, other.high)
+        ends = (self.low, self.high), (factor.low, factor.high)
         if any(end is None for pair in ends for end in pair):
-            sign = sign_of_product((self.sign, other.sign))
+            sign = sign_of_product((self.sign, factor.sign))
             return Interval(
                 low=fmpq(0) if sign in NON_NEGATIVE else None,
                 high=fmpq(0) if sign in NON_POSITIVE else None,
             )
-        corners = [times(one, other_end) for one in ends[0] for other_end in ends[1]]
+        corners = [times(left_end, other_end) for left_end in ends[0] for other_end in ends[1]]
         return Interval(reduce(lesser, corners), reduce(greater, corners))
 
     def inverse(self) -> Interval:
@@ -118,22 +118,23 @@ class Interval:
             zero if high is None and not is_positive else high,
         )
 
-    def hull(self, other: Interval) -> Interval:
+    def hull(self, interval: Interval) -> Interval:
         """The numbers of both and between them, between closed ends."""
         return Interval(
-            _of_both(lesser, self.low, other.low), _of_both(greater, self.high, other.high)
+            _of_both(lesser, self.low, interval.low), _of_both(greater, self.high, interval.high)
         )
 
-    def common(self, other: Interval) -> Interval:
+    def common(self, interval: Interval) -> Interval:
         """The numbers that are in both intervals, between closed ends."""
         return Interval(
-            _of_either(greater, self.low, other.low), _of_either(lesser, self.high, other.high)
+            _of_either(greater, self.low, interval.low),
+            _of_either(lesser, self.high, interval.high),
         )
 
-    def minimum(self, other: Interval) -> Interval:
+    def minimum(self, interval: Interval) -> Interval:
         """The lesser of a number of each, between closed ends."""
         return Interval(
-            _of_both(lesser, self.low, other.low), _of_either(lesser, self.high, other.high)
+            _of_both(lesser, self.low, interval.low), _of_either(lesser, self.high, interval.high)
         )
 
     def floors(self) -> Interval:
@@ -143,10 +144,10 @@ class Interval:
         )
         return Interval(plus(low, fmpq(-1)) if isinstance(low, arb) else low, high)
 
-    def is_within(self, other: Interval) -> bool:
+    def is_within(self, bounds: Interval) -> bool:
         """Whether all its numbers are between the ends of another interval."""
-        is_above = other.low is None or (self.low is not None and bool(self.low >= other.low))
-        is_below = other.high is None or (self.high is not None and bool(self.high <= other.high))
+        is_above = bounds.low is None or (self.low is not None and bool(self.low >= bounds.low))
+        is_below = bounds.high is None or (self.high is not None and bool(self.high <= bounds.high))
         return is_above and is_below
 
     def cut(self, op: Op, root: fmpq, *, rising: bool) -> Interval:

@@ -38,19 +38,19 @@ class LinearForm:
         """Returns the form of one term, with the coefficient 1."""
         return cls(_ZERO, {atom: fmpq(1)})
 
-    def __add__(self, other: LinearForm) -> LinearForm:
-        constant = self.constant + other.constant
-        if not other.multiples:
+    def __add__(self, addend: LinearForm) -> LinearForm:
+        constant = self.constant + addend.constant
+        if not addend.multiples:
             return LinearForm(constant, self.multiples)
         total = dict(self.multiples)
-        for atom, multiple in other.multiples.items():
+        for atom, multiple in addend.multiples.items():
             total[atom] = total.get(atom, _ZERO) + multiple
         return LinearForm(constant, {atom: factor for atom, factor in total.items() if factor != 0})
 
-    def __sub__(self, other: LinearForm) -> LinearForm:
-        return self + other.scaled(fmpq(-1))
+    def __sub__(self, subtrahend: LinearForm) -> LinearForm:
+        return self + subtrahend.scale(fmpq(-1))
 
-    def scaled(self, factor: fmpq) -> LinearForm:
+    def scale(self, factor: fmpq) -> LinearForm:
         """Returns a multiple of the form."""
         if factor == 0:
             return LinearForm()
@@ -66,7 +66,7 @@ class LinearForm:
         """Returns the coefficient of a symbol."""
         return self.multiples.get(clock, _ZERO)
 
-    def others(self, clock: Term) -> dict[Term, fmpq]:
+    def other_coefficients(self, clock: Term) -> dict[Term, fmpq]:
         """Returns the coefficients of all atoms but one."""
         return {atom: multiple for atom, multiple in self.multiples.items() if atom != clock}
 
@@ -78,11 +78,11 @@ class LinearForm:
         """Returns its value at a step; other atoms count as 0."""
         return self.slope(clock) * step + self.constant
 
-    def stopped(self, clock: Term, step: int) -> LinearForm:
+    def fix_clock(self, clock: Term, step: int) -> LinearForm:
         """Returns the form with the clock replaced by a step."""
         if clock not in self.multiples:
             return self
-        return LinearForm(self.at(clock, step), self.others(clock))
+        return LinearForm(self.at(clock, step), self.other_coefficients(clock))
 
     def root(self, clock: Term) -> fmpq:
         """Returns where a line with a slope is 0."""
@@ -93,11 +93,11 @@ class LinearForm:
         ends = sorted((self.at(clock, first), self.at(clock, last)))
         signs = [
             facts.sign_of_product((facts.sign_of_number(multiple), facts.sign_of(atom)))
-            for atom, multiple in self.others(clock).items()
+            for atom, multiple in self.other_coefficients(clock).items()
         ]
         return facts.sign_of_sum([facts.sign_between(*ends), *signs])
 
-    def ordered(self, clock: Term | None = None) -> list[tuple[Term, fmpq]]:
+    def sorted_items(self, clock: Term | None = None) -> list[tuple[Term, fmpq]]:
         """Returns atoms and coefficients: the clock first, then symbols by name, then others."""
 
         def place(pair: tuple[Term, fmpq]) -> tuple[bool, bool, str]:
@@ -110,15 +110,15 @@ class LinearForm:
 
     def leading(self, clock: Term) -> fmpq:
         """Returns the first coefficient in that order; of a constant the constant."""
-        return next((multiple for _, multiple in self.ordered(clock)), self.constant)
+        return next((multiple for _, multiple in self.sorted_items(clock)), self.constant)
 
     def as_term(self, clock: Term | None = None) -> Term:
         """Returns the sum as a term, in that order, the constant last."""
-        parts = [multiply(rational(multiple), atom) for atom, multiple in self.ordered(clock)]
+        parts = [multiply(rational(multiple), atom) for atom, multiple in self.sorted_items(clock)]
         return add(*parts, rational(self.constant))
 
 
-def combined(node: Term, args: Sequence[LinearForm]) -> LinearForm | None:
+def combine_forms(node: Term, args: Sequence[LinearForm]) -> LinearForm | None:
     """Returns a sum, product or quotient of linear forms as one; None where it is not linear."""
     match node.op:
         case Op.RATIONAL:
@@ -134,9 +134,9 @@ def combined(node: Term, args: Sequence[LinearForm]) -> LinearForm | None:
                     result = arg
                 else:
                     return None
-            return result.scaled(factor)
+            return result.scale(factor)
         case Op.DIVIDE if args[1].is_constant and args[1].constant != 0:
-            return args[0].scaled(1 / args[1].constant)
+            return args[0].scale(1 / args[1].constant)
         case _:
             return None
 
@@ -147,7 +147,7 @@ def linear_forms(root: Term) -> dict[Term, LinearForm]:
     for node in walk(root):
         if node.op not in TRUTHS:
             is_split = node.op is Op.RATIONAL or node.op in (Op.ADD, Op.MULTIPLY)
-            form = combined(node, [forms[arg] for arg in node.args]) if is_split else None
+            form = combine_forms(node, [forms[arg] for arg in node.args]) if is_split else None
             forms[node] = LinearForm.of(node) if form is None else form
     return forms
 
@@ -159,6 +159,6 @@ def line(root: Term, clock: Term) -> LinearForm | None:
         if node == clock:
             return LinearForm.of(clock)
         forms = [arg for arg in args if arg is not None]
-        return combined(node, forms) if len(forms) == len(args) else None
+        return combine_forms(node, forms) if len(forms) == len(args) else None
 
     return fold(root, make)

@@ -24,7 +24,7 @@ from flint import fmpq
 from closedform.effort import METER
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.linear import LinearForm, combined
+from closedform.verify.terms.linear import LinearForm, combine_forms
 from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, walk
 
@@ -109,7 +109,7 @@ def as_term(value: Value, clock: Term) -> Term:
     return value if isinstance(value, Term) else value.as_term(clock)
 
 
-def aligned(*lists: Segments[Place]) -> Iterator[tuple[Place, Place, tuple[Value, ...]]]:
+def align_segments(*lists: Segments[Place]) -> Iterator[tuple[Place, Place, tuple[Value, ...]]]:
     """Yields the intervals on which none of some lists changes, with the value of each."""
     places = [0] * len(lists)
     start, stop = lists[0][0].first, lists[0][-1].end
@@ -158,7 +158,7 @@ class _Partition(Generic[Place]):
         """The first place at or beyond a number, and the first beyond it."""
         raise NotImplementedError
 
-    def stopped(self, value: Value, first: Place, end: Place) -> Value:
+    def fix_clock(self, value: Value, first: Place, end: Place) -> Value:
         """A value with the clock as a number, where the interval is a single step."""
         raise NotImplementedError
 
@@ -189,20 +189,20 @@ class _Partition(Generic[Place]):
         """The segments of a node where they are known at once."""
         node, first, end = request
         if node in self._fixed:
-            return [Segment(first, end, self.stopped(self._fixed[node], first, end))]
+            return [Segment(first, end, self.fix_clock(self._fixed[node], first, end))]
         return self._known.get(request)
 
     def _divide(self, node: Term, first: Place, end: Place) -> _Task[Place]:
         if node.op is Op.ITE:
-            found = yield from self._choice(node, first, end)
-            return sorted(found, key=lambda segment: segment.first)
+            choices = yield from self._choice(node, first, end)
+            return sorted(choices, key=lambda segment: segment.first)
         lists = []
         for arg in node.args:
             segments = yield arg, first, end
             lists.append(segments)
         return [
             segment
-            for start, stop, values in aligned(*lists)
+            for start, stop, values in align_segments(*lists)
             for segment in self._apply(node, start, stop, values)
         ]
 
@@ -224,7 +224,7 @@ class _Partition(Generic[Place]):
                         no = yield otherwise, part.first, part.end
                         segments += [
                             Segment(inner, outer, self._rebuilt(node, values))
-                            for inner, outer, values in aligned([part], yes, no)
+                            for inner, outer, values in align_segments([part], yes, no)
                         ]
             remaining, node = left, otherwise
         for start, stop in remaining:
@@ -240,7 +240,7 @@ class _Partition(Generic[Place]):
             return LinearForm.of(node)
         forms = [value for value in values if isinstance(value, LinearForm)]
         if len(forms) == len(values):
-            form = combined(node, forms)
+            form = combine_forms(node, forms)
             if form is not None:
                 return form
             if node.op is Op.POWER and _is_fixed_point(*forms):
@@ -252,7 +252,7 @@ class _Partition(Generic[Place]):
         self, node: Term, first: Place, end: Place, values: Sequence[Value]
     ) -> Iterator[Segment[Place]]:
         values = [
-            self.stopped(value, first, end) if isinstance(value, LinearForm) else value
+            self.fix_clock(value, first, end) if isinstance(value, LinearForm) else value
             for value in values
         ]
         forms = [value for value in values if isinstance(value, LinearForm)]
@@ -268,7 +268,7 @@ class _Partition(Generic[Place]):
         """The parts of an interval on which an operation on linear forms is another value."""
         difference = forms[0] - forms[1]
         for start, stop, sign in self.signs(difference, first, end):
-            yield start, stop, None if sign is None else _TRUTHS[build.satisfied(node.op, -sign)]
+            yield start, stop, None if sign is None else _TRUTHS[build.is_satisfied(node.op, -sign)]
 
     def signs(
         self, form: LinearForm, first: Place, end: Place
@@ -308,7 +308,7 @@ class _Line(_Partition[Cut]):
     def around(self, root: fmpq) -> tuple[Cut, Cut]:
         return (root, 0), (root, 1)
 
-    def stopped(self, value: Value, first: Cut, end: Cut) -> Value:
+    def fix_clock(self, value: Value, first: Cut, end: Cut) -> Value:
         return value
 
 
@@ -324,11 +324,11 @@ class _Steps(_Partition[int]):
     def around(self, root: fmpq) -> tuple[int, int]:
         return int(root.ceil()), int(root.floor()) + 1
 
-    def stopped(self, value: Value, first: int, end: int) -> Value:
+    def fix_clock(self, value: Value, first: int, end: int) -> Value:
         if end - first != 1:
             return value
         if isinstance(value, LinearForm):
-            return value.stopped(self.clock, first)
+            return value.fix_clock(self.clock, first)
 
         def at_step(node: Term, args: list[Value]) -> Value:
             return LinearForm(fmpq(first)) if node == self.clock else self._over(node, args)
@@ -346,7 +346,7 @@ class _Steps(_Partition[int]):
                     yield start, stop, None if sign is None else chosen_form
             case Op.ABSOLUTE:
                 for start, stop, sign in self.signs(forms[0], first, end):
-                    yield start, stop, None if sign is None else forms[0].scaled(fmpq(sign or 1))
+                    yield start, stop, None if sign is None else forms[0].scale(fmpq(sign or 1))
             case Op.SIGN:
                 for start, stop, sign in self.signs(forms[0], first, end):
                     yield start, stop, None if sign is None else LinearForm(fmpq(sign))
@@ -362,7 +362,7 @@ class _Steps(_Partition[int]):
 
         A form that passes through few levels on an interval is cut where it enters each.
         """
-        slope, remaining = form.slope(self.clock), form.others(self.clock)
+        slope, remaining = form.slope(self.clock), form.other_coefficients(self.clock)
         if not all(
             is_integer(symbol) and multiple.q == 1 for symbol, multiple in remaining.items()
         ):

@@ -36,29 +36,31 @@ class Quotient:
     above: Any
     below: Any
 
-    def __add__(self, other: Quotient) -> Quotient:
-        if self.below == other.below:
-            return reduced(self.above + other.above, self.below)
-        above = product(self.above, other.below) + product(other.above, self.below)
-        return reduced(above, product(self.below, other.below))
+    def __add__(self, addend: Quotient) -> Quotient:
+        if self.below == addend.below:
+            return in_lowest_terms(self.above + addend.above, self.below)
+        above = product(self.above, addend.below) + product(addend.above, self.below)
+        return in_lowest_terms(above, product(self.below, addend.below))
 
-    def __sub__(self, other: Quotient) -> Quotient:
-        return self + Quotient(-other.above, other.below)
+    def __sub__(self, subtrahend: Quotient) -> Quotient:
+        return self + Quotient(-subtrahend.above, subtrahend.below)
 
-    def __mul__(self, other: Quotient) -> Quotient:
-        above = product(self.above, other.above)
-        return reduced(above, product(self.below, other.below))
+    def __mul__(self, factor: Quotient) -> Quotient:
+        above = product(self.above, factor.above)
+        return in_lowest_terms(above, product(self.below, factor.below))
 
-    def __truediv__(self, other: Quotient) -> Quotient:
-        if other.above.is_zero():
+    def __truediv__(self, divisor: Quotient) -> Quotient:
+        if divisor.above.is_zero():
             raise ZeroDivisionError
-        return reduced(product(self.above, other.below), product(self.below, other.above))
+        return in_lowest_terms(
+            product(self.above, divisor.below), product(self.below, divisor.above)
+        )
 
     def __pow__(self, exponent: int) -> Quotient:
         if exponent < 0:
             if self.above.is_zero():
                 raise ZeroDivisionError
-            return reduced(
+            return in_lowest_terms(
                 _raise_polynomial(self.below, -exponent), _raise_polynomial(self.above, -exponent)
             )
         return Quotient(
@@ -106,7 +108,7 @@ def _raise_polynomial(polynomial: Any, exponent: int) -> Any:
     return polynomial**exponent
 
 
-def reduced(above: Any, below: Any) -> Quotient:
+def in_lowest_terms(above: Any, below: Any) -> Quotient:
     """Returns ``above / below`` in lowest terms.
 
     Raises:
@@ -193,7 +195,7 @@ def summands(quotient: Quotient) -> list[tuple[fmpq, Quotient]]:
     terms_by_key: dict[str, tuple[fmpq, Quotient]] = {}
     for above, below in parts:
         for exponents, coefficient in above.to_dict().items():
-            term = reduced(context().from_dict({exponents: fmpq(1)}), below)
+            term = in_lowest_terms(context().from_dict({exponents: fmpq(1)}), below)
             lead = fmpq(term.above.leading_coefficient())
             term = Quotient(term.above / lead, term.below)
             before = terms_by_key.get(term.key, (fmpq(0), term))[0]

@@ -53,15 +53,15 @@ def term(expr: Any, readers: Mapping[type, Reader] | None = None) -> Term:
         ) from None
 
 
-def _read(expr: sp.Basic, done: dict[sp.Basic, Term], readers: Mapping[type, Reader]) -> Term:
-    known = done.get(expr)
-    if known is not None:
-        return known
+def _read(expr: sp.Basic, terms: dict[sp.Basic, Term], readers: Mapping[type, Reader]) -> Term:
+    cached = terms.get(expr)
+    if cached is not None:
+        return cached
     for kind in type(expr).__mro__:
         reader = readers.get(kind)
         if reader is not None:
-            result = reader(expr, lambda part: _read(part, done, readers))
-            done[expr] = result
+            result = reader(expr, lambda part: _read(part, terms, readers))
+            terms[expr] = result
             return result
     raise VerificationError(
         f"{type(expr).__name__} has no meaning to the prover, got {expr}",
@@ -72,12 +72,12 @@ def _read(expr: sp.Basic, done: dict[sp.Basic, Term], readers: Mapping[type, Rea
 def _symbol(expr: sp.Symbol, _: Any) -> Term:
     if expr.is_real is False or expr.is_extended_real is False:
         raise VerificationError(f"{expr} is declared as not real", hint="symbols stand for reals")
-    declared = next((sign for sign in Sign if expr.assumptions0.get(sign.value)), Sign.ANY)
+    sign_assumption = next((sign for sign in Sign if expr.assumptions0.get(sign.value)), Sign.ANY)
     is_integer = bool(expr.is_integer)
     name = expr.name
     if isinstance(expr, sp.Dummy):
         name = InternalName(name, f"Dummy {expr.dummy_index}")
-    return build.symbol(name, integer=is_integer, sign=declared)
+    return build.symbol(name, integer=is_integer, sign=sign_assumption)
 
 
 def _product(expr: sp.Mul, read: Callable[[sp.Basic], Term]) -> Term:
@@ -264,7 +264,7 @@ def _check_size(root: Term) -> None:
 
 
 def _write_symbol(node: Term) -> sp.Symbol:
-    """The names of signs are those of SymPy's assumptions."""
+    """Signs have the names of SymPy's assumptions."""
     symbol_value = node.value
     signs = {} if symbol_value.sign is Sign.ANY else {symbol_value.sign.value: True}
     return sp.Symbol(symbol_value.name, real=True, integer=symbol_value.integer or None, **signs)

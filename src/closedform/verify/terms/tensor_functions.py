@@ -1,7 +1,7 @@
 """Functions of whole tensors as terms: opaque, and named by the shapes of their operands.
 
 A term of a tensor is its element at one position of the widest shape; a broadcast tensor is read at
-its last axes. Elementwise operations and broadcasts are then those of numbers. A function of
+its last axes. Elementwise operations and broadcasts then act on numbers. A function of
 whole tensors depends on other positions too. Only this is known about it: for operands that are
 equal at every position, and of the same shape, its values are equal. The sum over 3 columns of x is
 not the sum over 4, and the sum of a number is not the sum of a tensor of this number; therefore the
@@ -69,7 +69,9 @@ def kind_of(value: Any) -> str:
     return value.kind if isinstance(value, TensorFunction) else str(value)
 
 
-def reduced(kind: str, operand: Term, shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Term:
+def reduce_axes(
+    kind: str, operand: Term, shape: Shape, axes: Sequence[int], *, keepdims: bool
+) -> Term:
     """Returns the sum or maximum over some axes; over axes of size 1 it is the operand.
 
     Args:
@@ -91,7 +93,7 @@ def reduced(kind: str, operand: Term, shape: Shape, axes: Sequence[int], *, keep
         for axis, size in enumerate(shape)
         if keepdims or axis not in axes
     )
-    return reshaped(result, remaining_shape, target_shape)
+    return reshape(result, remaining_shape, target_shape)
 
 
 def _reduction(function: TensorFunction, operand: Term) -> Term:
@@ -101,12 +103,12 @@ def _reduction(function: TensorFunction, operand: Term) -> Term:
     return opaque(function, operand)
 
 
-def reshaped(operand: Term, before: Shape, after: Shape) -> Term:
+def reshape(operand: Term, before: Shape, after: Shape) -> Term:
     """Returns a tensor in another shape; axes of size 1 before the others change nothing."""
     if _bare(before) == _bare(after) or is_rational(operand):
         return operand
     if operand.op is Op.OPAQUE and kind_of(operand.value) == RESHAPE:
-        return reshaped(operand.args[0], operand.value.shapes[0], after)
+        return reshape(operand.args[0], operand.value.shapes[0], after)
     function = TensorFunction(RESHAPE, (_bare(before), _bare(after)))
     return opaque(function, operand)
 
@@ -116,14 +118,14 @@ def _bare(shape: Shape) -> Shape:
     return shape[first:]
 
 
-def transposed(operand: Term, shape: Shape, order: tuple[int, ...]) -> Term:
+def transpose(operand: Term, shape: Shape, order: tuple[int, ...]) -> Term:
     """Returns a tensor with its axes in another order; that of a transpose is its operand."""
     if order == tuple(range(len(shape))) or is_rational(operand):
         return operand
     if operand.op is Op.OPAQUE and kind_of(operand.value) == TRANSPOSE:
         inner: TensorFunction = operand.value
         composed_order = tuple(inner.axes[axis] for axis in order)
-        return transposed(operand.args[0], inner.shapes[0], composed_order)
+        return transpose(operand.args[0], inner.shapes[0], composed_order)
     function = TensorFunction(TRANSPOSE, (shape,), order)
     return opaque(function, operand)
 
@@ -133,6 +135,6 @@ def product(left: Term, right: Term, shapes: tuple[Shape, Shape]) -> Term:
     return opaque(TensorFunction(MATMUL, shapes), left, right)
 
 
-def rounded(operand: Term, dtype: str) -> Term:
+def round_to(operand: Term, dtype: str) -> Term:
     """Returns a number rounded to a storage dtype."""
     return opaque(TensorFunction(ROUNDED, dtype=dtype), operand)

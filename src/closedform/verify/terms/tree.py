@@ -105,12 +105,12 @@ class Term:
     def __hash__(self) -> int:
         return self._hash
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
+    def __eq__(self, value: object) -> bool:
+        if self is value:
             return True
-        if not isinstance(other, Term) or self._hash != other._hash:
+        if not isinstance(value, Term) or self._hash != value._hash:
             return False
-        return _written_alike(self, other)
+        return _written_alike(self, value)
 
     def __repr__(self) -> str:
         return show(self)
@@ -118,17 +118,17 @@ class Term:
 
 def _written_alike(left: Term, right: Term) -> bool:
     """Compares two terms of one hash without recursion; shared parts are met once."""
-    pending, visited = [(left, right)], set()
+    pending, seen_pairs = [(left, right)], set()
     while pending:
         first, second = pending.pop()
-        if first is second or (id(first), id(second)) in visited:
+        if first is second or (id(first), id(second)) in seen_pairs:
             continue
         is_alike = (
             first.op is second.op and first._hash == second._hash and first.value == second.value
         )
         if not is_alike or len(first.args) != len(second.args):
             return False
-        visited.add((id(first), id(second)))
+        seen_pairs.add((id(first), id(second)))
         pending.extend(zip(first.args, second.args, strict=True))
     return True
 
@@ -149,16 +149,16 @@ def nesting(root: Term) -> int:
 
 def walk(*roots: Term, skip: Container[Term] = ()) -> Iterator[Term]:
     """Yields each distinct term once, operands first; nothing in ``skip`` nor only below it."""
-    visited: set[Term] = set()
+    seen_nodes: set[Term] = set()
     pending = [(root, False) for root in reversed(roots)]
     meter = METER
     while pending:
         meter.work += 2
         node, ready = pending.pop()
-        if node in visited or node in skip:
+        if node in seen_nodes or node in skip:
             continue
         if ready or not node.args:
-            visited.add(node)
+            seen_nodes.add(node)
             yield node
         else:
             pending.append((node, True))

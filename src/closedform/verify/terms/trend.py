@@ -1,7 +1,7 @@
 """The direction in which a number moves on a run of steps, and the range of its values there.
 
-By structure, from below: the direction follows from those of the operands by the rules of
-``terms.facts``, whose signs are those of the operands' ranges. Ranges are exact at the ends of the
+By structure, from below: the direction follows from the operands' directions by the rules of
+``terms.facts``, with the signs of the operands' ranges. Ranges are exact at the ends of the
 run: where a number is monotone, its least and greatest value are those. A sum with several
 multiples of one number has the range of their total: ``1 - c + c`` is 1. A number with a trend is
 defined on the whole run: divisors and arguments of log have one sign, strictly.
@@ -92,14 +92,16 @@ def _range_of(
     """The range of a sum: of what is collected, and with ``floor(u)`` as ``u`` less a fraction."""
     total = Interval(form.constant, form.constant)
     for atom, multiple in form.multiples.items():
-        total = total + trends[atom].range.scaled(multiple)
-    floors = {atom: each for atom, each in form.multiples.items() if atom.op is Op.FLOOR}
+        total = total + trends[atom].range.scale(multiple)
+    floors = {
+        atom: coefficient for atom, coefficient in form.multiples.items() if atom.op is Op.FLOOR
+    }
     if not floors:
         return total
     fractions = _ZERO_TO_ZERO
     for atom, multiple in floors.items():
-        form = form + (forms[atom.args[0]] - LinearForm.of(atom)).scaled(multiple)
-        fractions = fractions + _PART.scaled(-multiple)
+        form = form + (forms[atom.args[0]] - LinearForm.of(atom)).scale(multiple)
+        fractions = fractions + _PART.scale(-multiple)
     return total.common(_range_of(form, forms, trends) + fractions)
 
 
@@ -160,7 +162,7 @@ def _product(left: Trend, right: Trend) -> Trend:
     direction = direction_of_product((left.direction, right.direction), signs)
     for constant, varying in ((left, right), (right, left)):
         if constant.direction is Direction.CONSTANT and constant.sign is not Sign.ANY:
-            return Trend(direction, varying.range.scaled(constant.range.low))
+            return Trend(direction, varying.range.scale(constant.range.low))
     return Trend(direction, left.range * right.range)
 
 
@@ -171,7 +173,7 @@ def _divide(_: Term, args: list[Trend]) -> Trend:
     if below.direction is Direction.CONSTANT and below.range.low is not None:
         inverse = 1 / below.range.low
         return _product(above, Trend(Direction.CONSTANT, Interval(inverse, inverse)))
-    return _product(above, Trend(below.direction.reversed, below.range.inverse()))
+    return _product(above, Trend(below.direction.opposite, below.range.inverse()))
 
 
 def _power(node: Term, args: list[Trend]) -> Trend:
@@ -185,8 +187,8 @@ def _power(node: Term, args: list[Trend]) -> Trend:
     if is_above_1:
         return Trend(exponent.direction, _exponential_range(exponent.sign))
     if number < 1:
-        negated_range = exponent.range.scaled(_MINUS)
-        return Trend(exponent.direction.reversed, _exponential_range(negated_range.sign))
+        negated_range = exponent.range.scale(_MINUS)
+        return Trend(exponent.direction.opposite, _exponential_range(negated_range.sign))
     return Trend(Direction.UNKNOWN, _AT_LEAST_0)
 
 
@@ -231,7 +233,7 @@ def _cosine(offset: fmpq) -> Rule:
         if half_turn is None or not plus(high, -offset) <= half_turn + 1:
             return Trend(Direction.UNKNOWN, _UNIT)
         falls = half_turn % 2 == 0
-        return Trend(turns.direction.reversed if falls else turns.direction, _UNIT)
+        return Trend(turns.direction.opposite if falls else turns.direction, _UNIT)
 
     return rule
 
@@ -256,19 +258,17 @@ def _minimum(node: Term, args: list[Trend]) -> Trend:
 
 
 def _maximum(node: Term, args: list[Trend]) -> Trend:
-    negated_ranges = [arg.range.scaled(_MINUS) for arg in args]
-    return Trend(
-        _direction(node, args), negated_ranges[0].minimum(negated_ranges[1]).scaled(_MINUS)
-    )
+    negated_ranges = [arg.range.scale(_MINUS) for arg in args]
+    return Trend(_direction(node, args), negated_ranges[0].minimum(negated_ranges[1]).scale(_MINUS))
 
 
 def _absolute(node: Term, args: list[Trend]) -> Trend:
     (number,) = args
     if number.sign is not Sign.ANY:
         is_positive = number.sign in NON_NEGATIVE
-        values = number.range if is_positive else number.range.scaled(_MINUS)
+        values = number.range if is_positive else number.range.scale(_MINUS)
     else:
-        values = _AT_LEAST_0.common(number.range.hull(number.range.scaled(_MINUS)))
+        values = _AT_LEAST_0.common(number.range.hull(number.range.scale(_MINUS)))
     return Trend(_direction(node, args), values)
 
 

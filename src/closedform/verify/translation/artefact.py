@@ -22,7 +22,7 @@ from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.certificates.floats import rule_floats, schedule_floats
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.rule_files import FILES, Part, combined, validate_file
+from closedform.verify.translation.rule_files import FILES, Part, combine_verdicts, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.saying import refuse_refuted, verdict_text
@@ -85,16 +85,16 @@ def validate_rule(
     Raises:
         VerificationError: A file is not the rule; the message names the output and a point.
     """
-    allowed = Effort.of(LIMITS.validation_work) if effort is None else effort
+    budget = Effort.of(LIMITS.validation_work) if effort is None else effort
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
-    members = [(one.rule, one.params) for one in spec.assignments]
+    members = [(assignment.rule, assignment.params) for assignment in spec.assignments]
     verdicts = {}
     for name in sorted(FILES.keys() & models.keys()):
         try:
-            parts = validate_file(name, Model(members, kinds), models[name], allowed)
+            parts = validate_file(name, Model(members, kinds), models[name], budget)
         except ClosedFormError as error:
             parts = [Part("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
-        verdicts[name] = combined(parts)
+        verdicts[name] = combine_verdicts(parts)
         refuse_refuted(verdicts[name], f"rule {spec.rule.name!r}, file '{name}.onnx'")
         _write(models[name], KEY, as_json(verdicts[name], parts))
     if program is not None:
@@ -111,8 +111,8 @@ def mark_not_validated(model: ModelProto) -> None:
 
 def translation_line(model: ModelProto) -> str:
     """Returns the verdict in the metadata of a model that was exported here, on one line."""
-    found = next(entry.value for entry in model.metadata_props if entry.key == KEY)
-    content = json.loads(found)
+    metadata = next(entry.value for entry in model.metadata_props if entry.key == KEY)
+    content = json.loads(metadata)
     if content["status"] not in set(Status):
         return "translation: not validated"
     verdict = Verdict(
@@ -124,8 +124,8 @@ def translation_line(model: ModelProto) -> str:
 
 
 def _write(model: ModelProto, key: str, content: str) -> None:
-    known = {entry.key: entry.value for entry in model.metadata_props}
-    helper.set_model_props(model, dict(sorted({**known, key: content}.items())))
+    properties = {entry.key: entry.value for entry in model.metadata_props}
+    helper.set_model_props(model, dict(sorted({**properties, key: content}.items())))
 
 
 def as_json(verdict: Verdict, parts: Sequence[Part] = ()) -> str:

@@ -50,16 +50,16 @@ def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
         >>> rounding_interval(1.0, DType.F64)
         (18014398509481983/18014398509481984, 9007199254740993/9007199254740992)
     """
-    own = dtype.numpy.type(number)
+    value = dtype.numpy.type(number)
     ends = []
     for direction in (-np.inf, np.inf):
         with np.errstate(over="ignore"):
-            neighbor = float(np.nextafter(own, own.dtype.type(direction)))
+            neighbor = float(np.nextafter(value, value.dtype.type(direction)))
         is_largest = np.isinf(neighbor)  # its interval is as wide as on the other side
         if is_largest:
-            neighbor = float(np.nextafter(own, own.dtype.type(-direction)))
-        half = (build.exact(neighbor) - build.exact(float(own))) / 2
-        end = build.exact(float(own)) + (-half if is_largest else half)
+            neighbor = float(np.nextafter(value, value.dtype.type(-direction)))
+        half = (build.exact(neighbor) - build.exact(float(value))) / 2
+        end = build.exact(float(value)) + (-half if is_largest else half)
         if dtype is not DType.F64:
             further = build.exact(float(np.spacing(np.float64(abs(number))))) / 2
             end += further if direction > 0 else -further
@@ -129,8 +129,8 @@ class Constants:
         self._known: dict[tuple[float, DType], Term] = {}
         self._irrationals: list[tuple[Term, fmpq, fmpq]] = []
         rationals, irrationals = _numbers(sources)
-        found = {*rationals, *numbers}
-        self._rationals = sorted(found | {-number for number in found})
+        exact_numbers = {*rationals, *numbers}
+        self._rationals = sorted(exact_numbers | {-number for number in exact_numbers})
         self._operands = sorted({*self._rationals, fmpq(2)})
         for term in (build.PI, *irrationals, *(build.multiply(build.PI, x) for x in irrationals)):
             check()
@@ -160,18 +160,18 @@ class Constants:
         kind = dtype.numpy.type
         if low == 0 or kind(low) + kind(high) != kind(high):
             return None
-        stored = build.exact(high)
+        high_value = build.exact(high)
         ends = rounding_interval(low, dtype)
-        return self._rational(stored + ends[0], stored + ends[1], dtype)
+        return self._rational(high_value + ends[0], high_value + ends[1], dtype)
 
     def _rational(self, low: fmpq, high: fmpq, dtype: DType) -> fmpq | None:
         """The simplest number of the source in an interval, or one of few bits."""
         simplest = simplest_between(low, high)
-        found = _between(self._rationals, low, high)
-        if not found and bits(simplest) > _FEW_BITS[dtype]:
-            found = self._sums_and_products(low, high)
-        if found or bits(simplest) <= _FEW_BITS[dtype]:
-            return min(found or [simplest], key=bits)
+        candidates = _between(self._rationals, low, high)
+        if not candidates and bits(simplest) > _FEW_BITS[dtype]:
+            candidates = self._sums_and_products(low, high)
+        if candidates or bits(simplest) <= _FEW_BITS[dtype]:
+            return min(candidates or [simplest], key=bits)
         return None
 
     def _recover(self, number: float, dtype: DType) -> Term:
@@ -192,15 +192,17 @@ class Constants:
         """The result of one operation on two rational numbers of the source, or on one and 2."""
         if len(self._rationals) > 2 * LIMITS.combined_constants:
             return []
-        found: set[fmpq] = set()
-        for one in self._operands:
-            found.update(one + other for other in _between(self._operands, low - one, high - one))
-            if one != 0:
-                ends = sorted((low / one, high / one))
-                found.update(one * other for other in _between(self._operands, *ends))
-                ends = sorted((low * one, high * one))
-                found.update(other / one for other in _between(self._operands, *ends))
-        return sorted(found)
+        combinations: set[fmpq] = set()
+        for first in self._operands:
+            combinations.update(
+                first + second for second in _between(self._operands, low - first, high - first)
+            )
+            if first != 0:
+                ends = sorted((low / first, high / first))
+                combinations.update(first * second for second in _between(self._operands, *ends))
+                ends = sorted((low * first, high * first))
+                combinations.update(second / first for second in _between(self._operands, *ends))
+        return sorted(combinations)
 
     def _multiples(self, low: fmpq, high: fmpq) -> Iterator[tuple[Term, fmpq]]:
         """The simplest multiple of each irrational number that is surely in an interval."""
@@ -215,9 +217,9 @@ class Constants:
 def _root(low: fmpq, high: fmpq, place: int) -> tuple[int, int, Term]:
     """The square root of the simplest rational whose root is in an interval, and its bits."""
     size = sorted((abs(low), abs(high)))
-    squared = simplest_between(size[0] * size[0], size[1] * size[1])
-    root = build.square_root(build.rational(squared))
-    return bits(squared), place, root if low > 0 else build.negative(root)
+    square = simplest_between(size[0] * size[0], size[1] * size[1])
+    root = build.square_root(build.rational(square))
+    return bits(square), place, root if low > 0 else build.negative(root)
 
 
 def shortest_decimal(number: float, dtype: DType) -> Term:
@@ -230,8 +232,8 @@ def shortest_decimal(number: float, dtype: DType) -> Term:
     return build.rational(Fraction(str(dtype.numpy.type(number))))
 
 
-def _between(ordered: list[fmpq], low: fmpq, high: fmpq) -> list[fmpq]:
-    return ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
+def _between(numbers: list[fmpq], low: fmpq, high: fmpq) -> list[fmpq]:
+    return numbers[bisect_left(numbers, low) : bisect_right(numbers, high)]
 
 
 def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None]]:
@@ -281,13 +283,13 @@ def with_split_constants(constants: Constants, graph: Graph) -> Constant:
     for low, high, dtype in _sums(graph):
         number = constants.pair(low, high, dtype)
         if number is not None:
-            stored = build.exact(high)
-            parts[high, dtype] = build.rational(stored)
-            parts[low, dtype] = build.rational(number - stored)
+            high_value = build.exact(high)
+            parts[high, dtype] = build.rational(high_value)
+            parts[low, dtype] = build.rational(number - high_value)
 
     def reading(number: float, dtype: DType) -> Term:
-        found = parts.get((number, dtype))
-        return constants(number, dtype) if found is None else found
+        part = parts.get((number, dtype))
+        return constants(number, dtype) if part is None else part
 
     return reading
 
@@ -314,10 +316,10 @@ def _with_constant(graph: Graph, node: Node) -> tuple[Node, float] | None:
 
 def enclosure(term: Term) -> tuple[fmpq, fmpq] | None:
     """Returns a lower and an upper bound of a number; None if it is not defined or not decided."""
-    found = value_of(term, {}, LIMITS.constant_precision)
-    if isinstance(found, fmpq):
-        return found, found
-    if not isinstance(found, arb) or not found.is_finite():
+    value = value_of(term, {}, LIMITS.constant_precision)
+    if isinstance(value, fmpq):
+        return value, value
+    if not isinstance(value, arb) or not value.is_finite():
         return None
-    middle, radius = found.mid().fmpq(), found.rad().fmpq()
+    middle, radius = value.mid().fmpq(), value.rad().fmpq()
     return middle - radius, middle + radius

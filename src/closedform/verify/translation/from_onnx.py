@@ -37,7 +37,7 @@ packages raise: 5,000 sines took 0.5 s at 1,000 frames, 83 s at 10,000.
 def from_onnx(source: OnnxSource, *, stored: bool = False) -> Schedule:
     """Returns the schedule that an ONNX model computes, over the exact numbers.
 
-    Arguments, errors and an example are those of :func:`closedform.api.from_onnx`.
+    Arguments, errors and an example are as in :func:`closedform.api.from_onnx`.
     """
     model = checked_model(source)
     is_file = not isinstance(source, ModelProto | CheckedModel)
@@ -63,14 +63,16 @@ def _expression(root: Term, where: str) -> sp.Basic:
         raise VerificationError("it has no value at any step", where=where)
     if nesting(total) > MOST_NESTED:
         raise RecursionError
-    expr = _written(total)
+    expr = _sympy_expression(total)
     if not is_partial(root):
         return expr
     remaining = {_claim(obligation) for obligation in obligations(term_of(expr))}
     claims = dict.fromkeys(_claim(obligation) for obligation in obligations(root))
-    lost = [without_undefined(claim) for claim in claims if claim not in remaining]
-    is_known = build.UNDEFINED not in lost
-    condition = build.both(*(claim for claim in lost if is_known and not prove(claim).proved))
+    domain_claims = [without_undefined(claim) for claim in claims if claim not in remaining]
+    is_known = build.UNDEFINED not in domain_claims
+    condition = build.both(
+        *(claim for claim in domain_claims if is_known and not prove(claim).proved)
+    )
     if is_known and condition == build.TRUE:
         return expr
     if not is_known or condition == build.FALSE or is_partial(condition):
@@ -114,19 +116,19 @@ def without_undefined(root: Term) -> Term:
 
     SymPy refuses a Piecewise without a last branch within most functions.
     """
-    done: dict[Term, Term] = {}
+    rebuilt_terms: dict[Term, Term] = {}
     for node in walk(root):
-        args = tuple(done[arg] for arg in node.args)
+        args = tuple(rebuilt_terms[arg] for arg in node.args)
         if node.op is Op.ITE and build.UNDEFINED in args[1:]:
-            done[node] = args[2] if args[1] == build.UNDEFINED else args[1]
+            rebuilt_terms[node] = args[2] if args[1] == build.UNDEFINED else args[1]
         elif build.UNDEFINED in args:
-            done[node] = build.UNDEFINED
+            rebuilt_terms[node] = build.UNDEFINED
         else:
-            done[node] = build.rebuild(node, args) if args else node
-    return done[root]
+            rebuilt_terms[node] = build.rebuild(node, args) if args else node
+    return rebuilt_terms[root]
 
 
-def _written(root: Term) -> sp.Basic:
+def _sympy_expression(root: Term) -> sp.Basic:
     """The expression of a term; segment by segment where it is too large with shared parts in it.
 
     A chain of choices, each on the one before, has few segments and would be a tree without end.
@@ -143,8 +145,8 @@ def _written(root: Term) -> sp.Basic:
             segments = []
         if not 0 < len(segments) <= LIMITS.unfolded_segments:
             raise
-        *others, last = [(to_sympy(each.term(CLOCK)), each.end) for each in segments]
-        branches = [(value, t < end) for value, end in others]
+        *earlier, last = [(to_sympy(segment.term(CLOCK)), segment.end) for segment in segments]
+        branches = [(value, t < end) for value, end in earlier]
         return sp.Piecewise(*branches, (last[0], True))
 
 

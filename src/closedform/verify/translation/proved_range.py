@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from closedform.verify.identity.equality import Steps, are_equal, is_defined
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.partition import Value, aligned, as_term, partition
+from closedform.verify.terms.partition import Value, align_segments, as_term, partition
 
 _FIRST_LENGTH, _GROWTH = 1000, 10
 
@@ -30,13 +30,13 @@ def first_open_step(source: Value, computed: Value, run: Steps) -> int:
         run: The steps, of which not all are proved together.
     """
     comparisons = iter(range(LIMITS.range_comparisons))
-    proved, length = run.first, _FIRST_LENGTH
+    open_step, length = run.first, _FIRST_LENGTH
     while True:
         last = min(run.last, run.first + length - 1)
-        steps = Steps(run.clock, proved, last)
-        proved = _first_open(source, computed, steps, comparisons)
-        if proved <= last or last == run.last:
-            return proved
+        steps = Steps(run.clock, open_step, last)
+        open_step = _first_open(source, computed, steps, comparisons)
+        if open_step <= last or last == run.last:
+            return open_step
         length *= _GROWTH
 
 
@@ -46,24 +46,26 @@ def _first_open(source: Value, computed: Value, steps: Steps, comparisons: Itera
         partition(as_term(side, steps.clock), steps.clock, steps.first, steps.last + 1)
         for side in (source, computed)
     ]
-    for first, end, (wanted, value) in aligned(*sides):
+    for first, end, (expected, value) in align_segments(*sides):
         run = Steps(steps.clock, first, end - 1)
         if next(comparisons, None) is None:
             return first
-        if are_equal(wanted, value, run) is not None and is_defined(value, run):
+        if are_equal(expected, value, run) is not None and is_defined(value, run):
             continue
-        step = _first_open_singly(wanted, value, run, comparisons)
+        step = _first_open_singly(expected, value, run, comparisons)
         if step < end:
             return step
     return steps.last + 1
 
 
-def _first_open_singly(wanted: Value, value: Value, run: Steps, comparisons: Iterator[int]) -> int:
+def _first_open_singly(
+    expected: Value, value: Value, run: Steps, comparisons: Iterator[int]
+) -> int:
     """The same, one step after the other."""
     for step in range(run.first, run.last + 1):
         at_step = Steps(run.clock, step, step)
         if next(comparisons, None) is None:
             return step
-        if are_equal(wanted, value, at_step) is None or not is_defined(value, at_step):
+        if are_equal(expected, value, at_step) is None or not is_defined(value, at_step):
             return step
     return run.last + 1

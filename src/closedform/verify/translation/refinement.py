@@ -49,9 +49,9 @@ def undefined_parts(
     demands = obligations(computed)
     if not demands:
         return
-    known = _Known(obligations(source), steps)
+    source_demands = _Known(obligations(source), steps)
     for demand in demands:
-        if not known.implies(demand, effort):
+        if not source_demands.implies(demand, effort):
             yield demand
 
 
@@ -72,9 +72,11 @@ class _Known:
 
     def implies(self, demand: Obligation, effort: Effort) -> bool:
         """Returns whether an operation of the graph is shown to be defined."""
-        fitting = [each for each in self.given if set(each.path) <= set(demand.path)]
+        applicable = [
+            obligation for obligation in self.given if set(obligation.path) <= set(demand.path)
+        ]
         return (
-            any(each.goal == demand.goal for each in fitting)
+            any(obligation.goal == demand.goal for obligation in applicable)
             or self._is_unreachable(demand, effort)
             or operand_fits(demand.node, self._sign_of)
             or self._is_congruent(demand)
@@ -88,16 +90,18 @@ class _Known:
             return False
         if any(self._is_false(condition) for condition in demand.path):
             return True
-        own = [
+        path_conditions = [
             part for part in demand.path if symbols(part).keys() == {self.steps.clock.value.name}
         ]
-        if not own or not effort.left:
+        if not path_conditions or not effort.left:
             return False
         first, last = build.rational(self.steps.first), build.rational(self.steps.last)
         clock = self.steps.clock
-        taken = build.less_equal(first, clock), build.less_equal(clock, last)
+        step_range = build.less_equal(first, clock), build.less_equal(clock, last)
         portion = effort.portion(LIMITS.refinement_work)
-        return prove(build.negate(build.both(*own)), assume=taken, effort=portion).proved
+        return prove(
+            build.negate(build.both(*path_conditions)), assume=step_range, effort=portion
+        ).proved
 
     def _is_false(self, condition: Term) -> bool:
         """Whether no counter and no step makes a condition true, by the ranges of linear forms."""
@@ -128,23 +132,23 @@ class _Known:
         if atom.op is Op.SYMBOL and atom.value.integer:
             return fmpq(self.steps.first), fmpq(self.steps.last)
         choices = atom.args[1:] if atom.op is Op.ITE else ()
-        return tuple(each.value for each in choices) if all(map(is_rational, choices)) else ()
+        return tuple(choice.value for choice in choices) if all(map(is_rational, choices)) else ()
 
     def _sign_of(self, root: Term) -> Sign:
         """The sign of a number at all steps; what has no other symbol than the clock is divided."""
         for node in walk(root):
             if node in self._signs:
                 continue
-            found = sign_from(node, [self._signs[arg] for arg in node.args])
+            sign = sign_from(node, [self._signs[arg] for arg in node.args])
             self._is_clock[node] = (
                 node == self.steps.clock
                 if not node.args
                 else all(self._is_clock[arg] for arg in node.args)
             ) or is_rational(node)
-            is_open = found not in STRICT and self._is_clock[node]
+            is_open = sign not in STRICT and self._is_clock[node]
             if is_open and node.op in (Op.ADD, Op.MULTIPLY, Op.SYMBOL, Op.FLOOR):
-                found = self.steps.sign_of(node)
-            self._signs[node] = found
+                sign = self.steps.sign_of(node)
+            self._signs[node] = sign
         return self._signs[root]
 
     # --- congruence ------------------------------------------------------------------------------
@@ -153,21 +157,25 @@ class _Known:
         if demand.kind not in _BY_FORM:
             return False
         try:
-            needed = self._operand(demand)
-            known = [self._operand(each) for each in self.given if self._is_taken(each, demand)]
+            required_form = self._operand(demand)
+            source_forms = [
+                self._operand(obligation)
+                for obligation in self.given
+                if self._is_taken(obligation, demand)
+            ]
             if demand.kind is Kind.DIVISION:
-                nonzero = {atom for form in known for atom in self._factors(form)}
-                return bool(needed) and self._factors(needed) <= nonzero
-            return any(self._is_positive_multiple(needed, form) for form in known)
+                nonzero = {atom for form in source_forms for atom in self._factors(form)}
+                return bool(required_form) and self._factors(required_form) <= nonzero
+            return any(self._is_positive_multiple(required_form, form) for form in source_forms)
         except NoForm:
             return False
 
-    def _is_taken(self, given: Obligation, demand: Obligation) -> bool:
+    def _is_taken(self, assumption: Obligation, demand: Obligation) -> bool:
         """Whether an operation of the source is taken where one of the graph is."""
-        if given.kind is not demand.kind:
+        if assumption.kind is not demand.kind:
             return False
         conditions = [self._table.truth(part) for part in demand.path]
-        return all(self._table.truth(part) in (True, *conditions) for part in given.path)
+        return all(self._table.truth(part) in (True, *conditions) for part in assumption.path)
 
     def _operand(self, demand: Obligation) -> Form:
         """The form of the divisor, radicand or argument of an operation, but for positive factors.
@@ -199,10 +207,10 @@ class _Known:
         product = self._table.product((form, form))  # a sum becomes an atom, squared
         return {atom for monomial, _ in product for atom, _ in monomial}
 
-    def _is_positive_multiple(self, needed: Form, known: Form) -> bool:
-        if not needed or not known:
+    def _is_positive_multiple(self, required_form: Form, source_form: Form) -> bool:
+        if not required_form or not source_form:
             return False
-        quotient = self._table.product((needed, self._table.power(known, fmpq(-1))))
+        quotient = self._table.product((required_form, self._table.power(source_form, fmpq(-1))))
         number = forms.number_of(quotient)
         return number is not None and number > 0
 

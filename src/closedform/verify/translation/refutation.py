@@ -54,17 +54,17 @@ class Floats:
         return self._outputs(self._constant)
 
     def _constant(self, number: float, dtype: DType) -> Term:
-        found = self._exact(number, dtype)
-        is_whole = build.is_rational(found) and found.value.q == 1
-        if is_whole and found.value == build.exact(number):
-            return found
-        found = build.own_symbol(f"constant {number!r} of {dtype}")
-        name = found.value.name
+        constant = self._exact(number, dtype)
+        is_whole = build.is_rational(constant) and constant.value.q == 1
+        if is_whole and constant.value == build.exact(number):
+            return constant
+        constant = build.own_symbol(f"constant {number!r} of {dtype}")
+        name = constant.value.name
         if name not in self.balls:
             low, high = rounding_interval(number, dtype)
             with ctx.workprec(128):
                 self.balls[name] = arb(low).union(arb(high))
-        return found
+        return constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ def refutation(
     for point in points:
         if not effort.left and not first.left:
             return None
-        wanted = value_of(pair.source, point)
-        found = value_of(pair.floats.outputs[pair.name], {**point, **pair.floats.balls})
-        if isinstance(wanted, Undefined):
+        expected = value_of(pair.source, point)
+        computed = value_of(pair.floats.outputs[pair.name], {**point, **pair.floats.balls})
+        if isinstance(expected, Undefined):
             continue
-        if isinstance(found, Undefined) or not arb(wanted).overlaps(arb(found)):
-            return _refuted(pair, point, text_of(found, 40), wanted)
+        if isinstance(computed, Undefined) or not arb(expected).overlaps(arb(computed)):
+            return _refuted_verdict(pair, point, text_of(computed, 40), expected)
     return None
 
 
@@ -113,25 +113,27 @@ def computed_refutation(
     graph: Graph, pair: Pair, points: Iterable[Mapping[str, fmpq]]
 ) -> Verdict | None:
     """Returns a refutation at a step at which rounding to float32 cannot bring the value so far."""
-    found = []
+    samples = []
     for point in points:
-        wanted = value_of(pair.source, point)
-        if not isinstance(wanted, Undefined) and set(point) == {CLOCK.value.name}:
+        expected = value_of(pair.source, point)
+        if not isinstance(expected, Undefined) and set(point) == {CLOCK.value.name}:
             step = int(point[CLOCK.value.name].p)
-            found.append((point, wanted, float(evaluate(graph, {"step": step})[pair.name])))
-    scale = max((abs(float(arb(wanted))) for _, wanted, _ in found), default=0.0)
-    for point, wanted, computed in found:
-        if not abs(computed - float(arb(wanted))) <= scale * _LARGEST_ERROR:
-            return _refuted(pair, point, f"computed as {computed}", wanted)
+            samples.append((point, expected, float(evaluate(graph, {"step": step})[pair.name])))
+    scale = max((abs(float(arb(expected))) for _, expected, _ in samples), default=0.0)
+    for point, expected, computed in samples:
+        if not abs(computed - float(arb(expected))) <= scale * _LARGEST_ERROR:
+            return _refuted_verdict(pair, point, f"computed as {computed}", expected)
     return None
 
 
-def _refuted(
-    pair: Pair, point: Mapping[str, fmpq], found: str, wanted: fmpq | arb | Undefined
+def _refuted_verdict(
+    pair: Pair, point: Mapping[str, fmpq], computed_text: str, expected: fmpq | arb | Undefined
 ) -> Verdict:
-    shown = {name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()}
-    reason = f"{pair.name} is {found}, and its source {text_of(wanted, 40)}"
-    return Verdict(Status.REFUTED, ("points",), shown, reason)
+    counterexample = {
+        name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()
+    }
+    reason = f"{pair.name} is {computed_text}, and its source {text_of(expected, 40)}"
+    return Verdict(Status.REFUTED, ("points",), counterexample, reason)
 
 
 def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
@@ -141,26 +143,28 @@ def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
     near = [*range(min(width, 6) + 1), *(width - back for back in range(min(width, 3) + 1))]
     spread = [width * part // 16 for part in range(17)]
     doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
-    drawn = [draw.randint(0, width) for _ in range(LIMITS.refutation_points)]
-    others = {**symbols(pair.source), **symbols(pair.computed)}
-    others.pop(steps.clock.value.name, None)
-    for offset in dict.fromkeys((*near, *spread, *doubling, *drawn)):
-        values = {name: _drawn(node, draw) for name, node in others.items()}
+    offsets = [draw.randint(0, width) for _ in range(LIMITS.refutation_points)]
+    free_symbols = {**symbols(pair.source), **symbols(pair.computed)}
+    free_symbols.pop(steps.clock.value.name, None)
+    for offset in dict.fromkeys((*near, *spread, *doubling, *offsets)):
+        values = {name: _draw_number(node, draw) for name, node in free_symbols.items()}
         yield {**values, steps.clock.value.name: fmpq(steps.first + offset)}
 
 
 def zeros_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
     """Yields the first of ``points_of`` with each number that may be 0 set to it, one and all."""
     point = next(points_of(pair, steps))
-    declared = {**symbols(pair.source), **symbols(pair.computed)}
+    declarations = {**symbols(pair.source), **symbols(pair.computed)}
     clock = steps.clock.value.name
     weak = (Sign.ANY, Sign.NONNEGATIVE, Sign.NONPOSITIVE)
-    zeros = {name: fmpq(0) for name in point if name != clock and declared[name].value.sign in weak}
+    zeros = {
+        name: fmpq(0) for name in point if name != clock and declarations[name].value.sign in weak
+    }
     yield {**point, **zeros}
     yield from ({**point, name: fmpq(0)} for name in zeros)
 
 
-def _drawn(symbol: Term, draw: random.Random) -> fmpq:
+def _draw_number(symbol: Term, draw: random.Random) -> fmpq:
     """A number that the declaration of a symbol admits."""
     size = fmpq(draw.choice((1, 2, 3, 7, 10, 100, 1000)))
     if not symbol.value.integer:

@@ -21,7 +21,7 @@ from closedform.verify.terms import build
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_reading import SumKey
 from closedform.verify.translation.rule_terms import Model, Wanted
-from closedform.verify.translation.translation import timed, validate_outputs
+from closedform.verify.translation.translation import time_verdict, validate_outputs
 
 Names = Callable[[str, UpdateRule], Mapping[str, str]]
 """From a parameter and its rule to the roles of its outputs, by name."""
@@ -64,8 +64,8 @@ def _states(param: str, rule: UpdateRule) -> dict[str, str]:
 
 
 def _next(param: str, rule: UpdateRule) -> dict[str, str]:
-    own = {naming.param(param): naming.BODY_PARAM, **_states(param, rule)}
-    return {naming.following(name): label for name, label in own.items()}
+    labels = {naming.param(param): naming.BODY_PARAM, **_states(param, rule)}
+    return {naming.following(name): label for name, label in labels.items()}
 
 
 FILES: Mapping[str, _Kind] = {
@@ -94,7 +94,7 @@ def validate_file(
     return _File(model, file, FILES[name], effort).parts()
 
 
-def combined(parts: Sequence[Part]) -> Verdict:
+def combine_verdicts(parts: Sequence[Part]) -> Verdict:
     """Returns the verdict on a file: that of its worst part."""
     for status in (Status.REFUTED, Status.UNKNOWN):
         for part in parts:
@@ -123,12 +123,12 @@ class _File:
             }
             for param, rule in model.rules.items()
         }
-        owned = {
+        outputs_by_param = {
             name: (param, label)
             for param, rule in model.rules.items()
             for name, label in _input_names(param, rule).items()
         }
-        self.slices = Slices(file, owned, model.kinds.scalar)
+        self.slices = Slices(file, outputs_by_param, model.kinds.scalar)
         # A rule that looks at shapes may say another thing of each.
         self.by_shape = not self.slices.is_elementwise or not all(
             rule.is_elementwise for rule, _ in model.members
@@ -140,48 +140,54 @@ class _File:
     def parts(self) -> list[Part]:
         """Returns the findings about each kind of parameter, and about values of none."""
         groups: dict[Hashable, list[str]] = {}
-        for param, named in self.named.items():
+        for param, labels in self.named.items():
             kinds = tuple(
-                (label, self.slices.kind_of(name, param)) for name, label in named.items()
+                (label, self.slices.kind_of(name, param)) for name, label in labels.items()
             )
             groups.setdefault((self._place(param), kinds), []).append(param)
-        rest = self.outputs.difference(*(named.keys() for named in self.named.values()))
+        rest = self.outputs.difference(*(labels.keys() for labels in self.named.values()))
         for name in sorted(rest):
             self.slices.kind_of(name, "")
-        found = self._sums() if self.kind.has_sums else []
-        if not all(part.verdict.proved for part in found):
-            return found
-        found.append(Part("", 0, self._verdict(lambda: list(self.kind.common(self.model)), rest)))
+        file_parts = self._sums() if self.kind.has_sums else []
+        if not all(part.verdict.proved for part in file_parts):
+            return file_parts
+        file_parts.append(
+            Part("", 0, self._verdict(lambda: list(self.kind.common(self.model)), rest))
+        )
         for params in groups.values():
             (first, *_) = params
 
-            def wanted(first: str = first) -> list[Wanted]:
+            def list_expected(first: str = first) -> list[Wanted]:
                 return list(self.kind.of(self.model, first))
 
-            verdict = self._verdict(wanted, self.named[first])
-            found.append(Part(first, len(params), verdict))
-        return found
+            verdict = self._verdict(list_expected, self.named[first])
+            file_parts.append(Part(first, len(params), verdict))
+        return file_parts
 
     def _place(self, param: str) -> Hashable:
         return self.places[param], self.model.shapes[param] if self.by_shape else None
 
-    def _verdict(self, wanted: Callable[[], list[Wanted]], outputs: Iterable[str]) -> Verdict:
+    def _verdict(
+        self, list_expected: Callable[[], list[Wanted]], outputs: Iterable[str]
+    ) -> Verdict:
         def decide() -> Verdict:
-            needed = wanted()
-            if not needed and not outputs:
+            expected_outputs = list_expected()
+            if not expected_outputs and not outputs:
                 return Verdict(Status.PROVED)
-            return validate_outputs(needed, self.slices.graph(sorted(outputs)), self.effort)
+            return validate_outputs(
+                expected_outputs, self.slices.graph(sorted(outputs)), self.effort
+            )
 
-        return timed(decide, self.effort)
+        return time_verdict(decide, self.effort)
 
     def _sums(self) -> list[Part]:
         """Finds out which sum of the rules each total is, inner ones first."""
-        wanted = dict.fromkeys(
+        keys_by_total = dict.fromkeys(
             key for rule, _ in self.model.members for key in self.model.sum_keys(rule)
         )
-        left = {key: set(self.model.members_of(key)) for key in wanted}
+        left = {key: set(self.model.members_of(key)) for key in keys_by_total}
         left = {key: members for key, members in left.items() if len(members) > 1}
-        found = []
+        sum_parts = []
         for total in self.slices.totals.values():
             likely = [key for key, members in left.items() if members == set(total.parts)]
             parts: list[Part] = []
@@ -194,32 +200,32 @@ class _File:
             if not parts or (len(likely) > 1 and not parts[-1].verdict.proved):
                 reason = "it is none of the rule's sums over all parameters, as far as is known"
                 parts = [Part("sum", len(total.parts), Verdict(Status.UNKNOWN, reason=reason))]
-            found += parts
-        if left and not any(part.verdict.refuted for part in found):
+            sum_parts += parts
+        if left and not any(part.verdict.refuted for part in sum_parts):
             reason = "a sum over all parameters of the rule was not found"
-            found.append(Part("sum", 0, Verdict(Status.UNKNOWN, reason=reason)))
-        return found
+            sum_parts.append(Part("sum", 0, Verdict(Status.UNKNOWN, reason=reason)))
+        return sum_parts
 
     def _sum_parts(self, total: Total, key: SumKey) -> list[Part]:
         groups: dict[Hashable, list[str]] = {}
         for param, name in total.parts.items():
             kind = self._place(param), self.slices.kind_of(name, param)
             groups.setdefault((*kind, self.model.shapes[param]), []).append(param)
-        found = []
-        for first, *others in groups.values():
+        parts = []
+        for first, *further_names in groups.values():
             name = total.parts[first]
 
-            def wanted(name: str = name, first: str = first) -> list[Wanted]:
+            def list_expected(name: str = name, first: str = first) -> list[Wanted]:
                 return [Wanted(name, first, self.model.part(key, first), ())]
 
-            verdict = self._verdict(wanted, [name])
-            found.append(Part(f"sum {first}", 1 + len(others), verdict))
+            verdict = self._verdict(list_expected, [name])
+            parts.append(Part(f"sum {first}", 1 + len(further_names), verdict))
             if not verdict.proved:
                 break
-        return found
+        return parts
 
 
 def _input_names(param: str, rule: UpdateRule) -> dict[str, str]:
     inputs = {naming.tensor_input(param, name): f"{naming.INPUT}{name}" for name in rule.inputs}
-    own = {naming.param(param): naming.BODY_PARAM, naming.grad(param): naming.BODY_GRAD}
-    return {**own, **_states(param, rule), **inputs}
+    labels = {naming.param(param): naming.BODY_PARAM, naming.grad(param): naming.BODY_GRAD}
+    return {**labels, **_states(param, rule), **inputs}

@@ -1,6 +1,6 @@
 """The expressions of an update rule as terms, in the names of the graph of a step.
 
-Functions of whole tensors are those of ``tensor_functions``, with the shapes that the rule's own
+Functions of whole tensors are as in ``tensor_functions``, with the shapes that the rule's own
 expressions have. The caller, who knows all parameters, gives the terms of sums over them.
 """
 
@@ -77,13 +77,13 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
     """A rule with a symbol for each sum over all parameters, and the sums by symbol."""
     keys: dict[SumKey, sp.Symbol] = {}
 
-    def named(expr: sp.Basic) -> sp.Basic:
+    def name_sums(expr: sp.Basic) -> sp.Basic:
         # A sum may stand in another one and next to it: those that stand in none go first.
         while expr.has(GlobalSum):
-            found = sorted(expr.atoms(GlobalSum), key=sp.default_sort_key)
-            inner = {part for total in found for part in total.args[0].atoms(GlobalSum)}
+            totals = sorted(expr.atoms(GlobalSum), key=sp.default_sort_key)
+            inner = {part for total in totals for part in total.args[0].atoms(GlobalSum)}
             symbols = {}
-            for total in found:
+            for total in totals:
                 if total not in inner:
                     key = sum_key(rule, total)
                     symbols[total] = keys.setdefault(
@@ -94,21 +94,21 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
 
     left: set[str] = set()
 
-    def changed(expr: sp.Basic) -> sp.Basic:
-        result = named(expr)
+    def replace_sums(expr: sp.Basic) -> sp.Basic:
+        result = name_sums(expr)
         left.update(symbol.name for symbol in result.free_symbols)
         return result
 
-    made = rule.expressions_by(changed)
+    expressions = rule.expressions_by(replace_sums)
     numbers = {**rule.hyperparameters, **{s.name: None for s in keys.values()}}
-    used = {key: number for key, number in numbers.items() if key in left}
-    return replace(rule, **made, hyperparameters=used), {
+    hyperparameters = {key: number for key, number in numbers.items() if key in left}
+    return replace(rule, **expressions, hyperparameters=hyperparameters), {
         symbol: key for key, symbol in keys.items()
     }
 
 
 class Reading:
-    """Reads the expressions of a rule as terms, those of one parameter or of the whole model.
+    """Reads the expressions of a rule as terms, for one parameter or for the whole model.
 
     Attributes:
         rule: The rule for the parameter's shape, with symbols for sums over all parameters.
@@ -134,8 +134,8 @@ class Reading:
         self.param = param
         self.shape = shape
         has_sums = any(expr.has(GlobalSum) for expr in rule.all_expressions())
-        named, sums = _without_sums(rule) if has_sums else (rule, {})
-        self.rule = named.for_shape(shape, param) if param else named
+        rule_without_sums, sums = _without_sums(rule) if has_sums else (rule, {})
+        self.rule = rule_without_sums.for_shape(shape, param) if param else rule_without_sums
         inputs = map(tensor_input, self.rule.inputs)
         self._tensors = {PARAM, GRAD, *map(state, self.rule.states), *inputs}
         self._shapes: dict[sp.Basic, Shape] = {}
@@ -206,7 +206,7 @@ class Reading:
                 shape = self.shape_of(expr.args[0])
                 return (*shape[:-2], shape[-1], shape[-2])
             case ExpandDims():
-                return self._expanded(self.shape_of(expr.args[0]), int(expr.args[1]))
+                return self._expanded_shape(self.shape_of(expr.args[0]), int(expr.args[1]))
             case Permute():
                 shape = self.shape_of(expr.args[0])
                 return tuple(shape[int(axis)] for axis in expr.args[1].args)
@@ -222,7 +222,7 @@ class Reading:
                 return shape
 
     @staticmethod
-    def _expanded(shape: Shape, axis: int) -> Shape:
+    def _expanded_shape(shape: Shape, axis: int) -> Shape:
         place = axis % (len(shape) + 1)
         return (*shape[:place], 1, *shape[place:])
 
@@ -242,26 +242,26 @@ class Reading:
             ReduceMax: self._maximum,
             ReduceMean: self._mean,
             MatMul: self._product,
-            Transpose: self._transposed,
-            Permute: self._permuted,
+            Transpose: self._transpose,
+            Permute: self._permute,
             # A broadcast tensor is read at its last axes, and is its operand.
             BroadcastTo: lambda expr, read: read(expr.args[0]),
-            ExpandDims: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
-            Reshape: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
-            LikeParam: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
-            Rounded: self._rounded,
+            ExpandDims: lambda expr, read: self._reshape(expr, read(expr.args[0])),
+            Reshape: lambda expr, read: self._reshape(expr, read(expr.args[0])),
+            LikeParam: lambda expr, read: self._reshape(expr, read(expr.args[0])),
+            Rounded: self._round,
             NonFinite: self._non_finite,
         }
 
-    def _rounded(self, expr: sp.Basic, read: Read) -> Term:
+    def _round(self, expr: sp.Basic, read: Read) -> Term:
         """A rounding; one to a dtype that is computed in is left out, as casts of graphs are."""
         operand, dtype = read(expr.args[0]), expr.args[1].name
-        return functions.rounded(operand, dtype) if dtype in STORED else operand
+        return functions.round_to(operand, dtype) if dtype in STORED else operand
 
-    def _reduced(self, kind: str, expr: sp.Basic, operand: Term) -> Term:
+    def _reduce(self, kind: str, expr: sp.Basic, operand: Term) -> Term:
         axes, keepdims = self._axes(expr)
         shape = self.shape_of(expr.args[0])
-        return functions.reduced(kind, operand, shape, axes, keepdims=keepdims)
+        return functions.reduce_axes(kind, operand, shape, axes, keepdims=keepdims)
 
     def _count(self, expr: sp.Basic) -> int:
         """The number of elements that become one."""
@@ -272,33 +272,33 @@ class Reading:
         return math.prod(int(size) for size in sizes)
 
     def _sum(self, expr: sp.Basic, read: Read) -> Term:
-        return self._reduced(functions.REDUCE_SUM, expr, read(expr.args[0]))
+        return self._reduce(functions.REDUCE_SUM, expr, read(expr.args[0]))
 
     def _mean(self, expr: sp.Basic, read: Read) -> Term:
-        total = self._reduced(functions.REDUCE_SUM, expr, read(expr.args[0]))
+        total = self._reduce(functions.REDUCE_SUM, expr, read(expr.args[0]))
         return build.divide(total, build.rational(max(self._count(expr), 1)))
 
     def _maximum(self, expr: sp.Basic, read: Read) -> Term:
         kind = functions.REDUCE_MAX if self._count(expr) else functions.REDUCE_SUM
-        return self._reduced(kind, expr, read(expr.args[0]))
+        return self._reduce(kind, expr, read(expr.args[0]))
 
     def _product(self, expr: sp.Basic, read: Read) -> Term:
         left, right = expr.args
         shapes = self.shape_of(left), self.shape_of(right)
         return functions.product(read(left), read(right), shapes)
 
-    def _transposed(self, expr: sp.Basic, read: Read) -> Term:
+    def _transpose(self, expr: sp.Basic, read: Read) -> Term:
         shape = self.shape_of(expr.args[0])
         rank = len(shape)
         order = (*range(rank - 2), rank - 1, rank - 2)
-        return functions.transposed(read(expr.args[0]), shape, order)
+        return functions.transpose(read(expr.args[0]), shape, order)
 
-    def _permuted(self, expr: sp.Basic, read: Read) -> Term:
+    def _permute(self, expr: sp.Basic, read: Read) -> Term:
         order = tuple(int(axis) for axis in expr.args[1].args)
-        return functions.transposed(read(expr.args[0]), self.shape_of(expr.args[0]), order)
+        return functions.transpose(read(expr.args[0]), self.shape_of(expr.args[0]), order)
 
-    def _reshaped(self, expr: sp.Basic, operand: Term) -> Term:
-        return functions.reshaped(operand, self.shape_of(expr.args[0]), self.shape_of(expr))
+    def _reshape(self, expr: sp.Basic, operand: Term) -> Term:
+        return functions.reshape(operand, self.shape_of(expr.args[0]), self.shape_of(expr))
 
     def _non_finite(self, expr: sp.Basic, read: Read) -> Term:
         """1 above the largest number of the dtype; over the reals nothing else is not finite."""

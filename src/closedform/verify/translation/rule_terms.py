@@ -1,7 +1,7 @@
 """The terms that the graph of a step must compute: one for each output of an update rule.
 
 The graph is read elementwise (``from_graph``): the symbols in the terms of a parameter are single
-elements of its tensors, named as the inputs of the graph. Functions of whole tensors are those of
+elements of its tensors, named as the inputs of the graph. Functions of whole tensors are as in
 ``tensor_functions``, with the shapes of the rule's own expressions.
 
 A sum over all parameters is the sum of their contributions, or a symbol where one is given.
@@ -88,9 +88,11 @@ class Model:
 
     def sum_keys(self, rule: UpdateRule) -> dict[SumKey, None]:
         """Returns the sums over all parameters that a rule takes, inner ones first."""
-        found = {total for expr in rule.all_expressions() for total in expr.atoms(GlobalSum)}
-        ordered = sorted(found, key=lambda total: (_depth(total), sp.default_sort_key(total)))
-        return dict.fromkeys(sum_key(rule, total) for total in ordered)
+        totals = {total for expr in rule.all_expressions() for total in expr.atoms(GlobalSum)}
+        sorted_totals = sorted(
+            totals, key=lambda total: (_depth(total), sp.default_sort_key(total))
+        )
+        return dict.fromkeys(sum_key(rule, total) for total in sorted_totals)
 
     def members_of(self, key: SumKey) -> list[str]:
         """Returns the parameters that add to a sum."""
@@ -104,31 +106,31 @@ class Model:
         reading = self._reading(_adding(self.rules[param], key), param)
         operand = reading.read(reading.rule.param)
         axes = range(len(shape))
-        return functions.reduced(functions.REDUCE_SUM, operand, shape, axes, keepdims=False)
+        return functions.reduce_axes(functions.REDUCE_SUM, operand, shape, axes, keepdims=False)
 
     def total(self, key: SumKey) -> Term:
         """Returns a sum over all parameters."""
         if key not in self.sums:
-            self.sums[key] = build.add(*(self.part(key, each) for each in self.members_of(key)))
+            self.sums[key] = build.add(*(self.part(key, member) for member in self.members_of(key)))
         return self.sums[key]
 
     def step(self) -> Wanted:
         """Returns the next step."""
-        given = [rule for rule, _ in self.members if rule.advances != sp.true]
+        step_rules = [rule for rule, _ in self.members if rule.advances != sp.true]
         following = build.add(sympy_io.term(t), build.ONE)
-        if given:
-            reading = self._reading(given[0])
+        if step_rules:
+            reading = self._reading(step_rules[0])
             goes_on = reading.read(reading.rule.advances)
             following = build.ite(goes_on, following, sympy_io.term(t))
         return Wanted(naming.following(naming.STEP), "", following, (), is_counter=True)
 
-    def shared(self) -> Iterator[Wanted]:
+    def shared_states(self) -> Iterator[Wanted]:
         """Yields the next states of the whole model."""
-        done: set[str] = set()
+        yielded_names: set[str] = set()
         for rule, _ in self.members:
             for name in rule.shared:
-                if name not in done:
-                    done.add(name)
+                if name not in yielded_names:
+                    yielded_names.add(name)
                     reading = self._reading(rule)
                     spec = reading.rule.shared[name]
                     output = naming.following(naming.shared(name))
@@ -142,7 +144,7 @@ class Model:
             value = reading.read(expr)
             is_param = label == "param"
             if is_param and reading.rule.stored is not None:
-                value = functions.rounded(value, reading.rule.stored)
+                value = functions.round_to(value, reading.rule.stored)
             name = naming.param(param) if is_param else naming.state(param, label)
             shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
             yield Wanted(naming.following(name), param, value, shape, is_counter=False)
@@ -150,7 +152,7 @@ class Model:
     def common(self) -> Iterator[Wanted]:
         """Yields the outputs of a step that belong to no parameter."""
         yield self.step()
-        yield from self.shared()
+        yield from self.shared_states()
 
     def outputs(self) -> Iterator[Wanted]:
         """Yields every output of a step."""
@@ -164,16 +166,16 @@ class Model:
         point = reading.rule.evaluation
         value = reading.read(PARAM if point is None else point)
         if reading.rule.stored is not None:
-            value = functions.rounded(value, reading.rule.stored)
+            value = functions.round_to(value, reading.rule.stored)
         yield Wanted(naming.evaluation(param), param, value, reading.shape, is_counter=False)
 
     def first(self) -> Iterator[Wanted]:
         """Yields the first step and the first states of the whole model."""
         yield Wanted("step", "", build.ZERO, (), is_counter=True)
-        shared = {
+        shared_specs = {
             name: spec for rule, _ in self.members[::-1] for name, spec in rule.shared.items()
         }
-        for name, spec in shared.items():
+        for name, spec in shared_specs.items():
             value = sympy_io.term(spec.initial)
             yield Wanted(naming.shared(name), "", value, (), is_counter=spec.is_counter)
 
@@ -191,7 +193,11 @@ class Model:
 def _adding(rule: UpdateRule, key: SumKey) -> UpdateRule:
     """The rule whose parameter becomes its summand; its states stay as they are."""
     expr, definitions = key[0], dict(key[1])
-    names = {symbol.name for each in (expr, *definitions.values()) for symbol in each.free_symbols}
+    names = {
+        symbol.name
+        for expression in (expr, *definitions.values())
+        for symbol in expression.free_symbols
+    }
     return replace(
         rule,
         param=expr,
@@ -212,9 +218,9 @@ def _depth(total: GlobalSum) -> int:
 
 
 def model_of(rule: UpdateRule, graph: Graph) -> Model:
-    """Returns the model whose parameters are those of the graph of a step, all of one rule.
+    """Returns the model with the parameters of the graph of a step, all of one rule.
 
-    The dtypes of the computation are those of the graph's inputs.
+    It is computed in the dtypes of the graph's inputs.
     """
     types = {node.attribute("name"): node.type for node in graph.inputs}
     prefix = f"{naming.BODY_PARAM}."
@@ -223,7 +229,7 @@ def model_of(rule: UpdateRule, graph: Graph) -> Model:
         for name, type_ in types.items()
         if name.startswith(prefix)
     }
-    given = [type_.dtype for name, type_ in types.items() if name.startswith(prefix)]
-    tensor = next((dtype for dtype in given if dtype in COMPUTED_FLOATS), DType.F32)
+    dtypes = [type_.dtype for name, type_ in types.items() if name.startswith(prefix)]
+    tensor = next((dtype for dtype in dtypes if dtype in COMPUTED_FLOATS), DType.F32)
     has_wide = any(node.type.dtype is DType.F64 for node in graph.nodes)
     return Model([(rule, shapes)], Kinds(tensor, DType.F64 if has_wide else DType.F32))

@@ -30,21 +30,21 @@ def verdict_text(verdict: Verdict) -> str:
         return verdict.reason
     if verdict.proved:
         return str(verdict.status)
-    known = ", ".join(filter(None, (str(verdict.status), verdict.proved_range)))
-    return f"{known}: {verdict.reason}" if verdict.reason else known
+    summary = ", ".join(filter(None, (str(verdict.status), verdict.proved_range)))
+    return f"{summary}: {verdict.reason}" if verdict.reason else summary
 
 
-def warn_unless_proved(verdict: Verdict, what: str) -> None:
+def warn_unless_proved(verdict: Verdict, subject: str) -> None:
     """Issues an ``UnprovedWarning`` at the line that called closedform, unless it is PROVED.
 
     Args:
         verdict: The verdict on the translation; none that the user did not ask for.
-        what: The translation, such as "the file of schedule 'cosine'".
+        subject: The translation, such as "the file of schedule 'cosine'".
     """
     if verdict.proved or verdict is NOT_VALIDATED:
         return
     warnings.warn(
-        f"{what} is not proved to be its source: {verdict_text(verdict)}",
+        f"{subject} is not proved to be its source: {verdict_text(verdict)}",
         UnprovedWarning,
         stacklevel=_level_of_caller(),
     )
@@ -74,8 +74,8 @@ def translation_note(verdict: Verdict) -> str:
 def refuse_refuted(verdict: Verdict, where: str) -> None:
     """Raises VerificationError with the point at which a translation is another function."""
     if verdict.refuted:
-        found = verdict.counterexample or {}
-        point = ", ".join(f"{name} = {value}" for name, value in found.items())
+        values_by_name = verdict.counterexample or {}
+        point = ", ".join(f"{name} = {value}" for name, value in values_by_name.items())
         at_point = f"at {point} " if point else ""
         raise VerificationError(
             f"the model is not its source: {at_point}{verdict.reason}",

@@ -50,7 +50,7 @@ from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.from_graph import Constant, terms_of_graph
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
-from closedform.verify.terms.partition import Segments, Value, aligned, as_term, partition
+from closedform.verify.terms.partition import Segments, Value, align_segments, as_term, partition
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
@@ -119,11 +119,11 @@ def validate(
         >>> validate(schedules.cosine(3e-4, 3e-5, 999), compile(lr)).status
         <Status.REFUTED: 'REFUTED'>
     """
-    allowed = Effort.of(LIMITS.validation_work) if effort is None else effort
-    return timed(lambda: _validate(source, graph, allowed), allowed)
+    budget = Effort.of(LIMITS.validation_work) if effort is None else effort
+    return time_verdict(lambda: _validate(source, graph, budget), budget)
 
 
-def timed(decide: Callable[[], Verdict], effort: Effort) -> Verdict:
+def time_verdict(decide: Callable[[], Verdict], effort: Effort) -> Verdict:
     """Returns a verdict with its time; UNKNOWN where the terms cannot be made or computed with."""
     watch = Watch()
     try:
@@ -146,72 +146,72 @@ def _validate(source: Schedule | UpdateRule, graph: Graph, effort: Effort) -> Ve
     step = _step(graph)
     shape = () if step is None else step.type.shape
     for output in graph.outputs:
-        found = graph.nodes[output.index].type.shape
-        if found != shape:
-            reason = f"{output.name} has the shape {list(found)}, and the step {list(shape)}"
+        output_shape = graph.nodes[output.index].type.shape
+        if output_shape != shape:
+            reason = f"{output.name} has the shape {list(output_shape)}, and the step {list(shape)}"
             return Verdict(Status.REFUTED, reason=reason)
     root = source_term(source, inputs)
-    wanted = [Wanted(output.name, "", root, None, is_counter=False) for output in graph.outputs]
-    return _compared(wanted, [term(source.bound)], graph, effort)
+    expected = [Wanted(output.name, "", root, None, is_counter=False) for output in graph.outputs]
+    return _compare_outputs(expected, [term(source.bound)], graph, effort)
 
 
-def validate_outputs(wanted: Sequence[Wanted], graph: Graph, effort: Effort) -> Verdict:
+def validate_outputs(expected: Sequence[Wanted], graph: Graph, effort: Effort) -> Verdict:
     """Returns whether the outputs of a graph of tensors are as specified.
 
     Args:
-        wanted: What they have to be; the graph has these outputs and no others.
+        expected: What they have to be; the graph has these outputs and no others.
         graph: The graph.
         effort: The work that it may do.
     """
     shapes = {output.name: graph.nodes[output.index].type.shape for output in graph.outputs}
-    for each in wanted:
-        if each.name not in shapes:
-            return Verdict(Status.REFUTED, reason=f"the graph has no output {each.name!r}")
-        if each.shape != shapes[each.name]:
-            is_, has = list(shapes[each.name]), list(each.shape or ())
+    for entry in expected:
+        if entry.name not in shapes:
+            return Verdict(Status.REFUTED, reason=f"the graph has no output {entry.name!r}")
+        if entry.shape != shapes[entry.name]:
+            is_, has = list(shapes[entry.name]), list(entry.shape or ())
             return Verdict(
-                Status.REFUTED, reason=f"{each.name} has the shape {is_}, and its source {has}"
+                Status.REFUTED, reason=f"{entry.name} has the shape {is_}, and its source {has}"
             )
-    more = shapes.keys() - {each.name for each in wanted}
+    more = shapes.keys() - {entry.name for entry in expected}
     if more:
         raise VerificationError(f"the output {min(more)!r} is none of the rule's")
-    return _compared(wanted, (), graph, effort)
+    return _compare_outputs(expected, (), graph, effort)
 
 
-def _compared(
-    wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, effort: Effort
+def _compare_outputs(
+    expected: Sequence[Wanted], exact: Sequence[Term], graph: Graph, effort: Effort
 ) -> Verdict:
-    is_rule = any(each.shape is not None for each in wanted)
-    wrong = _other_kind(wanted, graph, is_rule)
+    is_rule = any(output.shape is not None for output in expected)
+    wrong = _other_kind(expected, graph, is_rule)
     if wrong is not None:
         return Verdict(Status.REFUTED, reason=wrong)
     last = _last_step(graph, is_rule)
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
-    paired = _outputs_of(graph, _is_splitter)
-    tabled = paired & _outputs_of(graph, lambda node: node.op is Op.LOOKUP)
+    split_outputs = _outputs_of(graph, _is_splitter)
+    lookup_outputs = split_outputs & _outputs_of(graph, lambda node: node.op is Op.LOOKUP)
     if is_rule:
         # Over the real numbers a table with polynomials between its entries differs from its
         # source, and no point of all tensors is looked at.
-        wanted = [each for each in wanted if each.name not in tabled]
-        graph = with_outputs(graph, {each.name for each in wanted})
-    pairs = _pairs(wanted, exact, graph, last, effort.check)
+        expected = [output for output in expected if output.name not in lookup_outputs]
+        graph = with_outputs(graph, {output.name for output in expected})
+    pairs = _pairs(expected, exact, graph, last, effort.check)
     for pair in pairs:
         steps = Steps(CLOCK, 0, last)
-        if pair.name in paired and not is_rule:
+        if pair.name in split_outputs and not is_rule:
             open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
         else:
             runs = _compare(pair, steps, tactics, effort, is_rule)
             open_runs += [(pair, run) for run in runs]
     for pair, run in open_runs:
         points = points_of(pair, run.steps)
-        if pair.name not in paired:
+        if pair.name not in split_outputs:
             found = refutation(pair, points, effort)
         else:
             found = None if is_rule else computed_refutation(graph, pair, points)
         if found is not None:
             return found
-    if (tabled and is_rule) or any(pair.name in paired for pair, _ in open_runs):
+    if (lookup_outputs and is_rule) or any(pair.name in split_outputs for pair, _ in open_runs):
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
         verdict = _prove(pair, run, effort, is_rule)
@@ -222,27 +222,27 @@ def _compared(
         tactics.update(dict.fromkeys(verdict.tactics))
     if is_rule:
         for pair in pairs:
-            partial = _refined(pair, Steps(CLOCK, 0, last), effort)
+            partial = _check_refinement(pair, Steps(CLOCK, 0, last), effort)
             if partial is not None:
                 return partial
     meaning = MEANING_OF_RULES if is_rule else MEANING
     return Verdict(Status.PROVED, tuple(tactics), reason=meaning.format(last=last))
 
 
-def _other_kind(wanted: Sequence[Wanted], graph: Graph, is_rule: bool) -> str | None:
+def _other_kind(expected: Sequence[Wanted], graph: Graph, is_rule: bool) -> str | None:
     """The value that is an integer in only the graph or only its source, or None."""
     types = {output.name: graph.nodes[output.index].type for output in graph.outputs}
-    for each in wanted:
-        is_integer = types[each.name].dtype.is_integer
-        if each.is_counter is not None and is_integer is not each.is_counter:
-            kind = "an integer" if each.is_counter else "a float"
-            return f"{each.name} is {types[each.name]}, and its source {kind}"
-    declared = tree.symbols(*(each.term for each in wanted))
+    for entry in expected:
+        is_integer = types[entry.name].dtype.is_integer
+        if entry.is_counter is not None and is_integer is not entry.is_counter:
+            kind = "an integer" if entry.is_counter else "a float"
+            return f"{entry.name} is {types[entry.name]}, and its source {kind}"
+    symbols = tree.symbols(*(entry.term for entry in expected))
     for node in graph.inputs:
         name, type_ = str(node.attribute("name")), node.type
-        if name not in declared:
+        if name not in symbols:
             continue
-        needs_integer = declared[name].value.integer
+        needs_integer = symbols[name].value.integer
         if type_.dtype.is_integer and not needs_integer:
             return f"the input {name!r} is {type_}, and its source takes any number"
         if is_rule and needs_integer and not type_.dtype.is_integer:
@@ -277,30 +277,30 @@ def _step(graph: Graph) -> Node | None:
 
 
 def _pairs(
-    wanted: Sequence[Wanted],
+    expected: Sequence[Wanted],
     exact: Sequence[Term],
     graph: Graph,
     last: int,
     check: Callable[[], None],
 ) -> list[Pair]:
     """The outputs of a graph; those that differ only in the name of their parameter once."""
-    roots = [each.term for each in wanted]
+    roots = [output.term for output in expected]
     inputs = {node.attribute("name") for node in graph.inputs if node != _step(graph)}
     symbols = {name: node for name, node in tree.symbols(*roots).items() if name in inputs}
     segments = {
         root: partition(root, CLOCK, 0, last + 1, check=check) for root in dict.fromkeys(roots)
     }
-    every = list(chain.from_iterable(segments.values()))
-    curved = (segment.value for segment in every if isinstance(segment.value, Term))
+    all_segments = list(chain.from_iterable(segments.values()))
+    curved = (segment.value for segment in all_segments if isinstance(segment.value, Term))
     on_segments = map(without_special_angles, curved)
     looked_at = dict.fromkeys((*roots, *exact, *on_segments, *_inverses(roots)))
     check()
-    constants = Constants(looked_at, _ends_of_lines(every), check=check)
+    constants = Constants(looked_at, _ends_of_lines(all_segments), check=check)
 
     def outputs(constant: Constant) -> Mapping[str, Term]:
         return terms_of_graph(graph, constant=constant, symbols=symbols, last=last)
 
-    found = terms_of_graph(
+    terms = terms_of_graph(
         graph,
         constant=with_split_constants(constants, graph),
         symbols=symbols,
@@ -308,12 +308,12 @@ def _pairs(
         is_strict=True,
     )
     floats = Floats(constants, outputs)
-    has_several = len({each.param for each in wanted if each.param}) > 1
+    has_several = len({output.param for output in expected if output.param}) > 1
     pairs: dict[tuple[Term, ...], Pair] = {}
-    for each in wanted:
-        sides = each.term, found[each.name]
-        key = tuple(_without_name(side, each.param) for side in sides) if has_several else sides
-        pairs.setdefault(key, Pair(each.name, *sides, floats, segments[each.term]))
+    for output in expected:
+        sides = output.term, terms[output.name]
+        key = tuple(_without_name(side, output.param) for side in sides) if has_several else sides
+        pairs.setdefault(key, Pair(output.name, *sides, floats, segments[output.term]))
     return list(pairs.values())
 
 
@@ -329,12 +329,12 @@ def _inverses(roots: Sequence[Term]) -> Iterator[Term]:
 
 def _without_name(side: Term, param: str) -> Term:
     """A term with the symbols of only one parameter, under names without it."""
-    own = {
+    substitutions = {
         node: build.symbol(name.replace(f".{param}", ".", 1))
         for name, node in tree.symbols(side).items()
         if param and f"{name}.".find(f".{param}.") > 0
     }
-    return build.substitute(side, own)
+    return build.substitute(side, substitutions)
 
 
 def _ends_of_lines(segments: Segments[int]) -> Iterator[fmpq]:
@@ -354,51 +354,51 @@ def _compare(
 ) -> Iterator[OpenRun]:
     """Yields the runs that stay open; records the evidence for the others."""
     computed_segments = partition(pair.computed, steps.clock, steps.first, steps.last + 1)
-    for first, end, (wanted, computed) in aligned(pair.segments, computed_segments):
+    for first, end, (expected, computed) in align_segments(pair.segments, computed_segments):
         run = Steps(steps.clock, first, end - 1)
-        way = None if not effort.left else _way(wanted, computed, run, is_rule)
+        way = None if not effort.left else _way(expected, computed, run, is_rule)
         if way is None or not (is_rule or is_defined(computed, run)):
-            yield OpenRun(run, wanted, computed, way is not None)
+            yield OpenRun(run, expected, computed, way is not None)
         if way is not None:
             tactics[way] = None
 
 
-def _way(wanted: Value, computed: Value, run: Steps, is_rule: bool) -> str | None:
+def _way(expected: Value, computed: Value, run: Steps, is_rule: bool) -> str | None:
     """The name of the cheapest way in which two values are shown to be equal."""
-    if is_rule and not (isinstance(wanted, LinearForm) and isinstance(computed, LinearForm)):
-        one, other = as_term(wanted, run.clock), as_term(computed, run.clock)
-        if one == other:
+    if is_rule and not (isinstance(expected, LinearForm) and isinstance(computed, LinearForm)):
+        first, second = as_term(expected, run.clock), as_term(computed, run.clock)
+        if first == second:
             return "structure"
-        if has_trigonometry(one, other):
-            one, other = _with_cosines(one, other, run)
-        if are_congruent(one, other, run.sign_of):
+        if has_trigonometry(first, second):
+            first, second = _with_cosines(first, second, run)
+        if are_congruent(first, second, run.sign_of):
             return "congruence"
-    return are_equal(wanted, computed, run)
+    return are_equal(expected, computed, run)
 
 
-def _with_cosines(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
+def _with_cosines(first: Term, second: Term, run: Steps) -> tuple[Term, Term]:
     """Two terms with cosines in their normal form or, where these differ, as symbols."""
     span = run.clock, run.first, run.last
-    one, other = (normal(without_special_angles(side), *span) for side in (one, other))
-    if are_congruent(one, other, is_by_form=True):
-        return one, other
+    first, second = (normal(without_special_angles(side), *span) for side in (first, second))
+    if are_congruent(first, second, is_by_form=True):
+        return first, second
     middle = (run.first + run.last) // 2
     return with_shared_cosines(
-        one, other, run.clock, middle, lambda a, b: are_equal(a, b, run) is not None
+        first, second, run.clock, middle, lambda a, b: are_equal(a, b, run) is not None
     )
 
 
 def _prove(pair: Pair, run: OpenRun, effort: Effort, is_rule: bool) -> Verdict:
     clock, steps = run.steps.clock, run.steps
-    wanted, computed = (as_term(value, clock) for value in (run.source, run.computed))
-    taken = (
+    expected, computed = (as_term(value, clock) for value in (run.source, run.computed))
+    assumptions = (
         build.less_equal(build.rational(steps.first), clock),
         build.less_equal(clock, build.rational(steps.last)),
     )
 
     def goals() -> Iterator[Term]:
         if not run.is_equal:
-            yield build.equal(wanted, computed)
+            yield build.equal(expected, computed)
         if not is_rule:
             yield from (obligation.claim for obligation in obligations(computed))
 
@@ -406,10 +406,14 @@ def _prove(pair: Pair, run: OpenRun, effort: Effort, is_rule: bool) -> Verdict:
         return _unknown(pair, steps, None, effort)
     tactics: dict[str, None] = {}
     for goal in goals():
-        verdict = prove(goal, assume=taken, effort=effort) if effort.left else None
+        verdict = prove(goal, assume=assumptions, effort=effort) if effort.left else None
         if verdict is None or not verdict.proved:
-            refuted = refutation(pair, _exact_point(verdict))
-            return _unknown(pair, steps, verdict, effort) if refuted is None else refuted
+            refutation_verdict = refutation(pair, _exact_point(verdict))
+            return (
+                _unknown(pair, steps, verdict, effort)
+                if refutation_verdict is None
+                else refutation_verdict
+            )
         tactics.update(dict.fromkeys(verdict.tactics))
     return Verdict(Status.PROVED, tuple(tactics))
 
@@ -423,13 +427,15 @@ def _in_part(verdict: Verdict, run: OpenRun) -> Verdict:
     return replace(verdict, proved_until=step or None)
 
 
-def _refined(pair: Pair, steps: Steps, effort: Effort) -> Verdict | None:
+def _check_refinement(pair: Pair, steps: Steps, effort: Effort) -> Verdict | None:
     """The verdict on a graph that may have no value where its source has one; None if it has."""
     for part in undefined_parts(pair.source, pair.computed, steps, effort):
-        found = refutation(pair, chain(zeros_of(pair, steps), points_of(pair, steps)), effort)
+        counterexample = refutation(
+            pair, chain(zeros_of(pair, steps), points_of(pair, steps)), effort
+        )
         text = part.text if len(part.text) <= _LONGEST else f"{part.text[:_LONGEST]} …"
         unknown = Verdict(Status.UNKNOWN, reason=WHERE_BOTH.format(name=pair.name, what=text))
-        return unknown if found is None else found
+        return unknown if counterexample is None else counterexample
     return None
 
 
@@ -444,10 +450,10 @@ def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:
 
 
 def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None, effort: Effort) -> Verdict:
-    said = f"the prover says {verdict}"
+    explanation = f"the prover says {verdict}"
     if verdict is None:
-        said = "it is too large for the prover" if effort.left else effort.why()
+        explanation = "it is too large for the prover" if effort.left else effort.why()
     return Verdict(
         Status.UNKNOWN,
-        reason=f"{pair.name} at the steps from {steps.first} to {steps.last}: {said}",
+        reason=f"{pair.name} at the steps from {steps.first} to {steps.last}: {explanation}",
     )

@@ -345,7 +345,7 @@ REFUSED: dict[str, tuple[Make, str]] = {
         ),
         "a SequentialLR follows another scheduler, where torch raises NotImplementedError",
     ),
-    "own_step": (OwnStep, "step() of its own, which does not take the number of the step"),
+    "own_step": (OwnStep, "overrides step() with a method that does not take the number"),
     "overwritten_member": (
         lambda o: ChainedScheduler([ExponentialLR(o, 0.9), OneCycleLR(o, 0.5, total_steps=500)]),
         "the schedule differs from the scheduler",

@@ -20,7 +20,7 @@ def origin(error: BaseException, where: str, *is_theirs: Callable[[str], bool]) 
         frames.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
         trace = trace.tb_next
     for is_own in is_theirs:
-        own = [frame for frame in frames if is_own(frame)]
-        if own:
-            return f"{where}, {own[-1]}"
+        own_frames = [frame for frame in frames if is_own(frame)]
+        if own_frames:
+            return f"{where}, {own_frames[-1]}"
     return where

@@ -80,7 +80,7 @@ class CheckedModel:
         """The main graph."""
         return self.model.graph
 
-    def inlined(self) -> GraphProto:
+    def inline_functions(self) -> GraphProto:
         """Returns the main graph with the nodes of each function in place of its calls."""
         if not self.functions:
             return self.model.graph
@@ -102,7 +102,7 @@ def check_model(source: ModelProto | CheckedModel, check_node: CheckNode) -> Che
     if isinstance(source, CheckedModel):
         return source
     check_size(source)
-    model = _normalized(source)
+    model = _normalize(source)
     where = f"graph {model.graph.name!r}"
     functions = _check_functions(model, where)
     version = _standard_version(model, where)
@@ -145,12 +145,15 @@ def node_place(node: NodeProto) -> str:
 # --- versions ------------------------------------------------------------------------------------
 
 
-def _normalized(source: ModelProto) -> ModelProto:
+def _normalize(source: ModelProto) -> ModelProto:
     """The model with one name for the standard domain, and without inputs that are constants."""
     bodies = [source.graph, *source.functions]
     has_long_name = any(node.domain == STANDARD for body in bodies for node in body.node) or any(
         entry.domain == STANDARD
-        for imports in (source.opset_import, *(each.opset_import for each in source.functions))
+        for imports in (
+            source.opset_import,
+            *(function.opset_import for function in source.functions),
+        )
         for entry in imports
     )
     constants = (
@@ -284,9 +287,9 @@ def _check_function(function: FunctionProto) -> None:
     where = f"function {function.name!r}"
     names = [*function.attribute, *(entry.name for entry in function.attribute_proto)]
     for kind, entries in (("attribute", names), ("output", list(function.output))):
-        for name in _repeated(entries):
+        for name in _duplicates(entries):
             raise VerificationError(f"its {kind} {name!r} is declared twice", where=where)
-    values = _defined(function.input, function.node, where)
+    values = _defined_names(function.input, function.node, where)
     _check_outputs(function.output, values, where)
 
 
@@ -296,19 +299,19 @@ def _check_call(node: NodeProto, function: FunctionProto) -> None:
         raise VerificationError(
             f"it calls the overload {node.overload!r}, which is not supported", where=where
         )
-    known = {*function.attribute, *(entry.name for entry in function.attribute_proto)}
+    declared_names = {*function.attribute, *(entry.name for entry in function.attribute_proto)}
     for attribute in node.attribute:
-        if attribute.name not in known:
+        if attribute.name not in declared_names:
             raise VerificationError(
                 f"the function {function.name!r} has no attribute {attribute.name!r}", where=where
             )
-    for kind, passed, declared in (
+    for kind, actual, formal in (
         ("inputs", node.input, function.input),
         ("outputs", node.output, function.output),
     ):
-        if len(passed) != len(declared):
+        if len(actual) != len(formal):
             raise VerificationError(
-                f"the function {function.name!r} has {len(declared)} {kind}, got {len(passed)}",
+                f"the function {function.name!r} has {len(formal)} {kind}, got {len(actual)}",
                 where=where,
             )
 
@@ -337,18 +340,18 @@ def _check_definitions(model: ModelProto, where: str) -> None:
     """Raises VerificationError unless each name has one definition, before it is used."""
     graph = model.graph
     constants = [tensor.name for tensor in graph.initializer]
-    for name in _repeated(constants):
+    for name in _duplicates(constants):
         raise VerificationError(f"the constant {name!r} is defined twice", where=where)
     inputs = [value.name for value in graph.input]
     sources = [*inputs, *(name for name in constants if name not in set(inputs))]
-    values = _defined(sources, graph.node, where)
+    values = _defined_names(sources, graph.node, where)
     outputs = [value.name for value in graph.output]
-    for name in _repeated(outputs):
+    for name in _duplicates(outputs):
         raise VerificationError(f"the output {name!r} is declared twice", where=where)
     _check_outputs(outputs, values, where)
 
 
-def _defined(sources: Iterable[str], nodes: Iterable[NodeProto], where: str) -> set[str]:
+def _defined_names(sources: Iterable[str], nodes: Iterable[NodeProto], where: str) -> set[str]:
     """The names that are defined; each once, and before it is used."""
     values: set[str] = set()
     for name in sources:
@@ -381,12 +384,12 @@ def _check_outputs(outputs: Iterable[str], values: set[str], where: str) -> None
             raise VerificationError(f"the output {name!r} is not computed by any node", where=where)
 
 
-def _repeated(names: Iterable[str]) -> Iterator[str]:
-    seen: set[str] = set()
+def _duplicates(names: Iterable[str]) -> Iterator[str]:
+    earlier: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in earlier:
             yield name
-        seen.add(name)
+        earlier.add(name)
 
 
 def _check_defaults(model: ModelProto, where: str) -> None:
@@ -404,14 +407,16 @@ def _check_defaults(model: ModelProto, where: str) -> None:
                 where=where,
                 hint="its data is in another file",
             )
-        declared = inputs.get(tensor.name)
-        if declared is None:
+        declared_type = inputs.get(tensor.name)
+        if declared_type is None:
             continue
-        sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in declared.shape.dim]
+        sizes = [
+            dim.dim_value if dim.HasField("dim_value") else None for dim in declared_type.shape.dim
+        ]
         is_same = len(sizes) == len(tensor.dims) and all(
             size is None or size == dim for size, dim in zip(sizes, tensor.dims, strict=True)
         )
-        if declared.elem_type != tensor.data_type or not is_same:
+        if declared_type.elem_type != tensor.data_type or not is_same:
             raise VerificationError(
                 f"the default of the input {tensor.name!r} has another type than the input",
                 where=where,
@@ -436,9 +441,9 @@ def _check_by_onnx(model: ModelProto, where: str) -> None:
     """
     light = _without_weights(model)
     try:
-        inferred = onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)
-        _fill_shapes(inferred)
-        onnx.checker.check_model(inferred)
+        with_shapes = onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)
+        _fill_shapes(with_shapes)
+        onnx.checker.check_model(with_shapes)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise VerificationError(
             f"onnx.checker refuses it: {_summary(error)}", where=where

@@ -40,7 +40,7 @@ def read_model(source: OnnxSource, *, has_optional: bool = True) -> Graph:
             another way (``onnx_checks``), or it contains an operator, type or attribute that is not
             supported; the message names the node.
     """
-    body = checked_model(source).inlined()
+    body = checked_model(source).inline_functions()
     reader = Reader(Builder(body.name or "model"))
     inputs = required_inputs(body) if not has_optional else list(body.input)
     step = _step_of(inputs)
@@ -72,13 +72,13 @@ def checked_model(source: OnnxSource) -> CheckedModel:
 
 
 def _check_output(output: ValueInfoProto, reader: Reader) -> None:
-    computed = reader.values[output.name].type.dtype
-    declared = output.type.tensor_type.elem_type
-    if DTYPES.get(declared) is not computed:
+    actual = reader.values[output.name].type.dtype
+    declared_type = output.type.tensor_type.elem_type
+    if DTYPES.get(declared_type) is not actual:
         raise VerificationError(
             f"the output {output.name!r} is declared as "
-            f"{helper.tensor_dtype_to_string(declared) if declared else 'no tensor'}, and computed "
-            f"as {computed}"
+            f"{helper.tensor_dtype_to_string(declared_type) if declared_type else 'no tensor'}, "
+            f"and computed as {actual}"
         )
 
 
@@ -181,8 +181,8 @@ def read_node(reader: Reader, node: NodeProto) -> None:
     where = node_place(node)
     missing = [name for name in node.input if name not in reader.values]
     if missing or len(node.output) != 1:
-        what = f"its operand {missing[0]!r} is not computed" if missing else "two results"
-        raise VerificationError(what, where=where)
+        problem = f"its operand {missing[0]!r} is not computed" if missing else "two results"
+        raise VerificationError(problem, where=where)
     operands = tuple(reader.values[name] for name in node.input)
     try:
         result = ONNX_ROWS[node.op_type](reader, node, operands)

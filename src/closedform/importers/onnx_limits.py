@@ -23,7 +23,7 @@ _Key = tuple[str, str]
 
 def check_size(model: ModelProto) -> None:
     """Raises VerificationError if a model has too many nodes, or functions that call themselves."""
-    functions = {(each.domain, each.name): each for each in model.functions}
+    functions = {(function.domain, function.name): function for function in model.functions}
     sizes = _sizes(functions)
     total = _size(model.graph.node, sizes)
     if total > MOST_NODES:
@@ -65,8 +65,8 @@ def _sizes(functions: Mapping[_Key, FunctionProto]) -> dict[_Key, int]:
     pending = list(functions)
     while pending:
         key = pending[-1]
-        called = {(node.domain, node.op_type) for node in functions[key].node} & functions.keys()
-        left = [each for each in called if each not in sizes]
+        callees = {(node.domain, node.op_type) for node in functions[key].node} & functions.keys()
+        left = [key_of_callee for key_of_callee in callees if key_of_callee not in sizes]
         if key in sizes or not left:
             sizes.setdefault(key, _size(functions[key].node, sizes))
             waiting.discard(key)

@@ -1,7 +1,7 @@
 """ONNX operators as ops of graphs, the inverse of ``exporters/onnx_ops.py``.
 
 One row for each operator that our exporter writes, and a few that other tools write instead. An
-operator without an op of its own (the truncating Div of integers, the Mod of C, Sign) is composed
+operator without an equal op (the truncating Div of integers, the Mod of C, Sign) is composed
 of the ops of the graph language, by its definition in the ONNX standard.
 """
 
@@ -79,16 +79,16 @@ def add_constant(reader: Reader, name: str, tensor: TensorProto) -> None:
     reader.values[name] = reader.builder.const(array, DTYPES[tensor.data_type])
 
 
-def _attributes(node: NodeProto, **known: Any) -> dict[str, Any]:
+def _attributes(node: NodeProto, **defaults: Any) -> dict[str, Any]:
     """The attributes of a node over their defaults; one that is not known is refused."""
-    found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    for name in found:
-        if name not in known:
+    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    for name in values:
+        if name not in defaults:
             raise VerificationError(f"its attribute {name!r} is not supported")
-    return {**known, **found}
+    return {**defaults, **values}
 
 
-def _same(op: Op) -> Row:
+def _as_op(op: Op) -> Row:
     """An operator that is an op of the graph language; one of any number of operands is folded."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -103,7 +103,7 @@ def _same(op: Op) -> Row:
     return row
 
 
-def _mirrored(op: Op) -> Row:
+def _with_swapped_operands(op: Op) -> Row:
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
         _attributes(node)
         return reader.emit(op, *operands[::-1])
@@ -117,10 +117,10 @@ def _identity(_: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
 
 
 def _constant(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
-    found = _attributes(node, value=None)["value"]
-    if found is None:
+    value = _attributes(node, value=None)["value"]
+    if value is None:
         raise VerificationError("it is not a constant tensor")
-    add_constant(reader, node.output[0], found)
+    add_constant(reader, node.output[0], value)
     return reader.values[node.output[0]]
 
 
@@ -173,8 +173,8 @@ def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
     remainder = reader.emit(Op.FLOOR_MOD, *operands)
     if not is_fmod:
         return remainder
-    shifted = reader.emit(Op.SUB, remainder, operands[1])
-    result = reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), shifted, remainder)
+    corrected = reader.emit(Op.SUB, remainder, operands[1])
+    result = reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), corrected, remainder)
     reader.remainders[result] = operands[0], operands[1]
     return result
 
@@ -182,8 +182,8 @@ def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
 def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     _attributes(node)
     (operand,) = operands
-    zero, one, less = (reader.constant(number, operand) for number in (0, 1, -1))
-    above = reader.emit(Op.WHERE, reader.emit(Op.LT, zero, operand), one, zero)
+    zero, unit, less = (reader.constant(number, operand) for number in (0, 1, -1))
+    above = reader.emit(Op.WHERE, reader.emit(Op.LT, zero, operand), unit, zero)
     result = reader.emit(Op.WHERE, reader.emit(Op.LT, operand, zero), less, above)
     reader.signs[result] = operand
     return result
@@ -192,15 +192,15 @@ def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
 def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Where; the Mod of C with the divisor added where the signs differ is the floored one."""
     _attributes(node)
-    condition, then, other = operands
-    found = reader.remainders.get(other)
-    if found is not None and then == reader.emit(Op.ADD, other, found[1]):
-        zero = reader.constant(0, other)
-        is_opposite = reader.emit(Op.LT, other, zero)
-        by_signs = _signs_differ(reader, other, found[1])
-        is_positive = _is_positive(reader, found[1])
+    condition, then, otherwise = operands
+    division = reader.remainders.get(otherwise)
+    if division is not None and then == reader.emit(Op.ADD, otherwise, division[1]):
+        zero = reader.constant(0, otherwise)
+        is_opposite = reader.emit(Op.LT, otherwise, zero)
+        by_signs = _signs_differ(reader, otherwise, division[1])
+        is_positive = _is_positive(reader, division[1])
         if condition in by_signs or (condition == is_opposite and is_positive):
-            return reader.emit(Op.FLOOR_MOD, *found)
+            return reader.emit(Op.FLOOR_MOD, *division)
     return reader.emit(Op.WHERE, *operands)
 
 
@@ -218,23 +218,25 @@ def _is_positive(reader: Reader, value: Value) -> bool:
 
 
 def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    found = _attributes(node, to=None, saturate=1)
-    if found["to"] not in DTYPES:
-        raise VerificationError(f"it casts to a type that is not supported: {found['to']}")
-    return reader.emit(Op.CAST, operands[0], to=DTYPES[found["to"]])
+    attributes = _attributes(node, to=None, saturate=1)
+    if attributes["to"] not in DTYPES:
+        raise VerificationError(f"it casts to a type that is not supported: {attributes['to']}")
+    return reader.emit(Op.CAST, operands[0], to=DTYPES[attributes["to"]])
 
 
 def _reduction(op: Op) -> Row:
     """A reduction; its axes are an operand or, in older opsets, an attribute."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        found = _attributes(node, axes=None, keepdims=1, noop_with_empty_axes=0)
+        attributes = _attributes(node, axes=None, keepdims=1, noop_with_empty_axes=0)
         rank = operands[0].type.rank
-        listed = reader.whole_numbers(node.input[1]) if len(node.input) > 1 else found["axes"]
-        if not listed:
-            listed = () if found["noop_with_empty_axes"] else tuple(range(rank))
-        axes = tuple(sorted(axis % rank for axis in listed)) if rank else ()
-        return reader.emit(op, operands[0], axes=axes, keepdims=bool(found["keepdims"]))
+        axes_of_node = (
+            reader.whole_numbers(node.input[1]) if len(node.input) > 1 else attributes["axes"]
+        )
+        if not axes_of_node:
+            axes_of_node = () if attributes["noop_with_empty_axes"] else tuple(range(rank))
+        axes = tuple(sorted(axis % rank for axis in axes_of_node)) if rank else ()
+        return reader.emit(op, operands[0], axes=axes, keepdims=bool(attributes["keepdims"]))
 
     return row
 
@@ -248,25 +250,25 @@ def _transpose(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> 
 def _reshape(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     copies_zero = _attributes(node, allowzero=0)["allowzero"]
     before = operands[0].type.shape
-    wanted: list[int | str] = list(reader.whole_numbers(node.input[1]))
+    sizes: list[int | str] = list(reader.whole_numbers(node.input[1]))
     if not copies_zero:
-        wanted = [before[axis] if dim == 0 else dim for axis, dim in enumerate(wanted)]
-    if -1 in wanted:
-        wanted[wanted.index(-1)] = _remaining(before, wanted)
-    return reader.emit(Op.RESHAPE, operands[0], shape=tuple(wanted))
+        sizes = [before[axis] if dim == 0 else dim for axis, dim in enumerate(sizes)]
+    if -1 in sizes:
+        sizes[sizes.index(-1)] = _remaining(before, sizes)
+    return reader.emit(Op.RESHAPE, operands[0], shape=tuple(sizes))
 
 
-def _remaining(before: Shape, wanted: Sequence[int | str]) -> int | str:
+def _remaining(before: Shape, sizes_of_node: Sequence[int | str]) -> int | str:
     """The size that a -1 stands for: the one name that is missing, or the quotient of the sizes."""
-    names = [dim for dim in before if isinstance(dim, str) and dim not in wanted]
+    names = [dim for dim in before if isinstance(dim, str) and dim not in sizes_of_node]
     if len(names) == 1:
         return names[0]
     sizes = [dim for dim in before if isinstance(dim, int)]
-    others = [dim for dim in wanted if isinstance(dim, int) and dim != -1]
-    total, known = int(np.prod(sizes)), int(np.prod(others))
-    if names or known == 0 or total % known:
+    constant_sizes = [dim for dim in sizes_of_node if isinstance(dim, int) and dim != -1]
+    total, product = int(np.prod(sizes)), int(np.prod(constant_sizes))
+    if names or product == 0 or total % product:
         raise VerificationError(f"the size of its axis -1 is not known, from {list(before)}")
-    return total // known
+    return total // product
 
 
 def _expand(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -282,40 +284,40 @@ def _gather(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
 
 
 ONNX_ROWS: Mapping[str, Row] = {
-    "Abs": _same(Op.ABS),
-    "Add": _same(Op.ADD),
-    "And": _same(Op.AND),
+    "Abs": _as_op(Op.ABS),
+    "Add": _as_op(Op.ADD),
+    "And": _as_op(Op.AND),
     "Cast": _cast,
     "Constant": _constant,
-    "Cos": _same(Op.COS),
+    "Cos": _as_op(Op.COS),
     "Div": _division,
-    "Equal": _same(Op.EQ),
-    "Exp": _same(Op.EXP),
+    "Equal": _as_op(Op.EQ),
+    "Exp": _as_op(Op.EXP),
     "Expand": _expand,
-    "Floor": _same(Op.FLOOR),
+    "Floor": _as_op(Op.FLOOR),
     "Gather": _gather,
-    "Greater": _mirrored(Op.LT),
-    "GreaterOrEqual": _mirrored(Op.LE),
+    "Greater": _with_swapped_operands(Op.LT),
+    "GreaterOrEqual": _with_swapped_operands(Op.LE),
     "Identity": _identity,
-    "Less": _same(Op.LT),
-    "LessOrEqual": _same(Op.LE),
-    "Log": _same(Op.LOG),
-    "MatMul": _same(Op.MATMUL),
-    "Max": _same(Op.MAX),
-    "Min": _same(Op.MIN),
+    "Less": _as_op(Op.LT),
+    "LessOrEqual": _as_op(Op.LE),
+    "Log": _as_op(Op.LOG),
+    "MatMul": _as_op(Op.MATMUL),
+    "Max": _as_op(Op.MAX),
+    "Min": _as_op(Op.MIN),
     "Mod": _modulo,
-    "Mul": _same(Op.MUL),
-    "Neg": _same(Op.NEG),
-    "Not": _same(Op.NOT),
-    "Or": _same(Op.OR),
-    "Pow": _same(Op.POW),
+    "Mul": _as_op(Op.MUL),
+    "Neg": _as_op(Op.NEG),
+    "Not": _as_op(Op.NOT),
+    "Or": _as_op(Op.OR),
+    "Pow": _as_op(Op.POW),
     "ReduceMax": _reduction(Op.REDUCE_MAX),
     "ReduceSum": _reduction(Op.REDUCE_SUM),
     "Reshape": _reshape,
     "Sign": _sign,
-    "Sin": _same(Op.SIN),
-    "Sqrt": _same(Op.SQRT),
-    "Sub": _same(Op.SUB),
+    "Sin": _as_op(Op.SIN),
+    "Sqrt": _as_op(Op.SQRT),
+    "Sub": _as_op(Op.SUB),
     "Transpose": _transpose,
     "Where": _where,
 }

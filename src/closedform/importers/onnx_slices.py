@@ -72,14 +72,17 @@ class Slices:
     def __init__(
         self,
         source: CheckedModel | ModelProto,
-        owned: Mapping[str, tuple[str, str]],
+        labels: Mapping[str, tuple[str, str]],
         scalar: DType,
     ) -> None:
-        checked = checked_model(source)
-        model = self.model = checked.model
+        valid = checked_model(source)
+        model = self.model = valid.model
         self.scalar = scalar
-        self.functions = checked.functions
-        nodes = [*model.graph.node, *(node for each in model.functions for node in each.node)]
+        self.functions = valid.functions
+        nodes = [
+            *model.graph.node,
+            *(node for function in model.functions for node in function.node),
+        ]
         elementwise = {*self.functions, *(("", operator) for operator in ELEMENTWISE)}
         self.is_elementwise = all((node.domain, node.op_type) in elementwise for node in nodes)
         self.totals: dict[str, Total] = {}
@@ -89,7 +92,7 @@ class Slices:
         self._kinds: dict[Hashable, int] = {}
         self._values: dict[str, _Value] = {"": _Value(-1)}
         for name in self._inputs:
-            self._values[name] = self._input(name, owned.get(name))
+            self._values[name] = self._input(name, labels.get(name))
         for name, tensor in self._tensors.items():
             if name not in self._values:
                 facts = tensor.data_type, tuple(tensor.dims), name
@@ -101,7 +104,7 @@ class Slices:
 
     def kind_of(self, name: str, param: str) -> Hashable:
         """Returns a key that distinguishes a parameter's value from those computed differently."""
-        value = self._taken(name)
+        value = self._take(name)
         return value.kind if value.owner in (None, param) else name
 
     def graph(self, outputs: Iterable[str]) -> Graph:
@@ -111,18 +114,18 @@ class Slices:
             VerificationError: A node is not supported.
         """
         names = list(outputs)
-        nodes, taken = self._behind(names)
+        nodes, inputs = self._behind(names)
         reader = Reader(Builder(self.model.graph.name or "model"))
         for name, value in self._inputs.items():
-            if name in taken:
+            if name in inputs:
                 role = role_of(name, STEP)
                 reader.values[name] = reader.builder.input(name, type_of(value), role)
         for name, total in self.totals.items():
-            if name in taken:
+            if name in inputs:
                 type_ = TensorType(self.scalar)
                 reader.values[name] = reader.builder.input(total.symbol, type_, Role.HYPER)
         for name, tensor in self._tensors.items():
-            if name in taken and name not in reader.values:
+            if name in inputs and name not in reader.values:
                 add_constant(reader, name, tensor)
         for place in nodes:
             self._read(reader, self.model.graph.node[place])
@@ -135,11 +138,11 @@ class Slices:
     def _kind(self, *key: Hashable) -> int:
         return self._kinds.setdefault(key, len(self._kinds))
 
-    def _input(self, name: str, owned: tuple[str, str] | None) -> _Value:
+    def _input(self, name: str, label_of_input: tuple[str, str] | None) -> _Value:
         type_ = type_of(self._inputs[name])
-        if owned is None:
+        if label_of_input is None:
             return _Value(self._kind("input", name, str(type_)))
-        param, label = owned
+        param, label = label_of_input
         shape = () if self.is_elementwise else type_.shape
         return _Value(self._kind("own", label, type_.dtype, shape), param)
 
@@ -148,12 +151,14 @@ class Slices:
         if parts:
             self._values[node.output[0]] = _Value(self._kind("sum", node.output[0]), _SUM, parts)
             return
-        values = [self._taken(name) for name in node.input]
+        values = [self._take(name) for name in node.input]
         owners = {value.owner for value in values} - {None}
         owner = next(iter(owners)) if len(owners) == 1 else _MIXED if owners else None
         own_name = node.output[0] if owner == _MIXED else ""
         kinds = tuple(value.kind for value in values)
-        attributes = tuple(each.SerializeToString(deterministic=True) for each in node.attribute)
+        attributes = tuple(
+            attribute.SerializeToString(deterministic=True) for attribute in node.attribute
+        )
         key = self._kind(node.op_type, node.domain, attributes, kinds, own_name)
         for place, name in enumerate(node.output):
             self._values[name] = _Value(self._kind("output", key, place), owner)
@@ -171,7 +176,7 @@ class Slices:
         owners = {owner for owner, _ in parts}
         return tuple(parts) if len(owners) == len(parts) else ()
 
-    def _taken(self, name: str) -> _Value:
+    def _take(self, name: str) -> _Value:
         """A value that is taken by a node; a sum is cut out here."""
         value = self._values[name]
         if value.owner != _SUM:
@@ -186,17 +191,17 @@ class Slices:
 
     def _behind(self, names: Iterable[str]) -> tuple[list[int], set[str]]:
         """The places of the nodes behind some values, and all values that these take."""
-        pending, taken, nodes = list(names), set(), set()
+        pending, inputs, nodes = list(names), set(), set()
         while pending:
             name = pending.pop()
-            if name in taken:
+            if name in inputs:
                 continue
-            taken.add(name)
+            inputs.add(name)
             place = None if name in self.totals else self._makers.get(name)
             if place is not None and place not in nodes:
                 nodes.add(place)
                 pending.extend(self.model.graph.node[place].input)
-        return sorted(nodes), taken
+        return sorted(nodes), inputs
 
     def _read(self, reader: Reader, node: NodeProto) -> None:
         function = self.functions.get((node.domain, node.op_type))
@@ -216,7 +221,7 @@ class Slices:
             inner.values[formal] = reader.values[actual]
             if actual in reader.arrays:
                 inner.arrays[formal] = reader.arrays[actual]
-        for each in function.node:
-            self._read(inner, each)
+        for inner_node in function.node:
+            self._read(inner, inner_node)
         for formal, actual in zip(function.output, node.output, strict=True):
             reader.values[actual] = inner.values[formal]

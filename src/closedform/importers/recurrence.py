@@ -24,23 +24,23 @@ def closed_form(cells: Sequence[Cell], first: sp.Expr, previous: sp.Symbol) -> s
         first: The value at step 0.
         previous: The symbol of the value before.
     """
-    found = [Cell(0, 1, first)]
+    result = [Cell(0, 1, first)]
     start = first
     for cell in cells:
         if cell.value is None:
             return None
-        value = _solved(cell.value, start, cell.first, previous)
+        value = _solve(cell.value, start, cell.first, previous)
         if value is None:
             return None
         if cell.end == cell.first + 1:
             value = _at(value, cell.first)
-        found.append(Cell(cell.first, cell.end, value))
+        result.append(Cell(cell.first, cell.end, value))
         if cell.end is not None:
             start = value.xreplace({t: sp.Integer(cell.end - 1)})
-    return join_cells(_merged(found))
+    return join_cells(_merge_first(result))
 
 
-def _merged(cells: list[Cell]) -> list[Cell]:
+def _merge_first(cells: list[Cell]) -> list[Cell]:
     """The cells without the first step, where the next one has its value."""
     first, second, *rest = cells
     if second.value is not None and sp.simplify(_at(second.value, 0) - first.value) == 0:
@@ -52,30 +52,30 @@ def _at(value: sp.Expr, step: int) -> sp.Expr:
     return value.xreplace({t: sp.Integer(step)})
 
 
-def _solved(value: sp.Expr, start: sp.Expr, first: int, previous: sp.Symbol) -> sp.Expr | None:
+def _solve(value: sp.Expr, start: sp.Expr, first: int, previous: sp.Symbol) -> sp.Expr | None:
     """The value on an interval from step ``first`` on, ``start`` being that one step before."""
     if previous not in value.free_symbols:
         return value
     steps = t - (first - 1)
     if isinstance(value, sp.Piecewise):
-        return _every(value, start, first, previous)
-    expanded = sp.expand(value)
-    factor, rest = expanded.coeff(previous, 1), expanded.coeff(previous, 0)
-    is_affine = sp.expand(expanded - factor * previous - rest) == 0
+        return _every_period(value, start, first, previous)
+    polynomial = sp.expand(value)
+    factor, rest = polynomial.coeff(previous, 1), polynomial.coeff(previous, 0)
+    is_affine = sp.expand(polynomial - factor * previous - rest) == 0
     if not is_affine or previous in factor.free_symbols | rest.free_symbols:
         return None
     factor = sp.factor_terms(factor)
     if t not in factor.free_symbols | rest.free_symbols:
         if factor == 1:
             return start + rest * steps
-        fixed = rest / (1 - factor)
-        return fixed + (start - fixed) * factor**steps
+        limit = rest / (1 - factor)
+        return limit + (start - limit) * factor**steps
     if factor == 1:
-        return _summed(rest, start, first)
-    return _telescoped(factor, rest, start, first)
+        return _sum_differences(rest, start, first)
+    return _telescope(factor, rest, start, first)
 
 
-def _summed(rest: sp.Expr, start: sp.Expr, first: int) -> sp.Expr | None:
+def _sum_differences(rest: sp.Expr, start: sp.Expr, first: int) -> sp.Expr | None:
     """The sum of differences that are polynomials in the step."""
     if not rest.is_polynomial(t):
         return None
@@ -84,7 +84,7 @@ def _summed(rest: sp.Expr, start: sp.Expr, first: int) -> sp.Expr | None:
     return start + sp.expand(total)
 
 
-def _telescoped(factor: sp.Expr, rest: sp.Expr, start: sp.Expr, first: int) -> sp.Expr | None:
+def _telescope(factor: sp.Expr, rest: sp.Expr, start: sp.Expr, first: int) -> sp.Expr | None:
     """The product of factors ``c * g(t) / g(t - 1)``, towards a fixed point.
 
     g is the numerator where the denominator is that of the step before, or the inverse of the
@@ -96,28 +96,30 @@ def _telescoped(factor: sp.Expr, rest: sp.Expr, start: sp.Expr, first: int) -> s
         (1 / below, above / below.xreplace({t: t - 1})),
     ):
         scale = sp.simplify(ratio if shape != above else 1 / ratio)
-        fixed = sp.simplify(rest / (1 - factor))
-        if scale.free_symbols or scale == 0 or fixed.free_symbols:
+        limit = sp.simplify(rest / (1 - factor))
+        if scale.free_symbols or scale == 0 or limit.free_symbols:
             continue
-        grown = shape / _at(shape, first - 1) * scale ** (t - (first - 1))
-        return fixed + (start - fixed) * grown
+        product = shape / _at(shape, first - 1) * scale ** (t - (first - 1))
+        return limit + (start - limit) * product
     return None
 
 
-def _every(value: sp.Piecewise, start: sp.Expr, first: int, previous: sp.Symbol) -> sp.Expr | None:
+def _every_period(
+    value: sp.Piecewise, start: sp.Expr, first: int, previous: sp.Symbol
+) -> sp.Expr | None:
     """A constant factor at every n-th step, and nothing else at the others."""
     if len(value.args) != 2 or value.args[1][1] != sp.true:
         return None
-    (special, condition), (other, _) = value.args
+    (special, condition), (ordinary, _) = value.args
     if isinstance(condition, sp.Ne):
-        special, other = other, special
+        special, ordinary = ordinary, special
         condition = sp.Eq(condition.lhs, condition.rhs, evaluate=False)
     factor = sp.expand(special / previous)
-    if other != previous or factor.free_symbols or not isinstance(condition, sp.Eq):
+    if ordinary != previous or factor.free_symbols or not isinstance(condition, sp.Eq):
         return None
     modulo, target = condition.args
     if not isinstance(modulo, FloorMod) or modulo.args[0] != t or target != 0:
         return None
     period = modulo.args[1]
-    done = floor_div(first - 1, period)
-    return start * factor ** (floor_div(t, period) - done)
+    periods_before = floor_div(first - 1, period)
+    return start * factor ** (floor_div(t, period) - periods_before)

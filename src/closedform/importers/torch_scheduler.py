@@ -68,12 +68,12 @@ def schedules_of(scheduler: UserValue, prover: Prover) -> list[Schedule]:
         TraceError: It depends on a metric, or on random numbers, or its values are given by a
             recurrence without a known closed form, which the message shows.
     """
-    found = [
+    schedules = [
         _Reader(prover, index).schedule(scheduler)
         for index in range(len(scheduler.optimizer.param_groups))
     ]
-    _compare(scheduler, found, prover)
-    return found
+    _compare(scheduler, schedules, prover)
+    return schedules
 
 
 def _method_of(scheduler: object) -> str | None:
@@ -112,14 +112,16 @@ class _Reader:
                 where=name,
                 hint="closedform.schedules.reduce_on_plateau is a rule with a state",
             )
-        own = getattr(scheduler, "schedules", None)
-        if isinstance(own, list) and all(isinstance(each, Schedule) for each in own):
-            found: Schedule = own[self.index]
-            return found
+        own_schedules = getattr(scheduler, "schedules", None)
+        if isinstance(own_schedules, list) and all(
+            isinstance(member, Schedule) for member in own_schedules
+        ):
+            schedule: Schedule = own_schedules[self.index]
+            return schedule
         if isinstance(scheduler, SequentialLR):
             return self._sequence(scheduler)
         if isinstance(scheduler, ChainedScheduler):
-            members = [self.schedule(each) for each in scheduler._schedulers]
+            members = [self.schedule(member) for member in scheduler._schedulers]
             return self._product(scheduler, members)
         if type(scheduler).step is not LRScheduler.step:
             return self._by_step(scheduler)
@@ -128,8 +130,8 @@ class _Reader:
     def _sequence(self, scheduler: SequentialLR) -> Schedule:
         """The members in a row."""
         name = type(scheduler).__name__
-        first, *others = scheduler._schedulers
-        for member in others:
+        first, *rest = scheduler._schedulers
+        for member in rest:
             if isinstance(member, _COMPOSITES):
                 raise TraceError(
                     f"a {type(member).__name__} follows another scheduler, where torch raises "
@@ -144,10 +146,10 @@ class _Reader:
             starts = [self.schedule(member) for member in first._schedulers]
             marks = [mark - 1 for mark in first._milestones] + marks
         elif isinstance(first, ChainedScheduler):
-            starts = [self._product(first, [self._late(each) for each in first._schedulers])]
+            starts = [self._product(first, [self._late(part) for part in first._schedulers])]
         else:
             starts = [self.schedule(first)]
-        return _in_sequence([*starts, *map(self.schedule, others)], marks, name)
+        return _in_sequence([*starts, *map(self.schedule, rest)], marks, name)
 
     def _product(self, scheduler: ChainedScheduler, members: Sequence[Schedule]) -> Schedule:
         """The product of what the members make of the initial value."""
@@ -198,9 +200,9 @@ class _Reader:
         name = type(scheduler).__name__
         if hasattr(scheduler, _CLOSED):
             yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
-        found = closed_form(later.cells, first, _PREVIOUS)
-        if found is not None:
-            yield Schedule(found, name=name)
+        closed = closed_form(later.cells, first, _PREVIOUS)
+        if closed is not None:
+            yield Schedule(closed, name=name)
 
     def _first(self, scheduler: Any, method: str = "get_lr", *, is_initial: bool = True) -> sp.Expr:
         """The value at step 0, from the initial value of the group."""
@@ -218,14 +220,14 @@ class _Reader:
         parameters = list(inspect.signature(type(scheduler).step).parameters)
         if len(parameters) < 2:
             raise TraceError(
-                "the class has a step() of its own, which does not take the number of the step",
+                "the class overrides step() with a method that does not take the number of it",
                 where=name,
                 hint="write the schedule as a function of the step, and use closedform.from_python",
             )
-        found = self._run(scheduler, "step", first=0)
-        if _depends(found):
+        trace = self._run(scheduler, "step", first=0)
+        if _depends(trace):
             raise TraceError("step() computes the value from the value before", where=name)
-        return found.schedule(name, {})
+        return trace.schedule(name, {})
 
     def _run(
         self, scheduler: Any, method: str, *, first: int, is_initial: bool | None = None
@@ -236,21 +238,21 @@ class _Reader:
         groups, field = _entries(scheduler), _field(scheduler)
 
         def build(environment: Environment) -> Callable[[Number], Any]:
-            made = environment.wrap(stand_in)
+            instance = environment.wrap(stand_in)
             previous = Number(environment.run, _PREVIOUS)
 
             def call(step: Number) -> Any:
-                own = [
+                param_groups = [
                     {**{k: _constant(environment, v) for k, v in group.items()}, field: previous}
                     for group in groups
                 ]
-                set_attribute = functools.partial(object.__setattr__, made)
-                optimizer = types.SimpleNamespace(param_groups=own)
+                set_attribute = functools.partial(object.__setattr__, instance)
+                optimizer = types.SimpleNamespace(param_groups=param_groups)
                 environment.adopt(optimizer)
                 set_attribute("optimizer", optimizer)
-                environment.allow_assignments(made)
+                environment.allow_assignments(instance)
                 if method in _METHODS:
-                    values = getattr(made, method)(step)
+                    values = getattr(instance, method)(step)
                     return previous if values is None else _of_group(values, self.index)
                 initial = step.run.first == 0 if is_initial is None else is_initial
                 set_attribute("last_epoch", step)
@@ -258,9 +260,9 @@ class _Reader:
                 set_attribute("_is_initial", initial)
                 set_attribute("_get_lr_called_within_step", True)
                 if method == "step":
-                    made.step(step)
-                    return own[self.index][field]
-                return getattr(made, method)()[self.index]
+                    instance.step(step)
+                    return param_groups[self.index][field]
+                return getattr(instance, method)()[self.index]
 
             return call
 
@@ -269,9 +271,9 @@ class _Reader:
         return run_program(program, self.prover, {"previous": _PREVIOUS})
 
 
-def _depends(traced: Traced) -> bool:
+def _depends(trace: Traced) -> bool:
     """Whether a value depends on the value before."""
-    return any(_PREVIOUS in cell.value.free_symbols for cell in traced.cells if cell.value)
+    return any(_PREVIOUS in cell.value.free_symbols for cell in trace.cells if cell.value)
 
 
 def _entries(scheduler: Any) -> list[dict[str, Any]]:
@@ -301,17 +303,17 @@ def _place(function: Any) -> Place | None:
 
 def _in_sequence(members: Sequence[Schedule], milestones: Sequence[int], name: str) -> Schedule:
     """Members in their own local time; one whose milestones are equal is never active."""
-    chosen: list[Schedule] = []
+    parts: list[Schedule] = []
     marks: list[int] = []
     starts = [0, *milestones]
     for index, member in enumerate(members):
         end = milestones[index] if index < len(milestones) else None
         if end is not None and end <= starts[index]:
             continue
-        if chosen:
+        if parts:
             marks.append(starts[index])
-        chosen.append(member)
-    return sequential(chosen, marks, name=name)
+        parts.append(member)
+    return sequential(parts, marks, name=name)
 
 
 # --- the scheduler itself, step by step ----------------------------------------------------------
@@ -319,22 +321,22 @@ def _in_sequence(members: Sequence[Schedule], milestones: Sequence[int], name: s
 
 def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> None:
     """Compares a copy of the scheduler, on a new optimizer, with the schedules."""
-    lengths = [int(each.length) for each in schedules if each.length is not None]
+    lengths = [int(schedule.length) for schedule in schedules if schedule.length is not None]
     marks = list(_milestones(scheduler))
     ends = [step + 2 for step in (*lengths, *marks)]
     steps = min(max([_COMPARED_STEPS, *ends]), _MOST_COMPARED)
-    theirs = list(_values(scheduler, steps))
+    rates = list(_values(scheduler, steps))
     for index, schedule in enumerate(schedules):
-        own = [float(values[index]) for values in theirs]
-        scale = max(map(abs, own), default=0.0)
-        for step in _sample(len(own), marks):
-            ours = prover.value(schedule.bound, step)
-            if ours is None:
-                ours = math.nan
-            if not abs(ours - own[step]) <= _TOLERANCE * scale:
+        rates_of_group = [float(values[index]) for values in rates]
+        scale = max(map(abs, rates_of_group), default=0.0)
+        for step in _sample(len(rates_of_group), marks):
+            value = prover.value(schedule.bound, step)
+            if value is None:
+                value = math.nan
+            if not abs(value - rates_of_group[step]) <= _TOLERANCE * scale:
                 raise TraceError(
-                    f"the schedule differs from the scheduler: at step {step} it is {ours!r}, and "
-                    f"the scheduler sets {own[step]!r}",
+                    f"the schedule differs from the scheduler: at step {step} it is {value!r}, and "
+                    f"the scheduler sets {rates_of_group[step]!r}",
                     where=f"{type(scheduler).__name__}, param group {index}",
                     hint="members of a composite change each other's values",
                 )
@@ -344,8 +346,8 @@ def _sample(count: int, marks: Sequence[int]) -> list[int]:
     """All of the first steps, those around milestones, and later ones at equal distances."""
     around = {mark + offset for mark in marks for offset in (-1, 0, 1)}
     regular = range(0, count, max(1, count // 50))
-    chosen = {*range(min(count, _COMPARED_STEPS)), *regular, *around, count - 1}
-    return sorted(step for step in chosen if 0 <= step < count)
+    steps = {*range(min(count, _COMPARED_STEPS)), *regular, *around, count - 1}
+    return sorted(step for step in steps if 0 <= step < count)
 
 
 def _milestones(scheduler: Any) -> Iterator[int]:
@@ -372,12 +374,12 @@ def _values(scheduler: Any, steps: int) -> Iterator[list[float]]:
     optimizer = torch.optim.SGD(groups, lr=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        copied = _copied(scheduler, optimizer)
-        _begin(copied)
+        copy = _copy_scheduler(scheduler, optimizer)
+        _begin(copy)
         for step in range(steps):
             if step:
                 try:
-                    copied.step()
+                    copy.step()
                 except ValueError:  # OneCycleLR, after its last step
                     return
             yield [float(group["lr"]) for group in optimizer.param_groups]
@@ -388,37 +390,37 @@ def _values_of_method(scheduler: Any, method: str, steps: int) -> Iterator[list[
     field, groups = _field(scheduler), _entries(scheduler)
     for group in groups:
         group[field] = float(group[f"initial_{field}"])
-    copied: Any = object.__new__(type(scheduler))
+    copy: Any = object.__new__(type(scheduler))
     optimizer = types.SimpleNamespace(param_groups=groups)
-    copied.__dict__.update({**vars(scheduler), "optimizer": optimizer})
+    copy.__dict__.update({**vars(scheduler), "optimizer": optimizer})
     for step in range(steps):
-        values = getattr(copied, method)(step)
+        values = getattr(copy, method)(step)
         for index, group in enumerate(groups):
             group[field] = group[field] if values is None else float(_of_group(values, index))
         yield [group[field] for group in groups]
 
 
-def _copied(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> Any:
+def _copy_scheduler(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> Any:
     """A copy of a scheduler before its first step."""
-    made: Any = object.__new__(type(scheduler))
-    made.__dict__.update({**vars(scheduler), "optimizer": optimizer, "last_epoch": -1})
-    made._step_count = 0
+    copy: Any = object.__new__(type(scheduler))
+    copy.__dict__.update({**vars(scheduler), "optimizer": optimizer, "last_epoch": -1})
+    copy._step_count = 0
     members: list[LRScheduler] | None = getattr(scheduler, "_schedulers", None)
     if members is not None:
-        made._schedulers = [_copied(member, optimizer) for member in members]
-        made.last_epoch = 0
-    if hasattr(made, "T_0"):
-        made.T_i, made.T_cur = made.T_0, 0
-    return made
+        copy._schedulers = [_copy_scheduler(member, optimizer) for member in members]
+        copy.last_epoch = 0
+    if hasattr(copy, "T_0"):
+        copy.T_i, copy.T_cur = copy.T_0, 0
+    return copy
 
 
-def _begin(copied: Any) -> None:
+def _begin(scheduler: Any) -> None:
     """Sets the first value, as the constructors do."""
-    match copied:
+    match scheduler:
         case SequentialLR():
-            copied._schedulers[bisect_right(copied._milestones, 0)]._initial_step()
+            scheduler._schedulers[bisect_right(scheduler._milestones, 0)]._initial_step()
         case ChainedScheduler():
-            for member in copied._schedulers:
+            for member in scheduler._schedulers:
                 _begin(member)
         case _:
-            copied._initial_step()
+            scheduler._initial_step()

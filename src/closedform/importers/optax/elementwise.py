@@ -205,7 +205,7 @@ def choose_case(run: Interpreter, selector: Known, cases: Sequence[Known]) -> Kn
     if result.expr.free_symbols <= {t}:
         return result
     # SymPy expands the branches of one that is compared.
-    expr = run.algebra.definitions.named(result.expr, result.shape, "where")
+    expr = run.algebra.definitions.define(result.expr, result.shape, "where")
     return Value(expr, result.shape)
 
 
@@ -287,7 +287,7 @@ def _convert(run: Interpreter, equation: Equation, x: Known) -> Known:
         return x if np.issubdtype(source_dtype, np.integer) else run.map(_truncate, x, name="whole")
     narrow = {"bfloat16": "bf16", "float16": "f16"}.get(str(dtype))
     if narrow is not None and str(source_dtype) != str(dtype) and isinstance(x, Value):
-        return run.algebra.rounded(x, narrow)
+        return run.algebra.round_to(x, narrow)
     if not np.issubdtype(dtype, np.floating) and narrow is None:
         raise TraceError(f"a cast to {dtype} has no expression")
     return x

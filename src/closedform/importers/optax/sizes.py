@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from closedform.errors import TraceError
 from closedform.importers.optax.jaxprs import is_literal
 from closedform.importers.optax.leaves import Path
-from closedform.importers.tensors.values import Sizes, other
+from closedform.importers.tensors.values import Sizes, twin_of
 from closedform.language.shapes import SIZE, axis_size
 
 _POWERS = (0, 1, -1, sp.Rational(1, 2), sp.Rational(-1, 2))
@@ -117,7 +117,7 @@ def size_expression(
     return None
 
 
-_OTHERS = {symbol: other(symbol) for symbol in (SIZE, *map(axis_size, range(8)))}
+_OTHERS = {symbol: twin_of(symbol) for symbol in (SIZE, *map(axis_size, range(8)))}
 
 
 def _products(first: Sizes, second: Sizes) -> Iterator[tuple[sp.Expr, tuple[float, float]]]:

@@ -59,9 +59,9 @@ def _reduction(kind: str) -> PrimitiveRule:
         if kind == "min":
             return run.algebra.minimum(x, shape, axes)
         if kind == "and":
-            return run.algebra.every(x, shape, axes)
+            return run.algebra.is_every(x, shape, axes)
         if kind == "or":
-            return run.algebra.some(x, shape, axes)
+            return run.algebra.is_some(x, shape, axes)
         raise TraceError(f"the {kind} of a tensor has no expression")
 
     return rule
@@ -129,7 +129,7 @@ def _inner_product(run: Interpreter, a: Value, b: Value, own_shape: Sizes) -> Va
     """The inner product of two vectors, or of two parameters that were flattened."""
     algebra = run.algebra
     shape = next(
-        (s for s in (algebra.axes.shape, algebra.axes.other) if math.prod(s) == own_shape[0]),
+        (s for s in (algebra.axes.shape, algebra.axes.twin) if math.prod(s) == own_shape[0]),
         own_shape,
     )
     first, second = (algebra.reshape(x, own_shape, shape) for x in (a, b))

@@ -32,9 +32,9 @@ from closedform.importers.tensors.values import (
     Sizes,
     Value,
     as_shape_rule,
-    inlined,
-    other,
-    renumbered,
+    inline_definitions,
+    renumber,
+    twin_of,
 )
 from closedform.importers.tensors.variants import Variant
 from closedform.language.model import counter, shared
@@ -160,7 +160,7 @@ class _Tracer:
         return self._tensor(symbol, self.jaxprs.shapes[path], is_own=path == self.path)
 
     def _tensor(self, symbol: sp.Symbol, shape: Sizes, *, is_own: bool) -> Value:
-        symbol_of_tensor = symbol if is_own else other(symbol)
+        symbol_of_tensor = symbol if is_own else twin_of(symbol)
         inner = shape if any(size != 1 for size in shape) or shape == self.axes.shape else ()
         self.definitions.shapes[symbol_of_tensor] = inner
         return Value(symbol_of_tensor, inner)
@@ -207,7 +207,7 @@ class _Tracer:
         if initial.shape != value.shape:
             initial = self.run.algebra.whole(initial, leaf.shape)
         first = sp.Piecewise((initial.expr, sp.Eq(t, 0)), (value.expr, True))
-        return self.run.algebra.named(first, value.shape, "start")
+        return self.run.algebra.define(first, value.shape, "start")
 
     def _name_of_second(self, leaf: Leaf) -> str:
         return self.names.get(leaf.path, dotted_name(leaf.path))
@@ -242,7 +242,7 @@ class _Tracer:
         if start.is_number:
             return Value(symbol)
         first = sp.Piecewise((start, sp.Eq(t, 0)), (symbol, True))
-        return Value(self.definitions.named(first, (), "start"))
+        return Value(self.definitions.define(first, (), "start"))
 
     def _symbol(self, leaf: Leaf) -> sp.Symbol:
         name = self.names[leaf.path]
@@ -290,7 +290,7 @@ class _Tracer:
             is_shared = leaf.shape == () and not self._is_settled(leaf)
             if not is_shared or not isinstance(new, Value) or self._symbol(leaf) in read_symbols:
                 continue
-            expr = self.definitions.expanded(new.expr)
+            expr = self.definitions.expand(new.expr)
             if isinstance(expr, sp.Expr) and expr.free_symbols == {t}:
                 self.kinds.schedules[leaf.path] = Schedule(expr, name=self._hyper_name(leaf))
                 raise _Reclassified
@@ -311,20 +311,20 @@ class _Tracer:
     ) -> Traced:
         definitions = self.definitions
         common = [leaf for leaf in self.common if leaf.shape == () and not self._is_settled(leaf)]
-        with_sums = {label: definitions.summed(expr) for label, expr in results.items()}
+        with_sums = {label: definitions.sum_over_params(expr) for label, expr in results.items()}
         nexts: dict[str, sp.Expr] = {}
         for leaf in common:
             expr = self._expression(after[leaf.place], dotted_name(leaf.path))
-            nexts[self.names[leaf.path]] = definitions.expanded(definitions.summed(expr))
+            nexts[self.names[leaf.path]] = definitions.expand(definitions.sum_over_params(expr))
             if self._counts(leaf) and not nexts[self.names[leaf.path]].is_integer:
                 self.kinds.reals.add(leaf.path)
                 raise _Reclassified
-        definitions_used = definitions.needed([*with_sums.values(), *nexts.values()])
+        definitions_used = definitions.definitions_of([*with_sums.values(), *nexts.values()])
         parts = [*with_sums.values(), *definitions_used.values(), *nexts.values()]
         check_sizes(parts, self.where)
         read_symbols = {symbol for expr in parts for symbol in expr.free_symbols}
         self._add_schedules(read_symbols, after)
-        short, remaining = renumbered(*inlined({**with_sums, **nexts}, definitions_used))
+        short, remaining = renumber(*inline_definitions({**with_sums, **nexts}, definitions_used))
         leaves_by_name = {self.names[leaf.path]: leaf for leaf in self.own_leaves}
         variant = Variant(
             sp.true,

@@ -84,7 +84,7 @@ class Algebra:
         if count is not None:
             return self._map_items(rule, values, count, name, is_boolean=is_boolean)
         shape = broadcast(*(value.shape for value in values))
-        return self.named(_applied(rule, [value.expr for value in values]), shape, name)
+        return self.define(_apply(rule, [value.expr for value in values]), shape, name)
 
     def _map_items(
         self, rule: Rule, values: Sequence[Value], count: int, name: str, *, is_boolean: bool
@@ -93,9 +93,9 @@ class Algebra:
         for place in range(count):
             row = [value if value.items is None else value.items[place] for value in values]
             items.append(self.map(rule, *row, name=name, is_boolean=is_boolean))
-        return stacked(items)
+        return stack_values(items)
 
-    def named(self, expr: sp.Basic, shape: Sizes, name: str) -> Value:
+    def define(self, expr: sp.Basic, shape: Sizes, name: str) -> Value:
         """Returns a value, a tensor's under a separate name."""
         if isinstance(expr, sp.Expr) and expr.is_number:
             return Value(expr)
@@ -104,7 +104,7 @@ class Algebra:
         is_short = not isinstance(expr, sp.Expr) or expr.has(sp.oo, -sp.oo)
         if is_short or (shape == () and not _is_longer(expr, _LARGEST_SCALAR)):
             return Value(expr, shape)
-        return Value(self.definitions.named(expr, shape, name), shape)
+        return Value(self.definitions.define(expr, shape, name), shape)
 
     # --- reductions ----------------------------------------------------------------------------
 
@@ -133,22 +133,28 @@ class Algebra:
         offset = rank - len(value.shape)
         if offset < 0:
             raise TraceError(f"the {kind} of elements that a mask selects has no expression")
-        padded = (1,) * offset + value.shape
-        moved = [axis for axis in places if sizes[axis] != 1]
-        inner = [axis - offset for axis in moved if padded[axis] != 1]
-        count = sp.Mul(*(self.axes.size(sizes[axis]) for axis in moved if padded[axis] == 1))
-        if padded != sizes and all(size == 1 for size in padded) and len(moved) == rank:
+        full_shape = (1,) * offset + value.shape
+        reduced_axes = [axis for axis in places if sizes[axis] != 1]
+        inner = [axis - offset for axis in reduced_axes if full_shape[axis] != 1]
+        count = sp.Mul(
+            *(self.axes.size(sizes[axis]) for axis in reduced_axes if full_shape[axis] == 1)
+        )
+        if (
+            full_shape != sizes
+            and all(size == 1 for size in full_shape)
+            and len(reduced_axes) == rank
+        ):
             count = self.axes.size(math.prod(sizes))
         factor = count if kind == "sum" else sp.Integer(1)
         if len(inner) == sum(size != 1 for size in value.shape):
             expr = self._over_all(kind, value) if inner else self._scalar(value).expr
-            return self.named(factor * expr, (), kind)
+            return self.define(factor * expr, (), kind)
         expr, shape = value.expr, value.shape
         if inner:
             self.is_structural = True
             expr = _REDUCTIONS[kind](expr, tuple(axis - len(shape) for axis in inner), keepdims)
             shape = _without(shape, inner, keepdims=keepdims)
-        result = self.named(factor * expr, shape, kind)
+        result = self.define(factor * expr, shape, kind)
         trivial = [
             axis - offset for axis in places if axis >= offset and axis - offset not in inner
         ]
@@ -202,8 +208,8 @@ class Algebra:
             return self.map(sp.sqrt, total, name="norm")
         exponent = self.value(degree).expr
         if degree == 0:
-            some = self.map(lambda a: as_number(sp.Ne(a, 0)), operand, name="nonzero")
-            return self.reduce("sum", some, sizes, axes, keepdims)
+            nonzero = self.map(lambda a: as_number(sp.Ne(a, 0)), operand, name="nonzero")
+            return self.reduce("sum", nonzero, sizes, axes, keepdims)
         size = self.map(lambda a: sp.Abs(a) ** exponent, operand, name="power")
         total = self.reduce("sum", size, sizes, axes, keepdims)
         return self.map(lambda a: a ** (1 / exponent), total, name="norm")
@@ -231,22 +237,22 @@ class Algebra:
         value = self.value(operand)
         return value if value.is_bool else self.map(lambda a: sp.Ne(a, 0), value, name="mask")
 
-    def some(
+    def is_some(
         self, operand: Operand, sizes: Sizes, axes: Sequence[int] | None, keepdims: bool = False
     ) -> Value:
         """Returns whether some element over some axes is true."""
-        ones = self.map(as_number, self.truth(operand), name="some", is_boolean=True)
-        largest = self.reduce("max", ones, sizes, axes, keepdims)
+        numbers = self.map(as_number, self.truth(operand), name="some", is_boolean=True)
+        largest = self.reduce("max", numbers, sizes, axes, keepdims)
         return self.map(lambda a: sp.Gt(a, 0), largest, name="any")
 
-    def every(
+    def is_every(
         self, operand: Operand, sizes: Sizes, axes: Sequence[int] | None, keepdims: bool = False
     ) -> Value:
         """Returns whether all elements over some axes are true."""
         # SymPy's negation of a comparison is its opposite, and both are false for NaN.
         none = self.map(_unless, self.truth(operand), name="some", is_boolean=True)
-        some = self.some(none, sizes, axes, keepdims)
-        return self.map(sp.Not, some, name="all", is_boolean=True)
+        is_any = self.is_some(none, sizes, axes, keepdims)
+        return self.map(sp.Not, is_any, name="all", is_boolean=True)
 
     # --- products ------------------------------------------------------------------------------
 
@@ -256,7 +262,7 @@ class Algebra:
         left, right = self.whole(a, a_sizes), self.whole(b, b_sizes)
         batch = broadcast(a_sizes[:-2], b_sizes[:-2])
         shape = (*batch, a_sizes[-2], b_sizes[-1])
-        return self.named(matmul(left.expr, right.expr), shape, "matmul")
+        return self.define(matmul(left.expr, right.expr), shape, "matmul")
 
     def whole(self, operand: Operand, sizes: Sizes) -> Value:
         """Returns the value of a tensor, broadcast to the tensor's shape."""
@@ -269,7 +275,7 @@ class Algebra:
         if math.prod(sizes) == 1:
             return Value(reshape(value.expr, sizes), sizes)
         wide = broadcast_to(value.expr, shape_expressions(self.axes, sizes))
-        return self.named(wide, sizes, "broadcast")
+        return self.define(wide, sizes, "broadcast")
 
     # --- shapes --------------------------------------------------------------------------------
 
@@ -283,8 +289,8 @@ class Algebra:
                 raise TraceError("scalars that were stacked are used as a tensor")
             return value.items[0] if target == () else value
         if value.is_bool:
-            moved = self.reshape(self.real(value), sizes, target)
-            return self.map(lambda a: sp.Ne(a, 0), moved, name="mask")
+            reshaped_mask = self.reshape(self.real(value), sizes, target)
+            return self.map(lambda a: sp.Ne(a, 0), reshaped_mask, name="mask")
         if math.prod(value.shape) == 1:
             return self._scalar(value)
         value = self.whole(value, sizes)
@@ -293,12 +299,12 @@ class Algebra:
             if self.shape_of(source.args[0]) == target:
                 return Value(source.args[0], target)
             value = Value(source.args[0], sizes)
-        if target in (self.axes.shape, self.axes.other):
-            return self.named(like_param(value.expr), target, "like_param")
-        wanted = shape_expressions(self.axes, target)
-        if wanted not in ((SIZE,), (OTHER_SIZE,)):
+        if target in (self.axes.shape, self.axes.twin):
+            return self.define(like_param(value.expr), target, "like_param")
+        target_shape = shape_expressions(self.axes, target)
+        if target_shape not in ((SIZE,), (OTHER_SIZE,)):
             self.is_structural = True
-        return self.named(reshape(value.expr, wanted), target, "reshape")
+        return self.define(reshape(value.expr, target_shape), target, "reshape")
 
     def shape_of(self, expr: sp.Basic) -> Sizes | None:
         """Returns the shape of a symbol; None if it is not one of a tensor."""
@@ -312,40 +318,40 @@ class Algebra:
         if value.shape == () or order == tuple(range(rank)):
             return value
         if value.is_bool:
-            moved = self.permute(self.real(value), sizes, order)
-            return self.map(lambda a: sp.Ne(a, 0), moved, name="mask")
-        padded = (1,) * (rank - len(value.shape)) + value.shape
-        if padded != value.shape:
-            value = self.reshape(value, value.shape, padded)
-        shape = tuple(padded[axis] for axis in order)
+            permuted_mask = self.permute(self.real(value), sizes, order)
+            return self.map(lambda a: sp.Ne(a, 0), permuted_mask, name="mask")
+        full_shape = (1,) * (rank - len(value.shape)) + value.shape
+        if full_shape != value.shape:
+            value = self.reshape(value, value.shape, full_shape)
+        shape = tuple(full_shape[axis] for axis in order)
         self.is_structural = True
-        swapped = (*range(rank - 2), rank - 1, rank - 2)
+        last_axes_exchanged = (*range(rank - 2), rank - 1, rank - 2)
         source = self.definitions.expressions.get(value.expr, value.expr)
-        if order == swapped:
+        if order == last_axes_exchanged:
             if isinstance(source, Transpose):
                 return Value(source.args[0], shape)
-            return self.named(transpose(value.expr), shape, "transpose")
+            return self.define(transpose(value.expr), shape, "transpose")
         if isinstance(source, Permute):
             before = [int(axis) for axis in source.args[1]]
             whole = [before[axis] for axis in order]
             if whole == list(range(rank)):
                 return Value(source.args[0], shape)
-        return self.named(permute(value.expr, order), shape, "permute")
+        return self.define(permute(value.expr, order), shape, "permute")
 
-    def rounded(self, value: Value, dtype: str) -> Value:
+    def round_to(self, value: Value, dtype: str) -> Value:
         """Returns a tensor rounded to a dtype of 16 bits, "bf16" or "f16"."""
         if value.is_bool or (value.expr.is_number and value.expr.is_Integer):
             return self.real(value)
         if value.items is not None:
-            return stacked([self.rounded(item, dtype) for item in value.items])
+            return stack_values([self.round_to(item, dtype) for item in value.items])
         result = rounded(value.expr, dtype)
         source = self.definitions.expressions.get(value.expr, value.expr)
         if isinstance(source, Rounded) and source.args[1] == result.args[1]:
             return value
-        return self.named(result, value.shape, "rounded")
+        return self.define(result, value.shape, "rounded")
 
 
-def stacked(items: Sequence[Value]) -> Value:
+def stack_values(items: Sequence[Value]) -> Value:
     """Returns the value of a vector of scalars."""
     return Value(sp.Symbol("stacked"), (len(items),), tuple(items))
 
@@ -382,12 +388,12 @@ def constant(number: Operand) -> sp.Basic:
     return exact_number(number)
 
 
-def _applied(rule: Rule, operands: Sequence[sp.Basic]) -> sp.Basic:
+def _apply(rule: Rule, operands: Sequence[sp.Basic]) -> sp.Basic:
     """A rule applied to operands, inside the branches of one that is infinite in some."""
     for place, operand in enumerate(operands):
         if isinstance(operand, sp.Piecewise) and operand.has(sp.oo, -sp.oo):
             branches = [
-                (_applied(rule, [*operands[:place], value, *operands[place + 1 :]]), condition)
+                (_apply(rule, [*operands[:place], value, *operands[place + 1 :]]), condition)
                 for value, condition in operand.args
             ]
             return sp.Piecewise(*branches)

@@ -64,8 +64,8 @@ class RunningRule:
     def __init__(self, graphs: Graphs, params: Mapping[str, Any]) -> None:
         init, self._step = graphs
         start = {naming.param(name): value for name, value in params.items()}
-        needed = {node.attribute("name") for node in init.inputs}
-        initial = evaluate(init, {key: value for key, value in start.items() if key in needed})
+        input_names = {node.attribute("name") for node in init.inputs}
+        initial = evaluate(init, {key: value for key, value in start.items() if key in input_names})
         self.values: dict[str, Any] = {**start, **initial}
         self._inputs = [str(node.attribute("name")) for node in self._step.inputs]
 
@@ -75,9 +75,9 @@ class RunningRule:
 
     def step(self, gradients: Mapping[str, Any]) -> None:
         """Takes one step."""
-        given = {naming.grad(name): value for name, value in gradients.items()}
-        known = {**self.values, **given}
-        outputs = evaluate(self._step, {name: known[name] for name in self._inputs})
+        gradient_inputs = {naming.grad(name): value for name, value in gradients.items()}
+        inputs = {**self.values, **gradient_inputs}
+        outputs = evaluate(self._step, {name: inputs[name] for name in self._inputs})
         self.values |= {name.removeprefix(naming.NEXT): array for name, array in outputs.items()}
 
 
@@ -92,16 +92,16 @@ def without_rounding(rule: UpdateRule) -> UpdateRule:
     return replace(rule, **rule.expressions_by(bare))
 
 
-def relative_gap(found: Any, expected: Any) -> float:
+def relative_gap(actual: Any, expected: Any) -> float:
     """Returns the largest difference, in units of the largest element."""
-    found, expected = np.broadcast_arrays(found, expected)
-    if not found.size:
+    actual, expected = np.broadcast_arrays(actual, expected)
+    if not actual.size:
         return 0.0
-    is_same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    is_same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     if is_same.all():
         return 0.0
     size = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0))
     with np.errstate(invalid="ignore"):
-        gap = np.where(is_same, 0.0, np.abs(found - expected))
+        gap = np.where(is_same, 0.0, np.abs(actual - expected))
     largest = float(np.max(gap)) if np.isfinite(gap).all() else np.inf
     return largest / size if size else largest

@@ -40,7 +40,7 @@ def is_infinite(x: sp.Expr) -> sp.Basic:
     return sp.And(sp.Eq(non_finite(x), 1), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
 
 
-def compared(kind: Callable[..., sp.Basic], x: sp.Expr, y: sp.Expr) -> sp.Basic:
+def comparison(kind: Callable[..., sp.Basic], x: sp.Expr, y: sp.Expr) -> sp.Basic:
     """Returns the condition of a comparison of floats.
 
     Args:
@@ -53,7 +53,7 @@ def compared(kind: Callable[..., sp.Basic], x: sp.Expr, y: sp.Expr) -> sp.Basic:
     if not is_of_data(x) and not is_of_data(y):
         return kind(x, y)
     if x in (sp.oo, -sp.oo):
-        return compared(_REFLECTED[kind], y, x)
+        return comparison(_REFLECTED[kind], y, x)
     if y in (sp.oo, -sp.oo):
         return _compared_with_infinity(kind, x, is_positive=y is sp.oo)
     if x == y and kind is sp.Ne:

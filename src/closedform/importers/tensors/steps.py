@@ -64,13 +64,13 @@ def values_at(expr: sp.Basic, steps: Values, numbers: Mapping[sp.Symbol, Any]) -
     Raises:
         TraceError: It holds another symbol or function.
     """
-    known: dict[sp.Basic, Values] = {t: steps.astype(np.float64), sp.true: True, sp.false: False}
-    known |= {symbol: float(number) for symbol, number in numbers.items()}
+    values: dict[sp.Basic, Values] = {t: steps.astype(np.float64), sp.true: True, sp.false: False}
+    values |= {symbol: float(number) for symbol, number in numbers.items()}
 
     def visit(part: sp.Basic) -> Values:
-        if part not in known:
-            known[part] = compute(part)
-        return known[part]
+        if part not in values:
+            values[part] = compute(part)
+        return values[part]
 
     def compute(part: sp.Basic) -> Values:
         if isinstance(part, sp.Expr) and part.is_number:

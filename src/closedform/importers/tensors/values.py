@@ -59,18 +59,18 @@ class Axes:
     """The shapes of the two traced parameters, and the symbols of their sizes."""
 
     shape: Sizes
-    other: Sizes
+    twin: Sizes
 
     def size(self, number: int) -> sp.Expr:
-        """Returns a size as an expression in those of the parameters."""
+        """Returns a size as an expression in the sizes of the parameters."""
         if number <= 1:
             return sp.Integer(number)
         if number == math.prod(self.shape) and len(self.shape) != 1:
             return SIZE
-        if number == math.prod(self.other) and len(self.other) != 1:
+        if number == math.prod(self.twin) and len(self.twin) != 1:
             return OTHER_SIZE
         result, rest = sp.Integer(1), number
-        for sizes, symbol_of in ((self.shape, axis_size), (self.other, _other_axis)):
+        for sizes, symbol_of in ((self.shape, axis_size), (self.twin, _other_axis)):
             for axis, size in enumerate(sizes):
                 while size > 1 and rest % size == 0:
                     result, rest = result * symbol_of(axis), rest // size
@@ -89,7 +89,7 @@ def _other_axis(axis: int) -> sp.Symbol:
     return sp.Symbol(f"other.shape[{axis}]", integer=True, nonnegative=True)
 
 
-def other(symbol: sp.Symbol) -> sp.Symbol:
+def twin_of(symbol: sp.Symbol) -> sp.Symbol:
     """Returns the symbol of the second parameter in the place of one of the first."""
     return sp.Symbol(f"other.{symbol.name}", **symbol.assumptions0)
 
@@ -102,7 +102,7 @@ class Definitions:
         expressions: The definitions by symbol, each after those that it takes.
         shapes: The shapes of definitions and of the symbols of tensors.
         guards: Conditions on the step; a definition is used only under them.
-        here: Those of the run that makes definitions now.
+        here: The guards of the run that makes definitions now.
         ignored: Conditions that hold at every step of the rule.
         hypers: Values of hyperparameters.
     """
@@ -115,87 +115,87 @@ class Definitions:
     hypers: Mapping[str, float] = field(default_factory=dict)
     _names: dict[sp.Expr, sp.Symbol] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
-    _mirrored: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
+    _mirrors: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
     _is_others: dict[sp.Basic, bool] = field(default_factory=dict)
-    _summed: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
+    _sums: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
 
-    def named(
+    def define(
         self, expr: sp.Expr, shape: Sizes, hint: str, guards: frozenset[sp.Basic] | None = None
     ) -> sp.Expr:
         """Returns the symbol of a definition of this expression; a short one is itself."""
         here = self.here if guards is None else guards
         if isinstance(expr, sp.Symbol) or expr.is_number:
             return expr
-        known = self._names.get(expr)
-        if known is None:
+        symbol = self._names.get(expr)
+        if symbol is None:
             place = self._counts.get(hint, 0) + 1
             self._counts[hint] = place
-            known = local(f"{hint}_{place}")
-            self._names[expr] = known
-            self.expressions[known] = expr
-            self.shapes[known] = shape
-        self.guards[known] = self.guards.get(known, here) & here
-        return known
+            symbol = local(f"{hint}_{place}")
+            self._names[expr] = symbol
+            self.expressions[symbol] = expr
+            self.shapes[symbol] = shape
+        self.guards[symbol] = self.guards.get(symbol, here) & here
+        return symbol
 
-    def mirrored(self, expr: sp.Basic) -> sp.Basic:
+    def mirror(self, expr: sp.Basic) -> sp.Basic:
         """Returns an expression with the first parameter in the places of the second."""
         if not self.is_of_other(expr):
             return expr
-        if expr not in self._mirrored:
-            self._mirrored[expr] = self._mirror(expr)
-        return self._mirrored[expr]
+        if expr not in self._mirrors:
+            self._mirrors[expr] = self._mirror(expr)
+        return self._mirrors[expr]
 
     def _mirror(self, expr: sp.Basic) -> sp.Basic:
         if isinstance(expr, sp.Symbol):
             definition = self.expressions.get(expr)
             if definition is None:
                 return self._of_first(expr)
-            return self._renamed(expr, self.mirrored(definition))
-        return expr.func(*map(self.mirrored, expr.args))
+            return self._redefine(expr, self.mirror(definition))
+        return expr.func(*map(self.mirror, expr.args))
 
-    def _renamed(self, symbol: sp.Symbol, expr: sp.Expr) -> sp.Expr:
+    def _redefine(self, symbol: sp.Symbol, expr: sp.Expr) -> sp.Expr:
         """A definition in the place of another one."""
         name = symbol.name.removeprefix("local.").rpartition("_")[0]
-        return self.named(expr, self.shapes[symbol], name, self.guards[symbol])
+        return self.define(expr, self.shapes[symbol], name, self.guards[symbol])
 
     def _of_first(self, symbol: sp.Symbol) -> sp.Symbol:
         return sp.Symbol(symbol.name.removeprefix("other."), **symbol.assumptions0)
 
     def is_of_other(self, expr: sp.Basic) -> bool:
         """Returns whether an expression depends on the second parameter."""
-        known = self._is_others.get(expr)
-        if known is None:
+        is_twin = self._is_others.get(expr)
+        if is_twin is None:
             if isinstance(expr, sp.Symbol):
                 definition = self.expressions.get(expr)
                 is_own = expr.name.startswith("other.")
-                known = is_own or (definition is not None and self.is_of_other(definition))
+                is_twin = is_own or (definition is not None and self.is_of_other(definition))
             else:
-                known = any(self.is_of_other(arg) for arg in expr.args)
-            self._is_others[expr] = known
-        return known
+                is_twin = any(self.is_of_other(arg) for arg in expr.args)
+            self._is_others[expr] = is_twin
+        return is_twin
 
     def normal(self, condition: sp.Basic) -> sp.Basic:
         """Returns a condition on both parameters as one on sums over all parameters.
 
-        One on numbers of the second parameter is another one than that on those of the first: a
+        A condition on the second parameter differs from the same one on the first: a
         step may go one way for one parameter and the other way for the next one.
         """
         if not self.is_of_other(condition):
             return condition
         if self.is_of_tensor(condition):
-            return self.summed(condition)
-        mirrored = self.mirrored(condition)
-        return condition if self.is_of_tensor(mirrored) else mirrored
+            return self.sum_over_params(condition)
+        mirror_image = self.mirror(condition)
+        return condition if self.is_of_tensor(mirror_image) else mirror_image
 
     def are_same(self, first: sp.Basic, second: sp.Basic) -> bool:
         """Returns whether an expression of the second parameter is another one of the first."""
-        return self.is_of_other(second) and self.mirrored(second) == first
+        return self.is_of_other(second) and self.mirror(second) == first
 
-    def masked(self, condition: sp.Basic) -> sp.Basic:
+    def hide(self, condition: sp.Basic) -> sp.Basic:
         """Returns a condition by a definition that is 1 where it holds and 0 elsewhere."""
-        return sp.Ne(self.named(sp.Piecewise((1, condition), (0, True)), (), "mask"), 0)
+        return sp.Ne(self.define(sp.Piecewise((1, condition), (0, True)), (), "mask"), 0)
 
-    def summed(self, expr: sp.Basic) -> sp.Basic:
+    def sum_over_params(self, expr: sp.Basic) -> sp.Basic:
         """Returns an expression with a global sum for each term of both parameters.
 
         Raises:
@@ -203,9 +203,9 @@ class Definitions:
         """
         if not self.is_of_other(expr):
             return expr
-        if expr not in self._summed:
-            self._summed[expr] = self._sum(expr)
-        return self._summed[expr]
+        if expr not in self._sums:
+            self._sums[expr] = self._sum(expr)
+        return self._sums[expr]
 
     def _sum(self, expr: sp.Basic) -> sp.Basic:
         if isinstance(expr, sp.Symbol):
@@ -216,42 +216,42 @@ class Definitions:
                     "another one, and is not a sum over all parameters",
                     hint="state it with global_sum in a rule of your own",
                 )
-            return self._renamed(expr, self.summed(definition))
+            return self._redefine(expr, self.sum_over_params(definition))
         if isinstance(expr, sp.Add):
             return self._sum_of_terms(expr)
         if isinstance(expr, sp.And | sp.Or):
             return self._of_all(expr)
-        return expr.func(*map(self.summed, expr.args))
+        return expr.func(*map(self.sum_over_params, expr.args))
 
     def _sum_of_terms(self, expr: sp.Add) -> sp.Expr:
         terms = list(expr.args)
         result: list[sp.Expr] = []
-        others = [term for term in terms if self.is_of_other(term)]
-        own = [term for term in terms if not self.is_of_other(term)]
-        for term in others:
-            mirrored = self.mirrored(term)
-            if mirrored in own:
-                own.remove(mirrored)
-                result.append(self._over_all(mirrored))
+        twin_terms = [term for term in terms if self.is_of_other(term)]
+        first_terms = [term for term in terms if not self.is_of_other(term)]
+        for term in twin_terms:
+            mirror_image = self.mirror(term)
+            if mirror_image in first_terms:
+                first_terms.remove(mirror_image)
+                result.append(self._over_all(mirror_image))
             else:
-                result.append(self.summed(term))
-        return sp.Add(*own, *result)
+                result.append(self.sum_over_params(term))
+        return sp.Add(*first_terms, *result)
 
     def _of_all(self, expr: sp.And | sp.Or) -> sp.Basic:
         """A condition on all parameters, or on some, from the same one on both."""
         parts = list(expr.args)
-        others = [part for part in parts if self.is_of_other(part)]
-        result = [part for part in parts if part not in others]
-        for part in others:
-            mirrored = self.mirrored(part)
-            if mirrored not in result:
-                result.append(self.summed(part))
+        twin_parts = [part for part in parts if self.is_of_other(part)]
+        result = [part for part in parts if part not in twin_parts]
+        for part in twin_parts:
+            mirror_image = self.mirror(part)
+            if mirror_image not in result:
+                result.append(self.sum_over_params(part))
                 continue
-            result.remove(mirrored)
+            result.remove(mirror_image)
             yes, no = (0, 1 / SIZE) if isinstance(expr, sp.And) else (1 / SIZE, 0)
             # A definition, since SymPy expands the branches of what is compared.
-            ones = self.named(sp.Piecewise((yes, mirrored), (no, True)), (), "counted")
-            count = GlobalSum(ones)
+            indicator = self.define(sp.Piecewise((yes, mirror_image), (no, True)), (), "counted")
+            count = GlobalSum(indicator)
             result.append(count < _HALF if isinstance(expr, sp.And) else count > _HALF)
         return expr.func(*result)
 
@@ -263,9 +263,9 @@ class Definitions:
             inner = sums[0].args[0]
             shape = self.shapes.get(inner)
             if not self.is_of_tensor(rest) and shape is not None:
-                own = self.shapes[PARAM]
-                if math.prod(shape) == math.prod(own):
-                    element = inner if shape == own else like_param(inner)
+                param_shape = self.shapes[PARAM]
+                if math.prod(shape) == math.prod(param_shape):
+                    element = inner if shape == param_shape else like_param(inner)
                     # A size is that of each parameter, and stays inside of the sum.
                     is_of_shape = bool(rest.free_symbols & SHAPE_SYMBOLS)
                     return GlobalSum(rest * element) if is_of_shape else rest * GlobalSum(element)
@@ -305,43 +305,43 @@ class Definitions:
             common: Takes the changed definitions; equal ones have the same symbol there.
             start: What symbols are replaced by.
         """
-        known: dict[sp.Basic, sp.Basic] = dict(start)
+        values: dict[sp.Basic, sp.Basic] = dict(start)
 
         def rebuild(part: sp.Basic) -> sp.Basic:
-            if part not in known:
+            if part not in values:
                 definition = self.expressions.get(part)
                 if definition is not None:
-                    known[part] = common.named(rebuild(definition), self.shapes[part], "common")
+                    values[part] = common.define(rebuild(definition), self.shapes[part], "common")
                 elif part.args:
-                    known[part] = part.func(*map(rebuild, part.args))
+                    values[part] = part.func(*map(rebuild, part.args))
                 else:
-                    known[part] = part
-            return known[part]
+                    values[part] = part
+            return values[part]
 
         return rebuild(expr)
 
-    def expanded(self, expr: sp.Basic) -> sp.Basic:
+    def expand(self, expr: sp.Basic) -> sp.Basic:
         """Returns an expression without definitions outside of global sums."""
         if isinstance(expr, sp.Symbol):
             definition = self.expressions.get(expr)
-            return expr if definition is None else self.expanded(definition)
+            return expr if definition is None else self.expand(definition)
         if not expr.args or isinstance(expr, GlobalSum):
             return expr
-        return without_ite(expr.func(*map(self.expanded, expr.args)))
+        return without_ite(expr.func(*map(self.expand, expr.args)))
 
-    def _guarded(self, symbol: sp.Symbol, definition: sp.Expr) -> sp.Expr:
+    def _guard(self, symbol: sp.Symbol, definition: sp.Expr) -> sp.Expr:
         """A definition with functions of the step that have no value at every step."""
         guards = self.guards.get(symbol, frozenset()) - self.ignored
         powers = [power for power in definition.atoms(sp.Pow) if self._is_partial(power)]
         if not guards or not (powers or any(t in p.free_symbols for p in definition.atoms(sp.log))):
             return definition
-        changes = self._clamped(powers, sp.And(*guards))
-        clamped = definition.replace(lambda part: part in changes, lambda part: changes[part])
-        return sp.Piecewise((clamped, sp.And(*guards)), (0, True))
+        changes = self._clamp(powers, sp.And(*guards))
+        total = definition.replace(lambda part: part in changes, lambda part: changes[part])
+        return sp.Piecewise((total, sp.And(*guards)), (0, True))
 
     def within(self, value: sp.Basic, condition: sp.Basic) -> sp.Basic:
         """Returns a value whose powers of the step have a value where a condition fails, too."""
-        changes = self._clamped([p for p in value.atoms(sp.Pow) if self._is_partial(p)], condition)
+        changes = self._clamp([p for p in value.atoms(sp.Pow) if self._is_partial(p)], condition)
         return value.replace(lambda part: part in changes, lambda part: changes[part])
 
     def _is_partial(self, power: sp.Pow) -> bool:
@@ -354,7 +354,7 @@ class Definitions:
             return False
         return not (values_at(base, STEPS, numbers) > 0).all()
 
-    def _clamped(self, powers: Sequence[sp.Pow], condition: sp.Basic) -> dict[sp.Basic, sp.Basic]:
+    def _clamp(self, powers: Sequence[sp.Pow], condition: sp.Basic) -> dict[sp.Basic, sp.Basic]:
         """Powers whose bases, above 0 where they are used, are so everywhere."""
         numbers = {hyper(name): value for name, value in self.hypers.items()}
         if condition.free_symbols - {t, *numbers}:
@@ -368,20 +368,20 @@ class Definitions:
                 changes[power] = sp.Max(base, least) ** exponent
         return changes
 
-    def needed(self, results: Iterable[sp.Basic]) -> dict[sp.Symbol, sp.Expr]:
+    def definitions_of(self, results: Iterable[sp.Basic]) -> dict[sp.Symbol, sp.Expr]:
         """Returns the definitions that expressions take, directly or through others, in order."""
-        found: dict[sp.Symbol, sp.Expr] = {}
+        definitions: dict[sp.Symbol, sp.Expr] = {}
 
         def visit(expr: sp.Basic) -> None:
             for symbol in sorted(expr.free_symbols, key=lambda symbol: symbol.name):
                 definition = self.expressions.get(symbol)
-                if definition is not None and symbol not in found:
+                if definition is not None and symbol not in definitions:
                     visit(definition)
-                    found[symbol] = self._guarded(symbol, definition)
+                    definitions[symbol] = self._guard(symbol, definition)
 
         for expr in results:
             visit(expr)
-        return found
+        return definitions
 
 
 def without_ite(expr: sp.Basic) -> sp.Basic:
@@ -399,7 +399,7 @@ def without_ite(expr: sp.Basic) -> sp.Basic:
     )
 
 
-def renumbered(
+def renumber(
     results: Mapping[str, sp.Expr], definitions: Mapping[sp.Symbol, sp.Expr]
 ) -> tuple[dict[str, sp.Expr], dict[sp.Symbol, sp.Expr]]:
     """Returns results and definitions, each of which has the next number for its name."""
@@ -427,7 +427,7 @@ def shape_expressions(axes: Axes, shape: Sequence[int]) -> tuple[sp.Expr, ...]:
     return tuple(axes.size(size) for size in shape)
 
 
-def inlined(
+def inline_definitions(
     results: Mapping[str, sp.Basic], definitions: Mapping[sp.Symbol, sp.Expr]
 ) -> tuple[dict[str, sp.Basic], dict[sp.Symbol, sp.Expr]]:
     """Returns results and definitions, those that are used once and are short being inlined."""
@@ -437,15 +437,15 @@ def inlined(
             uses[symbol] = uses.get(symbol, 0) + sum(
                 1 for part in sp.preorder_traversal(expr) if part == symbol
             )
-    replaced: dict[sp.Symbol, sp.Expr] = {}
+    replacements: dict[sp.Symbol, sp.Expr] = {}
     remaining: dict[sp.Symbol, sp.Expr] = {}
     sizes: dict[sp.Symbol, int] = {}
 
     def substituted(expr: sp.Basic) -> sp.Basic:
-        for used in [symbol for symbol in replaced if symbol in expr.free_symbols]:
-            if _is_simplified(expr, used, replaced[used]):
-                remaining[used] = replaced.pop(used)
-        return expr.xreplace(replaced)
+        for short in [symbol for symbol in replacements if symbol in expr.free_symbols]:
+            if _is_simplified(expr, short, replacements[short]):
+                remaining[short] = replacements.pop(short)
+        return expr.xreplace(replacements)
 
     for symbol, definition in definitions.items():
         expr = substituted(definition)
@@ -453,7 +453,7 @@ def inlined(
         is_opaque = symbol.name.startswith(f"local.{OPAQUE}_") or isinstance(expr, sp.Piecewise)
         is_short = size <= _LARGEST_INLINE and not is_opaque
         if uses.get(symbol, 0) == 1 and is_short:
-            replaced[symbol] = expr
+            replacements[symbol] = expr
         else:
             remaining[symbol] = expr
             sizes[symbol] = size

@@ -46,40 +46,40 @@ def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, Any]) -
         TraceError: The language refuses the rule, or a state has different shapes in variants.
     """
     if len(variants) == 1 and variants[0].condition == sp.true:
-        merged, definitions = dict(variants[0].results), dict(variants[0].definitions)
+        results, definitions = dict(variants[0].results), dict(variants[0].definitions)
     else:
-        merged, definitions = _merged(variants)
+        results, definitions = _merge(variants)
     states: dict[str, State] = {}
     common: dict[str, Shared] = {}
     for variant in variants:
         for label, initial in variant.initial.items():
             if label in variant.shared:
                 is_counter = label in variant.counters
-                common[label] = Shared(merged[label], initial, is_counter)
+                common[label] = Shared(results[label], initial, is_counter)
                 continue
             exists = sp.Or(*(v.condition for v in variants if label in v.initial))
             if label in states and states[label].shape != variant.shapes[label]:
                 raise TraceError(f"the state {label!r} has shapes of different kinds")
             states[label] = State(
-                merged[label],
+                results[label],
                 initial,
                 variant.shapes[label],
                 sp.true if len(variants) == 1 else exists,
             )
     expressions = [
-        merged["param"],
+        results["param"],
         *definitions.values(),
         *(state.next for state in states.values()),
-        *(one.next for one in common.values()),
+        *(spec.next for spec in common.values()),
     ]
-    used = {symbol.name for expr in expressions for symbol in expr.free_symbols}
+    used_names = {symbol.name for expr in expressions for symbol in expr.free_symbols}
     requires = sp.Or(*(variant.condition for variant in variants))
     try:
         return UpdateRule(
             name,
-            merged["param"],
+            results["param"],
             states,
-            {key: value for key, value in hypers.items() if key in used},
+            {key: value for key, value in hypers.items() if key in used_names},
             definitions,
             requires,
             shared=common,
@@ -89,27 +89,27 @@ def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, Any]) -
         raise TraceError(error.what, where=error.where, hint=error.hint) from error
 
 
-def _merged(variants: Sequence[Variant]) -> tuple[dict[str, sp.Expr], dict[str, sp.Expr]]:
+def _merge(variants: Sequence[Variant]) -> tuple[dict[str, sp.Expr], dict[str, sp.Expr]]:
     """Results and definitions of several variants, each where its condition holds."""
     definitions: dict[str, sp.Expr] = {}
     results: dict[str, list[tuple[sp.Expr, sp.Basic]]] = {}
     for place, variant in enumerate(variants):
-        renamed: dict[sp.Basic, sp.Basic] = {}
+        renames: dict[sp.Basic, sp.Basic] = {}
         for name, expr in variant.definitions.items():
-            changed = expr.xreplace(renamed)
-            wanted = name
-            if definitions.get(wanted, changed) != changed:
-                wanted = f"{name}_{place + 1}"
-            definitions[wanted] = changed
-            renamed[local(name)] = local(wanted)
+            definition = expr.xreplace(renames)
+            unique_name = name
+            if definitions.get(unique_name, definition) != definition:
+                unique_name = f"{name}_{place + 1}"
+            definitions[unique_name] = definition
+            renames[local(name)] = local(unique_name)
         for label, expr in variant.results.items():
-            results.setdefault(label, []).append((expr.xreplace(renamed), variant.condition))
-    return {label: _chosen(pairs, len(variants)) for label, pairs in results.items()}, definitions
+            results.setdefault(label, []).append((expr.xreplace(renames), variant.condition))
+    return {label: _choose(pairs, len(variants)) for label, pairs in results.items()}, definitions
 
 
-def _chosen(pairs: Sequence[tuple[sp.Expr, sp.Basic]], count: int) -> sp.Expr:
+def _choose(pairs: Sequence[tuple[sp.Expr, sp.Basic]], count: int) -> sp.Expr:
     first = pairs[0][0]
     if all(expr == first for expr, _ in pairs):
         return first
-    *some, (last, _) = pairs
-    return sp.Piecewise(*some, (last, True))
+    *first_cases, (last, _) = pairs
+    return sp.Piecewise(*first_cases, (last, True))

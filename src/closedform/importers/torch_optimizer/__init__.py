@@ -102,7 +102,7 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Si
         gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
     for tracing, gap in zip(traces, gaps, strict=True):
         check_difference(rule, tracing.trace, gap, where)
-        shapes_of_places = [tracing.trace.axes.other] * PLACES
+        shapes_of_places = [tracing.trace.axes.twin] * PLACES
         check_places(subject_of(optimizer, place, shapes_of_places, seed=5), where)
     return rule, traces[0].trace.axes.shape
 
@@ -152,7 +152,7 @@ def _difference(
     rule: UpdateRule, tracing: _Traced, optimizer: torch.optim.Optimizer, place: int
 ) -> tuple[float, str, int]:
     """The largest difference on two and on three shapes, at the first steps and at later ones."""
-    shapes = (tracing.trace.axes.shape, tracing.trace.axes.other)
+    shapes = (tracing.trace.axes.shape, tracing.trace.axes.twin)
     slots = list(tracing.trace.slots.values())
     subject, counters = tracing.tracer.subject, tracing.tracer.counters
     cache: GraphCache = {}
@@ -189,7 +189,7 @@ def _difference(
 def _other_shapes(tracing: _Traced) -> tuple[Sizes, Sizes]:
     """Other shapes than the traced ones, on which the step goes the same way."""
     shapes = []
-    for shape in (tracing.trace.axes.shape, tracing.trace.axes.other):
+    for shape in (tracing.trace.axes.shape, tracing.trace.axes.twin):
         larger = tuple(size if size == 1 else size + 2 for size in shape)
         shapes.append(larger if _fits(tracing.trace, larger) else shape)
     return shapes[0], shapes[1]
@@ -211,7 +211,7 @@ def _trace_shape(
 ) -> _Traced:
     """Traces for a small shape on which the step goes the way that it goes on this one."""
     for axes in _candidates(shape):
-        subject = subject_of(optimizer, place, (axes.shape, axes.other), seed=3)
+        subject = subject_of(optimizer, place, (axes.shape, axes.twin), seed=3)
         tracer = Tracer(subject, axes, seed=17, dtype=dtype)
         result = tracer.trace()
         if _fits(result, shape):

@@ -6,7 +6,7 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.algebra import Algebra, constant, stacked
+from closedform.importers.tensors.algebra import Algebra, constant, stack_values
 from closedform.importers.tensors.comparisons import is_of_data
 from closedform.importers.tensors.values import Axes, Definitions, Operand, Value
 from closedform.importers.torch_optimizer.scalars import expression
@@ -30,8 +30,8 @@ class TorchAlgebra(Algebra):
         self.numbers: dict[float, sp.Expr | None] = {}
         self.by_place: dict[tuple[float, int], sp.Expr] = {}
         self.place: int | None = None
-        self.used: set[float] = set()
-        self.needed: set[float] = set()
+        self.read_floats: set[float] = set()
+        self.floats_to_read: set[float] = set()
         self.is_asked = False
         self.ranks: set[int] = set()
 
@@ -55,8 +55,8 @@ class TorchAlgebra(Algebra):
 
     def owner(self, tensor: torch.Tensor) -> int | None:
         """Returns which of the traced parameters a tensor belongs to; None if to both or none."""
-        if tensor.dim() and self.axes.shape != self.axes.other:
-            for place, shape in enumerate((self.axes.shape, self.axes.other)):
+        if tensor.dim() and self.axes.shape != self.axes.twin:
+            for place, shape in enumerate((self.axes.shape, self.axes.twin)):
                 if tuple(tensor.shape) == shape:
                     return place
         value = self.storages.read(tensor) if self.storages.of(tensor) is not None else None
@@ -70,7 +70,7 @@ class TorchAlgebra(Algebra):
             return constant(number)
         plain = float(number)
         if plain in self.numbers:
-            self.used.add(plain)
+            self.read_floats.add(plain)
             expr = self.numbers[plain]
             if expr is None and self.place is not None:
                 expr = self.by_place.get((plain, self.place))
@@ -90,7 +90,7 @@ class TorchAlgebra(Algebra):
         if dtype == torch.bool:
             return value if value.is_bool else self.map(lambda a: sp.Ne(a, 0), value, name="mask")
         if dtype in ROUNDED:
-            return self.rounded(value, ROUNDED[dtype])
+            return self.round_to(value, ROUNDED[dtype])
         if dtype.is_floating_point or value.is_bool or not source_dtype.is_floating_point:
             return self.real(value)
         if value.expr.is_integer:
@@ -103,7 +103,7 @@ def _constant(tensor: torch.Tensor) -> Value:
         raise TraceError("a tensor without elements is read")
     flat = tensor.detach().reshape(-1)
     if tensor.dim() == 1 and 1 < tensor.numel() <= 64:
-        return stacked([Value(constant(number)) for number in flat.tolist()])
+        return stack_values([Value(constant(number)) for number in flat.tolist()])
     first = flat[0]
     is_one = bool((flat == first).all()) or bool(torch.isnan(flat).all())
     if not is_one:

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.algebra import stacked
+from closedform.importers.tensors.algebra import stack_values
 from closedform.importers.tensors.values import Operand, Value
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
@@ -108,7 +108,7 @@ class Operators(TorchDispatchMode):
                 value = float(number)
                 numbers = self.algebra.numbers
                 numbers[value] = expr if numbers.get(value, expr) == expr else None
-                self.algebra.needed.add(value)
+                self.algebra.floats_to_read.add(value)
         return number
 
     def _collective(self, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -164,7 +164,7 @@ class Operators(TorchDispatchMode):
             return
         if isinstance(target, torch.Tensor):
             if isinstance(value, Value) and target.dtype in ROUNDED:
-                value = self.algebra.rounded(value, ROUNDED[target.dtype])
+                value = self.algebra.round_to(value, ROUNDED[target.dtype])
             self.algebra.storages.create(target, value)
 
     def _view(self, base: str, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -254,7 +254,7 @@ class Functions(TorchFunctionMode):
             if stored_value is not None and stored_value.items is None and not stored_value.is_bool:
                 expr = algebra.reshape(stored_value, stored_value.shape, ()).expr
                 expressions.setdefault(float(tensor), expr)
-        algebra.numbers, algebra.used, algebra.needed = expressions, set(), set()
+        algebra.numbers, algebra.read_floats, algebra.floats_to_read = expressions, set(), set()
         algebra.by_place = {
             (float(plain(number)), place): number.expr
             for arg in (*args, *options.values())
@@ -267,7 +267,7 @@ class Functions(TorchFunctionMode):
         finally:
             algebra.numbers = {}
         floats = {float(plain(n)) for n in numbers if _has_a_place(n)}
-        unread = (floats | algebra.needed) - algebra.used
+        unread = (floats | algebra.floats_to_read) - algebra.read_floats
         if unread:
             raise TraceError(f"the operation loses the expression {expressions[unread.pop()]}")
         return result
@@ -338,7 +338,7 @@ class Functions(TorchFunctionMode):
         if isinstance(data, SYMBOLIC):
             self.algebra.storages.create(result, Value(data.expr))
         elif isinstance(data, list | tuple) and any(isinstance(n, SYMBOLIC) for n in data):
-            self.algebra.storages.create(result, stacked([Value(expression(n)) for n in data]))
+            self.algebra.storages.create(result, stack_values([Value(expression(n)) for n in data]))
         return result
 
     def finite(self, func: TorchFunction, args: Operand, options: Operand) -> Any:

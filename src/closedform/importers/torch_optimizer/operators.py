@@ -14,9 +14,9 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.algebra import as_number, stacked
+from closedform.importers.tensors.algebra import as_number, stack_values
 from closedform.importers.tensors.comparisons import (
-    compared,
+    comparison,
     copysign,
     is_infinite,
     is_nan,
@@ -171,7 +171,7 @@ def _mask(a: Any, indices: Sequence[Any]) -> Any:
 
 def _comparison(kind: Callable[..., sp.Basic]) -> OperatorRule:
     def rule(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
-        return algebra.map(lambda x, y: compared(kind, x, y), a, b, name="mask")
+        return algebra.map(lambda x, y: comparison(kind, x, y), a, b, name="mask")
 
     return rule
 
@@ -310,11 +310,11 @@ def _softplus(algebra: TorchAlgebra, a: Any, beta: Any = 1, threshold: Any = 20)
 
 
 def _reduce_any(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    return algebra.some(a, _sizes(a), _axes(dim), keepdim)
+    return algebra.is_some(a, _sizes(a), _axes(dim), keepdim)
 
 
 def _all(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    return algebra.every(a, _sizes(a), _axes(dim), keepdim)
+    return algebra.is_every(a, _sizes(a), _axes(dim), keepdim)
 
 
 def _count_nonzero(algebra: TorchAlgebra, a: Any, dim: Any = None) -> Value:
@@ -370,7 +370,7 @@ def _stack(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value
     values = [algebra.value(tensor) for tensor in tensors]
     if any(tensor.numel() != 1 for tensor in tensors):
         raise TraceError("stack of tensors with more than one element has no expression")
-    return stacked([Value(_scalar(algebra, value)) for value in values])
+    return stack_values([Value(_scalar(algebra, value)) for value in values])
 
 
 def _scalar(algebra: TorchAlgebra, value: Value) -> sp.Basic:
@@ -389,7 +389,7 @@ def _cat(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
             items.append(Value(_scalar(algebra, value)))
         else:
             raise TraceError(f"cat of a tensor of shape {list(tensor.shape)} has no expression")
-    return stacked(items)
+    return stack_values(items)
 
 
 RULES: Mapping[str, OperatorRule] = {
@@ -629,7 +629,7 @@ def _select(algebra: TorchAlgebra, a: Any, dim: int, index: int) -> list[View]:
 
     def write(old: Value, new: Value) -> Value:
         if old.items is not None:
-            return stacked([*old.items[:index], new, *old.items[index + 1 :]])
+            return stack_values([*old.items[:index], new, *old.items[index + 1 :]])
         if sizes[dim] == 1:
             return algebra.reshape(new, new.shape, sizes) if new.shape else new
         raise TraceError(f"element {index} along an axis of a tensor is changed in place")
@@ -647,7 +647,7 @@ def _slice(
         if len(places) == size or value.shape == ():
             return value
         if value.items is not None:
-            return stacked([value.items[place] for place in places])
+            return stack_values([value.items[place] for place in places])
         raise TraceError(f"a slice {start}:{end} of an axis of a tensor has no expression")
 
     def write(_: Value, new: Value) -> Value:

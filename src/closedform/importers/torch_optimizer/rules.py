@@ -8,7 +8,7 @@ from dataclasses import replace
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.values import Definitions, as_shape_rule, inlined
+from closedform.importers.tensors.values import Definitions, as_shape_rule, inline_definitions
 from closedform.importers.tensors.variants import Variant
 from closedform.importers.torch_optimizer.decisions import holding, join_outcomes, leaves
 from closedform.importers.torch_optimizer.trace import Outcome, Trace
@@ -70,7 +70,7 @@ def _missing(trace: Trace) -> bool:
         for name, value in outcome.results.items()
         if value.expr != symbols.get(name)
     ]
-    definitions = trace.definitions.needed(results)
+    definitions = trace.definitions.definitions_of(results)
     read = {symbol for expr in (*results, *definitions.values()) for symbol in expr.free_symbols}
     return not read.isdisjoint(symbols.values())
 
@@ -108,14 +108,14 @@ def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
     results: dict[str, sp.Expr] = {}
     for label in ("param", *trace.slots):
         expr = _joined_phases(trace, label, with_phases=with_phases)
-        total = trace.definitions.summed(expr)
+        total = trace.definitions.sum_over_params(expr)
         slot = trace.slots.get(label)
         is_shared = slot is not None and slot.is_shared
-        results[label] = trace.definitions.expanded(total) if is_shared else total
+        results[label] = trace.definitions.expand(total) if is_shared else total
     counts = _advances(trace, with_phases=with_phases)
-    results[_CLOCK] = trace.definitions.expanded(trace.definitions.summed(counts))
-    definitions = trace.definitions.needed(results.values())
-    short, remaining = inlined(results, definitions)
+    results[_CLOCK] = trace.definitions.expand(trace.definitions.sum_over_params(counts))
+    definitions = trace.definitions.definitions_of(results.values())
+    short, remaining = inline_definitions(results, definitions)
     advances = short.pop(_CLOCK)
     return Variant(
         _condition(trace),

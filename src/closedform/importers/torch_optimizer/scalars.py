@@ -20,7 +20,7 @@ import sympy as sp
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.comparisons import (
-    compared,
+    comparison,
     copysign,
     is_infinite,
     is_nan,
@@ -187,7 +187,7 @@ def _define_comparison(
         if not _is_real(right):
             return NotImplemented
         holds = function(plain(self), plain(right))
-        condition = compared(kind_of, self.expr, expression(right))
+        condition = comparison(kind_of, self.expr, expression(right))
         return self.run.decide(condition, holds)
 
     for kind in SYMBOLIC:
@@ -341,7 +341,7 @@ def _extremum(function: Callable[..., Any], kind: Callable[..., sp.Expr]) -> Cal
 
     def _choose(first: sp.Expr, *rest: sp.Expr) -> sp.Expr:
         for candidate in rest:
-            first = sp.Piecewise((candidate, compared(precedes, candidate, first)), (first, True))
+            first = sp.Piecewise((candidate, comparison(precedes, candidate, first)), (first, True))
         return first
 
     def apply(*args: Any, **options: Any) -> Any:

@@ -26,7 +26,7 @@ from closedform.importers.tensors.values import (
     Definitions,
     Sizes,
     Value,
-    other,
+    twin_of,
 )
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import (
@@ -206,7 +206,7 @@ class Tracer:
     # --- what the optimizer stores ---------------------------------------------------------------
 
     def _warm_up(self, steps: int) -> None:
-        shapes = (self.axes.shape, self.axes.other)
+        shapes = (self.axes.shape, self.axes.twin)
         self.snapshots = [self.subject.clone()]
         for step in range(steps):
             following = self.snapshots[-1].clone()
@@ -333,7 +333,7 @@ class Tracer:
         for tree in phases:
             condition = holding(tree, lambda outcome: outcome.advances)
             with contextlib.suppress(TraceError):  # a number other than a sum is of one parameter
-                condition = self.definitions.summed(condition)
+                condition = self.definitions.sum_over_params(condition)
             if self.counters and self.definitions.is_of_one(condition):
                 raise _Changed(next(iter(self.counters)))
 
@@ -348,7 +348,7 @@ class Tracer:
         exchange: dict[sp.Symbol, sp.Expr] = {}
         names = [PARAM, GRAD, *(state(n) for n, slot in self.slots.items() if not slot.is_shared)]
         for symbol in (*names, *SHAPE_SYMBOLS):
-            twin = other(symbol)
+            twin = twin_of(symbol)
             exchange |= {symbol: twin, twin: symbol}
         common = Definitions()
         common.shapes |= definitions.shapes
@@ -370,7 +370,7 @@ class Tracer:
                         return (
                             value.expr
                             if value is not None
-                            else other(before)
+                            else twin_of(before)
                             if is_other
                             else before
                         )
@@ -382,7 +382,9 @@ class Tracer:
                     }
                     replacements = {**exchange, **same_sums} if is_other else {}
                     pair.append(definitions.rebuilt(expr, common, replacements))
-                if pair[0] != pair[1] and common.summed(pair[0]) != common.summed(pair[1]):
+                if pair[0] != pair[1] and common.sum_over_params(pair[0]) != common.sum_over_params(
+                    pair[1]
+                ):
                     subject = "parameter" if label == "param" else f"state {label!r}"
                     raise TraceError(
                         f"the step has another formula for the {subject} of the second parameter",
@@ -458,17 +460,17 @@ class Tracer:
 
         note(())
         run = Run(
-            symbols, prefix, self.definitions.normal, note, is_possible, self.definitions.masked
+            symbols, prefix, self.definitions.normal, note, is_possible, self.definitions.hide
         )
         storages = Storages()
         algebra = TorchAlgebra(self.axes, self.definitions, storages)
-        shapes = (self.axes.shape, self.axes.other)
+        shapes = (self.axes.shape, self.axes.twin)
         grads = gradients(shapes, self.seed + 50 + len(prefix))
         for param, gradient in zip(subject.params, grads, strict=True):
             param.grad = gradient
         for place, (param, gradient) in enumerate(zip(subject.params, grads, strict=True)):
             for tensor, symbol in ((param, PARAM), (gradient, GRAD)):
-                own_symbol = other(symbol) if place else symbol
+                own_symbol = twin_of(symbol) if place else symbol
                 self._register(storages, tensor, own_symbol)
         self._install(subject, run, storages, step, time, is_steady=is_steady)
         optimizer = subject.optimizer
@@ -504,7 +506,7 @@ class Tracer:
         Raises:
             TraceError: It does.
         """
-        questions = {self.definitions.mirrored(condition) for condition in run.shape_questions}
+        questions = {self.definitions.mirror(condition) for condition in run.shape_questions}
         if questions != set(run.shape_conditions) or len(algebra.ranks) == 1:
             raise TraceError(
                 "the step decides on the shape of one parameter for other ones",
@@ -575,7 +577,7 @@ class Tracer:
                 if not isinstance(leaves.get(path), torch.Tensor | int | float):
                     continue
                 symbol: sp.Symbol = shared(slot.name) if slot.is_shared else state(slot.name)
-                symbol = other(symbol) if place else symbol
+                symbol = twin_of(symbol) if place else symbol
                 value = leaves[path]
                 if not isinstance(value, torch.Tensor):
                     subject.replace(path, symbolic(value, symbol, run))

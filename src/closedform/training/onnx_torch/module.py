@@ -82,7 +82,7 @@ class OnnxModule(torch.nn.Module):
         self, model: CheckedModel, trainable: Sequence[str] | None, version: int, where: str
     ) -> None:
         super().__init__()
-        graph = model.inlined()
+        graph = model.inline_functions()
         self._where = where
         self._limit: int | None = None
         self.version, self.is_chosen = version, trainable is not None

@@ -402,7 +402,7 @@ scheduler:
     ),
     Defect(
         "fairseq",
-        "After its period a cosine restarts lower, and its minimum shrinks as well.",
+        "",
         """\
 optimization: {max_update: 10, lr: [1.0]}
 optimizer: {_name: adam}
@@ -411,6 +411,7 @@ lr_scheduler: {_name: cosine, warmup_updates: 4, warmup_init_lr: 0.0, min_lr: 0.
 """,
         lambda: recipe(7),
         "a cosine to the minimum in the 3 updates of lr_period_updates, and then the minimum",
+        name="cosine-restarts",
     ),
     Defect(
         "gpt-neox",

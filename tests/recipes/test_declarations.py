@@ -17,7 +17,6 @@ from tests.support.pages import ROOT
 
 RECIPES = ROOT / "src" / "closedform" / "recipes"
 NOT_PORTED = {
-    "fairseq",
     "mmengine",
     "olmo_core",
 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.fairseq.reader import READER
-from closedform.recipes.fairseq.schedules import SCHEDULES
+from closedform.recipes.fairseq.schedules import CLOCK, DEFECTS, SCHEDULES
 from closedform.recipes.fairseq.writer import WRITER
 from closedform.recipes.framework import Framework
 
@@ -13,8 +12,8 @@ FRAMEWORK = Framework(
     SCHEDULES,
     versions=("3d262bb25690",),
     upstream="fairseq/optim/lr_scheduler",
-    clock=Clock(Unit.UPDATE),
-    defects={},
+    clock=CLOCK,
+    defects=DEFECTS,
     reader=READER,
     writer=WRITER,
 )

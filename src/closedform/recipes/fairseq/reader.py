@@ -8,38 +8,22 @@ have schedulers of their own. A group's rate is ``lr_float``, or else that of ``
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from closedform import optimizers
 from closedform.errors import nearest
-from closedform.language import Schedule
-from closedform.recipes.build import built
-from closedform.recipes.clock import Clock
 from closedform.recipes.document import Document, Form, interpolated
-from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.entries import REQUIRED
-from closedform.recipes.fairseq.schedules import CLASSES, SCHEDULES
+from closedform.recipes.fairseq.schedules import CLASSES, CLOCK, OPTIMIZATION
+from closedform.recipes.keys import Values, numbers
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 
-_FRAMEWORK = "fairseq"
 _PASS_THROUGH = "pass_through"
-_OPTIMIZATION = (
-    "lr",
-    "max_update",
-    "max_epoch",
-    "stop_time_hours",
-    "clip_norm",
-    "sentence_avg",
-    "update_freq",
-    "stop_min_lr",
-    "use_bmuf",
-    "skip_remainder_batch",
-    "debug_param_names",
-)
 _OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "adam": ("adam_betas", "adam_eps", "use_old_adam", "fp16_adam_stats", "tpu", "amsgrad"),
     "cpu_adam": ("adam_betas", "adam_eps", "fp16_adam_stats"),
@@ -62,11 +46,6 @@ _OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
 """The optimizers with their own options."""
 _COMMON = ("_name", "weight_decay", "lr")
 _GROUP = ("lr", "lr_float", "optimizer", "lr_scheduler")
-_NOTES = {
-    "group-rate-ignored": "lr of a group has no effect: lr_float, or else optimization.lr, counts",
-    "cosine-restarts": "after its period the cosine restarts, lower by lr_shrink",
-    "zero-rate": "the rate is 0 in every update",
-}
 
 
 def matches(document: Document) -> bool:
@@ -93,40 +72,26 @@ def read(reading: Reading) -> Recipe:
             raise top.error(
                 f"{key} is missing", hint="merge the defaults of Hydra into the file first"
             )
-    optimization = _determined(top.section("optimization"), ("max_update", "max_epoch"))
-    optimization.check(_OPTIMIZATION)
+    optimization = OPTIMIZATION.read(top.section("optimization"))
     optimizer, scheduler = _named(top, "optimizer"), _named(top, "lr_scheduler")
-    notes: dict[str, str] = {}
     if optimizer.text("_name", "") == "composite":
-        groups = _composite(reading, optimization, optimizer, scheduler, notes)
+        members = _members(optimizer, scheduler)
     else:
-        groups = (_group(reading, optimization, optimizer, scheduler, ""),)
-    if any(group.schedules["lr"].bound == 0 for group in groups):
-        notes["zero-rate"] = _NOTES["zero-rate"]
-    accumulation = optimization.numbers("update_freq", (1,))
-    threshold = optimization.number("clip_norm", 0.0)
-    return Recipe(
-        name=document.name,
-        framework=_FRAMEWORK,
-        param_groups=groups,
+        members = [("", optimizer, scheduler, False)]
+    groups, schedulers = [], []
+    for label, inner, place, _ in members:
+        values = _scheduler(place)
+        schedulers.append(values)
+        groups.append(_group(reading, optimization, inner, values, label))
+    is_zero = any(group.schedules["lr"].bound == 0 for group in groups)
+    return reading.recipe(
+        groups,
+        clock=CLOCK,
         horizon=_horizon(reading, optimization),
-        version=reading.version,
-        source=document.source,
-        clock=Clock(),
-        clipping=Clipping(threshold) if threshold else None,
-        accumulation=int(accumulation[0]),
-        notes=notes,
+        clipping=Clipping(optimization.clip_norm) if optimization.clip_norm else None,
+        accumulation=optimization.update_freq[0],
+        values=(schedulers, any(is_ignored for *_, is_ignored in members), is_zero),
     )
-
-
-def _determined(section: Section, keys: tuple[str, ...]) -> Section:
-    """A section without those of some entries that the file leaves open, as ``???``."""
-    known = {
-        key: value
-        for key, value in section.content.items()
-        if key not in keys or not isinstance(value, Unresolved)
-    }
-    return Section(section.document, known, section.path)
 
 
 def _named(outer: Section, key: str) -> Section:
@@ -137,22 +102,16 @@ def _named(outer: Section, key: str) -> Section:
     return outer.section(key)
 
 
-def _horizon(reading: Reading, optimization: Section) -> int | None:
-    updates = optimization.integer("max_update", 0)
-    epochs, length = optimization.integer("max_epoch", 0), reading.facts.updates_per_epoch
-    ends = [updates] if updates else []
+def _horizon(reading: Reading, optimization: Values) -> int | None:
+    updates, epochs = optimization.max_update, optimization.max_epoch
+    length = reading.facts.updates_per_epoch
+    ends = [int(updates)] if updates else []
     ends += [int(epochs * length)] if epochs and length else []
     return min(ends) if ends else reading.facts.total_updates
 
 
-def _composite(
-    reading: Reading,
-    optimization: Section,
-    optimizer: Section,
-    scheduler: Section,
-    notes: dict[str, str],
-) -> tuple[ParamGroup, ...]:
-    """The groups of a composite optimizer, with the scheduler of each."""
+def _members(optimizer: Section, scheduler: Section) -> list[tuple[str, Section, Section, bool]]:
+    """The groups of a composite optimizer: label, optimizer, scheduler, and a rate not in use."""
     optimizer.check((*_COMMON, "groups", "dynamic_groups"))
     name = scheduler.text("_name", _PASS_THROUGH)
     if name != _PASS_THROUGH:
@@ -163,79 +122,38 @@ def _composite(
     groups = optimizer.section("groups")
     if not groups.content:
         raise optimizer.error("a composite optimizer must have groups", "groups")
-    made = []
+    members = []
     for label in groups.content:
         group = groups.section(label)
         group.check(_GROUP)
-        own = _named(group, "optimizer")
-        if "lr_float" in group:
-            own = Section(own.document, {**own.content, "lr": group.number("lr_float")}, own.path)
-        elif "lr" in group:
-            notes["group-rate-ignored"] = _NOTES["group-rate-ignored"]
-        inner = _named(group, "lr_scheduler")
-        made.append(_group(reading, optimization, own, inner, str(label)))
-    return tuple(made)
+        inner = _named(group, "optimizer")
+        has_rate = "lr_float" in group
+        if has_rate:
+            rate = {"lr": group.number("lr_float")}
+            inner = Section(inner.document, {**inner.content, **rate}, inner.path)
+        is_ignored = "lr" in group and not has_rate
+        members.append((str(label), inner, _named(group, "lr_scheduler"), is_ignored))
+    return members
+
+
+def _scheduler(place: Section) -> Values:
+    name = place.text("_name", REQUIRED)
+    if name not in CLASSES:
+        raise place.error(f"fairseq has no scheduler {name!r}", "_name", nearest(name, CLASSES))
+    return CLASSES[name][1].read(place)
 
 
 def _group(
-    reading: Reading, optimization: Section, optimizer: Section, scheduler: Section, label: str
+    reading: Reading, optimization: Values, optimizer: Section, scheduler: Values, label: str
 ) -> ParamGroup:
-    schedules = {
-        "lr": _rate(reading, optimization, optimizer, scheduler),
-        "weight_decay": constant(optimizer.number("weight_decay", 0.0)),
-    }
-    return ParamGroup(schedules, _plan(optimizer), Role.of(label), label)
-
-
-def _rate(
-    reading: Reading, optimization: Section, optimizer: Section, scheduler: Section
-) -> Schedule:
-    name = scheduler.text("_name", REQUIRED)
-    if name not in SCHEDULES:
-        raise scheduler.error(
-            f"fairseq has no scheduler {name!r}", "_name", hint=nearest(name, SCHEDULES)
-        )
-    defaults = CLASSES[name][1]
-    scheduler.check(("_name", "lr", "max_update", *defaults))
     # The rates of a group are those of its optimizer, and by default those of all.
-    rates = optimization.numbers("lr", (0.25,))
-    for section in (optimizer, scheduler):
-        rates = section.numbers("lr", rates)
-    total = scheduler.number("max_update", optimization.number("max_update", 0))
-    given = {
-        key: scheduler.value(key) if isinstance(default, str) else _of_type(scheduler, key)
-        for key, default in defaults.items()
-        if key in scheduler
-    }
-    config = {
-        "lr_scheduler": {"_name": name, **given},
-        "optimization": {"lr": list(rates), "max_update": total or _total(reading, name, given)},
-    }
-    facts = {"updates_per_epoch": reading.facts.updates_per_epoch}
-    with scheduler.located():
-        return built(_FRAMEWORK, SCHEDULES, name, config, facts=facts)
-
-
-def _total(reading: Reading, name: str, given: Mapping[str, Any]) -> Any:
-    """The updates of the run, where the scheduler needs them and ``max_update`` is not given."""
-    is_needed = (
-        (name == "polynomial_decay" and "total_num_update" not in given)
-        or (name == "cosine" and given.get("lr_period_updates", -1) <= 0)
-        or (name == "tri_stage" and "phase_ratio" in given)
-    )
-    if not is_needed:
-        return 0
-    where = reading.document.place("optimization.max_update")
-    (found,) = reading.facts.require("total_updates", where=where)
-    return int(found)
-
-
-def _of_type(section: Section, key: str) -> Any:
-    if key == "phase_ratio":
-        return list(section.numbers(key))
-    if key == "shrink_min":
-        return section.flag(key)
-    return section.number(key)
+    rates = numbers().read(optimizer, "lr", None) if "lr" in optimizer else optimization.lr
+    name = scheduler._name
+    context = replace(reading.context, path=(name,))
+    with scheduler.origin.located():
+        rate = CLASSES[name][0](context, scheduler, optimization.changed(lr=rates))
+    schedules = {"lr": rate, "weight_decay": constant(optimizer.number("weight_decay", 0.0))}
+    return ParamGroup(schedules, _plan(optimizer), Role.of(label), label)
 
 
 def _plan(optimizer: Section) -> OptimizerPlan:
@@ -267,9 +185,9 @@ def _from_flags(document: Document) -> Document:
     scheduler = flags.get("lr_scheduler", "fixed")
     name = flags.get("optimizer")
     sections = {
-        "optimization": _OPTIMIZATION,
+        "optimization": tuple(OPTIMIZATION),
         "optimizer": (*_OPTIMIZERS.get(str(name), ()), "weight_decay"),
-        "lr_scheduler": tuple(CLASSES.get(str(scheduler), ({}, {}))[1]),
+        "lr_scheduler": () if scheduler not in CLASSES else tuple(CLASSES[scheduler][1]),
     }
     content: dict[str, Any] = {
         section: {key: flags[key] for key in keys if key in flags}

@@ -8,14 +8,15 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import Schedule, floor_div, t
+from closedform.language import Schedule, exact_number, floor_div, t
+from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.entries import Context
 from closedform.recipes.intervals import (
     UndefinedError,
     by_intervals,
@@ -23,59 +24,72 @@ from closedform.recipes.intervals import (
     power_quotient,
     quotient,
 )
-from closedform.recipes.native import (
-    check_name,
-    count,
-    exact,
-    fact,
+from closedform.recipes.keys import (
+    Keys,
+    Values,
+    anything,
+    flag,
+    ignored,
+    integer,
+    integers,
     number,
-    options,
-    refuse_unless,
+    numbers,
+    section_entries,
+    text,
 )
 from closedform.schedules.blends import along_cosine, along_geometric, along_line
 
-Arguments = Mapping[str, Any]
+CLOCK = Clock(Unit.UPDATE)
+Curve = Callable[[Context, Values, Values], Schedule]
 MAX_EPOCHS = 1000
 """The most epochs and periods that are written out one by one."""
 
 
-def _rates(context: Context, optimization: Arguments) -> list[sp.Expr]:
+def _rates(given: Values, optimization: Values) -> tuple[sp.Expr, ...]:
     """The rates of the epochs; the last one goes on."""
-    given = optimization["lr"]
-    refuse_unless(isinstance(given, list | tuple) and given, "lr must be a list", context.where)
-    return [number(rate, "lr", context.where) for rate in given]
+    rates = tuple(optimization.lr if given.lr is None else given.lr)
+    if not rates:
+        raise optimization.error("lr must be a list of one or several rates", "lr")
+    return rates
 
 
-def _single(context: Context, optimization: Arguments) -> sp.Expr:
-    rates = _rates(context, optimization)
+def _single(context: Context, given: Values, optimization: Values) -> sp.Expr:
+    rates = _rates(given, optimization)
     refuse_unless(
         len(rates) == 1, f"{context.path[-1]} takes one lr, got {len(rates)}", context.where
     )
     return rates[0]
 
 
+def _updates(context: Context, given: Values, optimization: Values) -> int:
+    """The updates of the run: those of the section, of ``optimization``, or else a fact."""
+    limit = given.max_update or optimization.max_update
+    if limit:
+        return int(limit)
+    where = optimization.origin.document.place("optimization.max_update")
+    return int(context.numbers.require("total_updates", where=where)[0])
+
+
 def _epoch_length(context: Context, is_needed: bool = True) -> sp.Expr:
     """The updates of an epoch; 1 where epochs do not matter."""
     if not is_needed:
         return sp.S.One
-    facts = Facts(updates_per_epoch=fact(context, "updates_per_epoch"))
+    facts = Facts(updates_per_epoch=context.fact("updates_per_epoch"))
     return Clock(Unit.EPOCH).updates(1, facts)
 
 
-def _first(given: Arguments, default: sp.Expr, where: str) -> sp.Expr:
+def _first(given: Values, default: sp.Expr) -> sp.Expr:
     """The rate that the warmup begins at; below 0, the default."""
-    first = number(given["warmup_init_lr"], "warmup_init_lr", where)
-    return default if first < 0 else first
+    return default if given.warmup_init_lr < 0 else given.warmup_init_lr
 
 
 Stage = tuple[Callable[[], sp.Expr], int | None]
-Builder = Callable[[Arguments, Arguments, Context], Schedule]
 
 
-def _fixed(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    rates, anneal = _rates(context, optimization), given["force_anneal"]
+def _fixed(context: Context, given: Values, optimization: Values) -> Schedule:
+    rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
-    warmup, shrink = given["warmup_updates"], number(given["lr_shrink"], "lr_shrink", context.where)
+    warmup, shrink = given.warmup_updates, given.lr_shrink
     stages = []
     for epoch in range(1, len(rates) if anneal is None else anneal):
         rate = rates[min(epoch, len(rates)) - 1]
@@ -93,16 +107,15 @@ def _fixed(given: Arguments, optimization: Arguments, context: Context) -> Sched
     return by_intervals("fixed", *((times(rate), end) for rate, end in stages), (times(last), None))
 
 
-def _polynomial(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
+def _polynomial(context: Context, given: Values, optimization: Values) -> Schedule:
     where = context.where
-    rates, anneal = _rates(context, optimization), given["force_anneal"]
+    rates, anneal = _rates(given, optimization), given.force_anneal
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
-    warmup = count(given["warmup_updates"], "warmup_updates", where)
-    end = number(given["end_learning_rate"], "end_learning_rate", where)
-    power = number(given["power"], "power", where)
-    total = given["total_num_update"]
-    total = optimization["max_update"] if total is None else total
-    total = number(total, "total_num_update", where)
+    warmup = given.warmup_updates
+    end = given.end_learning_rate
+    power = given.power
+    total = given.total_num_update
+    total = _updates(context, given, optimization) if total is None else total
     refuse_unless(total > 0, "total_num_update or max_update must be above 0", where)
 
     def at(peak: sp.Expr, step: sp.Expr) -> sp.Expr:
@@ -137,11 +150,11 @@ def _polynomial(given: Arguments, optimization: Arguments, context: Context) -> 
     return by_intervals("polynomial_decay", *stages)
 
 
-def _inverse_root(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    where, peak = context.where, _single(context, optimization)
-    warmup = count(given["warmup_updates"], "warmup_updates", where)
+def _inverse_root(context: Context, given: Values, optimization: Values) -> Schedule:
+    where, peak = context.where, _single(context, given, optimization)
+    warmup = given.warmup_updates
     refuse_unless(warmup > 0, "warmup_updates is 0: division by zero", where)
-    first = _first(given, sp.S.Zero, where)
+    first = _first(given, sp.S.Zero)
     return by_intervals(
         "inverse_sqrt",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
@@ -149,19 +162,16 @@ def _inverse_root(given: Arguments, optimization: Arguments, context: Context) -
     )
 
 
-def _cosine(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    where, peak = context.where, _single(context, optimization)
-    low = min(peak, number(given["min_lr"], "min_lr", where))
-    first = _first(given, low, where)
-    warmup = count(given["warmup_updates"], "warmup_updates", where)
-    growth = number(given["t_mult"], "t_mult", where)
-    shrink = number(given["lr_shrink"], "lr_shrink", where)
-    period = number(given["lr_period_updates"], "lr_period_updates", where)
+def _cosine(context: Context, given: Values, optimization: Values) -> Schedule:
+    peak = _single(context, given, optimization)
+    low = min(peak, given.min_lr)
+    first = _first(given, low)
+    warmup = given.warmup_updates
+    growth = given.t_mult
+    shrink = given.lr_shrink
+    period = given.lr_period_updates
     if period <= 0:
-        refuse_unless(
-            optimization["max_update"] > 0, "max_update or lr_period_updates must be set", where
-        )
-        period = exact(optimization["max_update"] - warmup)
+        period = sp.Integer(_updates(context, given, optimization) - warmup)
     rise = (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup)
     if growth == 1:
         done = t - warmup
@@ -193,22 +203,23 @@ def _too_far() -> sp.Expr:
     raise UndefinedError(f"more than {MAX_EPOCHS} periods are not written out")
 
 
-def _tri_stage(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    where, peak = context.where, _single(context, optimization)
-    first = peak * number(given["init_lr_scale"], "init_lr_scale", where)
-    scale = number(given["final_lr_scale"], "final_lr_scale", where)
-    ratios = given["phase_ratio"]
+def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedule:
+    where, peak = context.where, _single(context, given, optimization)
+    first = peak * given.init_lr_scale
+    scale = given.final_lr_scale
+    ratios = given.phase_ratio
     if ratios is not None:
+        # fairseq adds and multiplies in floats.
+        ratios = [float(ratio) for ratio in ratios]
         refuse_unless(
             len(ratios) == 3 and sum(ratios) == 1,
             f"phase_ratio must be three numbers with the sum 1, got {ratios}",
             where,
         )
-        total = optimization["max_update"]
-        refuse_unless(total > 0, "phase_ratio needs max_update", where)
+        total = _updates(context, given, optimization)
         warmup, hold, decay = (int(total * ratio) for ratio in ratios)
     else:
-        warmup, hold, decay = (given[f"{name}_steps"] for name in ("warmup", "hold", "decay"))
+        warmup, hold, decay = given.warmup_steps, given.hold_steps, given.decay_steps
     refuse_unless(warmup + hold + decay > 0, "the steps or phase_ratio must be given", where)
     refuse_unless(decay > 0, "the decay has no updates: division by zero", where)
     refuse_unless(scale > 0, f"final_lr_scale must be above 0, got {scale}", where)
@@ -226,13 +237,13 @@ def _tri_stage(given: Arguments, optimization: Arguments, context: Context) -> S
     )
 
 
-def _step(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    where, peak = context.where, _single(context, optimization)
-    low = number(given["min_lr"], "min_lr", where)
-    first = _first(given, low, where)
-    warmup = count(given["warmup_updates"], "warmup_updates", where)
-    decay = number(given["lr_decay"], "lr_decay", where)
-    period = number(given["lr_deacy_period"], "lr_deacy_period", where)
+def _step(context: Context, given: Values, optimization: Values) -> Schedule:
+    where, peak = context.where, _single(context, given, optimization)
+    low = given.min_lr
+    first = _first(given, low)
+    warmup = given.warmup_updates
+    decay = given.lr_decay
+    period = given.lr_deacy_period
     refuse_unless(period > 0, f"lr_deacy_period must be above 0, got {period}", where)
     refuse_unless(low < peak, f"min_lr must be below the rate {peak}, got {low}", where)
     fall = peak * decay ** floor_div(t - warmup, period)
@@ -243,16 +254,16 @@ def _step(given: Arguments, optimization: Arguments, context: Context) -> Schedu
     )
 
 
-def _triangular(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    where, low = context.where, _single(context, optimization)
-    high = number(given["max_lr"], "max_lr", where)
+def _triangular(context: Context, given: Values, optimization: Values) -> Schedule:
+    where, low = context.where, _single(context, given, optimization)
+    high = given.max_lr
     refuse_unless(high > low, f"max_lr must be above lr {low}, got {high}", where)
-    period = number(given["lr_period_updates"], "lr_period_updates", where)
-    shrink = number(given["lr_shrink"], "lr_shrink", where)
+    period = given.lr_period_updates
+    shrink = given.lr_shrink
     half = sp.Integer(math.floor(period / 2))
     refuse_unless(half > 0, f"lr_period_updates must be at least 2, got {period}", where)
     cycle = floor_div(t, 2 * half)
-    top, least = high * shrink**cycle, low * (shrink**cycle if given["shrink_min"] else 1)
+    top, least = high * shrink**cycle, low * (shrink**cycle if given.shrink_min else 1)
     part = sp.Max(0, 1 - sp.Abs(t / half - 2 * cycle - 1))
     return by_intervals("triangular", (lambda: least + (top - least) * part, None))
 
@@ -278,15 +289,15 @@ def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
             refuse_unless(
                 last - int(low) < MAX_EPOCHS, f"the range {key!r} of {name} is too long", where
             )
-            rates |= dict.fromkeys(range(int(low), last + 1), number(value, name, where))
+            rates |= dict.fromkeys(range(int(low), last + 1), exact_number(value, name))
     return rates
 
 
-def _manual(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    where, rate = context.where, _rates(context, optimization)[0]
-    epochs = _dictionary(given["epoch2lr"], "epoch2lr", where)
+def _manual(context: Context, given: Values, optimization: Values) -> Schedule:
+    where, rate = context.where, _rates(given, optimization)[0]
+    epochs = _dictionary(given.epoch2lr, "epoch2lr", where)
     length = _epoch_length(context, bool(epochs))
-    updates = _dictionary(given["update2lr"], "update2lr", where)
+    updates = _dictionary(given.update2lr, "update2lr", where)
     # From the first update of update2lr on, epoch2lr has no effect.
     starts = {first_from((epoch - 1) * length): epoch for epoch in epochs if epoch}
     changes = {s: epochs[e] for s, e in starts.items() if not updates or s < min(updates)}
@@ -302,9 +313,9 @@ def _value(rate: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: rate
 
 
-def _plateau(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
+def _plateau(context: Context, given: Values, optimization: Values) -> Schedule:
     """The rate for a loss that is the same at the end of every epoch."""
-    where, peak = context.where, _single(context, optimization)
+    where, peak = context.where, _single(context, given, optimization)
     loss = str(context.facts.get("validation_loss", ""))
     refuse_unless(
         loss.startswith("constant"),
@@ -312,11 +323,11 @@ def _plateau(given: Arguments, optimization: Arguments, context: Context) -> Sch
         "'constant', or see frameworks.metric_rule",
         where,
     )
-    warmup = count(given["warmup_updates"], "warmup_updates", where)
-    shrink = number(given["lr_shrink"], "lr_shrink", where)
+    warmup = given.warmup_updates
+    shrink = given.lr_shrink
     length = _epoch_length(context)
-    every = count(given["lr_patience"], "lr_patience", where) + 1
-    first = _first(given, sp.S.Zero if warmup > 0 else peak, where)
+    every = given.lr_patience + 1
+    first = _first(given, sp.S.Zero if warmup > 0 else peak)
     # Epochs that end in the warmup do not count; the first one that counts sets the best loss.
     ended = floor_div(t, length) - (floor_div(sp.Integer(warmup), length) if warmup > 0 else 0)
     falls = sp.Min(sp.Max(0, floor_div(ended - 1, every)), _most_falls(peak, shrink))
@@ -340,84 +351,155 @@ def _most_falls(rate: sp.Expr, shrink: sp.Expr) -> int:
     return MAX_EPOCHS
 
 
-CLASSES: Mapping[str, tuple[Builder, Arguments]] = {
-    "fixed": (_fixed, {"force_anneal": None, "lr_shrink": 0.1, "warmup_updates": 0}),
-    "polynomial_decay": (
-        _polynomial,
-        {
-            "warmup_updates": 0,
-            "force_anneal": None,
-            "end_learning_rate": 0.0,
-            "power": 1.0,
-            "total_num_update": None,
-        },
-    ),
-    "inverse_sqrt": (_inverse_root, {"warmup_updates": 4000, "warmup_init_lr": -1}),
-    "cosine": (
-        _cosine,
-        {
-            "warmup_updates": 0,
-            "warmup_init_lr": -1,
-            "min_lr": 0.0,
-            "t_mult": 1.0,
-            "lr_period_updates": -1,
-            "lr_shrink": 0.1,
-        },
-    ),
-    "reduce_lr_on_plateau": (
-        _plateau,
-        {"lr_shrink": 0.1, "lr_patience": 0, "warmup_updates": 0, "warmup_init_lr": -1},
-    ),
-    "step": (
-        _step,
-        {
-            "warmup_updates": 0,
-            "warmup_init_lr": -1,
-            "min_lr": 0.0,
-            "lr_deacy_period": 25000,
-            "lr_decay": 0.5,
-        },
-    ),
-    "triangular": (
-        _triangular,
-        {"max_lr": REQUIRED, "lr_period_updates": 5000, "lr_shrink": 0.1, "shrink_min": False},
-    ),
-    "manual": (_manual, {"epoch2lr": "{}", "update2lr": "{}"}),
-    "tri_stage": (
-        _tri_stage,
-        {
-            "warmup_steps": 0,
-            "hold_steps": 0,
-            "decay_steps": 0,
-            "phase_ratio": None,
-            "init_lr_scale": 0.01,
-            "final_lr_scale": 0.01,
-        },
-    ),
+_OF_ALL = {"_name": text(), "lr": numbers(None), "max_update": integer(0)}
+"""A class has the rates and the limit of ``optimization``, unless its section has others."""
+_WARMUP = {"warmup_updates": integer(0), "warmup_init_lr": number(-1)}
+CLASSES: Mapping[str, tuple[Curve, Keys]] = {
+    name: (curve, Keys(**_OF_ALL, **keys))
+    for name, curve, keys in (
+        (
+            "fixed",
+            _fixed,
+            {
+                "force_anneal": integer(None),
+                "lr_shrink": number(0.1),
+                "warmup_updates": integer(0),
+            },
+        ),
+        (
+            "polynomial_decay",
+            _polynomial,
+            {
+                "warmup_updates": integer(0),
+                "force_anneal": integer(None),
+                "end_learning_rate": number(0),
+                "power": number(1),
+                "total_num_update": number(None),
+            },
+        ),
+        ("inverse_sqrt", _inverse_root, {**_WARMUP, "warmup_updates": integer(4000)}),
+        (
+            "cosine",
+            _cosine,
+            {
+                **_WARMUP,
+                "min_lr": number(0),
+                "t_mult": number(1),
+                "lr_period_updates": number(-1),
+                "lr_shrink": number(0.1),
+            },
+        ),
+        (
+            "reduce_lr_on_plateau",
+            _plateau,
+            {**_WARMUP, "lr_shrink": number(0.1), "lr_patience": integer(0)},
+        ),
+        (
+            "step",
+            _step,
+            {
+                **_WARMUP,
+                "min_lr": number(0),
+                "lr_deacy_period": number(25000),
+                "lr_decay": number(0.5),
+            },
+        ),
+        (
+            "triangular",
+            _triangular,
+            {
+                "max_lr": number(),
+                "lr_period_updates": number(5000),
+                "lr_shrink": number(0.1),
+                "shrink_min": flag(False),
+            },
+        ),
+        ("manual", _manual, {"epoch2lr": anything("{}"), "update2lr": anything("{}")}),
+        (
+            "tri_stage",
+            _tri_stage,
+            {
+                "warmup_steps": integer(0),
+                "hold_steps": integer(0),
+                "decay_steps": integer(0),
+                "phase_ratio": numbers(None),
+                "init_lr_scale": number(0.01),
+                "final_lr_scale": number(0.01),
+            },
+        ),
+    )
 }
-
-
-def _build(given: Arguments, context: Context) -> Schedule:
-    where, name = context.where, context.path[-1]
-    make, defaults = CLASSES[name]
-    section = options(given["lr_scheduler"], where, {"_name": REQUIRED, **defaults})
-    check_name(name, section["_name"], "_name", where)
-    optimization = options(given["optimization"], where, {"lr": REQUIRED, "max_update": 0})
-    return make(section, optimization, context)
-
-
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "polynomial_decay": ("force_anneal takes the rate of the moment as the new peak of an epoch",),
-    "cosine": ("after a period the minimum shrinks as well: the rate falls below it",),
-    "triangular": ("half of an odd period is cut to a whole number of updates",),
+"""The classes by name, with the keys of their section."""
+OPTIMIZATION = Keys(
+    lr=numbers((sp.Rational(1, 4),)),
+    max_update=integer(0, may_be_open=True),
+    max_epoch=integer(0, may_be_open=True),
+    clip_norm=number(0),
+    update_freq=integers((1,)),
+    **dict.fromkeys(
+        (
+            "stop_time_hours",
+            "sentence_avg",
+            "stop_min_lr",
+            "use_bmuf",
+            "skip_remainder_batch",
+            "debug_param_names",
+        ),
+        ignored(),
+    ),
+)
+_PLACE = "fairseq/optim/lr_scheduler"
+DEFECTS = {
+    "new-peak-of-an-epoch": Defect(
+        "force_anneal takes the rate of the moment as the new peak of an epoch",
+        f"{_PLACE}/polynomial_decay_schedule.py:65",
+        lambda schedulers, has_ignored_rate, is_zero: any(
+            values._name == "polynomial_decay" and values.force_anneal is not None
+            for values in schedulers
+        ),
+        kind=Kind.CONVENTION,
+        classes=("polynomial_decay",),
+    ),
+    "cosine-restarts": Defect(
+        "after its period the cosine restarts, lower by lr_shrink, and its minimum with it",
+        f"{_PLACE}/cosine_lr_scheduler.py:137",
+        lambda schedulers, has_ignored_rate, is_zero: any(
+            values._name == "cosine" and values.lr_period_updates > 0 for values in schedulers
+        ),
+        kind=Kind.CONVENTION,
+        classes=("cosine",),
+    ),
+    "odd-period": Defect(
+        "half of an odd period is cut to a whole number of updates",
+        f"{_PLACE}/triangular_lr_scheduler.py:54",
+        lambda schedulers, has_ignored_rate, is_zero: any(
+            values._name == "triangular" and values.lr_period_updates % 2 != 0
+            for values in schedulers
+        ),
+        kind=Kind.CONVENTION,
+        classes=("triangular",),
+    ),
+    "group-rate-ignored": Defect(
+        "lr of a group has no effect: lr_float, or else optimization.lr, counts",
+        "fairseq/optim/composite.py:122",
+        lambda schedulers, has_ignored_rate, is_zero: has_ignored_rate,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "zero-rate": Defect(
+        "the rate is 0 in every update",
+        "fairseq/optim/lr_scheduler (the schedulers)",
+        lambda schedulers, has_ignored_rate, is_zero: is_zero,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
 }
 SCHEDULES = {
-    name: ScheduleEntry(
-        name,
-        (),
-        parameters(lr_scheduler=REQUIRED, optimization=REQUIRED),
-        _build,
-        notes=_NOTES.get(name, ()),
-    )
-    for name in CLASSES
+    name: entry
+    for name, (curve, keys) in CLASSES.items()
+    for entry in section_entries(
+        {name: curve},
+        {"lr_scheduler": keys, "optimization": OPTIMIZATION},
+        style=lambda scheduler, optimization: str(scheduler._name),
+    ).values()
 }

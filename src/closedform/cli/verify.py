@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +43,7 @@ class _Checked:
     seconds: float
     code: int
     schedule: Schedule | None = None
+    certified: str = ""
 
 
 def parser(prog: str) -> Parser:
@@ -67,6 +68,14 @@ def parser(prog: str) -> Parser:
     )
     command.add_argument(
         "--proof", type=Path, help="a folder for the proved goals, as SMT-LIB 2 scripts"
+    )
+    command.add_argument(
+        "--check",
+        action="store_true",
+        help="replay a proof of each proved goal in a second, small checker",
+    )
+    command.add_argument(
+        "--certificate", type=Path, help="a folder for the proofs that the checker replays, as JSON"
     )
     command.add_argument(
         "--effort",
@@ -107,6 +116,8 @@ def run(
     as_json: bool,
     against: str | None,
     proof: Path | None,
+    check: bool,
+    certificate: Path | None,
     effort: float,
     budget: float | None,
     seconds: float,
@@ -122,6 +133,8 @@ def run(
         raise UsageError(f"an .onnx file takes no {words[0]}")
     if against is not None and not is_file:
         raise UsageError(f"--against is for an .onnx file, got {name!r}")
+    if is_file and (check or certificate is not None):
+        raise UsageError("--check and --certificate are for a source, got an .onnx file")
     if output is not None:
         check_free(output, force=force)
     if is_file:
@@ -142,7 +155,13 @@ def run(
     else:
         source = load_source(name, words, options)
         reports = _check_source(source, symbolic=symbolic, effort=effort, budget=budget)
-        subjects = [_of_report(*subject, strict=strict, proof=proof) for subject in reports]
+        is_certified = check or certificate is not None
+        subjects = []
+        for title, report, *schedule in reports:
+            subject = _of_report(title, report, *schedule, strict=strict, proof=proof)
+            if is_certified:
+                subject = _with_certificate(subject, report, certificate)
+            subjects.append(subject)
     if as_json:
         print(json.dumps([_as_data(subject) for subject in subjects], indent=1, ensure_ascii=False))
     for subject in () if as_json else subjects:
@@ -204,6 +223,21 @@ def _of_report(
     return _Checked(title, rows, report.seconds, report.exit_code(strict=strict), schedule)
 
 
+def _with_certificate(subject: _Checked, report: Report, folder: Path | None) -> _Checked:
+    """A subject with the number of goals whose proofs the checker accepts."""
+    certificate = report.certificate()
+    certificate.check()
+    if folder is not None:
+        name = re.sub(r"[^\w.-]+", "-", subject.title)
+        certificate.write(folder / f"{name}.json")
+    total = len(certificate.goals)
+    lines = [f"checker: {len(certificate.certified)} of {total} proved goals accepted"]
+    lines += [
+        f"UNCERTIFIED {goal.claim}: {goal.goal}: {goal.reason}" for goal in certificate.uncertified
+    ]
+    return replace(subject, certified="\n".join(lines))
+
+
 def _check_source(
     source: Schedule | UpdateRule | Recipe, *, symbolic: bool, effort: float, budget: float | None
 ) -> Iterator[tuple[str, Report] | tuple[str, Report, Schedule]]:
@@ -225,6 +259,7 @@ def _as_data(subject: _Checked) -> dict[str, object]:
         "exit_code": subject.code,
         "seconds": round(subject.seconds, 3),
         "rows": [asdict(row) for row in subject.rows],
+        **({"certified": subject.certified.splitlines()} if subject.certified else {}),
     }
 
 
@@ -234,7 +269,8 @@ def _show(subject: _Checked) -> None:
     heading(subject.title)
     rows = [(row.verdict, row.claim, row.detail) for row in subject.rows]
     table(("verdict", "claim", "by, or counterexample"), rows)
-    print(f"{summary(subject.rows, subject.seconds)}\n")
+    certified = f"{subject.certified}\n" if subject.certified else ""
+    print(f"{summary(subject.rows, subject.seconds)}\n{certified}")
 
 
 _WORDS = {

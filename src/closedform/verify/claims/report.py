@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from closedform.deprecation import warn_renamed
 from closedform.effort import Watch
 from closedform.errors import VerificationError
 from closedform.verify.claims.core import Claim, Proofs, allowed
 from closedform.verify.terms.verdict import Verdict
+
+if TYPE_CHECKING:
+    from closedform.verify.claims.certified import Certificate
 
 ANSWER_NO = "NO"
 """How a refuted question is shown: the answer is known, and not a fault."""
@@ -143,6 +146,16 @@ class Report:
             line = f"  {finding.shown:<8} {finding.claim.sentence:<{width}}  {finding.detail}"
             lines.append(line.rstrip())
         return "\n".join(lines)
+
+    def certificate(self) -> Certificate:
+        """Returns a proof of each proved claim, accepted by the checker, or why there is none.
+
+        Raises:
+            VerificationError: The solver that looks for proofs is not installed.
+        """
+        from closedform.verify.claims.certified import certificate_of
+
+        return certificate_of(self.subject, (*self.findings, *self.floats))
 
     def as_metadata(self) -> str:
         """Returns the findings as JSON, for the metadata of an artefact."""

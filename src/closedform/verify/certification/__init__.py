@@ -1,0 +1,1 @@
+"""Proof objects: the search for proofs that the checker replays."""

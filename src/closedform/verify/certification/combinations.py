@@ -1,0 +1,137 @@
+"""Sums of products of facts that are 0 > 0: found by linear arithmetic, exactly."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flint import fmpq
+
+from closedform.verify.checker.polynomials import (
+    UNIT,
+    Monomial,
+    Polynomial,
+    constant,
+    constant_of,
+    product,
+)
+from closedform.verify.checker.replay import Literal
+from closedform.verify.tactics.solver import z3
+
+_MOST_COLUMNS = 260
+_UNITS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A product of facts and a square, or a multiple of an equation."""
+
+    form: Polynomial
+    facts: tuple[int, ...]
+    square: Polynomial | None = None
+    factor: Monomial | None = None
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """Columns with their numbers; the sum is 0."""
+
+    parts: tuple[tuple[fmpq, Column], ...]
+
+
+def combine(
+    literals: Sequence[tuple[int, Literal]], degree: int = 2, bases: Iterable[Polynomial] = ()
+) -> Combination | None:
+    """Returns a combination of facts that is a contradiction, or None.
+
+    Args:
+        literals: Relations with the places of their facts.
+        degree: How many facts may be multiplied.
+        bases: Numbers of which a square may be a factor, besides the monomials.
+    """
+    inequalities = [(i, lit) for i, lit in literals if lit.relation in (">", ">=")]
+    equations = [(i, lit) for i, lit in literals if lit.relation == "="]
+    columns = [Column(constant(1), (), is_strict=True)]
+    columns += [Column(lit.form, (i,), is_strict=lit.relation == ">") for i, lit in inequalities]
+    columns += [Column(lit.form, (i,), factor=UNIT) for i, lit in equations]
+    found = _solve(columns)
+    if found is not None or degree < 2:
+        return found
+    varying = [(i, lit) for i, lit in inequalities if constant_of(lit.form) is None]
+    # Short facts first: those that were cleared of quotients are among them.
+    varying.sort(key=lambda item: sum(sum(e for _, e in m) for m in item[1].form))
+    columns += [
+        Column(product(a.form, b.form), (i, j), is_strict=a.relation == b.relation == ">")
+        for (i, a), (j, b) in itertools.combinations_with_replacement(varying[:16], 2)
+        if len(a.form) * len(b.form) < 400
+    ]
+    monomials = _monomials(literals)
+    columns += [
+        Column(product(lit.form, {monomial: fmpq(1)}), (i,), factor=monomial)
+        for i, lit in equations
+        for monomial in monomials[:12]
+    ]
+    squares = [*bases, *({monomial: fmpq(1)} for monomial in monomials)][:24]
+    columns += [Column(product(base, base), (), square=base) for base in squares]
+    columns += [
+        Column(product(product(base, base), lit.form), (i,), square=base)
+        for base in squares[:6]
+        for i, lit in varying[:12]
+    ]
+    found = _solve(columns[:_MOST_COLUMNS])
+    if found is not None or degree < 3:
+        return found
+    columns += [
+        Column(
+            product(product(a.form, b.form), c.form),
+            (i, j, k),
+            is_strict=a.relation == b.relation == c.relation == ">",
+        )
+        for (i, a), (j, b), (k, c) in itertools.combinations(varying[:9], 3)
+        if len(a.form) * len(b.form) * len(c.form) < 400
+    ]
+    return _solve(columns[: 2 * _MOST_COLUMNS])
+
+
+def _monomials(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:
+    """The atoms and the products of two that stand in some relations, the most frequent first."""
+    counts: dict[Monomial, int] = {}
+    for _, literal in literals:
+        for monomial in literal.form:
+            for atom, _ in monomial:
+                counts[((atom, 1),)] = counts.get(((atom, 1),), 0) + 2
+            if len(monomial) > 1:
+                counts[monomial] = counts.get(monomial, 0) + 1
+    return sorted(counts, key=lambda monomial: -counts[monomial])
+
+
+def _solve(columns: Sequence[Column]) -> Combination | None:
+    context = z3.Context()
+    solver = z3.SolverFor("QF_LRA", ctx=context)
+    solver.set("rlimit", _UNITS)
+    numbers = [z3.Real(f"c{place}", context) for place in range(len(columns))]
+    rows: dict[Monomial, list[Any]] = {}
+    for number, column in zip(numbers, columns, strict=True):
+        if column.factor is None:
+            solver.add(number >= 0)
+        for monomial, value in column.form.items():
+            rows.setdefault(monomial, []).append(
+                z3.RealVal(f"{value.p}/{value.q}", context) * number
+            )
+    for parts in rows.values():
+        solver.add(z3.Sum(parts) == 0)
+    strict = [n for n, column in zip(numbers, columns, strict=True) if column.is_strict]
+    solver.add(z3.Sum(strict) == 1)
+    if solver.check() != z3.sat:
+        return None
+    model = solver.model()
+    chosen = []
+    for number, column in zip(numbers, columns, strict=True):
+        value = model.eval(number, model_completion=True)
+        weight = fmpq(value.numerator_as_long(), value.denominator_as_long())
+        if weight != 0:
+            chosen.append((weight, column))
+    return Combination(tuple(chosen))

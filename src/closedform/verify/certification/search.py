@@ -1,0 +1,583 @@
+"""The search for a proof that the checker replays.
+
+It works on the facts and rules of the checker (``Replay``): each step is taken there first, so what
+is written is what will be replayed. z3 says which facts and lemmas contradict each other, and which
+combination of them is 0 > 0. Nothing here is trusted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from flint import fmpq
+
+from closedform.errors import VerificationError
+from closedform.verify.certification.combinations import Combination, combine
+from closedform.verify.checker.polynomials import Polynomial, constant_of
+from closedform.verify.checker.replay import Facts, Literal, Replay, begin, check
+from closedform.verify.checker.terms import CHOICES, RejectedProofError
+from closedform.verify.tactics.solver import z3
+
+Step = list[Any]
+
+_FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi")
+_MOST_RANGES = 400
+_MOST_LEMMAS = 600
+
+
+class NoProofError(VerificationError):
+    """The search gave up; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A term in a step, by its number in the checker's table."""
+
+    term: int
+
+
+def certify(statement: Mapping[str, Any], work: int = 300) -> dict[str, Any]:
+    """Returns a proof of a statement, replayed by the checker.
+
+    Args:
+        statement: The statement, as ``statement_of`` prints it.
+        work: How many cases may be looked at.
+
+    Raises:
+        NoProofError: No proof was found.
+    """
+    search = _Search(work)
+    try:
+        facts, places = begin(search.replay, statement)
+        step = search.refute(facts)
+        proof = search.written(step, places)
+        check(statement, proof)
+    except (RejectedProofError, RecursionError) as error:
+        raise NoProofError(str(error)) from error
+    return proof
+
+
+class _Search:
+    def __init__(self, work: int) -> None:
+        self.replay = Replay()
+        self.terms = self.replay.terms
+        self.work = work
+        self.ranges = _MOST_RANGES
+        self._open_signs: set[int] = set()
+        self._used_equations: list[int] = []
+
+    def spend(self) -> None:
+        self.work -= 1
+        if self.work < 0:
+            raise NoProofError("the work is used up")
+
+    def written(self, step: Step, places: list[int]) -> dict[str, Any]:
+        """The steps with the numbers of rows, and the rows that the statement lacks."""
+        rows: list[Any] = []
+        row_of = {term: row for row, term in reversed(list(enumerate(places)))}
+        nodes = self.terms.nodes
+        wanted = [part.term for part in _places_in(step)]
+        for term in self.terms.below(*wanted):
+            if term in row_of:
+                continue
+            op, args, value = nodes[term]
+            text: Any = value
+            if isinstance(value, fmpq):
+                text = str(value)
+            elif op == "lookup":
+                value = cast("tuple[fmpq, ...]", value)
+                text = [str(entry) for entry in value]
+            elif isinstance(value, tuple):
+                text = list(value)
+            row_of[term] = len(places) + len(rows)
+            rows.append([op, [row_of[arg] for arg in args], text])
+        return {"nodes": rows, "step": _numbered(step, row_of)}
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def refute(self, facts: Facts, depth: int = 0) -> Step:
+        """Returns a step that refutes the facts."""
+        self.spend()
+        if depth > 60:
+            raise NoProofError("it splits too deep")
+        if self.replay.is_contradiction(facts):
+            return ["contradiction"]
+        simple = self.replay.simplified(facts)
+        if simple != facts:
+            return ["simplify", self.refute(simple, depth + 1)]
+        rewritten = self._by_equation(facts, depth)
+        if rewritten is not None:
+            return rewritten
+        rounded = self._by_rounding(facts, depth)
+        if rounded is not None:
+            return rounded
+        ranges = self._by_ranges(facts, depth)
+        if ranges is not None:
+            return ranges
+        choice = self._innermost_choice(facts)
+        if choice is not None:
+            return self._by_choice(facts, choice, depth)
+        return self._by_order(facts, depth)
+
+    def _by_choice(self, facts: Facts, choice: int, depth: int) -> Step:
+        alternatives = self.terms.alternatives(choice)
+        for number, (condition, value) in enumerate(alternatives):
+            if all(self.replay.entails(facts, p) for p in self.replay.knowing((), condition)):
+                rest = self.replay._replaced(facts, {choice: value}, condition)
+                return ["choose", Place(choice), number, self.refute(rest, depth + 1)]
+        condition = alternatives[0][0]
+        both = [condition, self.terms.negate(condition)]
+        steps = []
+        for truth in both:
+            known = self.replay.knowing(facts, truth)
+            steps.append(self._closed_quickly(known) or self.refute(known, depth + 1))
+        return ["split", Place(condition), *steps]
+
+    def _closed_quickly(self, facts: Facts) -> Step | None:
+        """A contradiction by the order of linear facts, where there is one."""
+        if self.replay.is_contradiction(facts):
+            return ["contradiction"]
+        literals = self._literals(facts)
+        found = combine(literals, degree=1)
+        return None if found is None else self._combination(found, facts)
+
+    def _innermost_choice(self, facts: Facts) -> int | None:
+        nodes = self.terms.nodes
+        holding: set[int] = set()
+        for term in self.terms.below(*facts):
+            op, args, _ = nodes[term]
+            below = args[:1] if op == "ite" else args
+            if op in CHOICES and not any(arg in holding for arg in below):
+                return term
+            if op in CHOICES or any(arg in holding for arg in args):
+                holding.add(term)
+        return None
+
+    def _by_equation(self, facts: Facts, depth: int) -> Step | None:
+        """A symbol replaced by what an equation says that it is."""
+        forms = self.replay.forms
+        for place, fact in enumerate(facts):
+            literal = self.replay.literal(fact)
+            if literal is None or literal.relation != "=" or fact in self._used_equations:
+                continue
+            for monomial, value in literal.form.items():
+                if len(monomial) != 1 or monomial[0][1] != 1:
+                    continue
+                symbol = forms.terms_of_atoms[monomial[0][0]]
+                if self.terms.nodes[symbol][0] != "symbol":
+                    continue
+                rest = {m: -c / value for m, c in literal.form.items() if m != monomial}
+                new = forms.term_of(rest)
+                inside = self.terms.below(*(f for f in facts if f != fact))
+                if symbol in self.terms.below(new) or symbol not in inside:
+                    continue
+                known = self.replay._replaced(facts, {symbol: new}, fact)
+                self._used_equations.append(fact)
+                try:
+                    step = self.refute(known, depth + 1)
+                finally:
+                    self._used_equations.pop()
+                return ["rewrite", place, Place(symbol), Place(new), step]
+        return None
+
+    def _by_rounding(self, facts: Facts, depth: int) -> Step | None:
+        for place, fact in enumerate(facts):
+            literal = self.replay.literal(fact)
+            rounded = None if literal is None else self.replay.rounded(literal)
+            if rounded is None:
+                continue
+            zero = self.terms.rational(0)
+            truth = self.terms.less_equal(zero, self.replay.forms.term_of(rounded.form))
+            if self.replay.entails(facts, truth):
+                continue
+            known = self.replay.knowing(facts, truth)
+            return ["round", place, Place(truth), self.refute(known, depth + 1)]
+        return None
+
+    # --- one integer -----------------------------------------------------------------------------
+
+    def _by_ranges(self, facts: Facts, depth: int) -> Step | None:
+        """The ranges of the only symbol, an integer, between the steps where choices change."""
+        nodes = self.terms.nodes
+        below = self.terms.below(*facts)
+        symbols = [term for term in below if nodes[term][0] == "symbol"]
+        if len(symbols) != 1 or not nodes[symbols[0]][2][1]:  # type: ignore[index]
+            return None
+        symbol = symbols[0]
+        low, high = self._bounds(facts, symbol)
+        if low is None or low == high:
+            return None
+        ends = sorted(self._ends(below, symbol, low, high))
+        is_split = bool(ends)
+        if not ends:
+            if high is None:
+                return None
+            # One range without choices: by its order, else in two halves.
+            if self._innermost_choice(facts) is None and high - low > 3:
+                try:
+                    return self._by_order(facts, depth)
+                except NoProofError:
+                    pass
+            ends = [(low + high) // 2]
+        self.ranges -= len(ends)
+        if self.ranges < 0:
+            raise NoProofError("it has too many ranges")
+        terms = self.terms
+        steps = []
+        for before, end in itertools.pairwise([None, *ends, None]):
+            first = low if before is None else before + 1
+            last = high if end is None else end
+            if first == last:
+                number = terms.rational(first)
+                equation = terms.equal(symbol, number)
+                known = self.replay._replaced(facts, {symbol: number}, equation)
+            else:
+                more = []
+                if before is not None:
+                    more.append(terms.less_equal(terms.rational(before + 1), symbol))
+                if end is not None:
+                    more.append(terms.less_equal(symbol, terms.rational(end)))
+                known = self.replay.knowing(facts, *more)
+            steps.append(self.refute(known, depth + (not is_split)))
+        return ["range", Place(symbol), ends, steps]
+
+    def _bounds(self, facts: Facts, symbol: int) -> tuple[int | None, int | None]:
+        from closedform.verify.checker.intervals import integer_bounds
+
+        return integer_bounds(self.replay, facts, symbol)
+
+    def _ends(self, below: Sequence[int], symbol: int, low: int, high: int | None) -> set[int]:
+        forms = self.replay.forms
+        ((monomial, _),) = forms.of(symbol).items()
+        ends: set[int] = set()
+        for term in below:
+            op, args, _ = self.terms.nodes[term]
+            if op in ("<", "<=", "="):
+                form = forms.difference(args[1], args[0])
+            elif op in ("min", "max"):
+                form = forms.difference(args[0], args[1])
+            elif op in ("abs", "sign"):
+                form = forms.of(args[0])
+            else:
+                continue
+            slope = form.get(monomial)
+            if slope is None or len(form) > 2 or (len(form) == 2 and () not in form):
+                continue
+            at = -form.get((), fmpq(0)) / slope
+            ends |= {int(at.floor()), int(at.ceil()) - 1}
+        return {end for end in ends if end >= low and (high is None or end < high)}
+
+    # --- order -----------------------------------------------------------------------------------
+
+    def _literals(self, facts: Iterable[int]) -> list[tuple[int, Literal]]:
+        pairs = ((place, self.replay.literal(fact)) for place, fact in enumerate(facts))
+        return [(place, literal) for place, literal in pairs if literal is not None]
+
+    def _by_order(self, facts: Facts, depth: int) -> Step:
+        prefix, known, sign = self._cleared(facts)
+        if sign is not None:
+            divisor, literal = sign
+            step = self._with_sign(known, divisor, literal, depth)
+            if step is not None:
+                return _after(prefix, step)
+        quick = self._closed_quickly(known)
+        return _after(prefix, quick or self._with_lemmas(known, depth))
+
+    def _with_lemmas(self, facts: Facts, depth: int) -> Step:
+        """A contradiction of facts and lemmas, chosen by z3."""
+        lemmas = self._lemmas_about(facts)
+        core = self._core(facts, lemmas)
+        if core is None:
+            raise NoProofError("z3 finds no contradiction")
+        prefix: list[Step] = []
+        known = facts
+        for about, number in (lemmas[truth] for truth in core if truth in lemmas):
+            make = self.replay.lemmas.of if len(about) == 1 else self.replay.lemmas.of_pair
+            known = self.replay.knowing(known, make(*about)[number])
+            prefix.append(["lemma", [Place(term) for term in about], number])
+        wanted = {part for truth in core for part in self.replay.knowing((), truth)}
+        return _after(prefix, self._by_cases(known, wanted, depth))
+
+    def _by_cases(self, facts: Facts, wanted: set[int], depth: int) -> Step:
+        """A contradiction of the wanted facts: disjunctions by cases, the fewest first."""
+        self.spend()
+        if self.replay.is_contradiction(facts):
+            return ["contradiction"]
+        literals = [
+            (place, literal) for place, literal in self._literals(facts) if facts[place] in wanted
+        ]
+        nodes = self.terms.nodes
+        clauses = [fact for fact in facts if fact in wanted and nodes[fact][0] == "or"]
+        differences = [place for place, literal in literals if literal.relation == "!="]
+        is_end = not clauses and not differences
+        found = combine(literals, 3 if is_end else 1, self._bases(facts) if is_end else ())
+        if found is not None:
+            return self._combination(found, facts)
+        if is_end:
+            # Facts that z3 did not need may be factors.
+            found = combine(self._literals(facts), 2, self._bases(facts))
+            if found is not None:
+                return self._combination(found, facts)
+            raise NoProofError("no combination of its facts is a contradiction")
+        best: tuple[int, int, list[Step | None]] | None = None
+        for clause in clauses:
+            closed = [self._closed_by(facts, wanted, part) for part in nodes[clause][1]]
+            count = sum(step is None for step in closed)
+            if best is None or count < best[0]:
+                best = count, clause, closed
+            if count <= 1:
+                break
+        if best is not None and (best[0] <= 1 or not differences):
+            _, clause, closed = best
+            steps = []
+            for part, step in zip(nodes[clause][1], closed, strict=True):
+                known = self.replay.knowing(facts, part)
+                parts = set(self.replay.knowing((), part))
+                rest = (wanted - {clause}) | parts
+                steps.append(step or self._by_cases(known, rest, depth))
+            return ["cases", facts.index(clause), steps]
+        whole = combine(literals, 2, self._bases(facts))
+        if whole is not None:
+            return self._combination(whole, facts)
+        fact = facts[differences[0]]
+        left, right = nodes[nodes[fact][1][0]][1]
+        steps = []
+        for side in (self.terms.less(left, right), self.terms.less(right, left)):
+            known = self.replay.knowing(facts, side)
+            steps.append(self._by_cases(known, (wanted - {fact}) | {side}, depth))
+        return ["differ", facts.index(fact), *steps]
+
+    def _bases(self, facts: Facts) -> list[Polynomial]:
+        """The numbers whose even powers stand in facts."""
+        forms = self.replay.forms
+        bases = []
+        for term in self.terms.below(*facts):
+            op, args, _ = self.terms.nodes[term]
+            if op == "^" and constant_of(forms.of(args[1])) == 2:
+                bases.append(forms.of(args[0]))
+        return bases
+
+    def _closed_by(self, facts: Facts, wanted: set[int], part: int) -> Step | None:
+        known = self.replay.knowing(facts, part)
+        if self.replay.is_contradiction(known):
+            return ["contradiction"]
+        parts = set(self.replay.knowing((), part))
+        literals = [
+            (place, literal)
+            for place, literal in self._literals(known)
+            if known[place] in wanted or known[place] in parts
+        ]
+        found = combine(literals, degree=1)
+        return None if found is None else self._combination(found, known)
+
+    def _combination(self, found: Combination, facts: Facts) -> Step:
+        products: list[Any] = []
+        equations: list[Any] = []
+        forms = self.replay.forms
+        for weight, column in found.parts:
+            if column.factor is not None:
+                factor = forms.term_of({column.factor: weight})
+                equations.append([column.facts[0], Place(factor)])
+                continue
+            squares = [] if column.square is None else [Place(forms.term_of(column.square))]
+            products.append([str(weight), list(column.facts), squares])
+        return ["combine", products, equations]
+
+    def _cleared(self, facts: Facts) -> tuple[list[Step], Facts, tuple[int, Literal] | None]:
+        """Relations without quotients: the steps, the facts, and a divisor of unknown sign."""
+        forms, terms = self.replay.forms, self.terms
+        prefix: list[Step] = []
+        zero = terms.rational(0)
+        position, open_sign = 0, None
+        while position < len(facts) and len(prefix) < 80:
+            fact = facts[position]
+            literal = self.replay.literal(fact)
+            position += 1
+            if literal is None:
+                continue
+            for atom in dict.fromkeys(a for m in literal.form for a, _ in m):
+                if forms.atoms[atom][0] != "inv":
+                    continue
+                divisor = forms.term_of(forms.arguments[atom][0])
+                try:
+                    result = self.replay.cleared(literal, divisor, facts)
+                except RejectedProofError:
+                    if divisor not in self._open_signs and open_sign is None:
+                        open_sign = divisor, literal
+                    continue
+                form = forms.term_of(result.form)
+                make = {">": terms.less, ">=": terms.less_equal}.get(result.relation, terms.equal)
+                truth = make(zero, form)
+                truth = terms.negate(truth) if result.relation == "!=" else truth
+                known = self.replay.knowing(facts, truth)
+                if known != facts and not (result.form and self.replay.entails(facts, truth)):
+                    prefix.append(["clear", position - 1, Place(divisor), Place(truth)])
+                    facts = known
+                break
+        return prefix, facts, open_sign
+
+    def _with_sign(self, facts: Facts, divisor: int, literal: Literal, depth: int) -> Step | None:
+        """The facts with the sign of a divisor, where they entail one."""
+        terms = self.terms
+        zero = terms.rational(0)
+        signs = [terms.less(zero, divisor), terms.less(divisor, zero)]
+        if literal.relation in ("=", "!="):
+            signs.append(terms.negate(terms.equal(divisor, zero)))
+        self._open_signs.add(divisor)
+        for sign in signs:
+            opposite = self.replay.knowing(facts, terms.negate(sign))
+            try:
+                no = self._closed_quickly(opposite) or self._with_lemmas(opposite, depth)
+            except NoProofError:
+                continue
+            self._open_signs.discard(divisor)
+            yes = self.refute(self.replay.knowing(facts, sign), depth + 1)
+            return ["split", Place(sign), yes, no]
+        return None
+
+    # --- z3 --------------------------------------------------------------------------------------
+
+    def _lemmas_about(self, facts: Facts) -> dict[int, tuple[tuple[int, ...], int]]:
+        """The lemmas about the functions in facts, each with its name."""
+        lemmas: dict[int, tuple[tuple[int, ...], int]] = {}
+        forms = self.replay.forms
+        met: list[int] = []
+        seen_atoms: set[int] = set()
+        pending = list(facts)
+        for _ in range(2):
+            atoms = self._atoms_in(pending) - seen_atoms
+            seen_atoms |= atoms
+            pending = []
+            for atom in sorted(atoms):
+                op = forms.atoms[atom][0]
+                term = forms.terms_of_atoms[atom]
+                if op not in _FUNCTIONS and op != "inv":
+                    continue
+                names: list[tuple[tuple[int, ...], int, int]] = [
+                    ((term,), n, t) for n, t in enumerate(self.replay.lemmas.of(term))
+                ]
+                for other in met[:10]:
+                    if self.terms.nodes[other][0] == self.terms.nodes[term][0] != "/":
+                        for pair in ((other, term), (term, other)):
+                            try:
+                                truths = self.replay.lemmas.of_pair(*pair)
+                            except RejectedProofError:
+                                continue
+                            names += [(pair, n, t) for n, t in enumerate(truths)]
+                met.append(term)
+                for about, number, truth in names:
+                    if truth not in lemmas and len(lemmas) < _MOST_LEMMAS:
+                        lemmas[truth] = about, number
+                        pending.append(truth)
+        return lemmas
+
+    def _atoms_in(self, truths: Iterable[int]) -> set[int]:
+        """The atoms in the relations of some truths, and in the arguments of atoms."""
+        forms = self.replay.forms
+        atoms: set[int] = set()
+        relations = list(truths)
+        pending: list[Polynomial] = []
+        while relations:
+            truth = relations.pop()
+            op, args, _ = self.terms.nodes[truth]
+            literal = self.replay.literal(truth)
+            if literal is not None:
+                pending.append(literal.form)
+            elif op in ("and", "or", "not"):
+                relations += args
+        while pending:
+            for monomial in pending.pop():
+                for atom, _ in monomial:
+                    if atom not in atoms:
+                        atoms.add(atom)
+                        pending += forms.arguments[atom]
+        return atoms
+
+    def _core(self, facts: Facts, lemmas: Iterable[int]) -> list[int] | None:
+        """The facts and lemmas that z3 finds to contradict each other; None if it finds none."""
+        truths = list(dict.fromkeys((*facts, *lemmas)))
+        for make in (z3.Real, z3.Int):
+            self.spend()
+            context = z3.Context()
+            solver = z3.Solver(ctx=context)
+            solver.set("rlimit", 500_000)
+            written = _Writer(self.replay, context, make)
+            for number, truth in enumerate(truths):
+                solver.assert_and_track(written.truth(truth), f"fact {number}")
+            if solver.check() == z3.unsat:
+                names = {str(name) for name in solver.unsat_core()}
+                return [truth for number, truth in enumerate(truths) if f"fact {number}" in names]
+            if not any(map(self.replay.forms.is_integer, self._atoms_in(truths))):
+                break
+        return None
+
+
+class _Writer:
+    """Truths as z3's, an atom as a variable."""
+
+    def __init__(self, replay: Replay, context: Any, make_integer: Any) -> None:
+        self.replay = replay
+        self.context = context
+        self.make_integer = make_integer
+
+    def truth(self, truth: int) -> Any:
+        literal = self.replay.literal(truth)
+        if literal is not None:
+            form = self._form(literal.form)
+            match literal.relation:
+                case ">":
+                    return form > 0
+                case ">=":
+                    return form >= 0
+                case "=":
+                    return form == 0
+                case _:
+                    return form != 0
+        op, args, _ = self.replay.terms.nodes[truth]
+        if op in ("true", "false"):
+            return z3.BoolVal(op == "true", self.context)
+        parts = [self.truth(arg) for arg in args]
+        return z3.And(*parts) if op == "and" else z3.Or(*parts)
+
+    def _form(self, form: Polynomial) -> Any:
+        parts = [z3.RealVal(0, self.context)]
+        for monomial, value in form.items():
+            part = z3.RealVal(f"{value.p}/{value.q}", self.context)
+            for atom, exponent in monomial:
+                for _ in range(exponent):
+                    part = part * self._atom(atom)
+            parts.append(part)
+        return z3.Sum(parts)
+
+    def _atom(self, atom: int) -> Any:
+        if self.replay.forms.is_integer(atom) and self.make_integer is z3.Int:
+            return z3.ToReal(z3.Int(f"n{atom}", self.context))
+        return z3.Real(f"x{atom}", self.context)
+
+
+def _after(prefix: Iterable[Step], step: Step) -> Step:
+    """A step behind others, each of which has one next step."""
+    for before in reversed(list(prefix)):
+        step = [*before, step]
+    return step
+
+
+def _places_in(step: Any) -> list[Place]:
+    places = []
+    pending = [step]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Place):
+            places.append(part)
+        elif isinstance(part, list):
+            pending += part
+    return places
+
+
+def _numbered(step: Any, row_of: Mapping[int, int]) -> Any:
+    if isinstance(step, Place):
+        return row_of[step.term]
+    return [_numbered(part, row_of) for part in step] if isinstance(step, list) else step

@@ -1,0 +1,222 @@
+"""The lemmas that a step of a proof may state: truths about one function, or about two.
+
+Each holds for all real numbers at which the functions are defined. A step names the functions and
+the place of the lemma in the list.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from flint import fmpq
+
+from closedform.verify.checker.polynomials import NormalForms, plus, whole_constant
+from closedform.verify.checker.terms import CHOICES, require
+
+_ZERO, _ONE, _TWO = fmpq(0), fmpq(1), fmpq(2)
+
+
+class Lemmas:
+    """The lemmas about terms of one table."""
+
+    def __init__(self, forms: NormalForms) -> None:
+        self.forms = forms
+        self.terms = forms.terms
+
+    def of(self, term: int) -> list[int]:
+        """Returns the lemmas about one term."""
+        terms = self.terms
+        op, args, value = terms.nodes[term]
+        zero, one = terms.rational(0), terms.rational(1)
+        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        if op in CHOICES:
+            return [terms.implies(when, eq(term, then)) for when, then in terms.alternatives(term)]
+        if op == "pi":
+            low, high = (terms.rational(fmpq(n, 100_000)) for n in (314_159, 314_160))
+            return [lt(low, term), lt(term, high)]
+        if op == "/":
+            return self._of_quotient(term)
+        if op == "cospi":
+            return self._of_cosine(term)
+        if op == "sinpi":
+            half = terms.rational(fmpq(1, 2))
+            return [eq(term, terms.make("cospi", (terms.subtract(args[0], half),)))]
+        if op == "exp":
+            u = args[0]
+            return [
+                lt(zero, term),
+                le(terms.add(one, u), term),
+                implies(lt(u, zero), lt(term, one)),
+                implies(lt(zero, u), lt(one, term)),
+                implies(lt(u, one), le(terms.multiply(term, terms.subtract(one, u)), one)),
+            ]
+        if op == "log":
+            u = args[0]
+            return [
+                implies(lt(one, u), lt(zero, term)),
+                implies(eq(u, one), eq(term, zero)),
+                implies(lt(zero, u), lt(u, one), lt(term, zero)),
+                implies(lt(zero, u), le(term, terms.subtract(u, one))),
+                implies(lt(zero, u), le(terms.subtract(u, one), terms.multiply(u, term))),
+            ]
+        if op == "floor":
+            return self._of_floor(term)
+        if op == "lookup":
+            value = cast("tuple[fmpq, ...]", value)
+            whole = self.forms.is_whole(self.forms.of(args[0]))
+            inside = le(zero, args[0]), le(args[0], terms.rational(len(value) - 1))
+            bounds = le(terms.rational(min(value)), term), le(term, terms.rational(max(value)))
+            return [implies(*inside, bound) for bound in bounds] if whole else []
+        return self._of_power(term) if op == "^" else []
+
+    def _of_quotient(self, term: int) -> list[int]:
+        terms = self.terms
+        a, b = self.terms.nodes[term][1]
+        zero = terms.rational(0)
+        lt = terms.less
+        nonzero = terms.negate(terms.equal(b, zero))
+        lemmas = [terms.implies(nonzero, terms.equal(terms.multiply(term, b), a))]
+        if terms.nodes[a] == ("rational", (), _ONE):
+            lemmas += [terms.implies(lt(zero, b), lt(zero, term))]
+            lemmas += [terms.implies(lt(b, zero), lt(term, zero))]
+        return lemmas
+
+    def _of_cosine(self, term: int) -> list[int]:
+        terms = self.terms
+        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        (u,) = terms.nodes[term][1]
+        minus, zero, one, two = (terms.rational(n) for n in (-1, 0, 1, 2))
+        halves = [terms.rational(fmpq(n, 2)) for n in (-1, 1, 3)]
+        return [
+            le(minus, term),
+            le(term, one),
+            implies(eq(u, zero), eq(term, one)),
+            implies(eq(u, one), eq(term, minus)),
+            implies(eq(u, two), eq(term, one)),
+            implies(eq(u, halves[1]), eq(term, zero)),
+            implies(lt(minus, u), lt(u, one), lt(minus, term)),
+            implies(lt(zero, u), lt(u, two), lt(term, one)),
+            implies(lt(halves[0], u), lt(u, halves[1]), lt(zero, term)),
+            implies(lt(halves[1], u), lt(u, halves[2]), lt(term, zero)),
+        ]
+
+    def _of_floor(self, term: int) -> list[int]:
+        terms = self.terms
+        lt, le, implies = terms.less, terms.less_equal, terms.implies
+        (u,) = terms.nodes[term][1]
+        one = terms.rational(1)
+        lemmas = [le(term, u), lt(u, terms.add(term, one))]
+        for bound in (terms.rational(0), one):
+            lemmas.append(implies(le(bound, u), le(bound, term)))
+            lemmas.append(implies(lt(u, bound), le(term, terms.subtract(bound, one))))
+        if self.forms.is_whole(self.forms.of(u)):
+            lemmas.append(terms.equal(term, u))
+        return lemmas
+
+    def _of_power(self, term: int) -> list[int]:
+        terms = self.terms
+        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        b, e = terms.nodes[term][1]
+        zero, one = terms.rational(0), terms.rational(1)
+        tangent = terms.add(one, terms.multiply(e, terms.subtract(b, one)))
+        in_unit = le(zero, b), le(b, one)
+        lemmas = [
+            implies(lt(zero, b), lt(zero, term)),
+            implies(eq(b, zero), lt(zero, e), eq(term, zero)),
+            implies(eq(e, zero), eq(term, one)),
+            implies(eq(e, one), eq(term, b)),
+            implies(eq(b, one), eq(term, one)),
+            implies(*in_unit, lt(zero, e), le(zero, term)),
+            implies(*in_unit, lt(zero, e), le(term, one)),
+            implies(lt(zero, b), lt(b, one), lt(zero, e), lt(term, one)),
+            implies(lt(one, b), lt(zero, e), lt(one, term)),
+            implies(lt(zero, b), lt(b, one), lt(e, zero), lt(one, term)),
+            implies(lt(one, b), lt(e, zero), lt(term, one)),
+            implies(lt(zero, b), le(one, e), le(tangent, term)),
+            implies(lt(zero, b), le(e, zero), le(tangent, term)),
+            implies(lt(zero, b), le(zero, e), le(e, one), le(term, tangent)),
+            implies(*in_unit, le(one, e), le(term, b)),
+            implies(le(zero, b), le(zero, e), le(zero, term)),
+        ]
+        if self.forms.of(e) == self.forms.of(terms.rational(fmpq(1, 2))):
+            root = implies(le(zero, b), eq(terms.multiply(term, term), b))
+            lemmas += [implies(le(zero, b), le(zero, term)), root]
+        if self.forms.is_whole(self.forms.of(e)):
+            nonzero = terms.negate(eq(b, zero))
+            lemmas.append(implies(nonzero, terms.negate(eq(term, zero))))
+        return lemmas
+
+    def of_pair(self, first: int, second: int) -> list[int]:
+        """Returns the lemmas about two terms of one function."""
+        terms = self.terms
+        (op, left, value), (other, right, of) = terms.nodes[first], terms.nodes[second]
+        require(op == other and value == of, "a lemma about two functions of one kind")
+        if op == "cospi":
+            return self._of_cosines(first, second, left[0], right[0])
+        if op == "exp":
+            gap = terms.make("exp", (terms.subtract(right[0], left[0]),))
+            step = terms.equal(second, terms.multiply(first, gap))
+            return [step, *self._of_increasing(first, second)]
+        if op == "log":
+            positive = terms.less(terms.rational(0), left[0])
+            return [terms.implies(positive, lemma) for lemma in self._of_increasing(first, second)]
+        if op == "floor":
+            return [terms.implies(
+                terms.less_equal(left[0], right[0]), terms.less_equal(first, second)
+            )]  # fmt: skip
+        return self._of_powers(first, second, left, right) if op == "^" else []
+
+    def _of_increasing(self, first: int, second: int) -> list[int]:
+        terms = self.terms
+        a, b = terms.nodes[first][1][0], terms.nodes[second][1][0]
+        return [
+            terms.implies(terms.equal(a, b), terms.equal(first, second)),
+            terms.implies(terms.less(a, b), terms.less(first, second)),
+        ]
+
+    def _of_cosines(self, first: int, second: int, a: int, b: int) -> list[int]:
+        terms = self.terms
+        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        zero, one, two = (terms.rational(n) for n in (0, 1, 2))
+        lemmas = [
+            implies(eq(a, b), eq(first, second)),
+            implies(eq(terms.add(a, b), zero), eq(first, second)),
+            implies(le(zero, a), lt(a, b), le(b, one), lt(second, first)),
+            implies(le(one, a), lt(a, b), le(b, two), lt(first, second)),
+        ]
+        turns = self.forms.difference(a, b)
+        half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
+        if self.forms.is_whole(half):
+            lemmas.append(eq(first, second))
+        elif self.forms.is_whole(plus(half, self.forms.of(terms.rational(fmpq(1, 2))))):
+            lemmas.append(eq(first, terms.multiply(terms.rational(-1), second)))
+        return lemmas
+
+    def _of_powers(
+        self, first: int, second: int, left: tuple[int, ...], right: tuple[int, ...]
+    ) -> list[int]:
+        terms = self.terms
+        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        (a, x), (b, y) = left, right
+        zero, one = terms.rational(0), terms.rational(1)
+        lemmas = [implies(eq(a, b), eq(x, y), eq(first, second))]
+        if self.forms.of(x) == self.forms.of(y):
+            lemmas += [
+                implies(le(zero, a), le(a, b), lt(zero, x), le(first, second)),
+                implies(le(zero, a), lt(a, b), lt(zero, x), lt(first, second)),
+                implies(lt(zero, a), le(a, b), lt(x, zero), le(second, first)),
+            ]
+        if self.forms.of(a) == self.forms.of(b):
+            gap = terms.subtract(y, x)
+            step = eq(second, terms.multiply(first, terms.make("^", (a, gap))))
+            lemmas += [
+                implies(le(one, a), le(x, y), le(first, second)),
+                implies(lt(zero, a), le(a, one), le(x, y), le(second, first)),
+                implies(lt(zero, a), lt(a, one), lt(x, y), lt(second, first)),
+                implies(lt(one, a), lt(x, y), lt(first, second)),
+                implies(lt(zero, a), step),
+            ]
+            length = whole_constant(self.forms.of(gap))
+            if length is not None and length >= 0 and self.forms.is_whole(self.forms.of(x)):
+                lemmas.append(implies(le(zero, x), step))
+        return lemmas

@@ -1,0 +1,462 @@
+"""The steps of a proof, replayed: each refutes the facts that it is given.
+
+A proof of a goal refutes the assumptions with the negated goal. A step is a list, its name first:
+
+=====================================  ============================================================
+step                                   meaning
+=====================================  ============================================================
+``["split", truth, yes, no]``          with the truth, and with its negation
+``["cases", fact, [steps]]``           a disjunction, one part each
+``["differ", fact, above, below]``      two numbers that are not equal: one is below the other one
+``["choose", term, place, step]``      a choice is its value where its condition is a fact
+``["lemma", [terms], place, step]``    one more fact, by ``lemmas``
+``["rewrite", fact, old, new, step]``  equals for equals in all facts, by an equation
+``["round", fact, truth, step]``       an inequality between integers, its constant rounded
+``["clear", fact, divisor, step]``     a relation times a divisor whose sign is a fact
+``["range", symbol, [ends], [steps]]`` an integer in intervals that cover its values
+``["simplify", step]``                 choices decided by interval arithmetic
+``["contradiction"]``                  a fact is false by interval arithmetic, or by its form
+``["combine", products, equations]``   sums ``[number, [facts], [terms to be squared]]`` of products
+                                       and multiples ``[fact, term]`` of equations add up to 0 > 0
+=====================================  ============================================================
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from flint import fmpq
+
+from closedform.verify.checker.intervals import Intervals, integer_bounds
+from closedform.verify.checker.lemmas import Lemmas
+from closedform.verify.checker.polynomials import (
+    UNIT,
+    NormalForms,
+    Polynomial,
+    clear,
+    constant,
+    constant_of,
+    content,
+    plus,
+    product,
+)
+from closedform.verify.checker.terms import RejectedProofError, Terms, fraction, require
+
+Facts = tuple[int, ...]
+MOST_DEEP = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A relation of a polynomial to 0: ``>``, ``>=``, ``=`` or ``!=``."""
+
+    relation: str
+    form: Polynomial
+
+
+class Replay:
+    """The rules by which facts are refuted, over one table of terms."""
+
+    def __init__(self) -> None:
+        self.terms = Terms()
+        self.forms = NormalForms(self.terms)
+        self.lemmas = Lemmas(self.forms)
+        self._literals: dict[int, Literal | None] = {}
+
+    # --- facts -----------------------------------------------------------------------------------
+
+    def literal(self, truth: int) -> Literal | None:
+        """Returns the relation that a truth is; None of and, or, true and false."""
+        if truth not in self._literals:
+            op, args, _ = self.terms.nodes[truth]
+            is_opposite = op == "not"
+            if is_opposite:
+                op, args, _ = self.terms.nodes[args[0]]
+            relation = {"<": ">", "<=": ">=", "=": "!=" if is_opposite else "="}.get(op)
+            if is_opposite and relation != "!=":
+                relation = None
+            self._literals[truth] = (
+                None
+                if relation is None
+                else Literal(relation, self.forms.difference(args[1], args[0]))
+            )
+        return self._literals[truth]
+
+    def relation(self, truth: int) -> Literal:
+        """Returns the relation that a truth is, which it must be."""
+        literal = self.literal(truth)
+        if literal is None:
+            raise RejectedProofError("this fact is not a relation")
+        return literal
+
+    def knowing(self, facts: Facts, *truths: int) -> Facts:
+        """Returns the facts with more of them, conjunctions as their parts."""
+        added: dict[int, None] = dict.fromkeys(facts)
+        pending = [self.terms.positive_form(truth) for truth in reversed(truths)]
+        while pending:
+            truth = pending.pop()
+            op, args, _ = self.terms.nodes[truth]
+            if op == "and":
+                pending += reversed(args)
+            elif op != "true":
+                added[truth] = None
+        return tuple(added)
+
+    def beginning(self, assumptions: Sequence[int], goal: int) -> Facts:
+        """Returns the facts that a proof refutes: declarations, assumptions, the negated goal."""
+        negated = self.terms.negate(self.terms.positive_form(goal))
+        return self.knowing((), *self._declarations([*assumptions, goal]), *assumptions, negated)
+
+    def _declarations(self, roots: Iterable[int]) -> list[int]:
+        terms = self.terms
+        zero = terms.rational(0)
+        truths = []
+        for term in terms.below(*roots):
+            op, _, value = terms.nodes[term]
+            if op != "symbol":
+                continue
+            sign = cast("tuple[str, bool, str]", value)[2]
+            if sign in ("positive", "nonnegative"):
+                make = terms.less if sign == "positive" else terms.less_equal
+                truths.append(make(zero, term))
+            elif sign != "any":
+                make = terms.less if sign == "negative" else terms.less_equal
+                truths.append(make(term, zero))
+        return truths
+
+    def entails(self, facts: Iterable[int], truth: int) -> bool:
+        """Whether a relation is one of some facts, up to a factor, or weaker than one."""
+        if truth in facts or self.terms.nodes[truth][0] == "true":
+            return True
+        wanted = self.literal(truth)
+        if wanted is None:
+            return False
+        number = constant_of(wanted.form)
+        if number is not None:
+            return is_satisfied(wanted.relation, number)
+        for fact in facts:
+            literal = self.literal(fact)
+            if literal is not None and _is_weaker(literal, wanted):
+                return True
+        return False
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def run(self, step: object, facts: Facts, places: Sequence[int], depth: int = 0) -> None:
+        """Replays a step, which refutes the facts.
+
+        Raises:
+            RejectedProofError: It does not.
+        """
+        while True:
+            require(depth <= MOST_DEEP, "the proof is too deep")
+            require(isinstance(step, list) and step, "a step is a list")
+            step = cast("list[Any]", step)
+            name = step[0]
+            if name in _ENDS:
+                _ENDS[name](self, step[1:], facts, places)
+                return
+            require(isinstance(name, str) and name in _STEPS, f"no step {name!r}")
+            parts = _STEPS[name](self, step[1:], facts, places)
+            if not parts:
+                return
+            depth += 1
+            for part, known in parts[1:]:
+                self.run(part, known, places, depth)
+            step, facts = parts[0]
+
+    def fact(self, facts: Facts, place: object) -> int:
+        """Returns a fact by its place."""
+        require(type(place) is int and 0 <= place < len(facts), f"no fact {place!r}")
+        place = cast("int", place)
+        return facts[place]
+
+    def term(self, places: Sequence[int], place: object, *, is_truth: bool = False) -> int:
+        """Returns a term of the certificate by its place."""
+        require(type(place) is int and 0 <= place < len(places), f"no term {place!r}")
+        place = cast("int", place)
+        require(self.terms.is_truth(places[place]) == is_truth, "a term of another kind")
+        return places[place]
+
+    def _split(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        truth, yes, no = _of_length(step, 3)
+        condition = self.terms.positive_form(self.term(places, truth, is_truth=True))
+        negation = self.terms.negate(condition)
+        return [(yes, self.knowing(facts, condition)), (no, self.knowing(facts, negation))]
+
+    def _cases(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        place, steps = _of_length(step, 2)
+        op, args, _ = self.terms.nodes[self.fact(facts, place)]
+        require(op == "or" and isinstance(steps, list), "cases of a disjunction")
+        steps = cast("list[Any]", steps)
+        require(len(steps) == len(args), "a step for each case")
+        return [(part, self.knowing(facts, arg)) for part, arg in zip(steps, args, strict=True)]
+
+    def _differ(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        place, above, below = _of_length(step, 3)
+        op, args, _ = self.terms.nodes[self.fact(facts, place)]
+        require(op == "not", "this is not an inequation")
+        left, right = self.terms.nodes[args[0]][1]
+        sides = self.terms.less(left, right), self.terms.less(right, left)
+        return [(above, self.knowing(facts, sides[0])), (below, self.knowing(facts, sides[1]))]
+
+    def _choose(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        place, number, rest = _of_length(step, 3)
+        term = self.term(places, place)
+        alternatives = self.terms.alternatives(term)
+        require(type(number) is int and 0 <= number < len(alternatives), "no such alternative")
+        number = cast("int", number)
+        condition, value = alternatives[number]
+        conjuncts = self.knowing((), condition)
+        require(all(self.entails(facts, part) for part in conjuncts), "its condition is not a fact")
+        return [(rest, self._replaced(facts, {term: value}, condition))]
+
+    def _replaced(self, facts: Facts, replacements: Mapping[int, int], *further: int) -> Facts:
+        """Facts with terms replaced; further ones are not."""
+        return self.knowing(tuple(self.terms.substitute(facts, replacements)), *further)
+
+    def _lemma(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        about, number, rest = _of_length(step, 3)
+        require(isinstance(about, list) and len(about) in (1, 2), "a lemma is about one or two")
+        about = cast("list[Any]", about)
+        functions = [self.term(places, place) for place in about]
+        make = self.lemmas.of if len(functions) == 1 else self.lemmas.of_pair
+        lemmas = make(*functions)
+        require(type(number) is int and 0 <= number < len(lemmas), "no such lemma")
+        number = cast("int", number)
+        return [(rest, self.knowing(facts, lemmas[number]))]
+
+    def _rewrite(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        place, old, new, rest = _of_length(step, 4)
+        equation = self.fact(facts, place)
+        before, after = self.term(places, old), self.term(places, new)
+        require(self.entails([equation], self.terms.equal(before, after)), "no such equation")
+        return [(rest, self._replaced(facts, {before: after}, equation))]
+
+    def _round(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        place, truth, rest = _of_length(step, 3)
+        rounded = self.rounded(self.relation(self.fact(facts, place)))
+        claimed = self.term(places, truth, is_truth=True)
+        if rounded is None:
+            raise RejectedProofError("this is not about integers")
+        require(_is_weaker(rounded, self.relation(claimed)), "it is not the rounded fact")
+        return [(rest, self.knowing(facts, claimed))]
+
+    def rounded(self, literal: Literal) -> Literal | None:
+        """Returns an inequality between integers with a whole constant, at least 0."""
+        if literal.relation not in (">", ">=") or constant_of(literal.form) is not None:
+            return None
+        scale = content(literal.form)
+        whole = {monomial: value / scale for monomial, value in literal.form.items()}
+        offset = whole.pop(UNIT, fmpq(0))
+        if not self.forms.is_whole(whole):
+            return None
+        least = fmpq((-offset).ceil()) if literal.relation == ">=" else fmpq((-offset).floor()) + 1
+        return Literal(">=", plus(whole, constant(least), -1))
+
+    def _clear(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        place, divisor, truth, rest = _of_length(step, 4)
+        cleared = self.cleared(self.relation(self.fact(facts, place)), self.term(places, divisor),
+                               facts)  # fmt: skip
+        claimed = self.term(places, truth, is_truth=True)
+        require(_is_weaker(cleared, self.relation(claimed)), "it is not the product")
+        return [(rest, self.knowing(facts, claimed))]
+
+    def cleared(self, literal: Literal, divisor: int, facts: Facts) -> Literal:
+        """Returns a relation times a power of a divisor of known sign."""
+        terms = self.terms
+        form = self.forms.of(divisor)
+        inverse = self.forms.inverse(form)
+        require(len(inverse) == 1, "this is not a divisor")
+        ((monomial, scale),) = inverse.items()
+        require(len(monomial) == 1 and monomial[0][1] == 1 and scale == 1, "this is not a divisor")
+        atom = monomial[0][0]
+        result, degree = clear(literal.form, atom, form)
+        zero = terms.rational(0)
+        is_positive = self.entails(facts, terms.less(zero, divisor))
+        is_negative = not is_positive and self.entails(facts, terms.less(divisor, zero))
+        is_nonzero = is_positive or is_negative
+        is_nonzero = is_nonzero or self.entails(facts, terms.negate(terms.equal(divisor, zero)))
+        require(is_nonzero, "the divisor may be 0")
+        if literal.relation in (">", ">=") and degree % 2:
+            require(is_positive or is_negative, "the sign of the divisor is open")
+            if is_negative:
+                result = plus({}, result, -1)
+        return Literal(literal.relation, result)
+
+    def _range(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        place, ends, steps = _of_length(step, 3)
+        symbol = self.term(places, place)
+        op, _, value = self.terms.nodes[symbol]
+        require(op == "symbol" and isinstance(value, tuple) and value[1], "not an integer")
+        require(isinstance(ends, list) and isinstance(steps, list), "lists of ends and of steps")
+        ends = cast("list[Any]", ends)
+        steps = cast("list[Any]", steps)
+        require(all(type(end) is int for end in ends), "an end is an integer")
+        require(all(a < b for a, b in itertools.pairwise(ends)), "the ends ascend")
+        low, high = integer_bounds(self, facts, symbol)
+        terms = self.terms
+        parts: Parts = []
+        # Each interval reaches from behind an end to the next one; the first and the last are open.
+        borders = [None, *ends, None]
+        require(len(steps) == len(borders) - 1, "a step for each interval")
+        for before, end, part in zip(borders, borders[1:], steps, strict=False):
+            if before is not None and high is not None and before >= high:
+                continue
+            if end is not None and low is not None and end < low:
+                continue
+            first = low if before is None else before + 1
+            last = high if end is None else end
+            if first is not None and first == last:
+                number = terms.rational(first)
+                replaced = self._replaced(facts, {symbol: number}, terms.equal(symbol, number))
+                parts.append((part, replaced))
+                continue
+            more = [] if before is None else [terms.less_equal(terms.rational(before + 1), symbol)]
+            more += [] if end is None else [terms.less_equal(symbol, terms.rational(end))]
+            parts.append((part, self.knowing(facts, *more)))
+        return parts
+
+    def _simplify(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
+        (rest,) = _of_length(step, 1)
+        return [(rest, self.simplified(facts))]
+
+    def simplified(self, facts: Facts) -> Facts:
+        """Returns facts with the choices made that interval arithmetic decides."""
+        intervals = Intervals(self, facts)
+        return self._replaced(facts, intervals.decided(facts))
+
+    def _contradiction(self, step: list[object], facts: Facts, places: Sequence[int]) -> None:
+        _of_length(step, 0)
+        require(self.is_contradiction(facts), "no fact is false")
+
+    def is_contradiction(self, facts: Facts) -> bool:
+        """Whether a fact is false by its form or by interval arithmetic."""
+        intervals = Intervals(self, facts)
+        return intervals.is_empty or any(intervals.truth(fact) is False for fact in facts)
+
+    def _combine(self, step: list[object], facts: Facts, places: Sequence[int]) -> None:
+        products, equations = _of_length(step, 2)
+        require(isinstance(products, list) and isinstance(equations, list), "two lists")
+        products = cast("list[Any]", products)
+        equations = cast("list[Any]", equations)
+        total: Polynomial = {}
+        is_strict = False
+        for item in products:
+            require(isinstance(item, list), "a number and facts")
+            number, factors, squares = _of_length(item, 3)
+            weight = fraction(number)
+            require(weight > 0 and isinstance(factors, list), "a number above 0 and facts")
+            factors = cast("list[Any]", factors)
+            require(isinstance(squares, list), "a list of terms to be squared")
+            squares = cast("list[Any]", squares)
+            form, strict = constant(weight), not squares
+            for place in squares:
+                root = self.forms.of(self.term(places, place))
+                form = product(form, product(root, root))
+            for place in factors:
+                literal = self.relation(self.fact(facts, place))
+                require(literal.relation in (">", ">="), "a factor is an inequality")
+                strict = strict and literal.relation == ">"
+                form = product(form, literal.form)
+            is_strict = is_strict or strict
+            total = plus(total, form)
+        for item in equations:
+            require(isinstance(item, list), "a fact and a factor")
+            place, factor = _of_length(item, 2)
+            literal = self.relation(self.fact(facts, place))
+            require(literal.relation == "=", "a multiple is of an equation")
+            total = plus(total, product(literal.form, self.forms.of(self.term(places, factor))))
+        require(is_strict, "nothing in the sum is above 0")
+        require(not total, "the sum is not 0")
+
+
+Parts = list[tuple[object, Facts]]
+
+
+def _of_length(step: list[object], length: int) -> list[object]:
+    require(len(step) == length, f"a step has {length} parts here, got {len(step)}")
+    return step
+
+
+def is_satisfied(relation: str, number: fmpq) -> bool:
+    """Returns whether a number has a relation to 0."""
+    if relation == "=":
+        return bool(number == 0)
+    if relation == "!=":
+        return bool(number != 0)
+    return bool(number > 0 if relation == ">" else number >= 0)
+
+
+_WEAKER = {">": {">", ">=", "!="}, ">=": {">="}, "=": {"=", ">="}, "!=": {"!="}}
+
+
+def _is_weaker(fact: Literal, wanted: Literal) -> bool:
+    """Whether a relation of one polynomial follows from one of it, or of a multiple of it."""
+    if wanted.relation not in _WEAKER[fact.relation]:
+        return False
+    if len(fact.form) != len(wanted.form):
+        return False
+    if not fact.form:
+        return True
+    monomial = next(iter(fact.form))
+    if monomial not in wanted.form:
+        return False
+    factor = wanted.form[monomial] / fact.form[monomial]
+    is_symmetric = fact.relation in ("=", "!=") or wanted.relation == "!="
+    if factor < 0 and not is_symmetric:
+        return False
+    return all(wanted.form.get(m) == value * factor for m, value in fact.form.items())
+
+
+_STEPS = {
+    "split": Replay._split,
+    "cases": Replay._cases,
+    "differ": Replay._differ,
+    "choose": Replay._choose,
+    "lemma": Replay._lemma,
+    "rewrite": Replay._rewrite,
+    "round": Replay._round,
+    "clear": Replay._clear,
+    "range": Replay._range,
+    "simplify": Replay._simplify,
+}
+_ENDS = {"contradiction": Replay._contradiction, "combine": Replay._combine}
+
+
+def check(statement: Mapping[str, object], proof: Mapping[str, object]) -> None:
+    """Replays a proof of a statement.
+
+    Args:
+        statement: ``nodes``, the places of the ``assume`` and of the ``goal`` in them.
+        proof: ``nodes`` that follow those of the statement, and the first ``step``.
+
+    Raises:
+        RejectedProofError: The proof does not prove the statement.
+    """
+    replay = Replay()
+    try:
+        facts, places = begin(replay, statement)
+        more = proof.get("nodes")
+        require(isinstance(more, list), "the nodes of a proof are a list")
+        more = cast("list[Any]", more)
+        replay.terms.read(more, places)
+        replay.run(proof.get("step"), facts, places)
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise RejectedProofError(f"the proof cannot be replayed: {error}") from error
+
+
+def begin(replay: Replay, statement: Mapping[str, object]) -> tuple[Facts, list[int]]:
+    """Returns the facts that a proof of a statement refutes, and the terms of its nodes."""
+    places: list[int] = []
+    nodes, assume = statement.get("nodes"), statement.get("assume")
+    require(isinstance(nodes, list) and isinstance(assume, list), "no statement")
+    nodes = cast("list[Any]", nodes)
+    assume = cast("list[Any]", assume)
+    replay.terms.read(nodes, places)
+    assumptions = [replay.term(places, place, is_truth=True) for place in assume]
+    goal = replay.term(places, statement.get("goal"), is_truth=True)
+    return replay.beginning(assumptions, goal), places

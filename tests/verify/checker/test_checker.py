@@ -1,0 +1,224 @@
+"""The checker accepts proofs of true goals, and no proof of a false one."""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flint import fmpq
+
+import closedform
+from closedform.verify.certification.search import NoProofError, certify
+from closedform.verify.certification.statements import statement_of
+from closedform.verify.checker import replay
+from closedform.verify.checker.intervals import Intervals
+from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.terms.build import both, less, negate, rational, symbol
+from closedform.verify.terms.tree import Sign
+from tests.verify.goals import PROVED, REFUTED, Goal
+from tests.verify.tactics.test_goals import GOALS
+
+Data = dict[str, Any]
+
+# Of the goals that are proved, those of which the search soon finds a proof.
+TRUE_GOALS = [goal for goal in GOALS if goal.expected is PROVED][2::6]
+FALSE_GOALS = [goal for goal in GOALS if goal.expected is REFUTED]
+
+
+@cache
+def proofs() -> list[tuple[Goal, Data, Data]]:
+    found = []
+    for goal in TRUE_GOALS:
+        statement = statement_of(goal.goal, goal.assume)
+        try:
+            found.append((goal, statement, certify(statement, work=25)))
+        except NoProofError:
+            continue
+    return found
+
+
+def is_accepted(statement: Data, proof: Data) -> bool:
+    try:
+        replay.check(statement, proof)
+    except RejectedProofError:
+        return False
+    return True
+
+
+def test_proofs_of_true_goals_are_accepted() -> None:
+    assert len(proofs()) >= 0.6 * len(TRUE_GOALS)
+    for goal, statement, proof in proofs():
+        assert is_accepted(statement, proof), goal.name
+
+
+def test_search_finds_no_proof_of_a_false_goal() -> None:
+    for goal in FALSE_GOALS[::4]:
+        with pytest.raises(NoProofError):
+            certify(statement_of(goal.goal, goal.assume), work=15)
+
+
+def false_statements(goal: Goal) -> Iterator[Data]:
+    """Statements that are false because the goal is true, or by their form."""
+    yield statement_of(negate(goal.goal), goal.assume)
+    x = symbol("planted", sign=Sign.NONNEGATIVE)
+    yield statement_of(both(goal.goal, less(rational(3), x)), goal.assume)
+    yield statement_of(less(rational(1), x), (goal.goal, *goal.assume))
+
+
+def test_proofs_of_other_statements_are_rejected() -> None:
+    accepted = [
+        goal.name
+        for goal, _, proof in proofs()
+        for statement in false_statements(goal)
+        if is_accepted(statement, proof)
+    ]
+    accepted += [
+        false.name
+        for index, false in enumerate(FALSE_GOALS)
+        for _, _, proof in proofs()[index % 5 :: 5]
+        if is_accepted(statement_of(false.goal, false.assume), proof)
+    ]
+    assert accepted == []
+
+
+def steps_in(step: Any) -> Iterator[list[Any]]:
+    if isinstance(step, list):
+        if step and isinstance(step[0], str):
+            yield step
+        for part in step:
+            yield from steps_in(part)
+
+
+def tampered(proof: Data, chance: random.Random) -> Data:
+    """The proof with another number, place, step or node."""
+    changed = copy.deepcopy(proof)
+    step = chance.choice(list(steps_in(changed["step"])))
+    match chance.randrange(4):
+        case 0:
+            step[:] = ["contradiction"]
+        case 1:
+            numbers = [index for index, part in enumerate(step) if type(part) is int]
+            if numbers:
+                step[chance.choice(numbers)] += chance.choice((-1, 1, 2))
+        case 2 if len(step) > 2:
+            step[-1], step[-2] = step[-2], step[-1]
+        case _ if changed["nodes"]:
+            row = chance.choice(changed["nodes"])
+            if isinstance(row[2], str):
+                row[2] = str(chance.choice((0, 1, -1)))
+        case _:
+            step[:] = ["combine", [["1", [], []]], []]
+    return changed
+
+
+def test_tampered_proofs_prove_nothing_false() -> None:
+    chance = random.Random(38)
+    for goal, _, proof in proofs():
+        for statement in false_statements(goal):
+            for _ in range(4):
+                assert not is_accepted(statement, tampered(proof, chance)), goal.name
+
+
+def test_numbers_of_a_combination_matter() -> None:
+    met = 0
+    for goal, statement, proof in proofs():
+        changed = copy.deepcopy(proof)
+        for step in steps_in(changed["step"]):
+            if step[0] == "combine" and len(step[1]) > 1:
+                step[1][0][0] = str(
+                    fmpq(1, 7) + fmpq(*map(int, (step[1][0][0] + "/1").split("/")[:2]))
+                )
+                met += 1
+                assert not is_accepted(statement, changed), goal.name
+                break
+    assert met > 5
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        {},
+        {"nodes": [], "step": []},
+        {"nodes": [], "step": ["split", 0]},
+        {"nodes": [], "step": ["range", 0, [1], [["contradiction"]]]},
+        {"nodes": [["rational", [], "1/0"]], "step": ["contradiction"]},
+        {"nodes": [["+", [99], None]], "step": ["contradiction"]},
+        {"nodes": [["symbol", [], ["user: x", True, "positive"]]], "step": ["contradiction"]},
+        {"nodes": [], "step": ["combine", [], []]},
+        {"nodes": [], "step": ["combine", [["-1", [0], []]], []]},
+        {"nodes": "none", "step": None},
+    ],
+)
+def test_what_is_not_a_proof_is_rejected(proof: Data) -> None:
+    x = symbol("x")
+    statement = statement_of(less(rational(0), x))
+    assert not is_accepted(statement, proof)
+
+
+def test_intervals_hold_the_values_of_functions() -> None:
+    """Against mpmath, at the ends of random intervals and between them."""
+    import mpmath
+
+    chance = random.Random(7)
+    functions = {
+        "cospi": lambda x: mpmath.cos(mpmath.pi * x),
+        "sinpi": lambda x: mpmath.sin(mpmath.pi * x),
+        "exp": mpmath.exp,
+        "log": mpmath.log,
+        "floor": mpmath.floor,
+        "abs": abs,
+    }
+    for _ in range(150):
+        name = chance.choice(list(functions))
+        low = fmpq(chance.randint(1 if name == "log" else -40, 60), chance.randint(1, 12))
+        high = low + fmpq(chance.randint(0, 40), chance.randint(1, 12))
+        machine = replay.Replay()
+        terms = machine.terms
+        x = terms.declare("x", integer=False)
+        facts = (
+            terms.less_equal(terms.rational(low), x),
+            terms.less_equal(x, terms.rational(high)),
+        )
+        found = Intervals(machine, facts).of_term(terms.make(name, (x,)))
+        for part in range(5):
+            at = low + (high - low) * fmpq(part, 4)
+            with mpmath.workdps(40):
+                number = functions[name](mpmath.mpf(int(at.p)) / int(at.q))
+                ends = [None if e is None else mpmath.mpf(int(e.p)) / int(e.q) for e in found]
+                slack = mpmath.mpf(10) ** -30
+                assert ends[0] is None or ends[0] <= number + slack
+                assert ends[1] is None or number <= ends[1] + slack
+
+
+FOLDER = Path(closedform.__file__).parent / "verify" / "checker"
+
+
+def test_checker_is_small_and_imports_neither_the_prover_nor_a_solver() -> None:
+    sources = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py")}
+    # Lines of code and docstrings, without blank lines.
+    lines = sum(1 for text in sources.values() for line in text.splitlines() if line.strip())
+    assert lines <= 1500
+    for name, text in sources.items():
+        imports = [line for line in text.splitlines() if line.startswith(("import", "from"))]
+        outside = [
+            line
+            for line in imports
+            if "closedform" in line and not re.search(r"closedform\.(verify\.checker|errors)", line)
+        ]
+        assert outside == [], name
+        assert not any(word in text for word in ("import sympy", "import z3", "eval(")), name
+
+
+def test_command_replays_the_proofs() -> None:
+    command = [sys.executable, "-m", "closedform", "verify", "linear", "--start", "1", "--end"]
+    command += ["0", "--steps", "10", "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "proved goals accepted" in result.stdout

@@ -14,7 +14,7 @@ from closedform import schedules
 from closedform.analysis.difference import diff
 from closedform.analysis.writing import Verdict, writable, write_recipe
 from closedform.analysis.writing.fits import simple
-from closedform.analysis.writing.recognition import recognized
+from closedform.analysis.writing.recognition import recognize_form
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.language import Schedule
 from closedform.recipes import Recipe, load_recipe
@@ -204,7 +204,7 @@ def test_facts_are_those_that_the_config_does_not_have() -> None:
 def test_form_is_recognized_with_its_parameters(
     schedule: Schedule, curve: Curve, numbers: tuple[Any, ...]
 ) -> None:
-    form = recognized(schedule, 100)
+    form = recognize_form(schedule, 100)
     assert form is not None
     assert form.curve is curve
     assert (form.peak, form.low, form.begin, form.end) == tuple(

@@ -2,7 +2,7 @@
 
 The settings are inferred from the values: a rise from a start to a peak over W steps, then one
 decay to an end, or none. Each framework receives these settings under its own names; where its
-values differ from those of the schedule, the step and both exact values are reported.
+values differ from the schedule's, the step and both exact values are reported.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def audit(schedule: Schedule, total: int | None = None) -> Audit:
             f"the number of steps must be from 1 to {LIMITS.audit_steps:,}, got {steps}",
             where=where,
         )
-    seen = _Totals.of(schedule, steps)
+    totals = _Totals.of(schedule, steps)
     warmup = _warmup_of(schedule)
     marks = {0, steps - 1, steps, steps + 1} | ({warmup - 1, warmup} if warmup else set())
     settings = _settings_of(schedule, warmup, steps)
@@ -161,8 +161,8 @@ def audit(schedule: Schedule, total: int | None = None) -> Audit:
         total=steps,
         warmup=warmup,
         values={step: schedule.exact(step) for step in sorted(marks)},
-        peak=seen.peak,
-        area=seen.area,
+        peak=totals.peak,
+        area=totals.area,
         jumps=jumps(schedule, steps),
         settings=settings,
         comparisons=() if settings is None else tuple(_compare(schedule, settings, steps)),
@@ -179,10 +179,10 @@ class _Totals:
     @classmethod
     def of(cls, schedule: Schedule, total: int) -> _Totals:
         sums, peak, highest = [], 0, -math.inf
-        for steps, found in _chunks(schedule, total):
-            sums.append(math.fsum(found[steps < total]))
-            if found.max() > highest:
-                peak, highest = int(steps[found.argmax()]), float(found.max())
+        for steps, values in _chunks(schedule, total):
+            sums.append(math.fsum(values[steps < total]))
+            if values.max() > highest:
+                peak, highest = int(steps[values.argmax()]), float(values.max())
         return cls(peak, math.fsum(sums))
 
 
@@ -198,10 +198,10 @@ def _chunks(schedule: Schedule, total: int) -> Iterator[tuple[Steps, Values]]:
 
 def _warmup_of(schedule: Schedule) -> int | None:
     """The end of the rise that the schedule begins with."""
-    found = phases(read_schedule(schedule))
-    if not found or found[0].direction != "increasing":
+    schedule_phases = phases(read_schedule(schedule))
+    if not schedule_phases or schedule_phases[0].direction != "increasing":
         return None
-    last = _constant_from(schedule) if found[0].last is None else found[0].last
+    last = _constant_from(schedule) if schedule_phases[0].last is None else schedule_phases[0].last
     if last is None:
         return None
     # A flat stretch after the rise belongs to the same phase.
@@ -239,8 +239,8 @@ _SHAPES: Mapping[str, Callable[[Settings], Schedule]] = {
 
 
 def _agree(schedule: Schedule, decay: Schedule, begin: int) -> bool:
-    """Whether the values from a step on are those of a decay, at nine steps of it."""
-    ours, theirs = (read_schedule(each).value for each in (schedule, decay))
+    """Whether the values from a step on follow a decay, at nine steps of it."""
+    ours, theirs = (read_schedule(side).value for side in (schedule, decay))
     length = int(decay.length or 0)
     for index in range(9):
         step = length * index // 8
@@ -248,10 +248,10 @@ def _agree(schedule: Schedule, decay: Schedule, begin: int) -> bool:
             value(substitute(root, {CLOCK: rational(at)}), {})
             for root, at in ((ours, begin + step), (theirs, step))
         )
-        one, other = pair
-        if isinstance(one, Undefined) or isinstance(other, Undefined):
+        our_value, their_value = pair
+        if isinstance(our_value, Undefined) or isinstance(their_value, Undefined):
             return False
-        if not (arb(one) - arb(other)).contains(0):
+        if not (arb(our_value) - arb(their_value)).contains(0):
             return False
     return True
 
@@ -271,8 +271,8 @@ def _cerebras(s: Settings) -> Schedule | None:
     fall["kwargs"]["total_iters"] = max(s.decay, 1)
     if not s.warmup:
         return frameworks.schedule("cerebras", fall["class"], fall["kwargs"])
-    given = {"schedulers": [rise, fall], "milestones": [s.warmup]}
-    return frameworks.schedule("cerebras", "SequentialLR", given)
+    arguments = {"schedulers": [rise, fall], "milestones": [s.warmup]}
+    return frameworks.schedule("cerebras", "SequentialLR", arguments)
 
 
 _SMALLEST_FACTOR = sp.Rational(1, 10**8)
@@ -295,36 +295,36 @@ def _torch(s: Settings) -> Schedule | None:
     fall = falls[s.shape]
     if not s.warmup:
         return frameworks.schedule("torch", fall["class"], fall["kwargs"], base=s.peak)
-    given = {"schedulers": [rise, fall], "milestones": [s.warmup]}
-    return frameworks.schedule("torch", "SequentialLR", given, base=s.peak)
+    arguments = {"schedulers": [rise, fall], "milestones": [s.warmup]}
+    return frameworks.schedule("torch", "SequentialLR", arguments, base=s.peak)
 
 
 def _huggingface(s: Settings) -> Schedule | None:
-    given: dict[str, Any] = {"num_warmup_steps": s.warmup}
+    arguments: dict[str, Any] = {"num_warmup_steps": s.warmup}
     if s.shape == CONSTANT:
-        return frameworks.schedule("huggingface", "constant_with_warmup", given, base=s.peak)
-    given["num_training_steps"] = s.total
+        return frameworks.schedule("huggingface", "constant_with_warmup", arguments, base=s.peak)
+    arguments["num_training_steps"] = s.total
     if s.shape == LINEAR:
         name = "linear" if s.end == 0 else "polynomial"
-        given |= {} if s.end == 0 else {"lr_end": s.end, "power": 1}
+        arguments |= {} if s.end == 0 else {"lr_end": s.end, "power": 1}
     else:
         name = "cosine" if s.end == 0 else "cosine_with_min_lr"
-        given |= {} if s.end == 0 else {"min_lr": s.end}
-    return frameworks.schedule("huggingface", name, given, base=s.peak)
+        arguments |= {} if s.end == 0 else {"min_lr": s.end}
+    return frameworks.schedule("huggingface", name, arguments, base=s.peak)
 
 
 def _timm(s: Settings) -> Schedule | None:
     if s.shape == CONSTANT:
         return None
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "t_initial": s.total,
         "lr_min": s.end,
         "warmup_t": s.warmup,
         "warmup_lr_init": s.start,
     }
     if s.shape == COSINE:
-        return frameworks.schedule("timm", "CosineLRScheduler", given, base=s.peak)
-    return frameworks.schedule("timm", "PolyLRScheduler", {**given, "power": 1}, base=s.peak)
+        return frameworks.schedule("timm", "CosineLRScheduler", arguments, base=s.peak)
+    return frameworks.schedule("timm", "PolyLRScheduler", {**arguments, "power": 1}, base=s.peak)
 
 
 def _torchtitan(s: Settings) -> Schedule | None:
@@ -352,28 +352,30 @@ def _spec(name: str, **arguments: Any) -> dict[str, Any]:
 
 def _compare(schedule: Schedule, settings: Settings, total: int) -> Iterator[Comparison]:
     for framework, make in FRAMEWORKS.items():
-        other = make(settings)
-        if other is not None:
-            yield _difference(framework, schedule, other, total, settings.peak)
+        equivalent = make(settings)
+        if equivalent is not None:
+            yield _difference(framework, schedule, equivalent, total, settings.peak)
 
 
 def _difference(
-    framework: str, schedule: Schedule, other: Schedule, total: int, peak: sp.Expr
+    framework: str, schedule: Schedule, equivalent: Schedule, total: int, peak: sp.Expr
 ) -> Comparison:
     first, largest, most = None, 0, _SAME * abs(to_float(peak))
     for (steps, ours), (_, theirs) in zip(
-        _chunks(schedule, total), _chunks(other, total), strict=True
+        _chunks(schedule, total), _chunks(equivalent, total), strict=True
     ):
-        apart = np.abs(ours - theirs)
-        differing = np.flatnonzero(apart > _SAME * abs(to_float(peak)))
+        gaps = np.abs(ours - theirs)
+        differing = np.flatnonzero(gaps > _SAME * abs(to_float(peak)))
         if differing.size and first is None:
             first = int(steps[differing[0]])
-        if apart.max() > most:
-            most, largest = float(apart.max()), int(steps[apart.argmax()])
+        if gaps.max() > most:
+            most, largest = float(gaps.max()), int(steps[gaps.argmax()])
     if first is None:
-        verdict = equal_to(schedule, other, where=t <= total).judge(Effort.of(LIMITS.audit_work))
+        verdict = equal_to(schedule, equivalent, where=t <= total).judge(
+            Effort.of(LIMITS.audit_work)
+        )
         return Comparison(framework, None, None, verdict.proved)
     at_first, at_largest = (
-        Difference(step, schedule.exact(step), other.exact(step)) for step in (first, largest)
+        Difference(step, schedule.exact(step), equivalent.exact(step)) for step in (first, largest)
     )
     return Comparison(framework, at_first, at_largest)

@@ -72,8 +72,8 @@ class CurveDifference:
         end = f" ({self.reason})" if self.reason else ""
         if self.first_step is None:
             equal = self.verdict is Status.PROVED
-            found = "PROVED equal" if equal else f"no difference in {self.until:,} updates"
-            return f"{name}: {found}{end}"
+            outcome = "PROVED equal" if equal else f"no difference in {self.until:,} updates"
+            return f"{name}: {outcome}{end}"
         values = "" if self.first is None else f", {self.first[0]!r} and {self.first[1]!r}"
         gap = "" if self.at is None else f"; largest gap {self.max_gap:.6g} at update {self.at:,}"
         return f"{name}: differs from update {self.first_step:,}{values}{gap}{end}"
@@ -85,8 +85,8 @@ class Difference:
 
     Attributes:
         curves: The difference of each key and param group that both have.
-        only_in_a: What the first one alone has, as "key" or "key of group".
-        only_in_b: What the second one alone has.
+        only_in_a: Names that only the first one has, as "key" or "key of group".
+        only_in_b: Names that only the second one has.
     """
 
     curves: tuple[CurveDifference, ...]
@@ -101,21 +101,22 @@ class Difference:
     @property
     def verdict(self) -> Status:
         """PROVED if all curves are, REFUTED if one is, else UNKNOWN."""
-        found = {curve.verdict for curve in self.curves}
-        if Status.REFUTED in found:
+        verdicts = {curve.verdict for curve in self.curves}
+        if Status.REFUTED in verdicts:
             return Status.REFUTED
-        return Status.PROVED if found == {Status.PROVED} else Status.UNKNOWN
+        return Status.PROVED if verdicts == {Status.PROVED} else Status.UNKNOWN
 
     @property
     def first_step(self) -> int | None:
         """The first update at which a curve differs."""
         return min(
-            (one.first_step for one in self.curves if one.first_step is not None), default=None
+            (curve.first_step for curve in self.curves if curve.first_step is not None),
+            default=None,
         )
 
     @property
     def _largest(self) -> CurveDifference:
-        return max(self.curves, key=lambda one: (one.key == "lr", one.max_gap))
+        return max(self.curves, key=lambda curve: (curve.key == "lr", curve.max_gap))
 
     @property
     def max_gap(self) -> float:
@@ -146,8 +147,8 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
             micro-batches or epochs: where its offset was not asked for, each is tried, and the
             reason names the one with which it agrees.
         until: The number of updates to compare; the longer horizon if not given. Without one the
-            first 10,000 are compared, and PROVED is for every update: what is proved of those
-            alone is UNKNOWN, with the range in the reason.
+            first 10,000 are compared, and PROVED is for every update: what is proved only
+            of those is UNKNOWN, with the range in the reason.
 
     Raises:
         ArgumentError: ``until`` is not positive.
@@ -169,13 +170,13 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
             )
     if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
         raise ArgumentError(f"until must be an integer of at least 1, got {until!r}")
-    stated: Difference | None = None
-    for one, other, name in _read_in_turn(a, b):
-        difference = _differences(one, other, until)
+    first_difference: Difference | None = None
+    for left, right, name in _read_in_turn(a, b):
+        difference = _differences(left, right, until)
         if difference.verdict is not Status.REFUTED:
-            return _named(difference, name) if name else difference
-        stated = stated or difference
-    return stated or Difference(())
+            return _with_reading(difference, name) if name else difference
+        first_difference = first_difference or difference
+    return first_difference or Difference(())
 
 
 def _read_in_turn(a: Source, b: Source) -> Iterator[tuple[Source, Source, str]]:
@@ -188,7 +189,7 @@ def _read_in_turn(a: Source, b: Source) -> Iterator[tuple[Source, Source, str]]:
         yield a, b, ""
 
 
-def _named(difference: Difference, reading: str) -> Difference:
+def _with_reading(difference: Difference, reading: str) -> Difference:
     """A difference of a log, with the way in which it was read where it agrees."""
     curves = (
         replace(curve, reason=f"{curve.reason}, read with {reading}")
@@ -204,22 +205,22 @@ def _differences(a: Source, b: Source, until: int | None) -> Difference:
     names = [name for name in left if name in right]
     if not names:
         raise UnknownNameError(
-            f"the two have no key in common: {_listed(left)} and {_listed(right)}"
+            f"the two have no key in common: {_list_names(left)} and {_list_names(right)}"
         )
     horizon = until or _horizon(a, b)
     run = _Run(horizon or WITHOUT_HORIZON, is_given=until is not None, has_end=horizon is not None)
-    done: dict[tuple[int, int], CurveDifference] = {}
+    differences: dict[tuple[int, int], CurveDifference] = {}
     curves = []
     for key, group in names:
-        one, other = left[key, group], right[key, group]
-        same = (id(one), id(other))
-        if same not in done:
-            done[same] = _compared(one, other, run)
-        curves.append(replace(done[same], key=key, group=group))
+        left_curve, right_curve = left[key, group], right[key, group]
+        pair_key = (id(left_curve), id(right_curve))
+        if pair_key not in differences:
+            differences[pair_key] = _compare(left_curve, right_curve, run)
+        curves.append(replace(differences[pair_key], key=key, group=group))
     return Difference(
         tuple(curves),
-        tuple(_said(name) for name in left if name not in right),
-        tuple(_said(name) for name in right if name not in left),
+        tuple(_describe(name) for name in left if name not in right),
+        tuple(_describe(name) for name in right if name not in left),
     )
 
 
@@ -229,20 +230,20 @@ Name = tuple[str, str]
 Curve = Schedule | tuple[Log, str]
 
 
-def _curves(source: Source, compared: Source) -> dict[Name, Curve]:
+def _curves(source: Source, counterpart: Source) -> dict[Name, Curve]:
     """The curves by key and name of the param group, that of the default group being empty.
 
     A role that only the recipe has with which it is compared is that of parameters which the
     default group covers here.
     """
-    is_multiplier = isinstance(compared, Log) and compared.is_multiplier
+    is_multiplier = isinstance(counterpart, Log) and counterpart.is_multiplier
     if isinstance(source, Schedule):
         return {("lr", ""): _in_units_of_peak(source) if is_multiplier else source}
     if isinstance(source, Log):
-        return dict(_log_curves(source, compared))
+        return dict(_log_curves(source, counterpart))
     groups = _groups(source)
-    if isinstance(compared, Recipe):
-        for name, group in _groups(compared).items():
+    if isinstance(counterpart, Recipe):
+        for name, group in _groups(counterpart).items():
             covering = _covering(group, groups)
             if name not in groups and covering is not None:
                 groups[name] = covering
@@ -253,14 +254,14 @@ def _curves(source: Source, compared: Source) -> dict[Name, Curve]:
     }
 
 
-def _log_curves(log: Log, compared: Source) -> Iterator[tuple[Name, Curve]]:
-    """The curves of a log; those of its param groups where the recipe has as many."""
+def _log_curves(log: Log, counterpart: Source) -> Iterator[tuple[Name, Curve]]:
+    """The curves of a log; one for each param group where the recipe has as many."""
     yield from (((key, ""), (log, key)) for key in log.values)
-    if not isinstance(compared, Recipe):
+    if not isinstance(counterpart, Recipe):
         return
-    names = list(_groups(compared))
+    names = list(_groups(counterpart))
     for key, several in log.groups.items():
-        if len(names) == len(compared.param_groups) == 1 + len(several):
+        if len(names) == len(counterpart.param_groups) == 1 + len(several):
             for name, values in zip(names[1:], several, strict=True):
                 yield (key, name), (replace(log, values={key: values}, groups={}), key)
 
@@ -278,7 +279,13 @@ def _groups(recipe: Recipe) -> dict[str, ParamGroup]:
     """The param groups by their role, or by their name where several can have the role."""
     first, *rest = recipe.param_groups
     by_name = (Role.NAMED, Role.FROZEN, Role.NO_DECAY)
-    return {"": first, **{one.name if one.role in by_name else one.role.value: one for one in rest}}
+    return {
+        "": first,
+        **{
+            param_group.name if param_group.role in by_name else param_group.role.value: param_group
+            for param_group in rest
+        },
+    }
 
 
 def _covering(group: ParamGroup, groups: Mapping[str, ParamGroup]) -> ParamGroup | None:
@@ -297,13 +304,13 @@ def _covering(group: ParamGroup, groups: Mapping[str, ParamGroup]) -> ParamGroup
     return groups[""]
 
 
-def _said(name: Name) -> str:
+def _describe(name: Name) -> str:
     key, group = name
     return f"{key} of {group}" if group else key
 
 
-def _listed(curves: Mapping[Name, Curve]) -> str:
-    return ", ".join(_said(name) for name in curves)
+def _list_names(curves: Mapping[Name, Curve]) -> str:
+    return ", ".join(_describe(name) for name in curves)
 
 
 def _horizon(*sides: Source) -> int | None:
@@ -335,65 +342,66 @@ class _Run:
     has_end: bool
 
 
-def _compared(one: Curve, other: Curve, run: _Run) -> CurveDifference:
-    if not isinstance(one, Schedule) or not isinstance(other, Schedule):
-        return _with_log(one, other)
-    ends = {side.last_step for side in (one, other)}
-    partial = [side for side in (one, other) if side.last_step is not None]
-    shortest = min((known + 1 for known in ends if known is not None), default=None)
+def _compare(left: Curve, right: Curve, run: _Run) -> CurveDifference:
+    if not isinstance(left, Schedule) or not isinstance(right, Schedule):
+        return _with_log(left, right)
+    ends = {side.last_step for side in (left, right)}
+    partial = [side for side in (left, right) if side.last_step is not None]
+    shortest = min((last_step + 1 for last_step in ends if last_step is not None), default=None)
     last = run.end if shortest is None else min(run.end, shortest)
     empty = CurveDifference("", "", Status.UNKNOWN, last)
     have_one_end = len(ends) == 1
-    if one.bound == other.bound and have_one_end:
+    if left.bound == right.bound and have_one_end:
         return replace(empty, verdict=Status.PROVED, reason="the expressions are identical")
-    steps = _sampled(one, other, last)
-    found = _scanned(one, other, steps, empty) if len(steps) else empty
-    if found.first_step is not None:
-        return found
+    steps = _sample_steps(left, right, last)
+    difference = _scan(left, right, steps, empty) if len(steps) else empty
+    if difference.first_step is not None:
+        return difference
     if shortest is not None and not have_one_end and (shortest < run.end or not run.has_end):
         first = min(partial, key=lambda side: side.last_step or 0)
         reason = first.ending or "its domain ends there"
-        return replace(found, verdict=Status.REFUTED, first_step=shortest, reason=reason)
-    return _proved(
-        one, other, found, replace(run, is_given=run.is_given or (bool(partial) and run.has_end))
+        return replace(difference, verdict=Status.REFUTED, first_step=shortest, reason=reason)
+    return _prove(
+        left,
+        right,
+        difference,
+        replace(run, is_given=run.is_given or (bool(partial) and run.has_end)),
     )
 
 
-def _sampled(one: Schedule, other: Schedule, end: int) -> Steps:
+def _sample_steps(left: Schedule, right: Schedule, end: int) -> Steps:
     """All updates, or the joints of both and evenly spaced ones."""
     if end <= ALL_STEPS:
         return np.arange(end)
     from closedform.verify.claims.continuity import cells_of
 
-    marks = [cell.first for side in (one, other) for cell in cells_of(side)]
+    marks = [cell.first for side in (left, right) for cell in cells_of(side)]
     near = [mark + shift for mark in marks for shift in (-1, 0, 1) if 0 <= mark + shift < end]
     even = np.linspace(0, end - 1, ALL_STEPS // 10).astype(np.int64)
     return np.unique(np.concatenate([even, np.array(near, dtype=np.int64)]))
 
 
-def _scanned(
-    one: Schedule, other: Schedule, steps: Steps, empty: CurveDifference
-) -> CurveDifference:
+def _scan(left: Schedule, right: Schedule, steps: Steps, empty: CurveDifference) -> CurveDifference:
     """The differences of the float64 values, the first one confirmed exactly."""
-    ours, theirs = (np.asarray(side(steps), dtype=np.float64) for side in (one, other))
-    apart = np.abs(ours - theirs)
+    ours, theirs = (np.asarray(side(steps), dtype=np.float64) for side in (left, right))
+    gaps = np.abs(ours - theirs)
     scale = max(float(np.max(np.abs(ours))), float(np.max(np.abs(theirs))))
     is_sampled = len(steps) < empty.until
-    index = _first(one, other, steps, apart, _ROUNDING * scale)
-    found = replace(empty, is_sampled=is_sampled)
+    index = _first(left, right, steps, gaps, _ROUNDING * scale)
+    difference = replace(empty, is_sampled=is_sampled)
     if index is None:
-        return found
+        return difference
     step = int(steps[index])
     if is_sampled and index > 0:
-        step = _bisected(one, other, int(steps[index - 1]), step, _ROUNDING * scale)
-    widest = int(np.flatnonzero(apart >= np.max(apart) - _ROUNDING * scale)[0])
-    area = float(np.trapezoid(apart, steps)) if is_sampled else float(np.sum(apart))
+        step = _bisect(left, right, int(steps[index - 1]), step, _ROUNDING * scale)
+    widest = int(np.flatnonzero(gaps >= np.max(gaps) - _ROUNDING * scale)[0])
+    area = float(np.trapezoid(gaps, steps)) if is_sampled else float(np.sum(gaps))
     return replace(
-        found,
+        difference,
         verdict=Status.REFUTED,
         first_step=step,
-        first=(to_float(one.exact(step)), to_float(other.exact(step))),
-        max_gap=float(apart[widest]),
+        first=(to_float(left.exact(step)), to_float(right.exact(step))),
+        max_gap=float(gaps[widest]),
         at=int(steps[widest]),
         area=area,
     )
@@ -404,20 +412,20 @@ _CANDIDATES = 32
 
 
 def _first(
-    one: Schedule, other: Schedule, steps: Steps, apart: Values, rounding: float
+    left: Schedule, right: Schedule, steps: Steps, gaps: Values, rounding: float
 ) -> int | None:
     """The position of the first update that differs."""
-    clear = np.flatnonzero(apart > 100 * rounding)
-    close = np.flatnonzero(apart > rounding)
+    clear = np.flatnonzero(gaps > 100 * rounding)
+    close = np.flatnonzero(gaps > rounding)
     for position in close[:_CANDIDATES]:
         if clear.size and position >= clear[0]:
             break
-        if _differ(one, other, int(steps[position])):
+        if _differ(left, right, int(steps[position])):
             return int(position)
     return int(clear[0]) if clear.size else None
 
 
-def _differ(one: Schedule, other: Schedule, step: int) -> bool:
+def _differ(left: Schedule, right: Schedule, step: int) -> bool:
     """Whether the exact values differ."""
     from flint import arb
 
@@ -425,69 +433,73 @@ def _differ(one: Schedule, other: Schedule, step: int) -> bool:
     from closedform.verify.terms.build import rational, substitute
     from closedform.verify.terms.evaluate import Undefined, value
 
-    found = []
-    for side in (one, other):
+    balls = []
+    for side in (left, right):
         at = value(substitute(read_schedule(side).value, {CLOCK: rational(step)}), {})
         if isinstance(at, Undefined):
             return True
-        found.append(arb(at))
-    return not (found[0] - found[1]).contains(0)
+        balls.append(arb(at))
+    return not (balls[0] - balls[1]).contains(0)
 
 
-def _bisected(one: Schedule, other: Schedule, same: int, apart: int, rounding: float) -> int:
+def _bisect(left: Schedule, right: Schedule, agreeing: int, differing: int, rounding: float) -> int:
     """An update that differs after one that agrees, between two such."""
-    while apart - same > 1:
-        middle = (same + apart) // 2
-        if abs(float(one(middle)) - float(other(middle))) > 100 * rounding:
-            apart = middle
+    while differing - agreeing > 1:
+        middle = (agreeing + differing) // 2
+        if abs(float(left(middle)) - float(right(middle))) > 100 * rounding:
+            differing = middle
         else:
-            same = middle
-    return apart
+            agreeing = middle
+    return differing
 
 
-def _proved(one: Schedule, other: Schedule, found: CurveDifference, run: _Run) -> CurveDifference:
-    """The verdict of the prover: for all updates, or else for those of the run."""
+def _prove(
+    left: Schedule, right: Schedule, difference: CurveDifference, run: _Run
+) -> CurveDifference:
+    """The verdict of the prover: for all updates, or else for the updates of the run."""
     from closedform.verify.claims.values import equal_to
     from closedform.verify.terms.limits import LIMITS
 
-    last = f"{found.until - 1:,}"
+    last = f"{difference.until - 1:,}"
     open_reason = ""
     if not run.is_given:
-        verdict = equal_to(one, other).judge(Effort.of(LIMITS.audit_work))
+        verdict = equal_to(left, right).judge(Effort.of(LIMITS.audit_work))
         if verdict.proved:
-            return replace(found, verdict=Status.PROVED, reason="equal for every update")
+            return replace(difference, verdict=Status.PROVED, reason="equal for every update")
         if verdict.refuted and verdict.counterexample is not None:
             step = int(next(iter(verdict.counterexample.values()), 0))
-            if step < found.until or not run.has_end:
-                return _difference_at(one, other, step, found)
+            if step < difference.until or not run.has_end:
+                return _difference_at(left, right, step, difference)
         open_reason = verdict.reason
-    verdict = equal_to(one, other, where=t < found.until).judge(Effort.of(LIMITS.audit_work))
+    verdict = equal_to(left, right, where=t < difference.until).judge(Effort.of(LIMITS.audit_work))
     if verdict.proved:
         equal = f"equal for the updates 0 to {last}"
         if run.has_end:
-            return replace(found, verdict=Status.PROVED, reason=equal)
-        return replace(found, reason=f"{equal}, open beyond: {open_reason}")
+            return replace(difference, verdict=Status.PROVED, reason=equal)
+        return replace(difference, reason=f"{equal}, open beyond: {open_reason}")
     if verdict.refuted and verdict.counterexample is not None:
         step = int(next(iter(verdict.counterexample.values()), 0))
-        return _difference_at(one, other, step, found)
-    return replace(found, reason=f"no difference found, none excluded: {verdict.reason}")
+        return _difference_at(left, right, step, difference)
+    return replace(difference, reason=f"no difference found, none excluded: {verdict.reason}")
 
 
 def _difference_at(
-    one: Schedule, other: Schedule, step: int, found: CurveDifference
+    left: Schedule, right: Schedule, step: int, difference: CurveDifference
 ) -> CurveDifference:
     """The difference at an update that the prover names."""
-    refuted = replace(found, verdict=Status.REFUTED, first_step=step)
-    if step >= found.until:
-        refuted = replace(refuted, is_sampled=True)
+    refutation = replace(difference, verdict=Status.REFUTED, first_step=step)
+    if step >= difference.until:
+        refutation = replace(refutation, is_sampled=True)
     try:
-        ours, theirs = one.exact(step), other.exact(step)
+        ours, theirs = left.exact(step), right.exact(step)
     except DomainError as error:
-        return replace(refuted, reason=error.what)
+        return replace(refutation, reason=error.what)
     gap = abs(to_float(ours - theirs))
-    reason = "they differ by less than a rounding" if step < found.until else "found by the prover"
+    reason = (
+        "they differ by less than a rounding" if step < difference.until else "found by the prover"
+    )
     return replace(
-        refuted,
+        refutation,
         first=(to_float(ours), to_float(theirs)),
         max_gap=gap,
         at=step,
@@ -512,28 +524,28 @@ class _Reading:
     name: str
 
 
-def readings(log: Log, other: Source) -> Iterator[_Reading]:
+def readings(log: Log, counterpart: Source) -> Iterator[_Reading]:
     """Yields the ways in which the steps of a log can count the updates of another side.
 
     Those that the log or its format states come first, then the other offset, micro-batches where
     the recipe has several in an update, and epochs where it determines their updates. A log whose
-    offset was asked for is read with that alone.
+    offset was asked for is read with only that offset.
     """
     yield _Reading(log, f"an offset of {log.offset}" if log.offset and log.is_offset_open else "")
     if not log.is_offset_open:
         return
     offsets = [log.offset, *(offset for offset in OFFSETS if offset != log.offset)]
     yield from (_Reading(log.at_offset(offset), f"an offset of {offset}") for offset in offsets[1:])
-    if not isinstance(other, Recipe):
+    if not isinstance(counterpart, Recipe):
         return
-    if log.unit == "step" and (other.accumulation or 1) > 1:
-        count = int(other.accumulation or 1)
+    if log.unit == "step" and (counterpart.accumulation or 1) > 1:
+        count = int(counterpart.accumulation or 1)
         for offset in offsets:
             yield _Reading(
                 log.at_offset(offset).in_updates(count, are_longer=False),
                 f"its steps as micro-batches, {count} in an update, and an offset of {offset}",
             )
-    updates = _updates_per_epoch(other)
+    updates = _updates_per_epoch(counterpart)
     if log.unit == "epoch" and updates is not None:
         for offset in offsets:
             yield _Reading(
@@ -551,9 +563,9 @@ def _updates_per_epoch(recipe: Recipe) -> int | None:
     return None
 
 
-def _with_log(one: Curve, other: Curve) -> CurveDifference:
-    """A log beside a schedule or another log: within the printed digits at each logged update."""
-    pairs = _pairs(one, other)
+def _with_log(left: Curve, right: Curve) -> CurveDifference:
+    """A log and a schedule or another log: within the printed digits at each logged update."""
+    pairs = _pairs(left, right)
     if not pairs:
         return CurveDifference("", "", Status.UNKNOWN, 0, reason="no logged update in common")
     apart = [pair for pair in pairs if pair.is_apart]
@@ -572,7 +584,7 @@ def _with_log(one: Curve, other: Curve) -> CurveDifference:
         max_gap=widest.gap,
         at=widest.step,
         area=float(sum(pair.gap for pair in apart)),
-        reason=_shift(one, other),
+        reason=_shift(left, right),
         is_sampled=True,
     )
 
@@ -590,17 +602,17 @@ class _Pair:
         return abs(self.values[0] - self.values[1])
 
 
-def _pairs(one: Curve, other: Curve) -> list[_Pair]:
-    """The values of both sides at each update that is logged; all of those of one update."""
-    if isinstance(one, Schedule):
-        if isinstance(other, Schedule):
+def _pairs(left: Curve, right: Curve) -> list[_Pair]:
+    """The values of both sides at each logged update, once for each time that it is logged."""
+    if isinstance(left, Schedule):
+        if isinstance(right, Schedule):
             return []
-        pairs = _pairs(other, one)
+        pairs = _pairs(right, left)
         return [replace(pair, values=(pair.values[1], pair.values[0])) for pair in pairs]
-    ours = sorted(_logged_steps(one), key=lambda pair: pair[0])
-    if isinstance(other, Schedule):
-        return list(_beside_schedule(ours, other))
-    theirs = dict(_logged_steps(other))
+    ours = sorted(_logged_steps(left), key=lambda pair: pair[0])
+    if isinstance(right, Schedule):
+        return list(_beside_schedule(ours, right))
+    theirs = dict(_logged_steps(right))
     return [
         _Pair(
             step,
@@ -612,14 +624,16 @@ def _pairs(one: Curve, other: Curve) -> list[_Pair]:
     ]
 
 
-def _beside_schedule(ours: list[tuple[int, Logged]], schedule: Schedule) -> Iterator[_Pair]:
-    """Logged values beside those of a schedule, exactly where its float64 does not decide."""
-    if not ours:
+def _beside_schedule(
+    logged_values: list[tuple[int, Logged]], schedule: Schedule
+) -> Iterator[_Pair]:
+    """Logged values and the values of a schedule, exactly where its float64 does not decide."""
+    if not logged_values:
         return
-    steps = np.array([step for step, _ in ours])
-    computed = np.asarray(schedule(steps), dtype=np.float64)
-    rounding = _ROUNDING * float(np.max(np.abs(computed)))
-    for (step, value), theirs in zip(ours, computed.tolist(), strict=True):
+    steps = np.array([step for step, _ in logged_values])
+    values = np.asarray(schedule(steps), dtype=np.float64)
+    rounding = _ROUNDING * float(np.max(np.abs(values)))
+    for (step, value), theirs in zip(logged_values, values.tolist(), strict=True):
         gap = abs(float(value.value) - theirs)
         within = float(value.precision)
         if within < gap <= within + rounding:
@@ -635,17 +649,17 @@ def _logged_steps(curve: tuple[Log, str]) -> Iterator[tuple[int, Logged]]:
             yield step, value
 
 
-def _shift(one: Curve, other: Curve) -> str:
+def _shift(left: Curve, right: Curve) -> str:
     """A hint if the log agrees when it is read one or two updates earlier or later."""
     for shift in (1, -1, 2, -2):
-        pairs = _pairs(_moved(one, shift), _moved(other, shift))
+        pairs = _pairs(_shift_curve(left, shift), _shift_curve(right, shift))
         if pairs and not any(pair.is_apart for pair in pairs):
-            log = next(side for side in (one, other) if not isinstance(side, Schedule))[0]
+            log = next(side for side in (left, right) if not isinstance(side, Schedule))[0]
             return f"the log agrees with an offset of {log.offset + shift}"
     return ""
 
 
-def _moved(curve: Curve, shift: int) -> Curve:
+def _shift_curve(curve: Curve, shift: int) -> Curve:
     if isinstance(curve, Schedule):
         return curve
     log, key = curve
@@ -658,11 +672,11 @@ def curve_values(a: Source, b: Source, curve: CurveDifference) -> tuple[Steps, V
     At most 2000 updates of a pair of schedules, and all common ones of a log.
     """
     name = curve.key, curve.group
-    one, other = _curves(a, b)[name], _curves(b, a)[name]
-    if isinstance(one, Schedule) and isinstance(other, Schedule):
+    left, right = _curves(a, b)[name], _curves(b, a)[name]
+    if isinstance(left, Schedule) and isinstance(right, Schedule):
         steps = np.unique(np.linspace(0, max(curve.until - 1, 1), 2000).astype(np.int64))
-        return steps, np.asarray(one(steps), float), np.asarray(other(steps), float)
-    pairs = _pairs(one, other)
+        return steps, np.asarray(left(steps), float), np.asarray(right(steps), float)
+    pairs = _pairs(left, right)
     return (
         np.array([pair.step for pair in pairs]),
         np.array([pair.values[0] for pair in pairs]),

@@ -96,7 +96,7 @@ def solve(
             f"solve takes an equation such as lr.area() == 0.5, got {type(equation).__name__}",
             where="solve",
         )
-    quantity, wanted = equation.quantity, equation.number
+    quantity, target = equation.quantity, equation.number
     symbols = {symbol.name: symbol for symbol in quantity.schedule.expr.free_symbols - {t}}
     if for_ not in symbols:
         raise UnknownNameError(
@@ -105,11 +105,13 @@ def solve(
             hint=nearest(for_, symbols),
         )
     symbol = symbols[for_]
-    asked = _Asked(quantity, for_, wanted)
+    question = _Asked(quantity, for_, target)
     if not symbol.is_integer and degree(quantity.schedule.expr, frozenset({symbol})) <= 1:
-        return asked.linear()
-    first, last = asked.range(low, high, is_integer=bool(symbol.is_integer))
-    return asked.integer(int(first), int(last)) if symbol.is_integer else asked.real(first, last)
+        return question.linear()
+    first, last = question.range(low, high, is_integer=bool(symbol.is_integer))
+    return (
+        question.integer(int(first), int(last)) if symbol.is_integer else question.real(first, last)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +155,14 @@ class _Asked:
 
     def linear(self) -> Solution:
         """The solution where the quantity is linear in the hyperparameter."""
-        one, two = sp.Integer(1), sp.Integer(2)
-        first, second = self.exact(one), self.exact(two)
+        unit, two = sp.Integer(1), sp.Integer(2)
+        first, second = self.exact(unit), self.exact(two)
         if first is None or second is None:
-            slope = self.ball(two) - self.ball(one)
+            slope = self.ball(two) - self.ball(unit)
             if slope.contains(0):
                 raise self._constant()
-            found = arb(1) - self.ball(one) / slope
-            low, high = (sp.Float(str(end), 17) for end in (found.lower(), found.upper()))
+            root = arb(1) - self.ball(unit) / slope
+            low, high = (sp.Float(str(end), 17) for end in (root.lower(), root.upper()))
             return self.solution((low + high) / 2, low, high, is_exact=False)
         growth = sp.expand(second - first)
         if growth == 0:
@@ -183,9 +185,11 @@ class _Asked:
                 high, end = middle, sign
         below, above = sp.Integer(low), sp.Integer(high)
         if begin == 0 or end == 0:
-            met = below if begin == 0 else above
-            below, above = (met, met + 1) if begin == 0 else (met - 1, met)
-            return self.solution(met, below, above, is_exact=True)
+            exact_root = below if begin == 0 else above
+            below, above = (
+                (exact_root, exact_root + 1) if begin == 0 else (exact_root - 1, exact_root)
+            )
+            return self.solution(exact_root, below, above, is_exact=True)
         at_low, at_high = (abs(float(self.ball(n).mid())) for n in (below, above))
         return self.solution(below if at_low <= at_high else above, below, above, is_exact=False)
 
@@ -206,9 +210,9 @@ class _Asked:
 
     def sign(self, number: sp.Expr) -> int:
         """The proved sign of the difference; 0 where both are the same number."""
-        found = self.ball(number)
-        if found > 0 or found < 0:
-            return 1 if found > 0 else -1
+        enclosure = self.ball(number)
+        if enclosure > 0 or enclosure < 0:
+            return 1 if enclosure > 0 else -1
         exact = self.exact(number)
         if exact is not None and sp.simplify(exact - self.wanted) == 0:
             return 0
@@ -217,25 +221,25 @@ class _Asked:
             where=f"schedule {self.quantity.schedule.name!r}",
         )
 
-    def solution(self, found: sp.Expr, low: sp.Expr, high: sp.Expr, *, is_exact: bool) -> Solution:
-        wanted = to_float(self.wanted)
+    def solution(self, root: sp.Expr, low: sp.Expr, high: sp.Expr, *, is_exact: bool) -> Solution:
+        target = to_float(self.wanted)
         at_low, at_high = (
-            wanted if is_exact and end == found else wanted + float(self.ball(end).mid())
+            target if is_exact and end == root else target + float(self.ball(end).mid())
             for end in (low, high)
         )
-        return Solution(self.name, found, is_exact, low, high, at_low, at_high, self.bound(found))
+        return Solution(self.name, root, is_exact, low, high, at_low, at_high, self.bound(root))
 
     def range(
         self, low: Number | None, high: Number | None, *, is_integer: bool
     ) -> tuple[sp.Expr, sp.Expr]:
-        known = self.quantity.schedule.hyperparameters.get(self.name)
-        if known is None and (low is None or high is None):
+        current_value = self.quantity.schedule.hyperparameters.get(self.name)
+        if current_value is None and (low is None or high is None):
             raise ArgumentError(
                 f"{self.name} has no value: give the range that is searched",
                 where="solve",
                 hint="low=…, high=…",
             )
-        present = sp.S.One if known is None else known
+        present = sp.S.One if current_value is None else current_value
         ends = [
             present / 1000 if low is None else exact_number(low, "low"),
             present * 1000 if high is None else exact_number(high, "high"),
@@ -259,14 +263,14 @@ class _Asked:
 
 
 def _at(schedule: Schedule, step: int) -> arb:
-    found = value(substitute(read_schedule(schedule).value, {CLOCK: rational(step)}), {})
-    if isinstance(found, Undefined):
+    result = value(substitute(read_schedule(schedule).value, {CLOCK: rational(step)}), {})
+    if isinstance(result, Undefined):
         raise DomainError(f"the schedule has no value at t = {step}", where=schedule.name)
-    return arb(found)
+    return arb(result)
 
 
 def _ball(number: sp.Expr) -> arb:
-    found = value(term(number), {})
-    if isinstance(found, Undefined):
+    result = value(term(number), {})
+    if isinstance(result, Undefined):
         raise DomainError(f"{number} has no value")
-    return arb(found)
+    return arb(result)

@@ -52,12 +52,12 @@ class Resumed:
 
     def __str__(self) -> str:
         lines = [
-            f"resumed at update {self.at}: {_shown(self.before)} -> {_shown(self.after)}",
+            f"resumed at update {self.at}: {_decimal(self.before)} -> {_decimal(self.after)}",
             f"no jump there: {self.continuity}; unchanged before it: {self.history}",
             f"length: {self.old_length} -> {self.new_length}",
         ]
         if self.factor != 1:
-            lines.append(f"the new schedule is multiplied by {_shown(self.factor)}")
+            lines.append(f"the new schedule is multiplied by {_decimal(self.factor)}")
         return "\n".join(lines)
 
 
@@ -116,11 +116,11 @@ def resume(
     mark = whole_steps(at, "at")
     before = schedule.exact(int(mark))
     if new is not None:
-        tail, factor, length = _followed(schedule, new, mark, before, is_continuous=is_continuous)
+        tail, factor, length = _follow(schedule, new, mark, before, is_continuous=is_continuous)
     elif total is not None:
-        tail, factor, length = _stretched(schedule, mark, total)
+        tail, factor, length = _stretch(schedule, mark, total)
     elif batch_sizes is not None:
-        tail, factor, length = _rescaled(schedule, mark, batch_sizes, scaling)
+        tail, factor, length = _rescale(schedule, mark, batch_sizes, scaling)
     else:
         raise several
     expr = sp.Piecewise((schedule.bound, sp.Lt(t, mark)), (tail, True))
@@ -142,7 +142,7 @@ Tail = tuple[sp.Expr, sp.Expr, sp.Expr | None]
 """The expression from the change on, the factor of the new schedule, and the whole length."""
 
 
-def _followed(
+def _follow(
     schedule: Schedule, new: Schedule, mark: sp.Integer, before: sp.Expr, *, is_continuous: bool
 ) -> Tail:
     first = new.exact(0)
@@ -159,7 +159,7 @@ def _followed(
     return factor * new.bound.xreplace({t: t - mark}), factor, length
 
 
-def _stretched(schedule: Schedule, mark: sp.Integer, total: int) -> Tail:
+def _stretch(schedule: Schedule, mark: sp.Integer, total: int) -> Tail:
     end = whole_steps(total, "total")
     if end <= mark:
         raise DomainError(f"total must be above at, got {total} and {mark}", where="resume")
@@ -174,7 +174,7 @@ def _stretched(schedule: Schedule, mark: sp.Integer, total: int) -> Tail:
     return schedule.bound.xreplace({t: mark + (t - mark) * ratio}), sp.S.One, end
 
 
-def _rescaled(
+def _rescale(
     schedule: Schedule, mark: sp.Integer, sizes: tuple[Number, Number], scaling: str
 ) -> Tail:
     if scaling not in tuple(Scaling):
@@ -197,11 +197,11 @@ def _rescaled(
 def _without_jump(schedule: Schedule, tail: sp.Expr, mark: sp.Integer) -> Status:
     """Whether the two are proved to have one value at the change.
 
-    The claim is only about the step of the change: jumps elsewhere are those of the parts.
+    The claim is only about the step of the change: jumps elsewhere belong to the parts.
     """
     new = Schedule(tail, name="tail")
     return equal_to(new, schedule, where=sp.Eq(t, mark)).verify().status
 
 
-def _shown(number: sp.Expr) -> str:
+def _decimal(number: sp.Expr) -> str:
     return str(number) if number.is_Rational else f"{number} = {to_float(number):.6g}"

@@ -67,14 +67,17 @@ def lint(
         recipe = source
     else:
         recipe = _read(source, framework, facts)
-    ignored = {*ignore}
-    for rule in sorted(ignored):
+    ignored_rules = {*ignore}
+    for rule in sorted(ignored_rules):
         if rule not in RULES:
             raise UnknownNameError(f"there is no rule {rule!r}", hint=nearest(rule, RULES))
-    ignored |= _suppressed(recipe)
+    ignored_rules |= _suppressed_rules(recipe)
     subject = Subject(recipe, recipe.horizon or updates or _WITHOUT_HORIZON)
     findings = [
-        finding for check in CHECKS for finding in check(subject) if finding.rule not in ignored
+        finding
+        for check in CHECKS
+        for finding in check(subject)
+        if finding.rule not in ignored_rules
     ]
     # One finding for a fault that several groups show alike.
     distinct: dict[tuple[str, str], Finding] = {}
@@ -95,17 +98,17 @@ def _read(
     except ConfigError:
         if numbers.total_updates is None:
             raise
-        named = {} if isinstance(facts, Facts) else dict(facts or {})
-        others: Mapping[str, Any] | Facts = (
+        facts_by_name = {} if isinstance(facts, Facts) else dict(facts or {})
+        other_facts: Mapping[str, Any] | Facts = (
             replace(facts, total_updates=None)
             if isinstance(facts, Facts)
-            else {name: fact for name, fact in named.items() if name not in _TOTALS}
+            else {name: fact for name, fact in facts_by_name.items() if name not in _TOTALS}
         )
-        recipe = load_recipe(source, framework, facts=others)
+        recipe = load_recipe(source, framework, facts=other_facts)
         return replace(recipe, horizon=int(numbers.total_updates))
 
 
-def _suppressed(recipe: Recipe) -> set[str]:
+def _suppressed_rules(recipe: Recipe) -> set[str]:
     """The rules that comments of the config's file leave out."""
     path = Path(recipe.source)
     if recipe.document is None or not path.is_file():

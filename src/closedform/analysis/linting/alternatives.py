@@ -74,9 +74,9 @@ def without_effect(recipe: Recipe, pattern: re.Pattern[str]) -> list[Setting]:
     for setting in settings(document, pattern):
         if setting.number <= 0 or _NOT_A_BASE.search(setting.name):
             continue
-        changed = replace(document, content=_changed(document.content, setting))
+        edited_document = replace(document, content=_edit(document.content, setting))
         try:
-            alternative = _read(changed, recipe)
+            alternative = _read(edited_document, recipe)
         except ClosedFormError:
             continue  # its value is checked, and so it is read
         if content(alternative) == reference:
@@ -132,11 +132,11 @@ def _number(node: object) -> float | None:
         return None
 
 
-def _changed(content: dict[str, Any], setting: Setting) -> dict[str, Any]:
-    changed = deepcopy(content)
-    node: Any = changed
+def _edit(content: dict[str, Any], setting: Setting) -> dict[str, Any]:
+    edited_content = deepcopy(content)
+    node: Any = edited_content
     for part in setting.path[:-1]:
         node = node[part]
     number = 2 * setting.number
     node[setting.path[-1]] = repr(number) if isinstance(node[setting.path[-1]], str) else number
-    return changed
+    return edited_content

@@ -40,7 +40,7 @@ class Subject:
 
     Attributes:
         recipe: The recipe.
-        updates: The updates that are looked at: those of the run, if they are determined.
+        updates: The updates that are looked at: the updates of the run, if they are determined.
     """
 
     recipe: Recipe
@@ -93,7 +93,7 @@ def _finding(
     )
 
 
-def _shown(number: float) -> str:
+def _decimal(number: float) -> str:
     return f"{number:.6g}"
 
 
@@ -116,8 +116,8 @@ def check_ends(subject: Subject) -> Iterator[Finding]:
         if curve.falls == 0 and following > curve.end * (1 + _SAME):
             yield _finding(
                 "warmup-not-finished",
-                f"the run ends after {subject.updates} updates at {_shown(curve.end)}, where the "
-                f"rate still rises: it would be {_shown(following)} at the next update",
+                f"the run ends after {subject.updates} updates at {_decimal(curve.end)}, where the "
+                f"rate still rises: it would be {_decimal(following)} at the next update",
                 group,
                 rate,
                 (last, last + 1),
@@ -129,7 +129,7 @@ def check_ends(subject: Subject) -> Iterator[Finding]:
             yield _finding(
                 "decay-not-started",
                 f"the rate does not fall within the {subject.updates} updates of the run; it is "
-                f"{_shown(drop.value)} at update {drop.update}",
+                f"{_decimal(drop.value)} at update {drop.update}",
                 group,
                 rate,
                 (last, drop.update),
@@ -141,8 +141,9 @@ def check_ends(subject: Subject) -> Iterator[Finding]:
             if curve.end - turn.value > 2 * curve.branches[-1].change and not is_cut:
                 yield _finding(
                     "decay-not-finished",
-                    f"the last of the {subject.updates} updates has the rate {_shown(curve.end)}; "
-                    f"the decay goes on to {_shown(turn.value)} at update {turn.update}",
+                    f"the last of the {subject.updates} updates has the rate "
+                    f"{_decimal(curve.end)}; the decay goes on to {_decimal(turn.value)} "
+                    f"at update {turn.update}",
                     group,
                     rate,
                     (last, turn.update),
@@ -179,7 +180,7 @@ def check_lengths(subject: Subject) -> Iterator[Finding]:
     reason = _explanation(ratio, _counts(subject.recipe))
     text = (
         f"the schedule ends at update {end}, the run after {subject.updates}: "
-        f"{_shown(ratio)} times {'later' if end > subject.updates else 'earlier'}"
+        f"{_decimal(ratio)} times {'later' if end > subject.updates else 'earlier'}"
     )
     if reason is not None:
         yield _finding("unit-mismatch", f"{text}, which is {reason}", group, curve.schedule, (end,))
@@ -200,7 +201,7 @@ def _data_length(subject: Subject) -> Iterator[Finding]:
         yield _finding(
             "horizon-mismatch",
             f"the run has {horizon} updates; {facts.epochs} epochs of {facts.dataset_size} samples "
-            f"at {facts.global_batch_size} an update are {_shown(length)}",
+            f"at {facts.global_batch_size} an update are {_decimal(length)}",
         )
 
 
@@ -276,7 +277,7 @@ def check_range(subject: Subject) -> Iterator[Finding]:
         if lowest.low < 0 and curve.schedule.exact(lowest.lowest) < 0:
             yield _finding(
                 "negative-rate",
-                f"the rate is {_shown(lowest.low)} at update {lowest.lowest}",
+                f"the rate is {_decimal(lowest.low)} at update {lowest.lowest}",
                 group,
                 curve.schedule,
                 (lowest.lowest,),
@@ -285,17 +286,17 @@ def check_range(subject: Subject) -> Iterator[Finding]:
     if document is None or not subject.curves:
         return
     group, curve = subject.curves[0]
-    stated = {setting.number: setting for setting in base_rates(document)}
+    stated_rates = {setting.number: setting for setting in base_rates(document)}
     peak = curve.peak
-    if stated and peak.high > max(stated) * (1 + _SAME):
+    if stated_rates and peak.high > max(stated_rates) * (1 + _SAME):
         # A rate that the framework scales as a whole, by the batch, never has the stated value.
         ends = [end for branch in curve.branches for end in (branch.begin, branch.end)]
-        top = stated[max(stated)]
+        top = stated_rates[max(stated_rates)]
         if any(abs(end - top.number) <= 1e-6 * top.number for end in ends):
             yield _finding(
                 "above-peak",
-                f"the rate is {_shown(peak.high)} at update {peak.highest}; {top.text} is "
-                f"{_shown(top.number)}",
+                f"the rate is {_decimal(peak.high)} at update {peak.highest}; {top.text} is "
+                f"{_decimal(top.number)}",
                 group,
                 curve.schedule,
                 (peak.highest,),
@@ -308,8 +309,8 @@ def check_range(subject: Subject) -> Iterator[Finding]:
         at = low.lowest if low.lowest >= peak.highest else low.last
         yield _finding(
             "below-minimum",
-            f"the rate is {_shown(_low_after(low, peak))} at update {at}; {least.text} is "
-            f"{_shown(least.number)}",
+            f"the rate is {_decimal(_low_after(low, peak))} at update {at}; {least.text} is "
+            f"{_decimal(least.number)}",
             group,
             curve.schedule,
             (at,),
@@ -342,8 +343,8 @@ def _rises(subject: Subject, group: ParamGroup, curve: Curve, peak: float) -> It
         if branch.begin - branch.low > _VISIBLE * peak and branch.rise > _VISIBLE * peak:
             yield _finding(
                 "rises-after-decay",
-                f"the decay reaches {_shown(branch.low)} at update {branch.lowest}, and the rate "
-                f"rises again to {_shown(branch.low + branch.rise)} by update {branch.last}",
+                f"the decay reaches {_decimal(branch.low)} at update {branch.lowest}, and the rate "
+                f"rises again to {_decimal(branch.low + branch.rise)} by update {branch.last}",
                 group,
                 curve.schedule,
                 (branch.lowest, branch.last),
@@ -367,7 +368,7 @@ def _jumps(group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
         is_designed = (is_restart and after.begin <= peak * (1 + _SAME)) or is_start or is_milestone
         yield _finding(
             "jump",
-            f"the rate goes from {_shown(before.end)} to {_shown(after.begin)} at update "
+            f"the rate goes from {_decimal(before.end)} to {_decimal(after.begin)} at update "
             f"{after.first}" + (", a restart" if is_restart else ""),
             group,
             curve.schedule,
@@ -383,21 +384,26 @@ def _jumps(group: ParamGroup, curve: Curve, peak: float) -> Iterator[Finding]:
 
 def check_groups(subject: Subject) -> Iterator[Finding]:
     """``unscheduled-group``."""
-    default, *others = subject.recipe.param_groups
+    default, *further_groups = subject.recipe.param_groups
     rate = default.schedules.get("lr")
     if rate is None or is_constant(rate):
         return
-    for group in others:
-        own = group.schedules.get("lr")
-        if own is None or group.role is Role.FROZEN or not is_constant(own) or own.open:
+    for group in further_groups:
+        schedule = group.schedules.get("lr")
+        if (
+            schedule is None
+            or group.role is Role.FROZEN
+            or not is_constant(schedule)
+            or schedule.open
+        ):
             continue
-        value = to_float(own.exact(0))
+        value = to_float(schedule.exact(0))
         if value != 0:
             yield _finding(
                 "unscheduled-group",
-                f"the rate stays at {_shown(value)}, where that of the default group changes",
+                f"the rate stays at {_decimal(value)}, where that of the default group changes",
                 group,
-                own,
+                schedule,
                 (0,),
             )
 
@@ -419,14 +425,14 @@ def check_settings(subject: Subject) -> Iterator[Finding]:
         is_plain = setting.name.lower() in _PLAIN_RATES and not in_group
         yield _finding(
             "rate-of-the-optimizer-ignored" if is_plain else "group-rates-overwritten",
-            f"{setting.text} = {_shown(setting.number)} has no effect: with twice the number the "
+            f"{setting.text} = {_decimal(setting.number)} has no effect: with twice the number the "
             "schedules of all groups are the same",
             severity=Severity.NOTE if is_peak else None,
         )
     for setting in without_effect(subject.recipe, WEIGHT_DECAY):
         yield _finding(
             "weight-decay-not-applied",
-            f"{setting.text} = {_shown(setting.number)} has no effect: with twice the number all "
+            f"{setting.text} = {_decimal(setting.number)} has no effect: with twice the number all "
             "groups are the same",
             quantity="weight_decay",
         )

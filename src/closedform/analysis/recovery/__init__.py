@@ -136,8 +136,8 @@ def recover(
             f"got {len(_values(read, key)[0])}",
             hint="log more updates",
         )
-    readings = [_Reading(one.offset, _points(*_values(one, key), digits)) for one in logs]
-    return _recovered(readings, read, key)
+    readings = [_Reading(part.offset, _points(*_values(part, key), digits)) for part in logs]
+    return _recover(readings, read, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,20 +148,20 @@ class _Reading:
     points: Points
 
 
-def _recovered(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
+def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
     """The schedule that people write, or else the shortest of the library."""
     nearest_of = [usual_schedules(reading.points) if key == "lr" else [] for reading in readings]
-    for reading, tried in zip(readings, nearest_of, strict=True):
-        if not tried or not tried[0].is_right:
+    for reading, candidates in zip(readings, nearest_of, strict=True):
+        if not candidates or not candidates[0].is_right:
             continue
-        first = tried[0]
+        first = candidates[0]
         if log.framework == "transformers":
             call = Call(first.text, first.schedule, first.cost, first.residual)
-            return _result(call, reading, tried, first)
-        for usual in tried:
+            return _result(call, reading, candidates, first)
+        for usual in candidates:
             in_library = usual.in_library(reading.points) if usual.is_right else None
             if in_library is not None and usual.config.get("warmup_steps"):
-                return _result(in_library, reading, tried, usual)
+                return _result(in_library, reading, candidates, usual)
     plateau = recover_plateau(log) if key == "lr" and log.metrics else None
     if plateau is not None:
         return replace(
@@ -175,27 +175,27 @@ def _recovered(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
     best: tuple[Call, int] | None = None
     for place, reading in enumerate(readings):
         is_likely = reading.points.steps[0] == 0 or place == 0
-        other = shortest(reading.points) if is_likely else None
-        if other is not None and (best is None or other.cost + 1 < best[0].cost):
-            best = other, place
+        shortest_call = shortest(reading.points) if is_likely else None
+        if shortest_call is not None and (best is None or shortest_call.cost + 1 < best[0].cost):
+            best = shortest_call, place
         if best is not None and best[0].cost <= GOOD:
             break
     if best is not None:
         return _result(best[0], readings[best[1]], nearest_of[best[1]], None)
-    for reading, tried in zip(readings, nearest_of, strict=True):
-        if tried and tried[0].is_right:
-            first = tried[0]
+    for reading, candidates in zip(readings, nearest_of, strict=True):
+        if candidates and candidates[0].is_right:
+            first = candidates[0]
             call = Call(first.text, first.schedule, first.cost, first.residual)
-            return _result(call, reading, tried, first)
+            return _result(call, reading, candidates, first)
     return _result(None, readings[0], nearest_of[0], None)
 
 
 def _result(
-    call: Call | None, reading: _Reading, tried: Sequence[Usual], chosen: Usual | None
+    call: Call | None, reading: _Reading, usual_list: Sequence[Usual], selection: Usual | None
 ) -> Recovered:
     points = reading.points
     first, last = int(points.steps[0]), int(points.steps[-1])
-    candidates = tuple(_candidate(usual, call, chosen) for usual in tried)
+    candidates = tuple(_candidate(usual, call, selection) for usual in usual_list)
     if call is None:
         return Recovered(
             *(None, "", float("inf"), float("inf"), len(points.steps), first, last),
@@ -213,23 +213,23 @@ def _result(
         first,
         last,
         offset=reading.offset,
-        config=dict(chosen.config) if chosen is not None else {},
+        config=dict(selection.config) if selection is not None else {},
         candidates=candidates,
     )
 
 
-def _candidate(usual: Usual, call: Call | None, chosen: Usual | None) -> Candidate:
+def _candidate(usual: Usual, call: Call | None, selection: Usual | None) -> Candidate:
     if not usual.is_right:
         reason = (
             f"lost: with the nearest numbers, update {usual.step:,} is {usual.gap:.3g} away from "
             "the log"
         )
-    elif usual is chosen:
+    elif usual is selection:
         reason = "reproduces every value, with the fewest digits"
-    elif chosen is not None and usual.cost > chosen.cost:
-        reason = f"lost: needs {usual.cost:g} digits where {chosen.cost:g} are enough"
-    elif chosen is not None:
-        reason = f"lost: the same values as {chosen.kind}, which has fewer arguments"
+    elif selection is not None and usual.cost > selection.cost:
+        reason = f"lost: needs {usual.cost:g} digits where {selection.cost:g} are enough"
+    elif selection is not None:
+        reason = f"lost: the same values as {selection.kind}, which has fewer arguments"
     else:
         reason = "reproduces every value, too" if call is not None else "reproduces every value"
     return Candidate(usual.text, usual.is_right, reason)
@@ -248,18 +248,18 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
 
 def _values(log: Log, key: str) -> tuple[list[int], list[Logged]]:
     """The steps in order, each once, and their values; the last one counts where a step repeats."""
-    chosen = {
+    values_by_step = {
         step: value
         for step, value in zip(log.steps, log.values[key], strict=True)
         if value is not None and step >= 0
     }
-    order = sorted(chosen)
-    return order, [chosen[step] for step in order]
+    order = sorted(values_by_step)
+    return order, [values_by_step[step] for step in order]
 
 
 def _points(steps: list[int], values: list[Logged], digits: int | None) -> Points:
-    numbers = np.array([float(one.value) for one in values])
-    errors = np.array([float(one.precision) for one in values])
+    numbers = np.array([float(value.value) for value in values])
+    errors = np.array([float(value.precision) for value in values])
     if digits is not None:
         with np.errstate(divide="ignore"):
             exponents = np.floor(np.log10(np.abs(numbers)))

@@ -13,10 +13,10 @@ from closedform.analysis.recovery.marks import Points, flat_runs, linear_prefix
 from closedform.analysis.recovery.search import (
     Call,
     Search,
+    argument_text,
     call_text,
     cost_of,
     residual_of,
-    written,
 )
 from closedform.analysis.recovery.simplest import candidates, digits
 from closedform.analysis.recovery.starts import Features, features
@@ -69,30 +69,30 @@ class _Composer:
     def whole(self, points: Points, limit: float, depth: int) -> Call | None:
         """Returns the shortest schedule of the library or composition below a limit."""
         curve = features(points)
-        found = _levels(points, curve)
-        if found is not None and len(curve.jumps) > 0 and not curve.periods:
-            return found
-        found = found if found is not None and found.cost < limit else None
-        single = self.single(points, limit if found is None else found.cost)
-        found = single or found
-        if depth < 2 or (found is not None and (found.cost <= GOOD or curve.is_stepwise)):
-            return found
-        limit = limit if found is None else found.cost
-        for periodic in (self._repeated, self._chained):
+        best = _levels(points, curve)
+        if best is not None and len(curve.jumps) > 0 and not curve.periods:
+            return best
+        best = best if best is not None and best.cost < limit else None
+        single = self.single(points, limit if best is None else best.cost)
+        best = single or best
+        if depth < 2 or (best is not None and (best.cost <= GOOD or curve.is_stepwise)):
+            return best
+        limit = limit if best is None else best.cost
+        for periodic in (self._repetition, self._chain):
             other = periodic(points, curve, limit, depth)
             if other is not None and other.cost < limit:
                 return other
         if depth == MOST_STRETCHES:
-            found = Search(points, self.effort).likeliest(limit, MOST_ARGUMENTS + 1) or found
-            if found is not None and found.cost < limit:
-                return found
-            found = self._two(points, curve, limit) or found
-            limit = limit if found is None else found.cost
-            found = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1) or found
-            if found is not None:
-                return found
+            best = Search(points, self.effort).likeliest(limit, MOST_ARGUMENTS + 1) or best
+            if best is not None and best.cost < limit:
+                return best
+            best = self._two(points, curve, limit) or best
+            limit = limit if best is None else best.cost
+            best = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1) or best
+            if best is not None:
+                return best
         other = self._stretches(points, curve, limit, depth)
-        return other if other is not None and other.cost < limit else found
+        return other if other is not None and other.cost < limit else best
 
     def _two(self, points: Points, curve: Features, limit: float) -> Call | None:
         """Two schedules, the second from a milestone on: what most runs have."""
@@ -108,11 +108,11 @@ class _Composer:
             if before.sum() < 3 or after.sum() < 3:
                 continue
             head, tail = points.select(before), points.select(after)
-            found = (self._after_line if is_line else self._changed)(
+            call = (self._after_line if is_line else self._after_curve)(
                 points, head, tail, mark, limit
             )
-            if found is not None and found.cost < limit:
-                best, limit = found, found.cost
+            if call is not None and call.cost < limit:
+                best, limit = call, call.cost
                 if best.cost <= SIMPLE:
                     return best
         return best
@@ -126,9 +126,9 @@ class _Composer:
             return None
         local = Points(tail.steps - mark, tail.values, tail.errors)
         rest = self.single(local, limit - first.cost)
-        return None if rest is None else _joined(points, first, rest, mark)
+        return None if rest is None else _join(points, first, rest, mark)
 
-    def _changed(
+    def _after_curve(
         self, points: Points, head: Points, tail: Points, mark: int, limit: float
     ) -> Call | None:
         """A schedule that is cut off at a value, or that another one follows or multiplies."""
@@ -141,13 +141,13 @@ class _Composer:
             return None
         factor = _factor(points, later.schedule, mark)
         if factor is not None:
-            made = schedules.product([factor.schedule, later.schedule])
+            schedule = schedules.product([factor.schedule, later.schedule])
             text = f"product([{factor.text}, {later.text}])"
-            return _checked(text, made, factor.cost + later.cost + 1, points)
+            return _check_call(text, schedule, factor.cost + later.cost + 1, points)
         first = self.single(head, limit - later.cost)
-        return None if first is None else _spliced(points, first, later, mark)
+        return None if first is None else _splice(points, first, later, mark)
 
-    def _repeated(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+    def _repetition(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
         """A curve with a period, of which the log has at least two."""
         if not curve.is_dense or points.steps[0] != 0 or not curve.jumps:
             return None
@@ -161,14 +161,14 @@ class _Composer:
             inner = self.single(points.select(points.steps < period), limit - 3)
             if inner is None:
                 continue
-            made = inner.schedule.repeat(period)
+            schedule = inner.schedule.repeat(period)
             cost = inner.cost + 1 + digits(Fraction(period))
-            found = _checked(f"{inner.text}.repeat({period})", made, cost, points)
-            if found is not None:
-                return found
+            call = _check_call(f"{inner.text}.repeat({period})", schedule, cost, points)
+            if call is not None:
+                return call
         return None
 
-    def _chained(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+    def _chain(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
         """A smooth curve times a factor at each multiple of a number of steps."""
         if (
             not curve.has_jumps
@@ -201,16 +201,16 @@ class _Composer:
                 if inner is None:
                     continue
                 steps = schedules.step_decay(1, gamma, int(period))
-                given = {
+                decay_arguments = {
                     "value": Fraction(1),
                     "gamma": gamma,
                     "steps": Fraction(int(period)),
                 }
-                text = f"chained([{inner.text}, {call_text('step_decay', given)}])"
+                text = f"chained([{inner.text}, {call_text('step_decay', decay_arguments)}])"
                 cost = inner.cost + 6 + digits(gamma) + digits(Fraction(period))
-                found = _checked(text, schedules.chained([inner.schedule, steps]), cost, points)
-                if found is not None:
-                    return found
+                call = _check_call(text, schedules.chained([inner.schedule, steps]), cost, points)
+                if call is not None:
+                    return call
         return None
 
     def _stretches(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
@@ -230,16 +230,16 @@ class _Composer:
                 first = self.single(head, limit - 4)
             if first is None:
                 continue
-            for found in self._continued(
+            for call in self._continuations(
                 points, first, local, tail, mark, limit, depth, is_line=is_line
             ):
-                if found.cost < limit:
-                    best, limit = found, found.cost
+                if call.cost < limit:
+                    best, limit = call, call.cost
             if best is not None:
                 return best
         return best
 
-    def _continued(
+    def _continuations(
         self,
         points: Points,
         first: Call,
@@ -253,40 +253,42 @@ class _Composer:
     ) -> Iterator[Call]:
         level = _level(tail, 0, len(tail.steps))
         if level is not None:
-            found = _cut_off(points, first, level)
-            if found is not None:
-                yield found
+            call = _cut_off(points, first, level)
+            if call is not None:
+                yield call
                 return
         rest = self.whole(local, limit - first.cost, depth - 1)
         if rest is not None:
-            found = _joined(points, first, rest, mark)
-            if found is not None:
-                yield found
+            call = _join(points, first, rest, mark)
+            if call is not None:
+                yield call
                 return
 
 
 def _cut_off(points: Points, first: Call, level: Fraction) -> Call | None:
     for name in ("low", "high"):
-        made = first.schedule.clip(**{name: level})
+        schedule = first.schedule.clip(**{name: level})
         cost = first.cost + 1 + digits(level)
-        found = _checked(f"{first.text}.clip({name}={written(level)})", made, cost, points)
-        if found is not None:
-            return found
+        call = _check_call(
+            f"{first.text}.clip({name}={argument_text(level)})", schedule, cost, points
+        )
+        if call is not None:
+            return call
     return None
 
 
-def _joined(points: Points, first: Call, rest: Call, mark: int) -> Call | None:
+def _join(points: Points, first: Call, rest: Call, mark: int) -> Call | None:
     is_length = first.schedule.length == mark
     at = "" if is_length else f", at={mark}"
-    made = first.schedule.then(rest.schedule, at=mark)
+    schedule = first.schedule.then(rest.schedule, at=mark)
     cost = first.cost + rest.cost + (0 if is_length else 1 + digits(Fraction(mark)))
-    return _checked(f"{first.text}.then({rest.text}{at})", made, cost, points)
+    return _check_call(f"{first.text}.then({rest.text}{at})", schedule, cost, points)
 
 
-def _spliced(points: Points, first: Call, later: Call, mark: int) -> Call | None:
-    made = first.schedule.splice(mark, later.schedule)
+def _splice(points: Points, first: Call, later: Call, mark: int) -> Call | None:
+    schedule = first.schedule.splice(mark, later.schedule)
     cost = first.cost + later.cost + 1 + digits(Fraction(mark))
-    return _checked(f"{first.text}.splice({mark}, {later.text})", made, cost, points)
+    return _check_call(f"{first.text}.splice({mark}, {later.text})", schedule, cost, points)
 
 
 # --- levels --------------------------------------------------------------------------------------
@@ -308,14 +310,18 @@ def _levels(points: Points, curve: Features) -> Call | None:
     levels = [value for value in values if value is not None]
     powers = _powers(points, levels, marks, curve)
     text = (
-        f"piecewise_constant(values=[{', '.join(map(written, levels))}], "
+        f"piecewise_constant(values=[{', '.join(map(argument_text, levels))}], "
         f"milestones=[{', '.join(map(str, marks))}])"
     )
     schedule = schedules.piecewise_constant(levels, marks)
-    cost = 3 + sum(1 + digits(one) for one in levels) + sum(1 + digits(Fraction(m)) for m in marks)
+    cost = (
+        3
+        + sum(1 + digits(number) for number in levels)
+        + sum(1 + digits(Fraction(m)) for m in marks)
+    )
     if powers is not None and powers.cost <= cost:
         return powers
-    return _checked(text, schedule, cost, points)
+    return _check_call(text, schedule, cost, points)
 
 
 def _powers(
@@ -334,13 +340,13 @@ def _powers(
         except ClosedFormError:
             continue
         text = (
-            f"multi_step(value={written(levels[0])}, gamma={written(gamma)}, "
+            f"multi_step(value={argument_text(levels[0])}, gamma={argument_text(gamma)}, "
             f"milestones=[{', '.join(map(str, marks))}])"
         )
         cost = 4 + digits(levels[0]) + digits(gamma) + sum(1 + digits(Fraction(m)) for m in marks)
-        found = _checked(text, schedule, cost, points)
-        if found is not None:
-            return found
+        call = _check_call(text, schedule, cost, points)
+        if call is not None:
+            return call
     return None
 
 
@@ -389,7 +395,7 @@ def _milestones(points: Points, curve: Features) -> list[int]:
     """The steps at which a first stretch may end, the likeliest first."""
     t = points.steps
     count = linear_prefix(points)
-    found: list[int] = []
+    milestones: list[int] = []
     if count < len(t):
         # Where the next stretch begins at the end of the line, its first point is on both.
         if not curve.is_dense:
@@ -400,15 +406,15 @@ def _milestones(points: Points, curve: Features) -> list[int]:
             around = [count, count - 1, count + 1]
         else:
             around = [count - 1, count, count + 1]
-        found += [
+        milestones += [
             int(t[place]) if curve.is_dense else _between(t[place - 1], t[place])
             for place in around
             if 2 <= place < len(t)
         ]
     for first, last in sorted(flat_runs(points), key=lambda run: run[0] - run[1])[:2]:
-        found += [int(t[first])] + ([int(t[last + 1])] if last + 1 < len(t) else [])
-    found += [int(mark) for mark in (*curve.jumps[:2], *curve.marks)]
-    return [mark for mark in dict.fromkeys(found) if mark >= 1][:8]
+        milestones += [int(t[first])] + ([int(t[last + 1])] if last + 1 < len(t) else [])
+    milestones += [int(mark) for mark in (*curve.jumps[:2], *curve.marks)]
+    return [mark for mark in dict.fromkeys(milestones) if mark >= 1][:8]
 
 
 def _line(points: Points, steps: int, end: float) -> Call | None:
@@ -419,15 +425,15 @@ def _line(points: Points, steps: int, end: float) -> Call | None:
     slope, start = np.polyfit(t, v, 1, w=1 / e)
     level = _level(points, 0, len(t))
     if level is not None:
-        made = schedules.constant(level, steps)
-        found = _checked(
-            f"constant(value={written(level)}, steps={steps})",
-            made,
+        schedule = schedules.constant(level, steps)
+        call = _check_call(
+            f"constant(value={argument_text(level)}, steps={steps})",
+            schedule,
             3 + digits(level) + digits(Fraction(steps)),
             points,
         )
-        if found is not None:
-            return found
+        if call is not None:
+            return call
     spread = float(np.max(e))
     ends = [
         *candidates(end, is_integer=False)[:12],
@@ -441,9 +447,9 @@ def _line(points: Points, steps: int, end: float) -> Call | None:
             line = float(first) + (float(last) - float(first)) * t / steps
             if np.all(np.abs(line - v) <= e * (1 + 1e-9) + 1e-14 * np.abs(v)):
                 arguments = {"start": first, "end": last, "steps": Fraction(steps)}
-                made = schedules.linear(first, last, steps)
+                schedule = schedules.linear(first, last, steps)
                 cost = cost_of(arguments, float(steps))
-                return _checked(call_text("linear", arguments), made, cost, points)
+                return _check_call(call_text("linear", arguments), schedule, cost, points)
     return None
 
 
@@ -454,10 +460,10 @@ def _factor(points: Points, later: Schedule, mark: int) -> Call | None:
     if np.any(from_later == 0):
         return None
     ratios = Points(head.steps, head.values / from_later, head.errors / np.abs(from_later))
-    found = _line(ratios, mark, 1.0)
-    return found if found is not None and found.schedule(mark) == 1 else None
+    line = _line(ratios, mark, 1.0)
+    return line if line is not None and line.schedule(mark) == 1 else None
 
 
-def _checked(text: str, schedule: Schedule, cost: float, points: Points) -> Call | None:
+def _check_call(text: str, schedule: Schedule, cost: float, points: Points) -> Call | None:
     residual = residual_of(schedule, points)
     return Call(text, schedule, cost, residual) if residual <= 1 + 1e-9 else None

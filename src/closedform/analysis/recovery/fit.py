@@ -44,8 +44,8 @@ class Fits:
     @property
     def largest(self) -> Values:
         """The largest residual of each start."""
-        found: Values = np.max(np.abs(self.residuals), axis=1)
-        return found
+        largest_residuals: Values = np.max(np.abs(self.residuals), axis=1)
+        return largest_residuals
 
     def is_close(self, index: int | None = None) -> bool:
         """Returns whether a start, or any of them, may be a reproduction before it is rounded.
@@ -107,8 +107,8 @@ class Problem:
         self.effort = effort
         self.points = points
         free = structure.parameters
-        self.linear = [one for one in free if one.is_linear and is_projected]
-        self.others = [one for one in free if one not in self.linear]
+        self.linear = [parameter for parameter in free if parameter.is_linear and is_projected]
+        self.others = [parameter for parameter in free if parameter not in self.linear]
         self.program = structure.program(is_projected=is_projected)
 
     def project(self, theta: Values) -> Fits:
@@ -122,21 +122,23 @@ class Problem:
         self.effort.left -= count * len(points.steps) * (1 + len(self.linear))
         weights = 1 / points.errors
         shape = (count, len(points.steps))
-        found = self.program.columns(self._symbols(theta), points.steps)
-        base, *others = (np.broadcast_to(one, shape) for one in found)
+        all_columns = self.program.columns(self._symbols(theta), points.steps)
+        base, *gradients = (np.broadcast_to(parameter, shape) for parameter in all_columns)
         with np.errstate(all="ignore"):
-            columns = [one - base for one in others]
+            columns = [parameter - base for parameter in gradients]
         with np.errstate(all="ignore"):
             target = (points.values - base) * weights
         target = np.where(np.abs(target) < np.sqrt(_BAD), target, np.sqrt(_BAD))
-        values = {one.name: theta[:, index] for index, one in enumerate(self.others)}
+        values = {parameter.name: theta[:, index] for index, parameter in enumerate(self.others)}
         if columns:
             with np.errstate(all="ignore"):
                 basis = np.stack(columns, axis=2) * weights[None, :, None]
             basis = np.where(np.abs(basis) < 1e100, basis, 0.0)
-            solved = _solved(basis, target)
-            target = target - np.einsum("pnm,pm->pn", basis, solved)
-            values |= {one.name: solved[:, index] for index, one in enumerate(self.linear)}
+            solution = _solve_least_squares(basis, target)
+            target = target - np.einsum("pnm,pm->pn", basis, solution)
+            values |= {
+                parameter.name: solution[:, index] for index, parameter in enumerate(self.linear)
+            }
         return Fits(values, target)
 
     def refine(
@@ -154,9 +156,9 @@ class Problem:
         """
         if not self.others or (frozen is not None and frozen.all()):
             return theta, self.project(theta)
-        found = theta.copy()
-        places = np.arange(len(found))  # the starts that are not finished
-        theta = found.copy()
+        best_theta = theta.copy()
+        places = np.arange(len(best_theta))  # the starts that are not finished
+        theta = best_theta.copy()
         fits = self.project(theta)
         residuals, costs = fits.residuals, fits.costs
         damping = np.full(len(theta), 1e-3)
@@ -171,32 +173,32 @@ class Problem:
             eye = np.eye(len(self.others))
             normal = np.nan_to_num(normal) + (damping[:, None, None] + 1e-12) * eye
             step = np.linalg.solve(normal, -np.nan_to_num(gradient)[:, :, None])
-            tried = self.clipped(theta + step[:, :, 0] / scale, theta)
-            new = self.project(tried)
+            candidates = self.clip_parameters(theta + step[:, :, 0] / scale, theta)
+            new = self.project(candidates)
             is_better = new.costs < costs
             gain = np.where(is_better, costs - new.costs, 0.0)
-            theta = np.where(is_better[:, None], tried, theta)
+            theta = np.where(is_better[:, None], candidates, theta)
             residuals = np.where(is_better[:, None], new.residuals, residuals)
-            done = gain < np.where(costs > _HOPELESS, 1e-3, 1e-9) * costs
+            has_converged = gain < np.where(costs > _HOPELESS, 1e-3, 1e-9) * costs
             costs = np.where(is_better, new.costs, costs)
             damping = np.where(is_better, damping * 0.2, np.minimum(damping * 8, 1e6))
-            found[places] = theta
-            open_ = ~(done & ((damping > 1e3) | is_better | (costs < 1e-3)))
+            best_theta[places] = theta
+            open_ = ~(has_converged & ((damping > 1e3) | is_better | (costs < 1e-3)))
             if not open_.any():
                 break
             places, theta, residuals = places[open_], theta[open_], residuals[open_]
             costs, damping = costs[open_], damping[open_]
-        return found, self.project(found)
+        return best_theta, self.project(best_theta)
 
-    def clipped(self, theta: Values, old: Values) -> Values:
+    def clip_parameters(self, theta: Values, old: Values) -> Values:
         """Returns parameters within their ranges; none changes by more than a factor of 4."""
         result = np.where(np.isfinite(theta), theta, old)
-        for index, one in enumerate(self.others):
-            low, high = RANGES.get(one.role, (-np.inf, np.inf))
+        for index, parameter in enumerate(self.others):
+            low, high = RANGES.get(parameter.role, (-np.inf, np.inf))
             column = np.clip(result[:, index], low, high)
-            if one.role in (Role.STEPS, Role.FACTOR, Role.NUMBER):
+            if parameter.role in (Role.STEPS, Role.FACTOR, Role.NUMBER):
                 column = np.clip(column, old[:, index] / 4, old[:, index] * 4)
-            if one.symbol.is_positive and one.role is Role.VALUE:
+            if parameter.symbol.is_positive and parameter.role is Role.VALUE:
                 column = np.clip(column, old[:, index] / 4, old[:, index] * 4)
             result[:, index] = column
         return result
@@ -206,25 +208,25 @@ class Problem:
         count, width = theta.shape
         span = float(self.points.steps[-1] - self.points.steps[0]) + 1
         level = float(np.max(np.abs(self.points.values))) or 1.0
-        moved = np.repeat(theta, width, axis=0).reshape(count, width, width)
+        shifted_theta = np.repeat(theta, width, axis=0).reshape(count, width, width)
         sizes = np.empty((count, width))
-        for index, one in enumerate(self.others):
+        for index, parameter in enumerate(self.others):
             least = {
                 Role.STEPS: 0.01 * span,
                 Role.VALUE: 1e-3 * level,
                 Role.FACTOR: 1e-12,
                 Role.NUMBER: 1e-12,
-            }.get(one.role, 1e-3)
+            }.get(parameter.role, 1e-3)
             size = 1e-6 * np.maximum(np.abs(theta[:, index]), least)
             sizes[:, index] = size
-            moved[:, index, index] += size
-        found = self.project(moved.reshape(count * width, width)).residuals
-        change = found.reshape(count, width, -1) - residuals[:, None, :]
+            shifted_theta[:, index, index] += size
+        shifted_residuals = self.project(shifted_theta.reshape(count * width, width)).residuals
+        change = shifted_residuals.reshape(count, width, -1) - residuals[:, None, :]
         result: Values = np.transpose(change / sizes[:, :, None], (0, 2, 1))
         return np.clip(np.nan_to_num(result), -1e25, 1e25)
 
     def _symbols(self, theta: Values) -> dict[sp.Symbol, Values]:
-        return {one.symbol: theta[:, [index]] for index, one in enumerate(self.others)}
+        return {parameter.symbol: theta[:, [index]] for index, parameter in enumerate(self.others)}
 
 
 RANGES: Mapping[Role, tuple[float, float]] = {
@@ -238,15 +240,17 @@ RANGES: Mapping[Role, tuple[float, float]] = {
 """Role -> the least and the largest value that is searched."""
 
 
-def _solved(basis: Values, target: Values) -> Values:
+def _solve_least_squares(basis: Values, target: Values) -> Values:
     """The least squares solutions of each start; the smallest one where there are several."""
     scale = np.sqrt(np.sum(basis**2, axis=1)) + 1e-300
-    scaled = basis / scale[:, None, :]
-    normal = np.einsum("pnm,pnl->pml", scaled, scaled)
-    right = np.einsum("pnm,pn->pm", scaled, target)
+    scaled_basis = basis / scale[:, None, :]
+    normal = np.einsum("pnm,pnl->pml", scaled_basis, scaled_basis)
+    right = np.einsum("pnm,pn->pm", scaled_basis, target)
     inverse = np.linalg.pinv(normal, rcond=1e-13, hermitian=True)
-    found = np.einsum("pml,pl->pm", inverse, right)
-    left = target - np.einsum("pnm,pm->pn", scaled, found)  # one step of refinement
-    found = found + np.einsum("pml,pl->pm", inverse, np.einsum("pnm,pn->pm", scaled, left))
-    result: Values = found / scale
+    solution = np.einsum("pml,pl->pm", inverse, right)
+    left = target - np.einsum("pnm,pm->pn", scaled_basis, solution)  # one step of refinement
+    solution = solution + np.einsum(
+        "pml,pl->pm", inverse, np.einsum("pnm,pn->pm", scaled_basis, left)
+    )
+    result: Values = solution / scale
     return result

@@ -24,17 +24,17 @@ class Points:
     values: Values
     errors: Values
 
-    def select(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Points:
+    def select(self, selection: NDArray[np.int64] | NDArray[np.bool_]) -> Points:
         """Returns some of the points."""
-        return Points(self.steps[chosen], self.values[chosen], self.errors[chosen])
+        return Points(self.steps[selection], self.values[selection], self.errors[selection])
 
 
 def flat_runs(points: Points) -> list[tuple[int, int]]:
     """Returns the stretches of constant values: the positions of their first and last point."""
     v, e = points.values, points.errors
-    same = np.abs(np.diff(v)) <= e[1:] + e[:-1]
-    same &= np.abs(np.diff(v)) <= 0.02 * (e[1:] + e[:-1])
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(int)))
+    is_flat = np.abs(np.diff(v)) <= e[1:] + e[:-1]
+    is_flat &= np.abs(np.diff(v)) <= 0.02 * (e[1:] + e[:-1])
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_flat, [False]]).astype(int)))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
 
 
@@ -57,8 +57,8 @@ def jumps(points: Points, ratio: float = 4.0) -> list[int]:
         after,
         np.where(np.isinf(after), before, np.maximum(before, after)),
     )
-    found = np.flatnonzero(np.abs(slope) > ratio * around + 4 * noise)
-    return [int(index) + 1 for index in found]
+    places = np.flatnonzero(np.abs(slope) > ratio * around + 4 * noise)
+    return [int(index) + 1 for index in places]
 
 
 def linear_prefix(points: Points) -> int:
@@ -80,7 +80,7 @@ _CLEAR = 30.0
 
 def kinks(points: Points, most: int = 6) -> list[int]:
     """Returns the positions of points at which the slope changes more than around them."""
-    found: dict[int, float] = {}
+    scores: dict[int, float] = {}
     count = len(points.steps)
     for stride in (1, 3, 10, 30):
         if count // stride < 6:
@@ -96,14 +96,16 @@ def kinks(points: Points, most: int = 6) -> list[int]:
         near[2:] = np.minimum(near[2:], change[:-2])
         near[:-2] = np.minimum(near[:-2], change[2:])
         score = change / (floor + near)
-        # Of kinks that are clear the first ones: those of a curve with a period are all alike.
-        finer = list(found)
+        # Of kinks that are clear the first ones: kinks of a curve with a period are all alike.
+        finer = list(scores)
         for place in np.argsort(-np.minimum(score, _CLEAR), kind="stable")[:most]:
             position = int(index[place + 1])
             # A kink between two points of a wide stride is one that a finer stride has found.
-            if score[place] > 2 and all(abs(position - other) > stride for other in finer):
-                found[position] = min(float(score[place]), _CLEAR)
-    return sorted(found, key=lambda place: (-found[place], place))[: 2 * most]
+            if score[place] > 2 and all(
+                abs(position - finer_position) > stride for finer_position in finer
+            ):
+                scores[position] = min(float(score[place]), _CLEAR)
+    return sorted(scores, key=lambda place: (-scores[place], place))[: 2 * most]
 
 
 def extremes(points: Points) -> list[int]:
@@ -123,8 +125,8 @@ def turns(points: Points, most: int = 6) -> list[int]:
     change = np.diff(v)
     way = np.where(np.abs(change) > e[1:] + e[:-1], np.sign(change), 0.0)
     moving = np.flatnonzero(way)
-    turned = np.flatnonzero(np.diff(way[moving]))
-    return [int(moving[place + 1]) for place in turned[:most]]
+    turning_places = np.flatnonzero(np.diff(way[moving]))
+    return [int(moving[place + 1]) for place in turning_places[:most]]
 
 
 def marks(points: Points, most: int = 8) -> list[float]:
@@ -143,9 +145,9 @@ def marks(points: Points, most: int = 8) -> list[float]:
     places += jumps(points)[:3]
     places += extremes(points)
     places += kinks(points)
-    found: list[float] = []
+    positions: list[float] = []
     for place in places:
         step = float(t[place])
-        if 0 < step < t[-1] + 1 and step not in found:
-            found.append(step)
-    return found[:most]
+        if 0 < step < t[-1] + 1 and step not in positions:
+            positions.append(step)
+    return positions[:most]

@@ -78,11 +78,11 @@ def is_supported(expr: sp.Basic) -> bool:
     """Returns whether ``values_of`` has all functions of an expression."""
     if not expr.args:
         return True
-    known = isinstance(expr, sp.Piecewise) or type(expr) in FUNCTIONS
+    is_known = isinstance(expr, sp.Piecewise) or type(expr) in FUNCTIONS
     pairs = expr.args
     if isinstance(expr, sp.Piecewise):
         pairs = tuple(part for branch in expr.args for part in branch.args)
-    return known and all(map(is_supported, pairs))
+    return is_known and all(map(is_supported, pairs))
 
 
 def _branches(*args: Any) -> Any:
@@ -115,7 +115,7 @@ class Program:
         self.linear = tuple(linear)
         self._places: dict[sp.Basic, int] = {}
         self.result = self._add(expr)
-        places = {self._places[one] for one in linear if one in self._places}
+        places = {self._places[symbol] for symbol in linear if symbol in self._places}
         for place, _, args in self.calls:
             if places.intersection(args):
                 places.add(place)
@@ -127,7 +127,7 @@ class Program:
             return self._places[part]
         args: tuple[int, ...] = ()
         if isinstance(part, sp.Piecewise):
-            args = tuple(self._add(one) for branch in part.args for one in branch.args)
+            args = tuple(self._add(operand) for branch in part.args for operand in branch.args)
         elif part.args:
             args = tuple(map(self._add, part.args))
         place = len(self._places)
@@ -156,23 +156,23 @@ class Program:
             Values of shape (sets, steps) or ones that broadcast to it; not finite where the
             expression has no value.
         """
-        given: Mapping[sp.Symbol, Any] = {t: steps, **symbols}
-        known: dict[int, Any] = dict(self.constants)
+        bindings: Mapping[sp.Symbol, Any] = {t: steps, **symbols}
+        values: dict[int, Any] = dict(self.constants)
         for place, symbol in self.inputs.items():
             if symbol not in self.linear:
-                known[place] = given[symbol]
-        found = []
+                values[place] = bindings[symbol]
+        columns = []
         with np.errstate(all="ignore"):
             for place, function, args in self.early:
-                known[place] = function(*(known[arg] for arg in args))
-            for chosen in (None, *self.linear):
-                for one in self.linear:
-                    if one in self._places:
-                        known[self._places[one]] = 1.0 if one is chosen else 0.0
+                values[place] = function(*(values[arg] for arg in args))
+            for varied_symbol in (None, *self.linear):
+                for variable in self.linear:
+                    if variable in self._places:
+                        values[self._places[variable]] = 1.0 if variable is varied_symbol else 0.0
                 for place, function, args in self.late:
-                    known[place] = function(*(known[arg] for arg in args))
-                found.append(np.asarray(known[self.result], dtype=np.float64))
-        return found
+                    values[place] = function(*(values[arg] for arg in args))
+                columns.append(np.asarray(values[self.result], dtype=np.float64))
+        return columns
 
 
 def values_of(expr: sp.Basic, steps: Values) -> Values:

@@ -1,4 +1,4 @@
-"""Reductions on a plateau, from a log that has the metric beside the rate."""
+"""Reductions on a plateau, from a log that has the metric and the rate."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def recover_plateau(log: Log) -> Plateau | None:
     names = sorted(log.metrics, key=lambda name: not any(w in name for w in ("val", "eval")))
     for name, is_metric_first in itertools.product(names, (False, True)):
         events = _events(log, name, is_metric_first=is_metric_first)
-        if len(events) > MOST_EVENTS or not any(isinstance(one, Fraction) for one in events):
+        if len(events) > MOST_EVENTS or not any(isinstance(event, Fraction) for event in events):
             continue
         for factor, minimum in _factors(drops):
             for arguments in _arguments(name):
@@ -92,23 +92,23 @@ def _plateau(
     factor: Fraction,
     minimum: Fraction,
     arguments: _Arguments,
-    apart: tuple[float, float],
+    distances: tuple[float, float],
     points: int,
 ) -> Plateau:
-    shown: dict[str, object] = {"factor": factor, "patience": arguments.patience}
+    call_arguments: dict[str, object] = {"factor": factor, "patience": arguments.patience}
     if arguments.mode != "min":
-        shown["mode"] = arguments.mode
+        call_arguments["mode"] = arguments.mode
     if arguments.threshold != Fraction("0.0001"):
-        shown["threshold"] = arguments.threshold
+        call_arguments["threshold"] = arguments.threshold
     if arguments.threshold_mode != "rel":
-        shown["threshold_mode"] = arguments.threshold_mode
+        call_arguments["threshold_mode"] = arguments.threshold_mode
     if arguments.cooldown:
-        shown["cooldown"] = arguments.cooldown
+        call_arguments["cooldown"] = arguments.cooldown
     if minimum:
-        shown["minimum"] = minimum
-    rule = reduce_on_plateau(**shown)  # type: ignore[arg-type]
-    text = call_text("reduce_on_plateau", shown)
-    return Plateau(rule, text, name, apart[0], apart[1], points)
+        call_arguments["minimum"] = minimum
+    rule = reduce_on_plateau(**call_arguments)  # type: ignore[arg-type]
+    text = call_text("reduce_on_plateau", call_arguments)
+    return Plateau(rule, text, name, distances[0], distances[1], points)
 
 
 def _events(log: Log, name: str, *, is_metric_first: bool) -> list[Event]:
@@ -183,7 +183,7 @@ def _distance(
         if rest > 0:
             rest, bad = rest - 1, 0
         if bad > arguments.patience and rate is not None:
-            reduced = max(rate * gamma, low)
-            rate = reduced if rate - reduced > 1e-8 else rate
+            lower_rate = max(rate * gamma, low)
+            rate = lower_rate if rate - lower_rate > 1e-8 else rate
             rest, bad = arguments.cooldown, 0
     return largest, residual

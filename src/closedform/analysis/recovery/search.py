@@ -87,7 +87,7 @@ class Call:
     residual: float
 
 
-def written(value: Any) -> str:
+def argument_text(value: Any) -> str:
     """Returns an argument as Python code: a decimal, or a Fraction."""
     if isinstance(value, Fraction):
         if value.denominator == 1:
@@ -99,7 +99,9 @@ def written(value: Any) -> str:
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
     """Returns a call with keyword arguments."""
-    return f"{name}({', '.join(f'{key}={written(value)}' for key, value in arguments.items())})"
+    return (
+        f"{name}({', '.join(f'{key}={argument_text(value)}' for key, value in arguments.items())})"
+    )
 
 
 def cost_of(arguments: Mapping[str, Any], end: float) -> float:
@@ -120,12 +122,12 @@ def cost_of(arguments: Mapping[str, Any], end: float) -> float:
 
 def residual_of(schedule: Schedule, points: Points) -> float:
     """Returns the largest distance of a schedule from the points, in units of their precision."""
-    found = values_of(schedule.bound, points.steps)
-    apart = np.abs(found - points.values)
+    values = values_of(schedule.bound, points.steps)
+    gaps = np.abs(values - points.values)
     slack = 1e-14 * np.abs(points.values)
     return (
-        float(np.max(np.maximum(apart - slack, 0) / points.errors))
-        if np.all(np.isfinite(apart))
+        float(np.max(np.maximum(gaps - slack, 0) / points.errors))
+        if np.all(np.isfinite(gaps))
         else np.inf
     )
 
@@ -135,13 +137,13 @@ def spread(points: Points, curve: Features | None, count: int) -> Points:
     size = len(points.steps)
     if size <= count:
         return points
-    chosen = set(np.linspace(0, size - 1, count - count // 4).astype(int).tolist())
+    places_to_keep = set(np.linspace(0, size - 1, count - count // 4).astype(int).tolist())
     places = np.searchsorted(points.steps, list(curve.marks if curve else ()))
     for place in places.tolist():
-        chosen.update(p for p in (place - 1, place, place + 1) if 0 <= p < size)
-        if len(chosen) >= count:
+        places_to_keep.update(p for p in (place - 1, place, place + 1) if 0 <= p < size)
+        if len(places_to_keep) >= count:
             break
-    return points.select(np.array(sorted(chosen)))
+    return points.select(np.array(sorted(places_to_keep)))
 
 
 Option = tuple[int, int, Fraction, Values]
@@ -174,16 +176,16 @@ class Search:
             most: The largest number of parameters.
             least: The smallest one.
         """
-        found: Call | None = None
+        best_call: Call | None = None
         found_size = 99
-        for size, made in self._possible(limit, most, least):
+        for size, candidate in self._possible(limit, most, least):
             # Another argument is worth it if it saves more than a digit.
             if self.effort.is_spent or (size > found_size and 2 + 2 * size >= limit):
                 break
-            call = self.fitted(made)
+            call = self.fit(candidate)
             if call is not None and call.cost < limit:
-                found, limit, found_size = call, call.cost, size
-        return found
+                best_call, limit, found_size = call, call.cost, size
+        return best_call
 
     def likeliest(self, limit: float, least: int, count: int = LIKELIEST) -> Call | None:
         """Returns a call of those structures that are nearest to the points at the starts.
@@ -196,59 +198,59 @@ class Search:
             least: The smallest number of parameters.
             count: The number of structures that are fitted.
         """
-        ranked: list[tuple[float, int, int, Structure]] = []
+        ranking: list[tuple[float, int, int, Structure]] = []
         least_cost: dict[str, float] = {}
-        for size, made in self._possible(limit, 99, least):
-            theta = starts(made, self.curve)
+        for size, candidate in self._possible(limit, 99, least):
+            theta = starts(candidate, self.curve)
             if len(theta) == 0:
                 continue
-            nearest = float(np.min(self._screened(made, theta).costs))
+            nearest = float(np.min(self._screen(candidate, theta).costs))
             # Another argument that does not bring it nearer is left out.
-            kind = f"{made.name} {made.fixed}"
+            kind = f"{candidate.name} {candidate.fixed}"
             if nearest < 0.95 * least_cost.get(kind, np.inf) or nearest <= _NEAR:
                 least_cost[kind] = nearest
-                ranked.append((max(nearest, _NEAR), size, len(ranked), made))
-        found: Call | None = None
-        for cost, size, _, made in sorted(ranked, key=lambda one: one[:3])[:count]:
-            if 1 + 2 * size >= limit or (found is not None and cost > _NEAR):
+                ranking.append((max(nearest, _NEAR), size, len(ranking), candidate))
+        best_call: Call | None = None
+        for cost, size, _, candidate in sorted(ranking, key=lambda entry: entry[:3])[:count]:
+            if 1 + 2 * size >= limit or (best_call is not None and cost > _NEAR):
                 continue
-            call = self.fitted(made)
+            call = self.fit(candidate)
             if call is not None and call.cost < limit:
-                found, limit = call, call.cost
-        return found
+                best_call, limit = call, call.cost
+        return best_call
 
     def _possible(self, limit: float, most: int, least: int) -> Iterator[tuple[int, Structure]]:
         """The structures of so many parameters that the curve may have, and their sizes."""
         for form in forms():
             if form.size > most or 1 + 2 * form.size >= limit:
                 return
-            made = structure(form) if form.size >= least else None
-            if made is not None and self._may_be(made):
-                yield form.size, made
+            candidate = structure(form) if form.size >= least else None
+            if candidate is not None and self._may_be(candidate):
+                yield form.size, candidate
 
-    def _screened(self, made: Structure, theta: Values) -> Fits:
+    def _screen(self, candidate: Structure, theta: Values) -> Fits:
         """The fits of starts to a few points."""
-        return Problem(made, self.few, self.effort).project(theta)
+        return Problem(candidate, self.few, self.effort).project(theta)
 
-    def _may_be(self, made: Structure) -> bool:
+    def _may_be(self, candidate: Structure) -> bool:
         """Whether a structure can have the jumps of the curve."""
-        restarts = made.fixed.get("restarts")
-        if made.is_stepwise or restarts is not None or made.name == "warm_restarts":
+        restarts = candidate.fixed.get("restarts")
+        if candidate.is_stepwise or restarts is not None or candidate.name == "warm_restarts":
             return bool(self.curve.jumps) and restarts in (None, len(self.curve.jumps))
-        return made.has_jumps or not self.curve.has_jumps
+        return candidate.has_jumps or not self.curve.has_jumps
 
-    def fitted(self, made: Structure) -> Call | None:
+    def fit(self, candidate: Structure) -> Call | None:
         """Returns the call of a structure with the simplest arguments that reproduce the points."""
-        if len(made.parameters) > len(self.points.steps):
+        if len(candidate.parameters) > len(self.points.steps):
             return None
         self._least_left = self.effort.left - MOST_FOR_ONE
-        theta = starts(made, self.curve)
+        theta = starts(candidate, self.curve)
         if len(theta) == 0:
             return None
-        theta = theta[self._screened(made, theta).best(6)]
-        problem = Problem(made, self.many, self.effort)
+        theta = theta[self._screen(candidate, theta).best(6)]
+        problem = Problem(candidate, self.many, self.effort)
         # The steps of kinks are integers, which least squares would only blur.
-        call = self._simplest(made, theta[:2], problem.project(theta[:2]))
+        call = self._simplest(candidate, theta[:2], problem.project(theta[:2]))
         if call is not None:
             return call
         theta, fits = problem.refine(theta, 8)
@@ -258,107 +260,113 @@ class Search:
         theta, fits = problem.refine(theta, 30)
         if not fits.is_close() and float(np.min(fits.costs)) < _PROMISING:
             theta, fits = problem.refine(theta, 40)
-            theta, fits = self._snapped(problem, theta, fits)
-        return self._simplest(made, theta, fits)
+            theta, fits = self._snap_steps(problem, theta, fits)
+        return self._simplest(candidate, theta, fits)
 
-    def _simplest(self, made: Structure, theta: Values, fits: Fits) -> Call | None:
+    def _simplest(self, candidate: Structure, theta: Values, fits: Fits) -> Call | None:
         """The call with simple numbers near one of the two best fits."""
         for index in fits.best(2):
             if not fits.is_close(index):
                 continue
-            for arguments in self.simplified(made, theta, fits, int(index)):
-                call = self.checked(made, arguments)
+            for arguments in self.simplify(candidate, theta, fits, int(index)):
+                call = self.check_call(candidate, arguments)
                 if call is not None:
                     return call
         return None
 
-    def _snapped(self, problem: Problem, theta: Values, fits: Fits) -> tuple[Values, Fits]:
+    def _snap_steps(self, problem: Problem, theta: Values, fits: Fits) -> tuple[Values, Fits]:
         """The fits with integers as numbers of steps, where these are better.
 
         At a kink between two steps the least squares may not converge to the step itself.
         """
-        frozen = np.array([one.role is Role.STEPS for one in problem.others], dtype=bool)
+        frozen = np.array(
+            [parameter.role is Role.STEPS for parameter in problem.others], dtype=bool
+        )
         whole = np.where(frozen, np.maximum(np.round(theta), 1), theta)
-        whole, found = problem.refine(whole, 20, frozen)
-        is_better = float(np.min(found.costs)) < float(np.min(fits.costs))
-        return (whole, found) if is_better else (theta, fits)
+        whole, integer_fits = problem.refine(whole, 20, frozen)
+        is_better = float(np.min(integer_fits.costs)) < float(np.min(fits.costs))
+        return (whole, integer_fits) if is_better else (theta, fits)
 
-    def checked(self, made: Structure, numbers: Mapping[str, Fraction]) -> Call | None:
+    def check_call(self, candidate: Structure, numbers: Mapping[str, Fraction]) -> Call | None:
         """Returns the call with these arguments, if it reproduces all points."""
-        if self._is_negative(made, numbers):
+        if self._is_negative(candidate, numbers):
             return None
-        arguments = {**numbers, **made.fixed}
+        arguments = {**numbers, **candidate.fixed}
         plain = {
             name: int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
             for name, value in arguments.items()
         }
         try:
-            schedule = made.make(**plain)
+            schedule = candidate.make(**plain)
         except ClosedFormError:
             return None
         residual = residual_of(schedule, self.points)
         if not residual <= 1 + 1e-9:
             return None
-        text = call_text(made.name, arguments)
+        text = call_text(candidate.name, arguments)
         # A repetition that the log does not show is not attested.
-        cost = cost_of(arguments, self.curve.end) + made.has_jumps
+        cost = cost_of(arguments, self.curve.end) + candidate.has_jumps
         return Call(text, schedule, cost, residual)
 
-    def _is_negative(self, made: Structure, numbers: Mapping[str, Fraction]) -> bool:
+    def _is_negative(self, candidate: Structure, numbers: Mapping[str, Fraction]) -> bool:
         """Whether a value is below 0 where the log has none: nobody writes a negative rate."""
         has_negative = bool(np.any(self.points.values < 0))
-        values = [one.name for one in made.parameters if one.role is Role.VALUE]
+        values = [
+            parameter.name for parameter in candidate.parameters if parameter.role is Role.VALUE
+        ]
         return not has_negative and any(numbers.get(name, 0) < 0 for name in values)
 
-    def simplified(
-        self, made: Structure, theta: Values, fits: Fits, index: int
+    def simplify(
+        self, candidate: Structure, theta: Values, fits: Fits, index: int
     ) -> Iterator[dict[str, Fraction]]:
         """Yields arguments in simple numbers, the best determined parameters rounded first."""
-        problem = Problem(made, self.many, self.effort, is_projected=False)
-        row = np.array([[fits.values[one.name][index] for one in problem.others]])
-        yield from self._rounded(problem, row, {}, wide=3)
+        problem = Problem(candidate, self.many, self.effort, is_projected=False)
+        row = np.array([[fits.values[parameter.name][index] for parameter in problem.others]])
+        yield from self._round_parameters(problem, row, {}, wide=3)
 
-    def _rounded(
-        self, problem: Problem, row: Values, known: dict[int, Fraction], wide: int
+    def _round_parameters(
+        self, problem: Problem, row: Values, numbers: dict[int, Fraction], wide: int
     ) -> Iterator[dict[str, Fraction]]:
         if self.effort.left < self._least_left:
             return
-        others = problem.others
-        width = len(others)
-        frozen = np.array([index in known for index in range(width)])
-        if len(known) == width:
-            yield {others[index].name: known[index] for index in range(width)}
+        parameters = problem.others
+        width = len(parameters)
+        frozen = np.array([index in numbers for index in range(width)])
+        if len(numbers) == width:
+            yield {parameters[index].name: numbers[index] for index in range(width)}
             return
         deviations = self._deviations(problem, row, frozen)
         relative = np.where(frozen, np.inf, deviations / (np.abs(row[0]) + 1e-12))
         # A value of 0 has no relative deviation: its own is compared with the other values.
         scale = float(np.max(np.abs(self.points.values))) or 1.0
-        for index, one in enumerate(others):
-            if one.role is Role.VALUE and not frozen[index]:
+        for index, parameter in enumerate(parameters):
+            if parameter.role is Role.VALUE and not frozen[index]:
                 relative[index] = deviations[index] / max(abs(row[0, index]), 1e-3 * scale)
         # Without a deviation, a parameter is rounded after those that have one.
         order = np.nan_to_num(relative, nan=_UNKNOWN, posinf=_UNKNOWN)
         place = int(np.argmin(np.where(frozen, np.inf, order)))
         loose = [
             i
-            for i, one in enumerate(others)
-            if not frozen[i] and relative[i] > 0.01 and one.role is not Role.VALUE
+            for i, parameter in enumerate(parameters)
+            if not frozen[i] and relative[i] > 0.01 and parameter.role is not Role.VALUE
         ]
         if loose and wide > 0:
-            place = next((i for i in loose if others[i].role is Role.STEPS), loose[0])
+            place = next((i for i in loose if parameters[i].role is Role.STEPS), loose[0])
             options = [
                 *self._simple_options(problem, row, frozen, place),
                 *self._zero_options(problem, row, frozen),
             ]
             for _, index, value, moved in sorted(options, key=lambda option: option[0])[:wide]:
-                yield from self._rounded(problem, moved, {**known, index: value}, wide - 1)
+                yield from self._round_parameters(
+                    problem, moved, {**numbers, index: value}, wide - 1
+                )
             return
-        one = others[place]
-        near = self._near(one, float(row[0, place]), float(deviations[place]))
+        parameter = parameters[place]
+        near = self._near(parameter, float(row[0, place]), float(deviations[place]))
         if not near:
             return
         count = 0
-        is_last = len(known) == width - 1
+        is_last = len(numbers) == width - 1
         tried = np.repeat(row, len(near), axis=0)
         tried[:, place] = [float(number) for number in near]
         frozen[place] = True
@@ -366,65 +374,75 @@ class Search:
         for position, number in enumerate(near):
             if fits.largest[position] > 1.02 if is_last else not fits.is_close(position):
                 continue
-            if count and one.role is Role.STEPS and number.denominator != 1:
+            if count and parameter.role is Role.STEPS and number.denominator != 1:
                 return
-            yield from self._rounded(problem, tried[[position]], {**known, place: number}, wide)
+            yield from self._round_parameters(
+                problem, tried[[position]], {**numbers, place: number}, wide
+            )
             count += 1
             if count >= (1 if is_last else 2):
                 return
 
-    def _near(self, one: Parameter, value: float, deviation: float) -> list[Fraction]:
+    def _near(self, parameter: Parameter, value: float, deviation: float) -> list[Fraction]:
         """Simple numbers near a value; of a number of steps, first the integers.
 
         The deviation of a number of steps may be too small: where the curve jumps or has a kink
         at its end, the derivative there is that of the jump.
         """
-        slack = 0.51 if one.role is Role.STEPS else 0.0
+        slack = 0.51 if parameter.role is Role.STEPS else 0.0
         within = 6 * deviation + 1e-9 * abs(value)
         near = [
             number
-            for number in candidates(value, is_integer=one.is_integer)
+            for number in candidates(value, is_integer=parameter.is_integer)
             if abs(float(number) - value) <= within + (slack if number.denominator == 1 else 0.0)
         ]
-        if one.role is Role.EXPONENT:
+        if parameter.role is Role.EXPONENT:
             return _as_exponents(near)
-        if one.role is not Role.STEPS or one.is_integer:
+        if parameter.role is not Role.STEPS or parameter.is_integer:
             return near
         whole = candidates(value, is_integer=True)
-        added = [n for n in whole if n not in near and abs(float(n) - value) <= within + slack]
-        return sorted([*near, *added], key=lambda n: n.denominator != 1)
+        neighbours = [n for n in whole if n not in near and abs(float(n) - value) <= within + slack]
+        return sorted([*near, *neighbours], key=lambda n: n.denominator != 1)
 
     def _simple_options(
         self, problem: Problem, row: Values, frozen: NDArray[np.bool_], place: int
     ) -> list[Option]:
         """Simple values of a parameter that the points do not determine, the shortest first."""
-        one = problem.others[place]
+        parameter = problem.others[place]
         guess = float(row[0, place])
-        numbers = _simple_numbers(guess, one.is_integer or one.role is Role.STEPS, self.curve.end)
-        if one.role is Role.EXPONENT:
+        numbers = _simple_numbers(
+            guess, parameter.is_integer or parameter.role is Role.STEPS, self.curve.end
+        )
+        if parameter.role is Role.EXPONENT:
             numbers = _as_exponents(numbers)
         if not numbers:
             return []
-        tried = np.repeat(row, len(numbers), axis=0)
-        for index, other in enumerate(problem.others):
-            if other.role is Role.FACTOR and not frozen[index] and one.role is Role.STEPS:
-                tried[:, index] = _along(problem.structure.name, row[0, index], guess, numbers)
-        tried[:, place] = [float(number) for number in numbers]
+        rows = np.repeat(row, len(numbers), axis=0)
+        for index, parameter_at in enumerate(problem.others):
+            if (
+                parameter_at.role is Role.FACTOR
+                and not frozen[index]
+                and parameter.role is Role.STEPS
+            ):
+                rows[:, index] = _along(problem.structure.name, row[0, index], guess, numbers)
+        rows[:, place] = [float(number) for number in numbers]
         fixed = frozen.copy()
         fixed[place] = True
         coarse = Problem(problem.structure, self.few, self.effort, is_projected=False)
-        tried, fits = coarse.refine(tried, 5, fixed)
-        factors = [i for i, other in enumerate(problem.others) if other.role is Role.FACTOR]
+        rows, fits = coarse.refine(rows, 5, fixed)
+        factors = [
+            i for i, parameter_at in enumerate(problem.others) if parameter_at.role is Role.FACTOR
+        ]
         factors = [i for i in factors if not fixed[i]]
         likely = [
-            (digits(numbers[index]) + self._digits_of_others(coarse, tried[[index]], fixed), index)
+            (digits(numbers[index]) + self._digits_of_others(coarse, rows[[index]], fixed), index)
             for index in np.flatnonzero(fits.costs < _LIKELY).tolist()
-            if np.all((tried[index, factors] > 1e-4) & (tried[index, factors] < 1e4))
+            if np.all((rows[index, factors] > 1e-4) & (rows[index, factors] < 1e4))
         ]
-        likely.sort(key=lambda one: (one[0], abs(float(numbers[one[1]]) - guess)))
+        likely.sort(key=lambda parameter: (parameter[0], abs(float(numbers[parameter[1]]) - guess)))
         found: list[Option] = []
         for length, index in likely[:MOST_OPTIONS]:
-            moved, fits = problem.refine(tried[[index]], 12, fixed)
+            moved, fits = problem.refine(rows[[index]], 12, fixed)
             if fits.is_close(0):
                 found.append((length, place, numbers[index], moved))
         return found
@@ -433,24 +451,24 @@ class Search:
         self, problem: Problem, row: Values, frozen: NDArray[np.bool_]
     ) -> Iterator[Option]:
         """Values of 0: the length of a line that the log does not show to its end depends on it."""
-        for index, one in enumerate(problem.others):
-            if one.role is not Role.VALUE or frozen[index] or one.symbol.is_positive:
+        for index, parameter in enumerate(problem.others):
+            if parameter.role is not Role.VALUE or frozen[index] or parameter.symbol.is_positive:
                 continue
-            moved = row.copy()
-            moved[0, index] = 0.0
-            fixed = frozen.copy()
-            fixed[index] = True
-            moved, fits = problem.refine(moved, 12, fixed)
+            zero_row = row.copy()
+            zero_row[0, index] = 0.0
+            is_fixed = frozen.copy()
+            is_fixed[index] = True
+            zero_row, fits = problem.refine(zero_row, 12, is_fixed)
             if fits.is_close(0):
-                length = 1 + self._digits_of_others(problem, moved, fixed)
-                yield length, index, Fraction(0), moved
+                length = 1 + self._digits_of_others(problem, zero_row, is_fixed)
+                yield length, index, Fraction(0), zero_row
 
-    def _digits_of_others(self, problem: Problem, row: Values, fixed: NDArray[np.bool_]) -> int:
+    def _digits_of_others(self, problem: Problem, row: Values, is_fixed: NDArray[np.bool_]) -> int:
         """The digits that the parameters need that are not fixed."""
-        deviations = self._deviations(problem, row, fixed)
+        deviations = self._deviations(problem, row, is_fixed)
         return sum(
             _digits_within(float(row[0, index]), float(deviations[index]))
-            for index in np.flatnonzero(~fixed)
+            for index in np.flatnonzero(~is_fixed)
         )
 
     def _deviations(self, problem: Problem, row: Values, frozen: NDArray[np.bool_]) -> Values:
@@ -486,22 +504,22 @@ def _along(name: str, rate: float, guess: float, numbers: list[Fraction]) -> Val
 
 def _simple_numbers(guess: float, is_integer: bool, end: float) -> list[Fraction]:
     """Simple numbers within two orders of magnitude of a guess."""
-    found: set[Fraction] = set()
+    numbers: set[Fraction] = set()
     if is_integer:
         top = max(int(min(4 * max(guess, end), 1e6)), 10)
-        found.update(Fraction(n) for n in range(1, min(top, 200) + 1))
+        numbers.update(Fraction(n) for n in range(1, min(top, 200) + 1))
         power = 10
         while power <= top:
-            found.update(Fraction(n * power) for n in range(1, 100) if n * power <= top)
+            numbers.update(Fraction(n * power) for n in range(1, 100) if n * power <= top)
             power *= 10
-        found.update(Fraction(2**n) for n in range(15))
-        found.add(Fraction(max(round(guess), 1)))
+        numbers.update(Fraction(2**n) for n in range(15))
+        numbers.add(Fraction(max(round(guess), 1)))
     else:
         exponent = int(np.floor(np.log10(abs(guess) or 1)))
         for shift in (-2, -1, 0, 1):
             unit = Fraction(10) ** (exponent + shift)
-            found.update(n * unit for n in range(1, 100))
-    return sorted(found, key=lambda number: (digits(number), abs(float(number) - guess)))
+            numbers.update(n * unit for n in range(1, 100))
+    return sorted(numbers, key=lambda number: (digits(number), abs(float(number) - guess)))
 
 
 def _digits_within(value: float, deviation: float) -> int:

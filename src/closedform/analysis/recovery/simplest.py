@@ -10,7 +10,7 @@ _DENOMINATORS = (3, 6, 7, 9, 11, 12)
 
 
 def digits(number: Fraction) -> int:
-    """Returns the significant digits of a decimal; of a quotient, those of both sides and one.
+    """Returns the significant digits of a decimal; of a quotient, the digits of both sides plus 1.
 
     Example:
         >>> [digits(Fraction(n)) for n in ("3e-4", "2000", "0.25", "1/3", "0")]
@@ -21,14 +21,14 @@ def digits(number: Fraction) -> int:
         while bottom % factor == 0:
             bottom //= factor
     if bottom == 1:
-        scaled = number
-        while scaled.denominator != 1:
-            scaled *= 10
-        return max(len(str(abs(scaled.numerator)).rstrip("0")), 1)
+        multiple = number
+        while multiple.denominator != 1:
+            multiple *= 10
+        return max(len(str(abs(multiple.numerator)).rstrip("0")), 1)
     return len(str(abs(number.numerator))) + len(str(number.denominator)) + 1
 
 
-def rounded(value: float, count: int) -> Fraction:
+def round_to_digits(value: float, count: int) -> Fraction:
     """Returns the decimal with ``count`` significant digits that is nearest to a number."""
     return Fraction(f"{value:.{count - 1}e}") if value else Fraction(0)
 
@@ -46,12 +46,12 @@ def candidates(value: float, *, is_integer: bool) -> list[Fraction]:
     """
     if not math.isfinite(value):
         return []
-    found = {Fraction(0)}
+    numbers = {Fraction(0)}
     for count in range(1, MOST_DIGITS + 1):
-        found.add(rounded(value, count))
+        numbers.add(round_to_digits(value, count))
     if not is_integer and 1e-3 < abs(value) < 1e3:
-        found.update(Fraction(round(value * bottom), bottom) for bottom in _DENOMINATORS)
+        numbers.update(Fraction(round(value * bottom), bottom) for bottom in _DENOMINATORS)
     if is_integer:
-        found = {number for number in found if number.denominator == 1}
-        found.update(Fraction(n) for n in (math.floor(value), math.ceil(value), round(value)))
-    return sorted(found, key=lambda n: (n != 0, digits(n), abs(float(n) - value)))
+        numbers = {number for number in numbers if number.denominator == 1}
+        numbers.update(Fraction(n) for n in (math.floor(value), math.ceil(value), round(value)))
+    return sorted(numbers, key=lambda n: (n != 0, digits(n), abs(float(n) - value)))

@@ -62,7 +62,7 @@ def features(points: Points) -> Features:
     """Returns the features of a curve."""
     after = jumps(points)
     runs = flat_runs(points)
-    covered = sum(last - first + 1 for first, last in runs)
+    flat_count = sum(last - first + 1 for first, last in runs)
     return Features(
         points,
         tuple(marks(points)),
@@ -70,7 +70,7 @@ def features(points: Points) -> Features:
         tuple(float(points.steps[place]) for place in jumps(points, _CLEAR_JUMP)),
         tuple(float(points.steps[place]) for place in turns(points)),
         tuple(_periods(points, after)),
-        bool(after) and covered + len(after) >= 0.9 * len(points.steps),
+        bool(after) and flat_count + len(after) >= 0.9 * len(points.steps),
     )
 
 
@@ -92,74 +92,84 @@ def _periods(points: Points, after: list[int]) -> list[float]:
 
 def starts(structure: Structure, curve: Features) -> Values:
     """Returns values of the parameters that are not linear, of shape (starts, parameters)."""
-    others = [one for one in structure.parameters if not one.is_linear]
-    order = sorted(others, key=lambda one: PRIORITY.get(one.name, 5))
-    found = list(itertools.islice(_assigned(structure, order, curve, {}), MOST_STARTS))
-    return np.array([[row[one.name] for one in others] for row in found], dtype=np.float64).reshape(
-        len(found), len(others)
-    )
+    parameters = [parameter for parameter in structure.parameters if not parameter.is_linear]
+    order = sorted(parameters, key=lambda parameter: PRIORITY.get(parameter.name, 5))
+    rows = list(itertools.islice(_assignments(structure, order, curve, {}), MOST_STARTS))
+    return np.array(
+        [[row[parameter.name] for parameter in parameters] for row in rows], dtype=np.float64
+    ).reshape(len(rows), len(parameters))
 
 
 PRIORITY: Mapping[str, int] = {"steps": 0, "warmup": 1, "up": 1, "decay": 2, "tail": 2}
 """Parameters that others begin relative to come first."""
 
 
-def _assigned(
+def _assignments(
     structure: Structure,
     order: list[Parameter],
     curve: Features,
-    given: dict[str, float],
+    assigned_values: dict[str, float],
 ) -> Iterator[dict[str, float]]:
     if not order:
-        yield given
+        yield assigned_values
         return
     first, *rest = order
-    seen: set[float] = set()
-    for value in _pool(structure, first, curve, given):
-        if np.isfinite(value) and value not in seen:
-            seen.add(value)
-            yield from _assigned(structure, rest, curve, {**given, first.name: float(value)})
+    tried_values: set[float] = set()
+    for value in _pool(structure, first, curve, assigned_values):
+        if np.isfinite(value) and value not in tried_values:
+            tried_values.add(value)
+            yield from _assignments(
+                structure, rest, curve, {**assigned_values, first.name: float(value)}
+            )
 
 
 def _pool(
-    structure: Structure, one: Parameter, curve: Features, given: Mapping[str, float]
+    structure: Structure,
+    parameter: Parameter,
+    curve: Features,
+    assigned_values: Mapping[str, float],
 ) -> list[float]:
-    if one.role is Role.STEPS:
-        return _steps(structure, one, curve, given)
-    if one.role is Role.VALUE:
-        return _levels(one, curve)
-    end, steps = curve.end, given.get("steps", curve.end)
+    if parameter.role is Role.STEPS:
+        return _steps(structure, parameter, curve, assigned_values)
+    if parameter.role is Role.VALUE:
+        return _levels(parameter, curve)
+    end, steps = curve.end, assigned_values.get("steps", curve.end)
     v = curve.points.values
-    if one.role is Role.FRACTION:
-        shift = 0.5 if one.name == "cut" else 1.0
-        seen = [(m + shift) / steps for m in curve.marks if m + shift < steps]
-        return [*seen[:5], 0.3, 0.1, 0.5] if one.name == "rise" else seen[:5]
-    if one.role is Role.EXPONENT:
-        if one.name == "exponent":
-            return [*_exponent(curve, given), -0.5, -1.0, -0.2, 0.5]
+    if parameter.role is Role.FRACTION:
+        shift = 0.5 if parameter.name == "cut" else 1.0
+        cut_fractions = [(m + shift) / steps for m in curve.marks if m + shift < steps]
+        return (
+            [*cut_fractions[:5], 0.3, 0.1, 0.5] if parameter.name == "rise" else cut_fractions[:5]
+        )
+    if parameter.role is Role.EXPONENT:
+        if parameter.name == "exponent":
+            return [*_exponent(curve, assigned_values), -0.5, -1.0, -0.2, 0.5]
         return [2.0, 0.5, 3.0, 1.3]
-    if one.role is Role.ARGUMENT:
-        return [-6.0, -3.0] if one.name == "low" else [3.0, 1.5]
-    if one.role is Role.FACTOR:
-        return _factors(structure, curve, given)
-    if one.name == "cycles":
+    if parameter.role is Role.ARGUMENT:
+        return [-6.0, -3.0] if parameter.name == "low" else [3.0, 1.5]
+    if parameter.role is Role.FACTOR:
+        return _factors(structure, curve, assigned_values)
+    if parameter.name == "cycles":
         turns = [steps / m for m in (*curve.jumps[:2], *curve.marks)]
         return [*turns, *(turn / 2 for turn in turns), 2, 3, 4, 1.5]
-    if one.name == "ratio":
+    if parameter.name == "ratio":
         low = float(np.min(np.abs(v))) or 1e-3
         return [float(np.max(v)) / low, 32.0]
-    if one.name == "width":
+    if parameter.name == "width":
         peak = float(np.max(v))
-        return [1 / (peak**2 * given.get("warmup", end)) if peak > 0 else 512.0]
+        return [1 / (peak**2 * assigned_values.get("warmup", end)) if peak > 0 else 512.0]
     return [1.0]
 
 
 def _steps(
-    structure: Structure, one: Parameter, curve: Features, given: Mapping[str, float]
+    structure: Structure,
+    parameter: Parameter,
+    curve: Features,
+    assigned_values: Mapping[str, float],
 ) -> list[float]:
     end, marks = curve.end, list(curve.marks)
-    steps = given.get("steps")
-    if one.name == "steps":
+    steps = assigned_values.get("steps")
+    if parameter.name == "steps":
         if structure.is_stepwise or structure.name == "warm_restarts":
             return [*curve.periods, *curve.jumps[:1], *marks[:4], 1.0]
         if structure.name in ("exponential", "inverse_time", "range_test"):
@@ -168,47 +178,49 @@ def _steps(
             return [*(m + 1 for m in marks), end, 1.3 * end, 2 * end]
         return [*marks, end, 1.3 * end, 2 * end, 4 * end, end / 3]
     within = [m for m in marks if steps is None or m < steps]
-    if one.name in ("warmup", "flat", "up"):
-        far = [end / 4] if one.name == "flat" else []
-        if one.name == "up":
+    if parameter.name in ("warmup", "flat", "up"):
+        far = [end / 4] if parameter.name == "flat" else []
+        if parameter.name == "up":
             return [*curve.turns[:1], *within[:6]]
         return [
             *(within[:6]),
             *far,
-            *([1.0] if one.name == "warmup" and steps is None else []),
+            *([1.0] if parameter.name == "warmup" and steps is None else []),
         ]
-    if one.name == "down":
-        up = given["up"]
+    if parameter.name == "down":
+        up = assigned_values["up"]
         return [*(m - up for m in (*curve.turns[1:2], *marks) if m > up), up, up / 2][:8]
-    if one.name in ("decay", "tail", "cooldown", "hold"):
+    if parameter.name in ("decay", "tail", "cooldown", "hold"):
         last = steps if steps is not None else end
-        begin = given.get("warmup", 0.0)
+        begin = assigned_values.get("warmup", 0.0)
         return [last - m for m in within if m >= begin][:6] or [last / 5]
-    if one.name == "bound":
+    if parameter.name == "bound":
         last = steps or end
         return [last * factor for factor in (1.01, 1.2, 2.0)]
-    if one.name == "shift":
+    if parameter.name == "shift":
         return [end / 20, end / 3]
     return [end * factor for factor in (0.003, 0.03, 0.2, 1.0)]
 
 
-def _levels(one: Parameter, curve: Features) -> list[float]:
+def _levels(parameter: Parameter, curve: Features) -> list[float]:
     v = curve.points.values
-    if one.name in ("peak", "high"):
-        found = [float(np.max(v))]
-    elif one.name == "start":
-        found = [float(v[0])]
+    if parameter.name in ("peak", "high"):
+        levels = [float(np.max(v))]
+    elif parameter.name == "start":
+        levels = [float(v[0])]
     else:
-        found = [float(v[-1]), float(np.min(v))]
-    is_positive = bool(one.symbol.is_positive)
-    return [max(value, 1e-12) if is_positive else value for value in found]
+        levels = [float(v[-1]), float(np.min(v))]
+    is_positive = bool(parameter.symbol.is_positive)
+    return [max(value, 1e-12) if is_positive else value for value in levels]
 
 
-def _factors(structure: Structure, curve: Features, given: Mapping[str, float]) -> list[float]:
+def _factors(
+    structure: Structure, curve: Features, assigned_values: Mapping[str, float]
+) -> list[float]:
     t, v = curve.points.steps, curve.points.values
     first, last = abs(float(v[0])) or 1e-9, abs(float(v[-1])) or 1e-9
     whole = max(float(t[-1] - t[0]), 1.0)
-    steps = given.get("steps", 1.0)
+    steps = assigned_values.get("steps", 1.0)
     if structure.name == "range_test":
         return [(last / first - 1) * steps / whole]
     if structure.name == "inverse_time":
@@ -227,11 +239,15 @@ def _factors(structure: Structure, curve: Features, given: Mapping[str, float]) 
     return rates
 
 
-def _exponent(curve: Features, given: Mapping[str, float]) -> list[float]:
+def _exponent(curve: Features, assigned_values: Mapping[str, float]) -> list[float]:
     """The exponent of the power that passes through two points between the warmup and the tail."""
     t, v = curve.points.steps, curve.points.values
-    begin = given.get("warmup", 0.0)
-    end = given["steps"] - given["tail"] if {"steps", "tail"} <= given.keys() else float(t[-1])
+    begin = assigned_values.get("warmup", 0.0)
+    end = (
+        assigned_values["steps"] - assigned_values["tail"]
+        if {"steps", "tail"} <= assigned_values.keys()
+        else float(t[-1])
+    )
     inside = np.flatnonzero((t >= max(begin, 1.0)) & (t <= end))
     if len(inside) < 2:
         return []

@@ -173,7 +173,11 @@ class Structure:
 
     def program(self, *, is_projected: bool) -> Program:
         """Returns the expression in NumPy, with or without its linear parameters apart."""
-        linear = tuple(one.symbol for one in self.parameters if one.is_linear and is_projected)
+        linear = tuple(
+            parameter.symbol
+            for parameter in self.parameters
+            if parameter.is_linear and is_projected
+        )
         return _program(self.expr, self.constants, linear)
 
     @property
@@ -205,18 +209,20 @@ def _variants(
 ) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """The fixed arguments and the names of the free ones, of each form of a function."""
     parameters = inspect.signature(function).parameters
-    required = [key for key, one in parameters.items() if one.default is one.empty]
+    required = [
+        key for key, parameter in parameters.items() if parameter.default is parameter.empty
+    ]
     choices: dict[str, tuple[Any, ...]] = {}
     optional: list[str] = []
-    for key, one in parameters.items():
+    for key, parameter in parameters.items():
         if key in CHOICES:
             choices[key] = CHOICES[key]
-        elif isinstance(one.default, bool):
-            choices[key] = (one.default, not one.default)
+        elif isinstance(parameter.default, bool):
+            choices[key] = (parameter.default, not parameter.default)
         elif key not in required and _role(name, key) is not None:
             optional.append(key)
     for values in itertools.product(*choices.values()):
-        fixed = {
+        constants = {
             key: value
             for key, value in zip(choices, values, strict=True)
             if key in required or value != parameters[key].default
@@ -224,10 +230,10 @@ def _variants(
         free = [key for key in required if key not in choices]
         without = [key for key in free if key in MAY_BE_ZERO]
         for key in without:
-            yield {**fixed, key: 0}, [one for one in free if one != key]
+            yield {**constants, key: 0}, [parameter for parameter in free if parameter != key]
         for chosen in itertools.product((False, True), repeat=len(optional)):
             added = [key for key, is_free in zip(optional, chosen, strict=True) if is_free]
-            yield fixed, free + added
+            yield constants, free + added
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,38 +253,38 @@ class Form:
 @functools.cache
 def forms() -> tuple[Form, ...]:
     """Returns the forms of all functions, those with fewer arguments first."""
-    found = [
-        Form(name, tuple(fixed.items()), tuple(free))
+    all_forms = [
+        Form(name, tuple(constants.items()), tuple(free))
         for name in schedules.__all__
         if name not in NOT_RECOVERED
-        for fixed, free in _variants(name, getattr(schedules, name))
+        for constants, free in _variants(name, getattr(schedules, name))
         if free
     ]
-    return tuple(sorted(found, key=lambda form: (form.size, len(form.fixed))))
+    return tuple(sorted(all_forms, key=lambda form: (form.size, len(form.fixed))))
 
 
 @functools.cache
 def structure(form: Form) -> Structure | None:
     """Returns the structure of a form; None if there is none."""
-    name, fixed, free = form.name, dict(form.fixed), form.free
+    name, constant_arguments, free = form.name, dict(form.fixed), form.free
     function = getattr(schedules, name)
     try:
-        made = function(**{key: SAMPLE[key] for key in free}, **fixed)
+        schedule = function(**{key: SAMPLE[key] for key in free}, **constant_arguments)
     except DefinitionError:
         return None
-    expr = made.expr
-    known = made.hyperparameters
+    expr = schedule.expr
+    values = schedule.hyperparameters
     # An argument that is not given may be another one: cyclic falls for as long as it rises.
     by_value = {exact_number(SAMPLE[key]): key for key in free}
-    own = {symbol.name: symbol for symbol in expr.free_symbols}
-    same = {
-        symbol: own[by_value[known[symbol.name]]]
+    symbols_by_name = {symbol.name: symbol for symbol in expr.free_symbols}
+    replacements = {
+        symbol: symbols_by_name[by_value[values[symbol.name]]]
         for symbol in expr.free_symbols - {t}
-        if symbol.name not in free and by_value.get(known[symbol.name]) in own
+        if symbol.name not in free and by_value.get(values[symbol.name]) in symbols_by_name
     }
-    expr = expr.xreplace(same)
+    expr = expr.xreplace(replacements)
     constants = tuple(
-        (symbol, float(known[symbol.name]))
+        (symbol, float(values[symbol.name]))
         for symbol in sorted(expr.free_symbols - {t}, key=lambda symbol: symbol.name)
         if symbol.name not in free
     )
@@ -300,4 +306,4 @@ def structure(form: Form) -> Structure | None:
         )
         for key in free
     )
-    return Structure(name, dict(fixed), parameters, expr, constants, function)
+    return Structure(name, dict(constant_arguments), parameters, expr, constants, function)

@@ -83,30 +83,30 @@ class Usual:
         if "min_lr_rate" in arguments:
             end = _exact(arguments["min_lr_rate"]) * peak
         fall = {"start": peak, "end": end, "steps": Fraction(total - warmup)}
-        built: Schedule | None = None
+        rate: Schedule | None = None
         text = ""
         if self.kind in _FALLING and "num_cycles" not in arguments:
             name = _FALLING[self.kind]
             if name == "polynomial":
                 fall["power"] = _exact(arguments["power"])
-            built, text = getattr(schedules, name)(**fall), call_text(name, fall)
-        if warmup and (built is not None or self.kind == "constant_with_warmup"):
+            rate, text = getattr(schedules, name)(**fall), call_text(name, fall)
+        if warmup and (rate is not None or self.kind == "constant_with_warmup"):
             rise = {"start": Fraction(0), "end": peak, "steps": Fraction(warmup)}
             line, text_of_line = schedules.linear(**rise), call_text("linear", rise)
-            built = line if built is None else line.then(built)
+            rate = line if rate is None else line.then(rate)
             text = f"{text_of_line}.then({text})" if text else text_of_line
-        if built is None:
+        if rate is None:
             return None
-        residual = residual_of(built, points)
-        return Call(text, built, self.cost, residual) if residual <= 1 + 1e-9 else None
+        residual = residual_of(rate, points)
+        return Call(text, rate, self.cost, residual) if residual <= 1 + 1e-9 else None
 
     @property
     def text(self) -> str:
         """The scheduler as ``transformers:kind(arguments)``."""
         kwargs = self.config.get("lr_scheduler_kwargs", {})
         names = [name for name in _SHOWN if name != "max_steps" or self.kind not in _ENDLESS]
-        shown = {name: self.config[name] for name in names if name in self.config} | kwargs
-        inside = ", ".join(f"{name}={value!r}" for name, value in shown.items())
+        arguments = {name: self.config[name] for name in names if name in self.config} | kwargs
+        inside = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         return f"transformers:{self.kind}({inside})"
 
 
@@ -174,34 +174,34 @@ def usual_schedules(points: Points) -> list[Usual]:
     with np.errstate(all="ignore"):
         rises = list(dict.fromkeys(_rises(points)))
         for kind, propose in PROPOSE.items():
-            tried = _tried(kind, propose, rises, points)
-            if tried:
-                nearest.append(min(tried, key=lambda one: (not one.is_right, _rank(one))))
+            proposals = _proposals_near(kind, propose, rises, points)
+            if proposals:
+                nearest.append(min(proposals, key=lambda usual: (not usual.is_right, _rank(usual))))
     order = list(PROPOSE)
-    nearest.sort(key=lambda one: (not one.is_right, _rank(one), order.index(one.kind)))
+    nearest.sort(key=lambda usual: (not usual.is_right, _rank(usual), order.index(usual.kind)))
     return nearest
 
 
-def _tried(
+def _proposals_near(
     kind: str, propose: Callable[[_Tail], Iterator[Proposal]], rises: list[_Rise], points: Points
 ) -> list[Usual]:
-    """The proposals of a kind beside the log, until several reproduce it."""
-    tried: list[Usual] = []
+    """The proposals of a kind compared with the log, until several reproduce it."""
+    usual_list: list[Usual] = []
     for rise in rises:
         for proposal in itertools.islice(propose(_tail(points, rise)), MOST_PROPOSALS):
-            usual = _checked(kind, rise, proposal, points)
-            tried += [usual] if usual is not None else []
-            is_enough = sum(one.is_right for one in tried) >= MOST_RIGHT
-            if is_enough or len(tried) >= MOST_TRIED:
-                return tried
-    return tried
+            usual = _check_proposal(kind, rise, proposal, points)
+            usual_list += [usual] if usual is not None else []
+            is_enough = sum(candidate.is_right for candidate in usual_list) >= MOST_RIGHT
+            if is_enough or len(usual_list) >= MOST_TRIED:
+                return usual_list
+    return usual_list
 
 
-def _rank(one: Usual) -> float:
-    return one.cost if one.is_right else one.residual
+def _rank(usual: Usual) -> float:
+    return usual.cost if usual.is_right else usual.residual
 
 
-def _checked(kind: str, rise: _Rise, proposal: Proposal, points: Points) -> Usual | None:
+def _check_proposal(kind: str, rise: _Rise, proposal: Proposal, points: Points) -> Usual | None:
     total = proposal.get("max_steps", int(points.steps[-1]) + 1)
     kwargs = {name: value for name, value in proposal.items() if name != "max_steps"}
     config: dict[str, Any] = {
@@ -215,19 +215,19 @@ def _checked(kind: str, rise: _Rise, proposal: Proposal, points: Points) -> Usua
     if kwargs:
         config["lr_scheduler_kwargs"] = kwargs
     try:
-        built = schedule("transformers", kind, config)
-        residual = residual_of(built, points)
+        rate = schedule("transformers", kind, config)
+        residual = residual_of(rate, points)
     except ClosedFormError:
         return None
     numbers = [rise.peak, Fraction(rise.warmup), Fraction(total)]
     numbers += [_exact(value) for value in kwargs.values() if _is_number(value)]
-    values = np.asarray(built(points.steps.astype(np.int64)), dtype=np.float64)
+    values = np.asarray(rate(points.steps.astype(np.int64)), dtype=np.float64)
     gaps = np.abs(values - points.values)
     worst = int(np.argmax(gaps / points.errors))
     # The end of a run after that of the log is not attested.
     is_after = total > 1.02 * (float(points.steps[-1]) + 1) + 1
     cost = sum(map(digits, numbers)) + len(kwargs) + 2 * is_after
-    return Usual(kind, config, built, residual, cost, int(points.steps[worst]), float(gaps[worst]))
+    return Usual(kind, config, rate, residual, cost, int(points.steps[worst]), float(gaps[worst]))
 
 
 def _is_number(value: Any) -> bool:
@@ -247,8 +247,8 @@ def _rises(points: Points) -> Iterator[_Rise]:
     if t[0] > 0:
         # Nearly all warmups begin at 0, whether the log has it or not.
         origin = np.zeros(1)
-        joined = Points(*(np.concatenate([origin, one]) for one in (t, v, e)))
-        yield from itertools.islice(_from_begin(joined, is_logged=False), MOST_WARMUPS)
+        with_origin = Points(*(np.concatenate([origin, parts]) for parts in (t, v, e)))
+        yield from itertools.islice(_from_begin(with_origin, is_logged=False), MOST_WARMUPS)
         if _top(points)[0] < 2:
             return
     yield from itertools.islice(_from_begin(points, is_logged=True), MOST_WARMUPS)
@@ -258,29 +258,31 @@ def _top(points: Points) -> tuple[int, int]:
     """The positions of the first value at the first peak, and of the last one there."""
     v, e = points.values, points.errors
     falls = np.flatnonzero(v[1:] < v[:-1] - e[1:] - e[:-1])
-    peaked = int(falls[0]) if falls.size else len(v) - 1
-    top = int(np.argmax(v[: peaked + 1] >= np.max(v[: peaked + 1]) - e[: peaked + 1]))
-    return top, peaked
+    end_of_rise = int(falls[0]) if falls.size else len(v) - 1
+    top = int(
+        np.argmax(v[: end_of_rise + 1] >= np.max(v[: end_of_rise + 1]) - e[: end_of_rise + 1])
+    )
+    return top, end_of_rise
 
 
 def _from_begin(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     """Warmups of a log whose first value is that of update 0, or is taken to be 0 there."""
-    top, peaked = _top(points)
-    if top == 0 or peaked == 0:
+    top, end_of_rise = _top(points)
+    if top == 0 or end_of_rise == 0:
         return
     # The line through the first values: its end is the peak, at the last of them or after it.
     counts = [count for count in (top + 1, top) if count >= 2 and _is_line(points, count)]
-    by_count = [list(_ends(points, count, top, peaked)) for count in counts]
+    by_count = [list(_ends(points, count, top, end_of_rise)) for count in counts]
     # A log that begins later than it goes on has lost more than the warmup.
     gaps = np.diff(points.steps)
     is_hidden = top == 1 and float(points.values[0]) == 0 and gaps[0] <= 2 * np.median(gaps)
     if is_hidden and points.steps[1] > 1:
-        yield from itertools.islice(_hidden(points, is_logged=is_logged), MOST_HIDDEN)
+        yield from itertools.islice(_hidden_rises(points, is_logged=is_logged), MOST_HIDDEN)
     for rises in itertools.zip_longest(*by_count):
         yield from (rise for rise in rises if rise is not None)
 
 
-def _hidden(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
+def _hidden_rises(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     """Warmups that end between two logged updates, of which the log has no value.
 
     The peak is a number of two digits that is not far above the first value, the length a round
@@ -304,7 +306,7 @@ _NEAR_PEAK = 1.2
 MOST_HIDDEN = 150
 
 
-def _ends(points: Points, count: int, top: int, peaked: int) -> Iterator[_Rise]:
+def _ends(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_Rise]:
     """Warmups whose line passes through so many first values."""
     t, v, e = points.steps, points.values, points.errors
     slope = float(v[count - 1] - v[0]) / float(t[count - 1] - t[0])
@@ -329,7 +331,7 @@ def _ends(points: Points, count: int, top: int, peaked: int) -> Iterator[_Rise]:
             reach = spread * warmup / max(float(t[count - 1]), 1.0)
             peaks = _numbers(begin + slope * warmup, reach)
         for peak in itertools.islice(peaks, 2):
-            if float(peak) >= float(np.max((v - e)[: peaked + 1])):
+            if float(peak) >= float(np.max((v - e)[: end_of_rise + 1])):
                 yield _Rise(warmup, peak, begin / float(peak))
 
 
@@ -564,19 +566,19 @@ def _integers(low: float, high: float) -> list[int]:
 
 def _round_integers(low: int, high: int) -> list[int]:
     """Integers from one to another, the roundest first, at most 60 of them."""
-    chosen: list[int] = []
+    numbers: list[int] = []
     unit = 10 ** len(str(max(high, 1)))
-    while unit >= 1 and len(chosen) < 60:
+    while unit >= 1 and len(numbers) < 60:
         first = -(-low // unit) * unit
-        new = (n for n in range(first, high + 1, unit) if n not in chosen)
-        chosen += itertools.islice(new, 60 - len(chosen))
+        new = (n for n in range(first, high + 1, unit) if n not in numbers)
+        numbers += itertools.islice(new, 60 - len(numbers))
         half = unit // 2
         if half and unit > 1:
             first = -(-low // half) * half
-            new = (n for n in range(first, high + 1, half) if n not in chosen)
-            chosen += itertools.islice(new, 60 - len(chosen))
+            new = (n for n in range(first, high + 1, half) if n not in numbers)
+            numbers += itertools.islice(new, 60 - len(numbers))
         unit //= 10
-    return chosen
+    return numbers
 
 
 def _simple(low: float, high: float) -> Fraction | None:

@@ -1,4 +1,4 @@
-"""A run or its log beside the recipe: the first value that departs, and its likely cause."""
+"""Compares a run or its log with the recipe: the first value that departs, and its likely cause."""
 
 from __future__ import annotations
 

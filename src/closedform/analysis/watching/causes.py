@@ -111,16 +111,16 @@ class Seen:
     has_agreeing_group: bool = False
 
 
-def likely_causes(schedule: Schedule, seen: Seen, numbers: Numbers) -> list[Cause]:
+def likely_causes(schedule: Schedule, measurements: Seen, numbers: Numbers) -> list[Cause]:
     """Returns the causes that explain every value that was seen, the likeliest first.
 
     Args:
         schedule: The schedule of the recipe.
-        seen: The values, of which at least one departs from it.
+        measurements: The values, of which at least one departs from it.
         numbers: What is known of the run.
     """
     with np.errstate(all="ignore"):
-        search = _Search(schedule, seen, numbers)
+        search = _Search(schedule, measurements, numbers)
         if not search.departing.size:
             return []
         causes = list(search.causes())
@@ -133,23 +133,23 @@ def likely_causes(schedule: Schedule, seen: Seen, numbers: Numbers) -> list[Caus
 class _Search:
     """The causes of one departure."""
 
-    def __init__(self, schedule: Schedule, seen: Seen, numbers: Numbers) -> None:
+    def __init__(self, schedule: Schedule, measurements: Seen, numbers: Numbers) -> None:
         # Only a run that departs needs these modules, which import much.
         from closedform.analysis.recovery.numeric import is_supported
 
-        self.schedule, self.seen, self.numbers = schedule, seen, numbers
+        self.schedule, self.seen, self.numbers = schedule, measurements, numbers
         length = numbers.horizon or (None if schedule.length is None else int(schedule.length))
-        last_seen = int(seen.updates[-1])
+        last_seen = int(measurements.updates[-1])
         self.end = min(max(length or 4 * (last_seen + 1), 2), LONGEST)
         self.horizon = length or self.end
         self.is_smooth = is_supported(schedule.bound)
         self.curve = self.at(np.arange(self.end, dtype=np.float64))
         peak = int(np.argmax(self.curve))
         self.warmup = peak if self.curve[0] < self.curve[peak] else 0
-        expected = self.at(seen.updates)
-        apart = ~(np.abs(expected - seen.values) <= seen.errors)
-        self.departing = np.flatnonzero(apart)
-        self.first = int(seen.updates[self.departing[0]]) if self.departing.size else 0
+        expected = self.at(measurements.updates)
+        is_apart = ~(np.abs(expected - measurements.values) <= measurements.errors)
+        self.departing = np.flatnonzero(is_apart)
+        self.first = int(measurements.updates[self.departing[0]]) if self.departing.size else 0
 
     def at(self, times: Values) -> Values:
         """The schedule at times, also between two updates; NaN where it has no value."""
@@ -182,7 +182,7 @@ class _Search:
         """The causes that fit, the likeliest first."""
         is_resumed = self.numbers.start > 0 and self.first == int(self.seen.updates[0])
         if is_resumed:
-            yield from self._resumed()
+            yield from self._resumptions()
         yield from self._not_scheduled()
         yield from self._offset()
         several = list(self._several())
@@ -196,13 +196,13 @@ class _Search:
         if early and not is_excluded:
             yield from several
         if not early and not is_resumed:
-            yield from self._resumed()
+            yield from self._resumptions()
         yield from self._warmup()
         yield from self._horizon()
         yield from several
         yield from self._slow()
         if early and not is_resumed:
-            yield from self._resumed()
+            yield from self._resumptions()
         yield from self._rate()
 
     # --- one cause each ---------------------------------------------------------------------------
@@ -261,10 +261,10 @@ class _Search:
                     f"the scheduler is stepped {number} times an update, once per {unit}: the run "
                     f"has {number} {unit}es",
                 )
-        both = (self.numbers.accumulation or 1) * (self.numbers.processes or 1)
+        product = (self.numbers.accumulation or 1) * (self.numbers.processes or 1)
         for count in [] if is_explained else fitting[:1]:
             more = "once for each micro-batch or process"
-            if both == count:
+            if product == count:
                 more = "once for each micro-batch of each process"
             yield Cause(Kind.SEVERAL, f"the scheduler is stepped {count} times an update: {more}")
 
@@ -279,7 +279,7 @@ class _Search:
             if len(self.departing) > 1 or n == self.numbers.updates_per_epoch:
                 yield Cause(Kind.SLOW, f"the scheduler is stepped once in {unit}, not each update")
 
-    def _resumed(self) -> Iterator[Cause]:
+    def _resumptions(self) -> Iterator[Cause]:
         u = self.seen.updates
         begin = self.first
         if begin == 0:
@@ -287,10 +287,10 @@ class _Search:
         shifts = np.arange(-begin, self.end - begin, dtype=np.float64)
         shifts = shifts[shifts != 0]
 
-        def shifted(shift: float) -> Values:
+        def shift_steps(shift: float) -> Values:
             return np.where(u >= begin, u + shift, u)
 
-        matches = self._matching(shifts, lambda update: update + shifts, shifted)
+        matches = self._matching(shifts, lambda update: update + shifts, shift_steps)
         per_epoch = self.numbers.updates_per_epoch
         epochs = {-begin} if per_epoch is None else {-begin, begin // per_epoch - begin}
         matches.sort(key=lambda shift: (int(shift) not in epochs, abs(shift)))
@@ -324,14 +324,14 @@ class _Search:
             rise = np.asarray(times) * w / np.maximum(length, 1e-300)
             return np.where(np.asarray(times) < length, rise, np.maximum(times, w))
 
-        def shifted(length: Values | float, times: Values | float) -> Values:
+        def shift_steps(length: Values | float, times: Values | float) -> Values:
             rise = np.asarray(times) * w / np.maximum(length, 1e-300)
             return np.where(np.asarray(times) < length, rise, np.asarray(times) - length + w)
 
         def power_law(length: Values | float, times: Values | float) -> Values:
             return np.asarray(np.asarray(times) * w / np.maximum(length, 1e-300))
 
-        warps = [ends_alike, same_decay, shifted]
+        warps = [ends_alike, same_decay, shift_steps]
         if self._is_power_law():
             warps.append(power_law)
         for warp in warps:
@@ -359,7 +359,7 @@ class _Search:
     def _horizon(self) -> Iterator[Cause]:
         """Another end of the decay, after the same warmup or with a warmup that is a part of it.
 
-        A decay of a length of its own after a flat stretch begins later, or earlier.
+        A decay of a separate length after a flat stretch begins later, or earlier.
         """
         w, end, u = float(self.warmup), float(self.horizon), self.seen.updates
         limit = min(max(10 * self.horizon, 2000), LONGEST)
@@ -379,8 +379,8 @@ class _Search:
         flat = float(is_top[-1]) if is_top.size else w
 
         def after_flat(length: Values | float, times: Values | float) -> Values:
-            moved = np.asarray(times) - (np.asarray(length) - end)
-            return np.where(moved >= flat, moved, np.minimum(times, flat))
+            moved_times = np.asarray(times) - (np.asarray(length) - end)
+            return np.where(moved_times >= flat, moved_times, np.minimum(times, flat))
 
         for warp in (decay, whole, *([after_flat] if flat > w + 1 else [])):
             matches = self._matching(
@@ -431,42 +431,46 @@ class _Search:
         """
         if not numbers.size:
             return []
-        chosen = np.ones(len(numbers), dtype=bool)
+        is_match = np.ones(len(numbers), dtype=bool)
         # A few departing updates exclude nearly all numbers; the others are compared with all.
         count = len(self.departing)
         for place in {0, count // 2, count - 1}:
             index = int(self.departing[place])
-            predicted = self.at(times(float(self.seen.updates[index])))
-            gap = np.abs(predicted - self.seen.values[index])
-            chosen &= gap <= self.seen.errors[index]
+            expected_values = self.at(times(float(self.seen.updates[index])))
+            gap = np.abs(expected_values - self.seen.values[index])
+            is_match &= gap <= self.seen.errors[index]
         matches = sorted(
-            numbers[chosen].tolist(), key=lambda number: (digits_of(int(number)), number)
+            numbers[is_match].tolist(), key=lambda number: (digits_of(int(number)), number)
         )
         return [number for number in matches[:MOST_CHECKED] if self.fits(whole(number))]
 
     def _units(self, number: float) -> set[int]:
         """The number in other units: micro-batches, processes, epochs."""
-        known = (self.numbers.accumulation, self.numbers.processes, self.numbers.updates_per_epoch)
-        factors = [factor for factor in known if factor is not None and factor > 1]
+        unit_sizes = (
+            self.numbers.accumulation,
+            self.numbers.processes,
+            self.numbers.updates_per_epoch,
+        )
+        factors = [factor for factor in unit_sizes if factor is not None and factor > 1]
         factors += [first * second for first in factors for second in factors if first != second]
-        rounded = {round(number * factor) for factor in factors}
-        return rounded | {round(number / factor) for factor in factors} | {0}
+        units = {round(number * factor) for factor in factors}
+        return units | {round(number / factor) for factor in factors} | {0}
 
     def _best(self, matches: Sequence[float], likely: set[int]) -> Iterable[int]:
         integers = [int(number) for number in matches]
         return sorted(integers, key=lambda n: (n not in likely, digits_of(n), n))[:1]
 
-    def _ratio(self, one: int, other: int) -> str:
-        known = {
+    def _ratio(self, left: int, right: int) -> str:
+        names_by_factor = {
             self.numbers.accumulation: "micro-batches of an update",
             self.numbers.processes: "processes",
             self.numbers.updates_per_epoch: "updates of an epoch",
         }
-        for factor, name in known.items():
+        for factor, name in names_by_factor.items():
             if factor is None or factor < 2:
                 continue
-            if one == other * factor:
+            if left == right * factor:
                 return f", {factor} times as many: the {name}"
-            if one * factor == other:
+            if left * factor == right:
                 return f", one in {factor}: the {name}"
         return ""

@@ -1,4 +1,4 @@
-"""A log beside its recipe: the first value that departs, and the cause."""
+"""Compares a log with its recipe: the first value that departs, and the cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from closedform.analysis.difference import readings
 from closedform.analysis.watching.causes import Numbers, Seen, likely_causes
-from closedform.analysis.watching.watch import TOLERANCE, Departure, completed
+from closedform.analysis.watching.watch import TOLERANCE, Departure, complete_numbers
 from closedform.language import Schedule
 from closedform.recipes import Recipe
 from closedform.recipes.logs import Log, Logged
@@ -54,10 +54,10 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: Numbers | None = Non
             ``closedform diff`` tries.
         numbers: What is known of the run, which decides between causes.
     """
-    known = completed(numbers or Numbers(), recipe)
+    run_numbers = complete_numbers(numbers or Numbers(), recipe)
     reports = []
     for reading in readings(log, recipe):
-        report = _report(recipe, reading.log, reading.name, known)
+        report = _report(recipe, reading.log, reading.name, run_numbers)
         if report.departure is None:
             return report
         reports.append(report)
@@ -94,15 +94,18 @@ def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: Numbers)
     horizon = numbers.horizon
     if not departures:
         return LogReport(None, count, last, reading, horizon)
-    first, schedule, series = min(departures, key=lambda one: (one[0].update, one[0].group))
+    first, schedule, series = min(
+        departures,
+        key=lambda departure_entry: (departure_entry[0].update, departure_entry[0].group),
+    )
     scale = TOLERANCE * max(float(np.max(np.abs(series.values))), 1e-300)
-    seen = Seen(
+    measurements = Seen(
         series.updates.astype(np.float64),
         series.values,
         series.errors + 4 * scale,
         series.key in agreeing,
     )
-    causes = likely_causes(schedule, seen, numbers)
+    causes = likely_causes(schedule, measurements, numbers)
     departure = Departure(
         *(first.update, first.group, first.key, first.value, first.expected),
         causes=tuple(causes),

@@ -1,4 +1,4 @@
-"""A run beside its recipe: every value of every param group, update by update."""
+"""Compares a run with its recipe: every value of every param group, update by update."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Watch:
         recipe: Recipe | Schedule,
         groups: Sequence[Mapping[str, Any]],
         numbers: Numbers | None = None,
-        assigned: Sequence[int | str] | None = None,
+        group_names: Sequence[int | str] | None = None,
     ) -> None:
         if not isinstance(recipe, Recipe | Schedule):
             raise ArgumentError(
@@ -142,12 +142,16 @@ class Watch:
                 where="watch",
                 hint="load_recipe reads a config",
             )
-        known = numbers or Numbers()
-        self.numbers = completed(known, recipe)
+        run_numbers = numbers or Numbers()
+        self.numbers = complete_numbers(run_numbers, recipe)
         self.tracks = [
             Track(schedule, position, key)
             for position, (schedules, group) in enumerate(
-                zip(_assigned(recipe, groups, assigned, known.start), groups, strict=True)
+                zip(
+                    _assign_schedules(recipe, groups, group_names, run_numbers.start),
+                    groups,
+                    strict=True,
+                )
             )
             for key, schedule in schedules.items()
             if value_of(group, key) is not None and not schedule.open
@@ -201,24 +205,24 @@ class Watch:
     def explain(self, departure: Departure, first: int, update: int) -> Departure:
         """Returns a departure with the causes that explain all values from ``first`` on.
 
-        The values that did not depart are those of the recipe, so that only the others are stored.
+        The values that did not depart follow the recipe, so that only the others are stored.
 
         Args:
             departure: The first departure.
             first: The first update that was seen.
             update: The last one.
         """
-        same = [track for track in self.tracks if track.key == departure.key]
-        track = next(one for one in same if one.group == departure.group)
+        tracks = [track for track in self.tracks if track.key == departure.key]
+        track = next(candidate for candidate in tracks if candidate.group == departure.group)
         updates = np.arange(max(first, update - MOST_SEEN), update + 1)
         values = np.asarray(evaluate_schedule(track.schedule, updates), dtype=np.float64)
         for at, number in track.seen:
             if at >= updates[0]:
                 values[at - updates[0]] = number
         errors = np.full(values.shape, 4 * TOLERANCE * max(track.peak, 1e-300))
-        agrees = any(one is not track and not one.seen for one in same)
-        seen = Seen(updates.astype(np.float64), values, errors, agrees)
-        causes = likely_causes(track.schedule, seen, self.numbers)
+        agrees = any(candidate is not track and not candidate.seen for candidate in tracks)
+        measurements = Seen(updates.astype(np.float64), values, errors, agrees)
+        causes = likely_causes(track.schedule, measurements, self.numbers)
         return _with_causes(departure, causes)
 
 
@@ -253,7 +257,7 @@ def _reader(group: Mapping[str, Any], key: str) -> tuple[str, int | None]:
     return key, None
 
 
-def completed(numbers: Numbers, recipe: Recipe | Schedule) -> Numbers:
+def complete_numbers(numbers: Numbers, recipe: Recipe | Schedule) -> Numbers:
     """Returns the numbers of a run with those that its recipe has."""
     if isinstance(recipe, Schedule):
         return numbers
@@ -274,23 +278,23 @@ def _count(number: Any) -> int | None:
     return None if number is None else int(number)
 
 
-def _assigned(
+def _assign_schedules(
     recipe: Recipe | Schedule,
     groups: Sequence[Mapping[str, Any]],
-    assigned: Sequence[int | str] | None,
+    group_names: Sequence[int | str] | None,
     start: int,
 ) -> list[Mapping[str, Schedule]]:
     """The schedules of each param group of the run."""
     if isinstance(recipe, Schedule):
         return [{"lr": recipe}] * len(groups)
-    if assigned is not None:
-        if len(assigned) != len(groups):
+    if group_names is not None:
+        if len(group_names) != len(groups):
             raise ArgumentError(
                 f"groups must name one param group of the recipe for each of the {len(groups)} of "
-                f"the run, got {len(assigned)}",
+                f"the run, got {len(group_names)}",
                 where="watch",
             )
-        return [recipe.group(name).schedules for name in assigned]
+        return [recipe.group(name).schedules for name in group_names]
     if len(recipe.param_groups) == len(groups):
         return [group.schedules for group in recipe.param_groups]
     if len(recipe.param_groups) == 1:

@@ -1,7 +1,7 @@
 """The closed form of a recipe in the extension point of a framework: Python source.
 
 The source has a function of the update for each learning rate, and what the framework calls. It
-needs the framework alone, not this package. The functions are read back as expressions, and proved
+needs only the framework, not this package. The functions are read back as expressions, and proved
 equal to the schedules; the part around them is fixed text.
 """
 
@@ -120,10 +120,10 @@ def extension_source(recipe: Recipe, framework: str, total: int) -> str:
     names = {key: f"learning_rate_{index}" for index, key in enumerate(rates)} | {
         "": "learning_rate"
     }
-    functions = "\n\n".join(python_function(made, names[key]) for key, made in rates.items())
+    functions = "\n\n".join(python_function(rate, names[key]) for key, rate in rates.items())
     table = ", ".join(f"{key!r}: {names[key]}" for key in rates)
-    used = [name for name in FUNCTIONS if name in functions]
-    imports = f"from math import {', '.join(used)}\n\n\n" if used else "\n"
+    function_names = [name for name in FUNCTIONS if name in functions]
+    imports = f"from math import {', '.join(function_names)}\n\n\n" if function_names else "\n"
     peak = max((float(recipe.schedule()(step)) for step in _marks(total)), default=1.0) or 1.0
     point = _POINTS.get(framework, _LAMBDA)
     usage = _USAGES.get("transformers" if framework in _TRAINERS else framework, "")

@@ -1,6 +1,6 @@
 """Fitting one curve to a part of a schedule: exact parameters where they are simple numbers.
 
-A line and a cosine are found from the values alone. Of powers, exponentials and logarithms the
+A line and a cosine are found from only the values. Of powers, exponentials and logarithms the
 moving part is looked for in the expression; the values give the two numbers around it. Each fit is
 compared with the values at other updates in many digits: it proposes a form and proves nothing.
 """
@@ -59,7 +59,7 @@ class Part:
 Numbers = tuple[sp.Expr, ...] | None
 
 
-def fitted(
+def fit_segment(
     schedule: Schedule, first: int, end: int | None, last: int, before: Segment | None
 ) -> Segment | None:
     """Returns the segment of a schedule from ``first`` on, None if no curve has its values.
@@ -71,9 +71,9 @@ def fitted(
         last: An update up to which values are looked at where there is no end.
         before: The segment before it.
     """
-    known = schedule.last_step
+    last_step = schedule.last_step
     reach = last if end is None else end
-    reach = reach if known is None else min(reach, known + 1)
+    reach = reach if last_step is None else min(reach, last_step + 1)
     for stride in (1, *strides(schedule)):
         part = _part(schedule, first, reach - first, stride)
         if part is None:
@@ -96,12 +96,12 @@ def strides(schedule: Schedule) -> tuple[int, ...]:
         >>> strides(Schedule(floor_div(t, 5) / 3, name="by epoch"))
         (5,)
     """
-    found = {
-        int(one.args[1])
-        for one in schedule.bound.atoms(FloorDiv)
-        if one.args[1].is_Integer and one.args[1] > 1 and (one.args[0] - t).is_number
+    divisors = {
+        int(quotient.args[1])
+        for quotient in schedule.bound.atoms(FloorDiv)
+        if quotient.args[1].is_Integer and quotient.args[1] > 1 and (quotient.args[0] - t).is_number
     }
-    return tuple(sorted(found))
+    return tuple(sorted(divisors))
 
 
 def periods(schedule: Schedule) -> tuple[tuple[sp.Expr, sp.Expr], ...]:
@@ -112,13 +112,13 @@ def periods(schedule: Schedule) -> tuple[tuple[sp.Expr, sp.Expr], ...]:
         >>> periods(Schedule(floor_mod(t - 2, 5), name="saw"))
         ((2, 5),)
     """
-    found = set()
-    for one in schedule.bound.atoms(FloorMod, FloorDiv):
-        slope = sp.diff(one.args[0], t)
-        if slope.is_Rational and slope > 0 and one.args[1].is_Rational:
-            shift = -one.args[0].subs(t, 0) / slope
-            found.add((shift, one.args[1] / slope))
-    return tuple(sorted(found))
+    shifts_and_periods = set()
+    for cycle in schedule.bound.atoms(FloorMod, FloorDiv):
+        slope = sp.diff(cycle.args[0], t)
+        if slope.is_Rational and slope > 0 and cycle.args[1].is_Rational:
+            shift = -cycle.args[0].subs(t, 0) / slope
+            shifts_and_periods.add((shift, cycle.args[1] / slope))
+    return tuple(sorted(shifts_and_periods))
 
 
 def simple(value: sp.Expr) -> sp.Expr | None:
@@ -153,10 +153,14 @@ def _part(schedule: Schedule, first: int, count: int, stride: int) -> Part | Non
     steps = [begin + mark * stride for mark in sorted(marks) if 0 <= mark < blocks]
     try:
         values = {step: _number(schedule.exact(step)) for step in steps}
-        same = all(schedule.exact(step + stride - 1) == schedule.exact(step) for step in steps)
+        is_constant_per_stride = all(
+            schedule.exact(step + stride - 1) == schedule.exact(step) for step in steps
+        )
     except ClosedFormError:
         return None
-    return Part(schedule, begin, blocks * stride, stride, values) if same else None
+    return (
+        Part(schedule, begin, blocks * stride, stride, values) if is_constant_per_stride else None
+    )
 
 
 def _number(value: sp.Expr) -> sp.Expr:
@@ -169,15 +173,15 @@ def _agrees(segment: Segment, part: Part) -> bool:
     return all(_is_near(segment.value(step), value, scale) for step, value in part.values.items())
 
 
-def _is_near(found: sp.Expr, value: sp.Expr, scale: sp.Expr) -> bool:
-    number = found.evalf(DIGITS)
+def _is_near(number_at: sp.Expr, value: sp.Expr, scale: sp.Expr) -> bool:
+    number = number_at.evalf(DIGITS)
     return bool(number.is_real) and bool(abs(number - value) < scale * _CLOSE)
 
 
 def _constant(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
-    found = simple(part.values[part.first])
-    if found is not None:
-        yield (found,)
+    level = simple(part.values[part.first])
+    if level is not None:
+        yield (level,)
 
 
 def _line(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
@@ -199,9 +203,9 @@ def _cosine(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
     """
     blocks = part.count // part.stride
     for distance in dict.fromkeys(((blocks - 1) // 5, 1)):
-        found = _from_distance(part, distance * part.stride) if blocks >= 5 and distance else None
-        if found is not None:
-            yield found
+        curve = _from_distance(part, distance * part.stride) if blocks >= 5 and distance else None
+        if curve is not None:
+            yield curve
 
 
 def _from_distance(part: Part, distance: int) -> Numbers:
@@ -241,11 +245,11 @@ def _inverse_root(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
     if len(part.values) < 3 or any(value <= 0 for value in part.values.values()):
         return
     first, last = part.steps[0], part.steps[-1]
-    one, other = (1 / part.values[step] ** 2 for step in (first, last))
-    slope = (other - one) / (last - first)
+    first_square, last_square = (1 / part.values[step] ** 2 for step in (first, last))
+    slope = (last_square - first_square) / (last - first)
     if slope <= 0:
         return
-    begin = simple((first - one / slope).evalf(DIGITS))
+    begin = simple((first - first_square / slope).evalf(DIGITS))
     if begin is None:
         return
     # The simplest of the values and scales that have this product.
@@ -258,14 +262,16 @@ def _inverse_root(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
 def _moving(part: Part) -> list[sp.Expr]:
     """The linear expressions of the step in the formula, with ``floor(t / n) n`` as the step."""
     bound = part.schedule.bound
-    floors = {one: one.args[0] / one.args[1] for one in bound.atoms(FloorDiv)}
+    floors = {node: node.args[0] / node.args[1] for node in bound.atoms(FloorDiv)}
     bound = bound.xreplace(floors)
-    found = {one for one in sp.preorder_traversal(bound) if one.has(t)}
+    varying_parts = {node for node in sp.preorder_traversal(bound) if node.has(t)}
     for choice in bound.atoms(sp.Min, sp.Max):
         for arg in choice.args:
-            chosen = bound.xreplace({choice: arg})
-            found |= {one.base for one in chosen.atoms(sp.Pow) if one.base.has(t)}
-    lines = {sp.expand(one) for one in found if isinstance(one, sp.Expr) and _is_line(one)}
+            branch = bound.xreplace({choice: arg})
+            varying_parts |= {node.base for node in branch.atoms(sp.Pow) if node.base.has(t)}
+    lines = {
+        sp.expand(node) for node in varying_parts if isinstance(node, sp.Expr) and _is_line(node)
+    }
     return sorted(lines, key=sp.count_ops)[:MOST_BASES]
 
 
@@ -287,9 +293,9 @@ def _around(part: Part, moving: Mapping[int, sp.Expr]) -> tuple[sp.Expr, sp.Expr
 
 def _power(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
     powers = {
-        one.exp
-        for one in part.schedule.bound.atoms(sp.Pow)
-        if one.exp.is_Rational and one.base.has(t)
+        node.exp
+        for node in part.schedule.bound.atoms(sp.Pow)
+        if node.exp.is_Rational and node.base.has(t)
     }
     if len(part.values) < 3:
         return
@@ -298,11 +304,11 @@ def _power(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
         shift, way = line.subs(t, 0) / abs(slope), sp.sign(slope)
         for power in sorted(powers):
             at = {step: (shift + way * step) for step in part.steps}
-            if any(one < 0 or (one == 0 and power < 0) for one in at.values()):
+            if any(node < 0 or (node == 0 and power < 0) for node in at.values()):
                 continue
-            found = _around(part, {step: (one**power).evalf(DIGITS) for step, one in at.items()})
-            if found is not None:
-                yield *found, shift, way, power
+            curve = _around(part, {step: (node**power).evalf(DIGITS) for step, node in at.items()})
+            if curve is not None:
+                yield *curve, shift, way, power
 
 
 def _exponential(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
@@ -319,9 +325,9 @@ def _exponential(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
         return
     rate = sp.log(factor).evalf(DIGITS) / distance
     moving = {step: sp.exp(rate * step).evalf(DIGITS) for step in part.steps}
-    found = _around(part, moving)
-    if found is not None:
-        yield *found, rate
+    curve = _around(part, moving)
+    if curve is not None:
+        yield *curve, rate
 
 
 def _logarithm(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
@@ -332,9 +338,9 @@ def _logarithm(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
         if part.first + shift <= 0:
             continue
         moving = {step: sp.log(step + shift).evalf(DIGITS) for step in part.steps}
-        found = _around(part, moving)
-        if found is not None:
-            yield *found, shift
+        curve = _around(part, moving)
+        if curve is not None:
+            yield *curve, shift
 
 
 _FITS = (

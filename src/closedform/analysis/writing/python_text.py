@@ -27,23 +27,23 @@ FUNCTIONS = ("cos", "exp", "log", "pi", "sqrt")
 class _Printer(PythonCodePrinter):  # type: ignore[misc]
     """Prints the expressions of schedules, and refuses all others; SymPy calls it by class name."""
 
-    def _called(self, name: str, expr: sp.Expr) -> str:
+    def _call_text(self, name: str, expr: sp.Expr) -> str:
         return f"{name}({', '.join(self._print(arg) for arg in expr.args)})"
 
     def _print_cos(self, expr: sp.Expr) -> str:
-        return self._called("cos", expr)
+        return self._call_text("cos", expr)
 
     def _print_exp(self, expr: sp.Expr) -> str:
-        return self._called("exp", expr)
+        return self._call_text("exp", expr)
 
     def _print_log(self, expr: sp.Expr) -> str:
-        return self._called("log", expr)
+        return self._call_text("log", expr)
 
     def _print_Min(self, expr: sp.Expr) -> str:  # noqa: N802
-        return self._called("min", expr)
+        return self._call_text("min", expr)
 
     def _print_Max(self, expr: sp.Expr) -> str:  # noqa: N802
-        return self._called("max", expr)
+        return self._call_text("max", expr)
 
     def _print_Pi(self, expr: sp.Expr) -> str:  # noqa: N802
         del expr
@@ -138,13 +138,13 @@ def read_back(schedule: Schedule) -> Schedule:
         DefinitionError: A text is not one of the language, or too long.
     """
     read = [
-        (_parsed(value), condition if condition == sp.true else _condition(condition))
+        (_read_back(value), condition if condition == sp.true else _condition(condition))
         for condition, value in branches(schedule)
     ]
     return Schedule(sp.Piecewise(*read), name=schedule.name)
 
 
-def _parsed(value: sp.Expr) -> sp.Expr:
+def _read_back(value: sp.Expr) -> sp.Expr:
     return parse_function({"expr": python_expression(value)}, "the function")
 
 

@@ -15,9 +15,9 @@ from typing import Any, assert_never
 from closedform.analysis.difference import diff
 from closedform.analysis.writing.extension import extension_source, other_rates
 from closedform.analysis.writing.python_text import read_back
-from closedform.analysis.writing.recognition import recognized
+from closedform.analysis.writing.recognition import recognize_form
 from closedform.analysis.writing.table import table_text
-from closedform.analysis.writing.texts import rendered
+from closedform.analysis.writing.texts import render_config
 from closedform.effort import Effort
 from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, nearest, shown
 from closedform.language import Schedule, UpdateRule, exact_number
@@ -74,7 +74,7 @@ class Written:
         why: Why it is impossible, or not exact.
         facts: The facts to read the config back with.
         left_out: What of the recipe the config does not have.
-        added: The param groups that the framework makes beside, and the recipe does not have.
+        added: The param groups that the framework adds and the recipe does not have.
         version: The version of the framework that it is written for; empty for the newest.
         recipe: The recipe as the framework's reader reads the config back.
     """
@@ -131,18 +131,18 @@ def write_recipe(
         return written_values(recipe, framework, run_length(recipe, total), Kind(kind))
     writer = _writer(framework)
     total = run_length(recipe, total)
-    form = recognized(recipe.schedule(), total)
+    form = recognize_form(recipe.schedule(), total)
     optimizer = _optimizer(recipe, framework, writer, total)
     if form is None:
         return _impossible(framework, writer, UNKNOWN_CURVE, ())
-    known = _known_facts(recipe, writer, form)
-    given = {**writer.facts, **known}
-    facts = {name: value for name, value in given.items() if value not in (None, RUN)}
-    best = _impossible(framework, writer, f"{framework} has no {described(form)}", ())
-    for config in writer.configs(form, optimizer, known):
-        found = _tried(recipe, framework, writer, config, facts, total, optimizer.version)
-        if _rank(found, total) < _rank(best, total):
-            best = found
+    facts_of_recipe = _known_facts(recipe, writer, form)
+    all_facts = {**writer.facts, **facts_of_recipe}
+    facts = {name: value for name, value in all_facts.items() if value not in (None, RUN)}
+    best = _impossible(framework, writer, f"{framework} has no {describe_form(form)}", ())
+    for config in writer.configs(form, optimizer, facts_of_recipe):
+        candidate = _try_config(recipe, framework, writer, config, facts, total, optimizer.version)
+        if _rank(candidate, total) < _rank(best, total):
+            best = candidate
         if best.verdict is Verdict.EXACT and not best.left_out:
             break
     return best
@@ -154,34 +154,34 @@ def run_length(recipe: Recipe, total: int | None) -> int:
     Raises:
         ArgumentError: The recipe has no horizon, and no total is given.
     """
-    found = recipe.horizon if total is None else total
-    if found is None:
+    length = recipe.horizon if total is None else total
+    if length is None:
         raise ArgumentError(
             "the updates of the run are needed, and the recipe has no horizon",
             where=recipe.source,
             hint="give total=UPDATES, or the fact total_updates when reading",
         )
-    return int(found)
+    return int(length)
 
 
 UNKNOWN_CURVE = "a part of the learning rate has a curve that is not recognized"
 
 
-def described(form: Form) -> str:
+def describe_form(form: Form) -> str:
     """Returns the name of a form, for messages.
 
     Example:
         >>> from closedform import schedules
-        >>> form = recognized(schedules.cosine(1, 0, 20), 20)
-        >>> form and described(form)
+        >>> form = recognize_form(schedules.cosine(1, 0, 20), 20)
+        >>> form and describe_form(form)
         'cosine decay'
     """
     rise = ""
     if form.rise is not None and form.rise.curve is not form.rise.curve.LINEAR:
         rise = f" after a {form.rise.curve} warmup"
-    repeated = f" of {form.cycles} cycles" if form.cycles > 1 else ""
+    cycles = f" of {form.cycles} cycles" if form.cycles > 1 else ""
     epochs = " by epochs" if form.stride > 1 else ""
-    return f"{form.curve} decay{epochs}{repeated}{rise}"
+    return f"{form.curve} decay{epochs}{cycles}{rise}"
 
 
 def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Written:
@@ -204,14 +204,14 @@ def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Wr
     try:
         text = extension_source(recipe, framework, total)
         proofs = [
-            equal_to(one, read_back(one)).judge(Effort.of(LIMITS.audit_work)) for one in rates
+            equal_to(rate, read_back(rate)).judge(Effort.of(LIMITS.audit_work)) for rate in rates
         ]
     except ClosedFormError as error:
         return Written(framework, "", ".py", Verdict.IMPOSSIBLE, why=error.what)
-    driven = [key for key in recipe.driven if key != "lr"]
-    left = tuple(f"the schedule of the {key.replace('_', ' ')}" for key in driven)
+    driven_keys = [key for key in recipe.driven if key != "lr"]
+    left = tuple(f"the schedule of the {key.replace('_', ' ')}" for key in driven_keys)
     exact = Written(framework, text, ".py", Verdict.EXACT, left_out=left)
-    if all(one.proved for one in proofs):
+    if all(rate.proved for rate in proofs):
         return exact
     return replace(exact, verdict=Verdict.NEAREST, why="the source is not proved equal")
 
@@ -223,48 +223,48 @@ def writable() -> tuple[str, ...]:
         >>> "megatron" in writable()
         True
     """
-    return tuple(name for name, one in FRAMEWORKS.items() if one.writer is not None)
+    return tuple(name for name, entry in FRAMEWORKS.items() if entry.writer is not None)
 
 
 def _writer(framework: str) -> Writer:
-    found = FRAMEWORKS.get(framework)
-    if found is None or found.writer is None:
+    entry = FRAMEWORKS.get(framework)
+    if entry is None or entry.writer is None:
         raise UnknownNameError(
             f"configs of {framework!r} are not written", hint=nearest(framework, writable())
         )
-    return found.writer
+    return entry.writer
 
 
 def _known_facts(recipe: Recipe, writer: Writer, form: Form) -> dict[str, Any]:
     """The facts of the recipe that the writer has use for."""
-    found = {name: getattr(recipe.facts, name) for name in writer.facts}
+    facts = {name: getattr(recipe.facts, name) for name in writer.facts}
     if writer.facts.get("total_updates") == RUN:
-        found["total_updates"] = form.total
-    lengths = {one.stride for one in form.segments if one.stride > 1}
+        facts["total_updates"] = form.total
+    lengths = {segment.stride for segment in form.segments if segment.stride > 1}
     if writer.facts.get("updates_per_epoch") == RUN and lengths:
-        found["updates_per_epoch"] = lengths.pop()
-    return {name: value for name, value in found.items() if value is not None}
+        facts["updates_per_epoch"] = lengths.pop()
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _impossible(framework: str, writer: Writer, why: str, left_out: tuple[str, ...]) -> Written:
     return Written(framework, "", writer.suffix, Verdict.IMPOSSIBLE, why=why, left_out=left_out)
 
 
-def _rank(written: Written, total: int) -> tuple[int, float, int]:
+def _rank(result: Written, total: int) -> tuple[int, float, int]:
     """The order of verdicts: one that holds until after the run is before all gaps."""
-    left = len(written.left_out)
-    is_whole = written.until is None or written.until >= total
-    match written.verdict:
+    left = len(result.left_out)
+    is_whole = result.until is None or result.until >= total
+    match result.verdict:
         case Verdict.EXACT:
             return 0, 0.0, left
         case Verdict.UNTIL if is_whole:
             return 1, 0.0, left
         case Verdict.UNTIL | Verdict.NEAREST:
-            return 2, written.gap or 0.0, left
+            return 2, result.gap or 0.0, left
         case Verdict.IMPOSSIBLE:
             return 3, 0.0, left
         case _:
-            assert_never(written.verdict)
+            assert_never(result.verdict)
 
 
 _FALLS_OUT = ("lr", "weight_decay")
@@ -283,16 +283,16 @@ def _optimizer(recipe: Recipe, framework: str, writer: Writer, total: int) -> Op
     name, values = "", {}
     rule = _rule(recipe)
     if rule is not None and rule.name in writer.optimizers:
-        name, given = rule.name, rule.hyperparameters
-        if "beta1" in given and not isinstance(given["beta1"], Schedule):
-            values["betas"] = (given["beta1"], given["beta2"])
+        name, hyperparameters = rule.name, rule.hyperparameters
+        if "beta1" in hyperparameters and not isinstance(hyperparameters["beta1"], Schedule):
+            values["betas"] = (hyperparameters["beta1"], hyperparameters["beta2"])
         for key in ("eps", "momentum", "dampening"):
-            if key in given and not isinstance(given[key], Schedule):
-                values[key] = given[key]
+            if key in hyperparameters and not isinstance(hyperparameters[key], Schedule):
+                values[key] = hyperparameters[key]
     forms = {
-        key: recognized(made, total)
-        for key, made in changing.items()
-        if key != "lr" and not is_constant(made)
+        key: recognize_form(schedule, total)
+        for key, schedule in changing.items()
+        if key != "lr" and not is_constant(schedule)
     }
     is_own = not name and recipe.framework == framework
     decay = recipe.schedules.get("weight_decay")
@@ -301,7 +301,7 @@ def _optimizer(recipe: Recipe, framework: str, writer: Writer, total: int) -> Op
         values,
         None if decay is None else decay.exact(0),
         threshold,
-        groups=tuple(_group(recipe, one, total) for one in recipe.param_groups[1:]),
+        groups=tuple(_group(recipe, param_group, total) for param_group in recipe.param_groups[1:]),
         schedules={key: form for key, form in forms.items() if form is not None},
         own=recipe.param_groups[0].optimizer if is_own else None,
         limit=limit,
@@ -319,31 +319,31 @@ def _rule(recipe: Recipe) -> UpdateRule | None:
 def _group(recipe: Recipe, group: ParamGroup, total: int | None = None) -> Group:
     first = recipe.param_groups[0]
     factor = _factor(first.schedules["lr"], group.schedules["lr"])
-    ours, theirs = (one.schedules.get("weight_decay") for one in (first, group))
+    ours, theirs = (param_group.schedules.get("weight_decay") for param_group in (first, group))
     decay = None
     if theirs is not None and ours is not None and theirs != ours and is_constant(theirs):
         decay = theirs.exact(0)
     form = None
     if factor is None and total is not None:
-        form = recognized(group.schedules["lr"], total)
+        form = recognize_form(group.schedules["lr"], total)
     is_special = group.optimizer.name != first.optimizer.name
     return Group(group.name, group.patterns, factor, decay, form, is_special)
 
 
-def _factor(first: Schedule, other: Schedule) -> Any:
+def _factor(first: Schedule, scaled: Schedule) -> Any:
     """The constant that one schedule is a multiple of the other by, None if there is none."""
-    if first == other:
+    if first == scaled:
         return exact_number(1)
     for step in (0, 1, 2, 10, 100):
         if first.exact(step) != 0:
-            ratio = (other.exact(step) / first.exact(step)).cancel()
+            ratio = (scaled.exact(step) / first.exact(step)).cancel()
             if not ratio.is_Rational:
                 return None
-            return ratio if _are_equal(first.scale(ratio), other) else None
+            return ratio if _are_equal(first.scale(ratio), scaled) else None
     return None
 
 
-def _tried(
+def _try_config(
     recipe: Recipe,
     framework: str,
     writer: Writer,
@@ -353,7 +353,7 @@ def _tried(
     version: str,
 ) -> Written:
     """A config, read back and compared; impossible where the framework refuses it."""
-    text = rendered(config, writer.suffix) if writer.text is None else writer.text(config)
+    text = render_config(config, writer.suffix) if writer.text is None else writer.text(config)
     try:
         document = document_of(text, writer.suffix, f"<{framework}>")
         back = load_recipe(document, framework, version or None, facts)
@@ -366,29 +366,30 @@ def _tried(
         Verdict.EXACT,
         facts=dict(facts),
         left_out=tuple(_left_out(recipe, back, total)),
-        added=tuple(_added(recipe, back, total)),
+        added=tuple(_added_groups(recipe, back, total)),
         version=version,
         recipe=back,
     )
-    return _judged(exact, recipe.schedule(), back.schedule(), total)
+    return _judge(exact, recipe.schedule(), back.schedule(), total)
 
 
-# --- differences beside the learning rate --------------------------------------------------------
+# --- differences besides the learning rate --------------------------------------------------------
 
 
 def _left_out(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
     """Yields the parts of the recipe that the config, as it is read back, does not have."""
     for group in recipe.param_groups[1:]:
         if _is_other(recipe, group) and not any(
-            _are_alike(recipe, group, back, one, total) for one in back.param_groups[1:]
+            _are_alike(recipe, group, back, param_group, total)
+            for param_group in back.param_groups[1:]
         ):
             yield f"the param group {group.name!r}"
     for key, ours in recipe.schedules.items():
         theirs = back.schedules.get(key)
         if key == "lr" or _are_equal(ours, theirs, total):
             continue
-        said = key.replace("_", " ")
-        yield f"the {said}" if is_constant(ours) else f"the schedule of the {said}"
+        label = key.replace("_", " ")
+        yield f"the {label}" if is_constant(ours) else f"the schedule of the {label}"
     yield from _optimizer_difference(recipe, back)
     if recipe.clipping != back.clipping:
         yield "the clipping of gradients"
@@ -396,11 +397,12 @@ def _left_out(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
         yield "the length of the run"
 
 
-def _added(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
+def _added_groups(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
     """The param groups that the framework makes, and that the recipe does not have."""
     for group in back.param_groups[1:]:
         if _is_other(back, group) and not any(
-            _are_alike(back, group, recipe, one, total) for one in recipe.param_groups[1:]
+            _are_alike(back, group, recipe, param_group, total)
+            for param_group in recipe.param_groups[1:]
         ):
             yield f"the param group {group.name!r}"
 
@@ -412,16 +414,16 @@ def _is_other(recipe: Recipe, group: ParamGroup) -> bool:
 
 
 def _are_alike(
-    recipe: Recipe, group: ParamGroup, other: Recipe, one: ParamGroup, total: int
+    recipe: Recipe, group: ParamGroup, other_recipe: Recipe, other_group: ParamGroup, total: int
 ) -> bool:
     """Whether two param groups differ from their default groups in the same way."""
-    if group.name != one.name and recipe.framework == other.framework:
+    if group.name != other_group.name and recipe.framework == other_recipe.framework:
         return False
-    ours, theirs = _group(recipe, group), _group(other, one)
+    ours, theirs = _group(recipe, group), _group(other_recipe, other_group)
     is_same = (ours.weight_decay, ours.is_special) == (theirs.weight_decay, theirs.is_special)
     if ours.factor is not None or theirs.factor is not None:
         return is_same and ours.factor == theirs.factor
-    return is_same and _are_equal(group.schedules["lr"], one.schedules["lr"], total)
+    return is_same and _are_equal(group.schedules["lr"], other_group.schedules["lr"], total)
 
 
 def _optimizer_difference(recipe: Recipe, back: Recipe) -> Iterator[str]:
@@ -435,9 +437,11 @@ def _optimizer_difference(recipe: Recipe, back: Recipe) -> Iterator[str]:
         yield f"the optimizer {name}"
         return
     for key, value in ours.hyperparameters.items():
-        other = theirs.hyperparameters.get(key)
-        is_constant_number = not isinstance(value, Schedule) and not isinstance(other, Schedule)
-        if key not in _FALLS_OUT and is_constant_number and value != other:
+        counterpart = theirs.hyperparameters.get(key)
+        is_constant_number = not isinstance(value, Schedule) and not isinstance(
+            counterpart, Schedule
+        )
+        if key not in _FALLS_OUT and is_constant_number and value != counterpart:
             yield f"the {key} of the optimizer"
 
 
@@ -458,25 +462,25 @@ def _are_equal(ours: Schedule, theirs: Schedule | None, total: int | None = None
 # --- the verdict ---------------------------------------------------------------------------------
 
 
-def _judged(exact: Written, ours: Schedule, theirs: Schedule, total: int) -> Written:
+def _judge(exact: Written, ours: Schedule, theirs: Schedule, total: int) -> Written:
     """The verdict on two learning rates over a run, and after it where they are one in the run."""
-    (found,) = diff(ours, theirs, total).curves
-    if found.verdict is Status.PROVED:
+    (difference,) = diff(ours, theirs, total).curves
+    if difference.verdict is Status.PROVED:
         if equal_to(ours, theirs).judge(Effort.of(LIMITS.audit_work)).proved:
             return exact
         (later,) = diff(ours, theirs, total + AFTER).curves
         why = "after the run the curves differ"
         until = total if later.first_step is None else later.first_step
         return replace(exact, verdict=Verdict.UNTIL, until=until, why=why)
-    if found.first_step is None:
-        return replace(exact, verdict=Verdict.NEAREST, gap=0.0, at=0, why=found.reason)
-    scale = max(abs(to_float(one.exact(found.at or 0))) for one in (ours, theirs))
+    if difference.first_step is None:
+        return replace(exact, verdict=Verdict.NEAREST, gap=0.0, at=0, why=difference.reason)
+    scale = max(abs(to_float(rate.exact(difference.at or 0))) for rate in (ours, theirs))
     largest = max(scale, *(abs(to_float(ours.exact(cell.first))) for cell in cells_of(ours)))
     why = "the framework's curve is another one, or its numbers are whole updates"
     near = replace(
-        exact, verdict=Verdict.NEAREST, gap=found.max_gap / largest, at=found.at, why=why
+        exact, verdict=Verdict.NEAREST, gap=difference.max_gap / largest, at=difference.at, why=why
     )
-    first = found.first_step
+    first = difference.first_step
     if 2 * first < total or diff(ours, theirs, first).verdict is not Status.PROVED:
         return near
     why = "the curves differ from there on"

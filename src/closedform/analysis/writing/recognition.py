@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import sympy as sp
 
-from closedform.analysis.writing.fits import DIGITS, fitted, periods, simple
+from closedform.analysis.writing.fits import DIGITS, fit_segment, periods, simple
 from closedform.language import Schedule
 from closedform.recipes.forms import Curve, Form, Rise, Segment
 from closedform.verify.claims.continuity import cells_of
@@ -23,13 +23,13 @@ MOST_SEGMENTS = 64
 _NEAR = sp.Float("1e-25", DIGITS)
 
 
-def recognized(schedule: Schedule, total: int) -> Form | None:
+def recognize_form(schedule: Schedule, total: int) -> Form | None:
     """Returns the form of a schedule over a run, None if a part of it has no curve that is known.
 
     Example:
         >>> from closedform import schedules
         >>> made = schedules.linear(0, 1, 4).then(schedules.cosine(1, 0, 20))
-        >>> form = recognized(made, 24)
+        >>> form = recognize_form(made, 24)
         >>> form.curve.value, form.peak, form.begin, form.end, form.warmup()
         ('cosine', 1, 4, 24, 4)
     """
@@ -48,7 +48,9 @@ def recognized(schedule: Schedule, total: int) -> Form | None:
         sequence = sequence or segments
     if sequence is None:
         return None
-    largest = max((one.value(one.first) for one in sequence), key=lambda one: one.evalf())
+    largest = max(
+        (segment.value(segment.first) for segment in sequence), key=lambda segment: segment.evalf()
+    )
     zero, end = sp.S.Zero, sp.Integer(total)
     return Form(None, largest, zero, zero, end, Curve.SEQUENCE, 0, total, segments=tuple(sequence))
 
@@ -71,39 +73,39 @@ def segments_of(
     if has_cycles:
         firsts |= _turns(schedule, total)
     marks = sorted(firsts)
-    found: list[Segment] = []
+    segments: list[Segment] = []
     for index, first in enumerate(marks):
         end = marks[index + 1] if index + 1 < len(marks) else None
         last = max(total, first + LOOK_AHEAD)
         if end is None and schedule.last_step is not None:
             end = max(schedule.last_step, first) + 1
-        segment = fitted(schedule, first, end, last, found[-1] if found else None)
+        segment = fit_segment(schedule, first, end, last, segments[-1] if segments else None)
         if segment is None:
             if first >= total:
                 break
             return None
-        if found and _is_one_curve(found[-1], segment):
-            segment = replace(found.pop(), end=segment.end)
-        found.append(segment)
+        if segments and _is_one_curve(segments[-1], segment):
+            segment = replace(segments.pop(), end=segment.end)
+        segments.append(segment)
         later -= int(first >= total)
         if not later:
             break
-    return found
+    return segments
 
 
 def _turns(schedule: Schedule, total: int) -> set[int]:
     """The first update of each cycle of the formula."""
-    found: set[int] = set()
+    turns: set[int] = set()
     for shift, length in periods(schedule):
         count = int(sp.ceiling((total - shift) / length)) + 1
         if length > 1 and 0 < count <= MOST_SEGMENTS:
             marks = (math.ceil(shift + index * length) for index in range(count))
-            found |= {mark for mark in marks if mark > 0}
-    return found
+            turns |= {mark for mark in marks if mark > 0}
+    return turns
 
 
-def _is_one_curve(one: Segment, other: Segment) -> bool:
-    return (one.curve, one.numbers, one.stride) == (other.curve, other.numbers, other.stride)
+def _is_one_curve(left: Segment, right: Segment) -> bool:
+    return (left.curve, left.numbers, left.stride) == (right.curve, right.numbers, right.stride)
 
 
 # --- rise, plateau, decay ------------------------------------------------------------------------
@@ -113,14 +115,14 @@ def _of_segments(segments: Sequence[Segment], total: int) -> Form | None:
     rise, rest = _split(segments)
     if not rest:
         return None if rise is None else _only_rising(rise, total)
-    if all(one.curve is Curve.CONSTANT for one in rest):
+    if all(segment.curve is Curve.CONSTANT for segment in rest):
         return _of_constants(rise, rest, total)
     plateau = rest[0] if rest[0].curve is Curve.CONSTANT else None
     decays = list(rest[1:] if plateau is not None else rest)
     after: list[Segment] = []
     while decays and decays[-1].curve is Curve.CONSTANT:
         after.insert(0, decays.pop())
-    if len({one.numbers for one in after if one.first < total}) > 1:
+    if len({segment.numbers for segment in after if segment.first < total}) > 1:
         return None
     if len(decays) == 1:
         return _with_decay(rise, plateau, decays[0], after, total)
@@ -137,7 +139,7 @@ def _of_constants(rise: Rise | None, rest: Sequence[Segment], total: int) -> For
             return _dropping(rise, peak, total)
         if len(rest) == 1:
             return Form(rise, peak, peak, zero, end, Curve.CONSTANT, rest[0].first, total)
-    marks = tuple((one.first, one.numbers[0]) for one in rest)
+    marks = tuple((segment.first, segment.numbers[0]) for segment in rest)
     low = marks[-1][1]
     first = sp.Integer(marks[1][0])
     return Form(rise, peak, low, first, end, Curve.STEPS, int(first), total, marks=marks)
@@ -240,25 +242,25 @@ def _with_decay(
     total: int,
 ) -> Form | None:
     last = after[0].numbers[0] if after else None
-    made: Form | None = None
+    form: Form | None = None
     match decay.curve:
         case Curve.INVERSE_ROOT:
             peak, begin, scale = decay.numbers
             if plateau is not None and peak != plateau.numbers[0]:
                 scale, peak = scale * (peak / plateau.numbers[0]) ** 2, plateau.numbers[0]
             zero = sp.S.Zero
-            made = Form(rise, peak, zero, begin, scale, decay.curve, decay.first, total)
+            form = Form(rise, peak, zero, begin, scale, decay.curve, decay.first, total)
         case Curve.COSINE:
-            made = _cosine(rise, decay, total)
+            form = _cosine(rise, decay, total)
         case Curve.LINEAR:
-            made = _line(rise, plateau, decay, last, total)
+            form = _line(rise, plateau, decay, last, total)
         case Curve.POWER:
-            made = _power(rise, plateau, decay, last, total)
+            form = _power(rise, plateau, decay, last, total)
         case Curve.EXPONENTIAL:
-            made = _exponential(rise, plateau, decay, last, total)
+            form = _exponential(rise, plateau, decay, last, total)
         case _:
             return None
-    return None if made is None else replace(made, after=last, stride=decay.stride)
+    return None if form is None else replace(form, after=last, stride=decay.stride)
 
 
 def _cosine(rise: Rise | None, decay: Segment, total: int) -> Form:
@@ -357,12 +359,12 @@ def _beginning(rise: Rise | None, plateau: Segment | None, decay: Segment) -> sp
     for step in (first, first - 1, first + 1):
         if step < 0:
             continue
-        wanted = height
-        if wanted is None and rise is not None and rise.curve is Curve.LINEAR:
-            wanted = _at(rise, step)
-        if wanted is None:
+        start_value = height
+        if start_value is None and rise is not None and rise.curve is Curve.LINEAR:
+            start_value = _at(rise, step)
+        if start_value is None:
             break
-        if abs(decay.value(step).evalf(DIGITS) - wanted) < _NEAR * abs(wanted):
+        if abs(decay.value(step).evalf(DIGITS) - start_value) < _NEAR * abs(start_value):
             return sp.Integer(step)
     return sp.Integer(first)
 
@@ -375,13 +377,13 @@ def _with_cycles(
     total: int,
 ) -> Form | None:
     """Cosines of one length, each from its peak, with values that shrink by one factor."""
-    if plateau is not None or len({(one.curve, one.stride) for one in decays}) > 1:
+    if plateau is not None or len({(segment.curve, segment.stride) for segment in decays}) > 1:
         return None
     if decays[0].curve is not Curve.COSINE:
         return None
     first = decays[0].numbers
-    for index, one in enumerate(decays):
-        middle, size, begin, length = one.numbers
+    for index, segment in enumerate(decays):
+        middle, size, begin, length = segment.numbers
         if length != first[3] or begin != first[2] + index * first[3]:
             return None
         if middle * first[1] != size * first[0]:
@@ -389,8 +391,8 @@ def _with_cycles(
     ratios = {later.numbers[1] / before.numbers[1] for before, later in itertools.pairwise(decays)}
     if len(ratios) > 1:
         return None
-    made = _cosine(rise, decays[0], total)
+    form = _cosine(rise, decays[0], total)
     last = after[0].numbers[0] if after else None
     return replace(
-        made, cycles=len(decays), shrink=ratios.pop(), after=last, stride=decays[0].stride
+        form, cycles=len(decays), shrink=ratios.pop(), after=last, stride=decays[0].stride
     )

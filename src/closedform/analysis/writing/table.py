@@ -38,11 +38,12 @@ def table_text(recipe: Recipe, total: int) -> str:
         )
     steps = np.arange(total)
     columns = {
-        key: np.asarray(made(steps), dtype=np.float64) for key, made in recipe.schedules.items()
+        key: np.asarray(schedule(steps), dtype=np.float64)
+        for key, schedule in recipe.schedules.items()
     }
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["step", *columns])
     for step in range(total):
-        writer.writerow([step, *(repr(float(one[step])) for one in columns.values())])
+        writer.writerow([step, *(repr(float(column[step])) for column in columns.values())])
     return file.getvalue()

@@ -11,11 +11,11 @@ import yaml
 from closedform.recipes.forms import Config, literal
 
 
-def rendered(config: Config, suffix: str) -> str:
+def render_config(config: Config, suffix: str) -> str:
     """Returns a config as the text of a file.
 
     Example:
-        >>> print(rendered({"lr": 0.001, "train-iters": 10}, ".args"), end="")
+        >>> print(render_config({"lr": 0.001, "train-iters": 10}, ".args"), end="")
         --lr 0.001
         --train-iters 10
     """

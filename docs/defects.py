@@ -983,7 +983,7 @@ max_duration: 10ba
     ),
     Defect(
         "olmo_core",
-        "InvSqrtWithWarmup without a warmup has its last rate from the start.",
+        "",
         """\
 {
   "train_module": {
@@ -1000,6 +1000,7 @@ max_duration: 10ba
         lambda: Schedule(sp.Rational(1, 10) + sp.Rational(9, 10) / sp.sqrt(t + 1)),
         "a tenth of the rate, and the rest over the square root of the update",
         suffix=".json",
+        name="no-root-without-a-warmup",
     ),
     Defect(
         "cerebras",

@@ -18,7 +18,6 @@ from tests.support.pages import ROOT
 RECIPES = ROOT / "src" / "closedform" / "recipes"
 NOT_PORTED = {
     "mmengine",
-    "olmo_core",
 }
 KEYS = {"Keys", "OpenKeys", "ClassKeys", "FlagKeys"}
 LITERALS_PER_KEY = 1.5

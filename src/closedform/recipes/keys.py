@@ -144,6 +144,16 @@ def mapping() -> Key:
     return Key(lambda outer, key, default: outer.section(key), None)
 
 
+def nullable(key: Key) -> Key:
+    """Returns a key whose null in the config is None, not its default."""
+
+    def read(section: Section, name: str, value: Any) -> Any:
+        is_null = name in section.content and section.content[name] is None
+        return None if is_null else key.read(section, name, value)
+
+    return Key(read, key.default, key.inner)
+
+
 def where_needed(key: Key) -> Key:
     """Returns a key that is read where it is needed: its value is a function without arguments.
 

@@ -32,6 +32,7 @@ from closedform.recipes.keys import (
     section,
     section_entries,
 )
+from closedform.recipes.olmo_core import FRAMEWORK as OLMO_CORE
 from closedform.recipes.olmo_core import reader as olmo_core
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
 from closedform.recipes.reader import Reader, Reading
@@ -310,7 +311,7 @@ def _matches(document: Document) -> bool:
 
 def _read(reading: Reading) -> Recipe:
     if reading.document.python is not None or "train_module" in reading.document.content:
-        return olmo_core.read(reading)
+        return olmo_core.read(replace(reading, framework="olmo_core", defects=OLMO_CORE.defects))
     config = CONFIG.read_whole(interpolated(reading.document))
     optimizer = config.optimizer
     run = _run(config, reading.facts)

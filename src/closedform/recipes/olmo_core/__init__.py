@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.framework import Framework
 from closedform.recipes.olmo_core.reader import READER
-from closedform.recipes.olmo_core.schedules import SCHEDULES
+from closedform.recipes.olmo_core.schedules import CLOCKS, DEFECTS, SCHEDULES
 from closedform.recipes.olmo_core.writer import WRITER
 
 FRAMEWORK = Framework(
@@ -13,8 +12,8 @@ FRAMEWORK = Framework(
     SCHEDULES,
     versions=("fa6c5014c9f6",),
     upstream="src/olmo_core/optim/scheduler.py",
-    clock=Clock(Unit.UPDATE, offset=1),
-    defects={},
+    clock=CLOCKS["steps"],
+    defects=DEFECTS,
     reader=READER,
     writer=WRITER,
 )

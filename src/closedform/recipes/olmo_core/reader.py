@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import Any
 
 from closedform.errors import nearest
-from closedform.language import Schedule, exact_number
-from closedform.recipes.build import built
-from closedform.recipes.clock import Clock, Unit
+from closedform.language import exact_number
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Call, Reference, Unresolved
-from closedform.recipes.olmo_core.schedules import CLASSES, SCHEDULES
+from closedform.recipes.entries import Context
+from closedform.recipes.keys import Values
+from closedform.recipes.olmo_core.schedules import CLASSES, CLOCKS, rate, scheduler_values
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
 from closedform.recipes.reader import Reader, Reading
-from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section, calls, whole
 
 _CLASS = "_CLASS_"
@@ -46,9 +46,7 @@ _OUTSIDE = (
     "sigma_factor",
     "step_increment_bugfix",
 )
-_FIELDS = ("class", "units", "lr_field", "initial_lr_field")
 _UNITS = ("steps", "epochs", "tokens")
-_SKIPPED = "steps whose loss or norm of the gradient is far off are skipped: those are not modelled"
 
 
 def _matches(document: Document) -> bool:
@@ -119,7 +117,7 @@ def read(reading: Reading) -> Recipe:
     document = replace(document, content=_plain(document.content))
     config = whole(document)
     module = config.section("train_module")
-    optim, scheduler = module.section("optim"), module.section("scheduler")
+    optim, place = module.section("optim"), module.section("scheduler")
     if not optim.content:
         raise module.error("there is no optimizer config", "optim", nearest("", _OPTIMIZERS))
     kind = optim.text("class", "AdamWConfig")
@@ -132,25 +130,23 @@ def read(reading: Reading) -> Recipe:
     tokens = config.section("data_loader").content.get("global_batch_size")
     tokens = tokens if isinstance(tokens, int) else reading.facts.tokens_per_update
     total = _total(config.section("trainer").section("max_duration"), tokens, reading)
-    groups: list[ParamGroup] = []
-    for made, named in optimizers:
-        rate = None
-        if scheduler.content:
-            rate = _rate(scheduler, made, total, tokens, reading)
-        groups.append(made.group(rate, **named))
+    scheduler = scheduler_values(place) if place.content else None
+    context = None if scheduler is None else _context(scheduler, config, total, tokens, reading)
+    groups = []
+    for optimizer, named in optimizers:
+        schedule = None
+        if scheduler is not None and context is not None:
+            with scheduler.origin.located():
+                schedule = rate(context, optimizer, scheduler)
+        groups.append(optimizer.group(schedule, **named))
     threshold = module.content.get("max_grad_norm")
-    unit = Unit.TOKEN if scheduler.value("units", "steps") == "tokens" else Unit.UPDATE
-    return Recipe(
-        document.name,
-        "olmo_core",
-        tuple(groups),
+    return reading.recipe(
+        groups,
+        clock=CLOCKS["steps" if scheduler is None else scheduler.units],
         horizon=total,
-        version=reading.version,
-        source=document.source,
-        facts=reading.facts,
-        clock=Clock(unit, offset=1),
         clipping=None if threshold is None else Clipping(module.number("max_grad_norm")),
-        notes={"skipped-steps": _SKIPPED} if kind.startswith("SkipStep") else {},
+        accumulation=reading.facts.gradient_accumulation,
+        values=(scheduler, kind.startswith("SkipStep")),
     )
 
 
@@ -184,27 +180,21 @@ def _total(duration: Section, tokens: Any, reading: Reading) -> int | None:
     return None if tokens is None else math.ceil(exact_number(amount) / exact_number(tokens))
 
 
-def _rate(
-    scheduler: Section, made: ClassOptimizer, total: int | None, tokens: Any, reading: Reading
-) -> Schedule:
-    name = scheduler.text("class")
-    if name not in CLASSES:
-        raise scheduler.error(f"there is no scheduler {name!r}", "class", nearest(name, CLASSES))
-    scheduler.check((*CLASSES[name][1], *_FIELDS))
-    in_tokens = scheduler.value("units", "steps") == "tokens"
+def _context(
+    scheduler: Values, config: Section, total: int | None, tokens: Any, reading: Reading
+) -> Context:
+    """The context of a scheduler: the length of the run in its unit."""
+    in_tokens = scheduler.units == "tokens"
     missing = ["total_updates"] if total is None else []
     missing += ["tokens_per_update"] if in_tokens and tokens is None else []
     if missing:
-        reading.facts.require(*missing, where=scheduler.document.source)
-    spec = {key: scheduler.value(key) for key in scheduler.content if not key.endswith("_field")}
+        reading.facts.require(*missing, where=config.document.source)
     facts = {"tokens_per_batch": tokens, "max_steps": total}
     if in_tokens:
-        duration = whole(scheduler.document).section("trainer").section("max_duration")
+        duration = config.section("trainer").section("max_duration")
         is_exact = duration.value("unit") == "tokens"
         facts["max_tokens"] = duration.integer("value") if is_exact else int(total or 0) * tokens
-    arguments = {"optim": {"lr": made.lr}, "scheduler": spec}
-    with scheduler.located():
-        return built("olmo_core", SCHEDULES, name, arguments, facts=facts)
+    return replace(reading.context, path=(getattr(scheduler, "class"),)).with_facts(**facts)
 
 
 READER = Reader(read, _matches)

@@ -8,33 +8,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
 
 import sympy as sp
 
-from closedform.errors import UnknownNameError, nearest
-from closedform.language import Schedule
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
+from closedform.errors import nearest
+from closedform.language import Schedule, exact_number
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.clock import Clock, Facts, Unit
+from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.entries import Context
 from closedform.recipes.intervals import (
     UndefinedError,
     by_intervals,
-    first_after,
-    first_from,
     quotient,
 )
-from closedform.recipes.native import (
-    check_name,
-    entry,
-    exact,
-    fact,
+from closedform.recipes.keys import (
+    ClassKeys,
+    Keys,
+    Values,
+    choice,
+    ignored,
+    nullable,
     number,
-    options,
-    refuse_unless,
+    numbers,
+    section,
+    section_entries,
+    sections,
+    text,
 )
-from closedform.recipes.olmo_core.counting import counting
+from closedform.recipes.optimizer_classes import ClassOptimizer
+from closedform.recipes.section import Section
 from closedform.schedules.blends import along_cosine, along_geometric, along_half_cosine, along_line
 
-Arguments = Mapping[str, Any]
+CLOCKS = {"steps": Clock(Unit.UPDATE, offset=1), "tokens": Clock(Unit.TOKEN, offset=1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +85,33 @@ class Scope:
     where: str
 
 
-Curve = Callable[[Arguments, Scope], Stages]
+Curve = Callable[[Values, Scope], Stages]
 
 
-def _length(given: Arguments, kind: str, scope: Scope) -> sp.Expr:
+def _length(given: Values, kind: str, scope: Scope) -> sp.Expr:
     """The length of a warmup or decay, from a number or a fraction of the horizon."""
-    fixed, part = given[kind], given[f"{kind}_fraction"]
-    if kind == "warmup" and given["warmup_steps"] is not None:
+    fixed, part = getattr(given, kind), getattr(given, f"{kind}_fraction")
+    if kind == "warmup" and given.warmup_steps is not None:
         refuse_unless(
             fixed is None, "only one of warmup and warmup_steps may be given", scope.where
         )
-        fixed = given["warmup_steps"]
+        fixed = given.warmup_steps
     refuse_unless(
         (fixed is None) != (part is None),
         f"exactly one of {kind} and {kind}_fraction must be given",
         scope.where,
     )
     if fixed is not None:
-        return number(fixed, kind, scope.where)
-    number(part, f"{kind}_fraction", scope.where)
+        return fixed
     refuse_unless(0 <= part <= 1, f"{kind}_fraction must be in [0, 1], got {part}", scope.where)
-    return exact(round(part * int(scope.total)))
+    # The product of OLMo-core is one of floats.
+    return sp.Integer(round(float(part) * int(scope.total)))
 
 
-def _warm(given: Arguments, scope: Scope, *, includes_end: bool) -> tuple[Stage, sp.Expr]:
+def _warm(given: Values, scope: Scope, *, includes_end: bool) -> tuple[Stage, sp.Expr]:
     """The warmup and its length."""
     warmup = _length(given, "warmup", scope)
-    first = number(given["warmup_min_lr"], "warmup_min_lr", scope.where)
+    first = given.warmup_min_lr
 
     def rise(n: sp.Expr) -> sp.Expr:
         if not 0 <= first < scope.rate:
@@ -131,33 +137,33 @@ def _tail(
     return fall
 
 
-def _constant(given: Arguments, scope: Scope) -> Stages:
+def _constant(given: Values, scope: Scope) -> Stages:
     del given
     return (Stage(lambda n: scope.rate),)
 
 
-def _constant_warmed(given: Arguments, scope: Scope) -> Stages:
+def _constant_warmed(given: Values, scope: Scope) -> Stages:
     warm, _ = _warm(given, scope, includes_end=True)
     return warm, Stage(lambda n: scope.rate)
 
 
-def _decay(given: Arguments, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
+def _decay(given: Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
     """The length of the decay and its minimum."""
-    low = number(given["decay_min_lr"], "decay_min_lr", scope.where)
+    low = given.decay_min_lr
     return _length(given, "decay", scope), low
 
 
-def _wsd(given: Arguments, scope: Scope) -> Stages:
+def _wsd(given: Values, scope: Scope) -> Stages:
     warm, _ = _warm(given, scope, includes_end=True)
     length, low = _decay(given, scope)
     fall = _tail(lambda: scope.rate, low, scope.total, length)
     return warm, Stage(lambda n: scope.rate, scope.total - length), Stage(fall)
 
 
-def _power(given: Arguments, scope: Scope) -> Stages:
+def _power(given: Values, scope: Scope) -> Stages:
     warm, warmup = _warm(given, scope, includes_end=True)
     length, low = _decay(given, scope)
-    exponent = number(given["b"], "b", scope.where)
+    exponent = given.b
     refuse_unless(exponent < 0, f"b must be negative, got {exponent}", scope.where)
 
     def curve(n: sp.Expr) -> sp.Expr:
@@ -168,13 +174,13 @@ def _power(given: Arguments, scope: Scope) -> Stages:
 
 
 def _falling(
-    given: Arguments, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
+    given: Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
 ) -> Stages:
     """A warmup, a curve from the rate to the last one, and that after the horizon."""
-    total = given["t_max"]
-    total = scope.total if total is None else number(total, "t_max", scope.where)
+    total = given.t_max
+    total = scope.total if total is None else total
     warm, warmup = _warm(given, replace(scope, total=total), includes_end=False)
-    end = scope.rate * number(given["alpha_f"], "alpha_f", scope.where)
+    end = scope.rate * given.alpha_f
 
     def value(n: sp.Expr) -> sp.Expr:
         return fall(scope.rate, end, quotient(n - warmup, total - warmup))
@@ -182,26 +188,26 @@ def _falling(
     return warm, Stage(value, total), Stage(lambda n: end)
 
 
-def _linear(given: Arguments, scope: Scope) -> Stages:
+def _linear(given: Values, scope: Scope) -> Stages:
     return _falling(given, scope, along_line)
 
 
-def _cosine(given: Arguments, scope: Scope) -> Stages:
+def _cosine(given: Values, scope: Scope) -> Stages:
     return _falling(given, scope, along_cosine)
 
 
-def _half_cosine(given: Arguments, scope: Scope) -> Stages:
+def _half_cosine(given: Values, scope: Scope) -> Stages:
     """The second half of a cosine of double length; the warmup ends where it begins."""
-    end = number(given["alpha_f"], "alpha_f", scope.where)
+    end = given.alpha_f
     top = scope.rate * (1 + end) / 2
     _, *rest = _falling(given, scope, along_half_cosine)
-    total = given["t_max"]
-    total = scope.total if total is None else number(total, "t_max", scope.where)
+    total = given.t_max
+    total = scope.total if total is None else total
     warm, _ = _warm(given, replace(scope, rate=top, total=total), includes_end=False)
     return warm, *rest
 
 
-def _cosine_cut(given: Arguments, scope: Scope) -> Stages:
+def _cosine_cut(given: Values, scope: Scope) -> Stages:
     inner = _cosine(given, scope)
     length, low = _decay(given, scope)
     begin = scope.total - length
@@ -213,9 +219,9 @@ def _cosine_cut(given: Arguments, scope: Scope) -> Stages:
     return *before, Stage(fall)
 
 
-def _inverse_root(given: Arguments, scope: Scope) -> Stages:
+def _inverse_root(given: Values, scope: Scope) -> Stages:
     warm, warmup = _warm(given, scope, includes_end=False)
-    end = scope.rate * number(given["alpha_f"], "alpha_f", scope.where)
+    end = scope.rate * given.alpha_f
 
     def fall(n: sp.Expr) -> sp.Expr:
         return end + (scope.rate - end) * sp.sqrt(warmup) / sp.sqrt(n)
@@ -223,8 +229,8 @@ def _inverse_root(given: Arguments, scope: Scope) -> Stages:
     return warm, Stage(fall)
 
 
-def _exponential(given: Arguments, scope: Scope) -> Stages:
-    low = number(given["lr_min"], "lr_min", scope.where)
+def _exponential(given: Values, scope: Scope) -> Stages:
+    low = given.lr_min
 
     def rise(n: sp.Expr) -> sp.Expr:
         return along_geometric(low, scope.rate, n / scope.total)
@@ -232,20 +238,20 @@ def _exponential(given: Arguments, scope: Scope) -> Stages:
     return Stage(rise, scope.total), Stage(lambda n: scope.rate)
 
 
-def _periods(given: Arguments, scope: Scope) -> Stages:
+def _periods(given: Values, scope: Scope) -> Stages:
     where = scope.where
-    lengths = [number(value, "period_lengths", where) for value in given["period_lengths"]]
-    factors = given["period_lr_multipliers"]
-    factors = [1] * len(lengths) if factors is None else factors
+    lengths = given.period_lengths
+    factors = given.period_lr_multipliers
+    factors = (sp.S.One,) * len(lengths) if factors is None else factors
     refuse_unless(
         len(factors) == len(lengths) and lengths,
         f"there must be one of period_lr_multipliers for each of {len(lengths)} periods, got "
         f"{len(factors)}",
         where,
     )
-    first = replace(scope, total=lengths[0], rate=scope.rate * exact(factors[0]))
+    first = replace(scope, total=lengths[0], rate=scope.rate * factors[0])
     warm, warmup = _warm(given, first, includes_end=False)
-    low = number(given["decay_min_lr"], "decay_min_lr", where)
+    low = given.decay_min_lr
     stages = [warm]
     for index, end in enumerate(accumulate(lengths)):
         own = lengths[index] - (warmup if index == 0 else 0)
@@ -255,7 +261,7 @@ def _periods(given: Arguments, scope: Scope) -> Stages:
             f"warmup and decay must fit into period {index} of {lengths[index]}",
             where,
         )
-        rate = scope.rate * exact(factors[index])
+        rate = scope.rate * factors[index]
         stages.append(Stage(_fixed(rate), end - length))
         fall = _tail(_given(rate), low, end, length) if length > 0 else _fixed(low)
         stages.append(Stage(fall, end, includes_end=True))
@@ -270,20 +276,18 @@ def _given(rate: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: rate
 
 
-def _ends(
-    given: Arguments, end: str, base: sp.Expr, default: sp.Expr | None, where: str
-) -> sp.Expr:
+def _ends(given: Values, end: str, base: sp.Expr, default: sp.Expr | None, where: str) -> sp.Expr:
     """A rate of a stage, given so or as a fraction of the initial rate."""
-    value, part = given[f"{end}_lr"], given[f"{end}_lr_fraction"]
+    value, part = getattr(given, f"{end}_lr"), getattr(given, f"{end}_lr_fraction")
     refuse_unless(
         value is None or part is None,
         f"only one of {end}_lr and {end}_lr_fraction may be given",
         where,
     )
     if value is not None:
-        return number(value, f"{end}_lr", where)
+        return value
     if part is not None:
-        return base * number(part, f"{end}_lr_fraction", where)
+        return base * part
     refuse_unless(default is not None, f"{end}_lr or {end}_lr_fraction must be given", where)
     return default
 
@@ -292,12 +296,6 @@ _SHAPES: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]] = {
     "linear": along_line,
     "cosine": along_cosine,
 }
-
-
-def _shape(given: Arguments, where: str) -> Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]:
-    shape = given["shape"]
-    refuse_unless(shape in _SHAPES, f"shape must be linear or cosine, got {shape!r}", where)
-    return _SHAPES[shape]
 
 
 def _line_stage(
@@ -313,27 +311,26 @@ def _line_stage(
     return Stage(value, begin + length)
 
 
-def _composed(given: Arguments, scope: Scope) -> Stages:
+def _composed(given: Values, scope: Scope) -> Stages:
     begin, last, stages = sp.S.Zero, scope.rate, []
-    for spec in given["stages"]:
-        own = options(spec, scope.where, _STAGE)
-        length = number(own["duration"], "duration", scope.where)
+    for own in given.stages:
+        length = own.duration
         start = _ends(own, "start", scope.rate, last, scope.where)
         last = _ends(own, "end", scope.rate, None, scope.where)
-        stages.append(_line_stage(_shape(own, scope.where), start, last, begin, length))
+        stages.append(_line_stage(_SHAPES[own.shape], start, last, begin, length))
         begin += length
     return _overridden((*stages, Stage(_fixed(last))), given, scope)
 
 
-def _overridden(stages: Stages, given: Arguments, scope: Scope) -> Stages:
+def _overridden(stages: Stages, given: Values, scope: Scope) -> Stages:
     """The stages until the start of the override, then its decay, then its last rate."""
-    if given["override_decay"] is None:
+    own = given.override_decay
+    if own is None:
         return stages
-    own = options(given["override_decay"], scope.where, _OVERRIDE)
-    begin = number(own["start"], "start", scope.where)
-    length = number(own["duration"], "duration", scope.where)
+    begin = own.start
+    length = own.duration
     end = _ends(own, "end", scope.rate, None, scope.where)
-    shape = _shape(own, scope.where)
+    shape = _SHAPES[own.shape]
 
     def value(n: sp.Expr) -> sp.Expr:
         return shape(_at(stages, begin), end, quotient(n - begin, length))
@@ -346,8 +343,8 @@ def _overridden(stages: Stages, given: Arguments, scope: Scope) -> Stages:
     return *before, decay, Stage(_fixed(end))
 
 
-def _sequence(given: Arguments, scope: Scope) -> Stages:
-    specs, lengths = given["schedulers"], [exact(value) for value in given["schedulers_max"]]
+def _sequence(given: Values, scope: Scope) -> Stages:
+    specs, lengths = given.origin.sections("schedulers"), given.schedulers_max
     lengths = lengths[: len(specs) - 1] if len(lengths) == len(specs) else lengths
     refuse_unless(
         len(lengths) == len(specs) - 1,
@@ -388,88 +385,163 @@ def _past_the_end(n: sp.Expr) -> sp.Expr:
     raise UndefinedError("AssertionError: the step is past max_steps")
 
 
-_WARMUP = {"warmup": None, "warmup_steps": None, "warmup_fraction": None, "warmup_min_lr": 0.0}
-_DECAY = {"decay": None, "decay_fraction": 0.1, "decay_min_lr": 0.0}
-_FALL = {**_WARMUP, "alpha_f": 0.1, "t_max": None}
-_RATES = {"end_lr": None, "end_lr_fraction": None, "shape": "linear", "duration": REQUIRED}
-_STAGE = {**_RATES, "start_lr": None, "start_lr_fraction": None}
-_OVERRIDE = {**_RATES, "start": REQUIRED}
-CLASSES: Mapping[str, tuple[Curve, Arguments]] = {
-    "ConstantScheduler": (_constant, {}),
-    "ConstantWithWarmup": (_constant_warmed, _WARMUP),
-    "WSD": (_wsd, {**_WARMUP, **_DECAY}),
-    "PowerLR": (_power, {**_WARMUP, **_DECAY, "b": -0.51}),
-    "LinearWithWarmup": (_linear, _FALL),
-    "InvSqrtWithWarmup": (_inverse_root, {**_WARMUP, "alpha_f": 0.1}),
-    "CosWithWarmup": (_cosine, _FALL),
-    "HalfCosWithWarmup": (_half_cosine, _FALL),
-    "CosWithWarmupAndLinearDecay": (_cosine_cut, {**_FALL, **_DECAY}),
-    "ExponentialScheduler": (_exponential, {"lr_min": 1e-9}),
-    "WSDS": (
-        _periods,
-        {
-            **_WARMUP,
-            **_DECAY,
-            "decay_fraction": None,
-            "period_lengths": REQUIRED,
-            "period_lr_multipliers": None,
-        },
-    ),
-    "ComposableScheduler": (_composed, {"stages": REQUIRED, "override_decay": None}),
-    "SequentialScheduler": (
-        _sequence,
-        {"schedulers": REQUIRED, "schedulers_max": (), "override_decay": None},
-    ),
+_WARMUP = {
+    "warmup": number(None),
+    "warmup_steps": number(None),
+    "warmup_fraction": number(None),
+    "warmup_min_lr": number(0),
 }
-"""The classes, with the defaults of their arguments."""
+_DECAY = {
+    "decay": number(None),
+    "decay_fraction": nullable(number(0.1)),
+    "decay_min_lr": number(0),
+}
+_LAST = {"alpha_f": number(0.1)}
+_FALL = {**_WARMUP, **_LAST, "t_max": number(None)}
+_RATES = {
+    "end_lr": number(None),
+    "end_lr_fraction": number(None),
+    "shape": choice(*_SHAPES, default="linear"),
+    "duration": number(),
+}
+_STAGE = Keys(**_RATES, start_lr=number(None), start_lr_fraction=number(None))
+_OVERRIDE = {"override_decay": section(Keys(**_RATES, start=number()), is_optional=True)}
+_OF_ALL = {
+    "class": text(),
+    "units": choice(*CLOCKS, default="steps"),
+    "lr_field": ignored(),
+    "initial_lr_field": ignored(),
+}
+_PERIODS = {
+    **_WARMUP,
+    **_DECAY,
+    "decay_fraction": number(None),
+    "period_lengths": numbers(),
+    "period_lr_multipliers": numbers(None),
+}
+CLASSES: Mapping[str, tuple[Curve, Keys]] = {
+    name: (curve, Keys(**_OF_ALL, **keys))
+    for name, curve, keys in (
+        ("ConstantScheduler", _constant, {}),
+        ("ConstantWithWarmup", _constant_warmed, _WARMUP),
+        ("WSD", _wsd, {**_WARMUP, **_DECAY}),
+        ("PowerLR", _power, {**_WARMUP, **_DECAY, "b": number(-0.51)}),
+        ("LinearWithWarmup", _linear, _FALL),
+        ("InvSqrtWithWarmup", _inverse_root, {**_WARMUP, **_LAST}),
+        ("CosWithWarmup", _cosine, _FALL),
+        ("HalfCosWithWarmup", _half_cosine, _FALL),
+        ("CosWithWarmupAndLinearDecay", _cosine_cut, {**_FALL, **_DECAY}),
+        ("ExponentialScheduler", _exponential, {"lr_min": number(1e-9)}),
+        ("WSDS", _periods, _PERIODS),
+        ("ComposableScheduler", _composed, {"stages": sections(_STAGE), **_OVERRIDE}),
+        (
+            "SequentialScheduler",
+            _sequence,
+            {"schedulers": ignored(), "schedulers_max": numbers(()), **_OVERRIDE},
+        ),
+    )
+}
+"""The classes by name, with the keys of their section."""
 
 
-def _stages(spec: Arguments, scope: Scope) -> Stages:
-    """The stages of ``{"class": name, …}``."""
-    name = entry(spec, "class", scope.where)
+def scheduler_values(place: Section) -> Values:
+    """Returns the values of a section ``{"class": name, …}``.
+
+    Raises:
+        ConfigError: There is no such class, or a key is unknown.
+    """
+    name = place.text("class")
     if name not in CLASSES:
-        raise UnknownNameError(
-            f"olmo_core has no scheduler {name!r}",
-            where=scope.where,
-            hint=nearest(str(name), CLASSES),
-        )
-    curve, defaults = CLASSES[name]
-    defaults = {"class": REQUIRED, "units": "steps", **defaults}
-    return curve(options(spec, scope.where, defaults), scope)
+        raise place.error(f"there is no scheduler {name!r}", "class", nearest(name, CLASSES))
+    return CLASSES[name][1].read(place)
 
 
-def _build(given: Arguments, context: Context) -> Schedule:
-    where, spec = context.where, given["scheduler"]
-    check_name(context.path[-1], entry(spec, "class", where), "scheduler.class", where)
-    unit = spec.get("units", "steps")
-    clock = counting(unit, context)
-    total = exact(fact(context, "max_tokens" if unit == "tokens" else "max_steps"))
-    rate = number(entry(given["optim"], "lr", where), "lr", where)
+def _stages(place: Section, scope: Scope) -> Stages:
+    values = scheduler_values(place)
+    return CLASSES[getattr(values, "class")][0](values, scope)
+
+
+def rate(context: Context, optim: Values | ClassOptimizer, scheduler: Values) -> Schedule:
+    """Returns the schedule of a scheduler for the rate of an optimizer.
+
+    Raises:
+        ArgumentError: The length of the run or the tokens of an update are missing.
+        DefinitionError: A value is refused by OLMo-core.
+    """
+    total = context.fact("max_tokens" if scheduler.units == "tokens" else "max_steps")
+    count = CLOCKS[scheduler.units].count(
+        Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
+    )
 
     def end(stage: Stage) -> int | None:
         if stage.end is None:
             return None
-        mark = stage.end / clock.per_update - 1
-        return first_after(mark) if stage.includes_end else first_from(mark)
+        return (count.first_after if stage.includes_end else count.first_from)(stage.end)
 
-    stages: Sequence[Stage] = _stages(spec, Scope(rate, total, where))
+    scope = Scope(exact_number(optim.lr, "lr"), exact_number(total), context.where)
+    name = getattr(scheduler, "class")
+    stages: Sequence[Stage] = CLASSES[name][0](scheduler, scope)
     return by_intervals(
-        context.path[-1],
-        *((lambda stage=stage: stage.value(clock.n), end(stage)) for stage in stages),
+        name, *((lambda stage=stage: stage.value(count.n), end(stage)) for stage in stages)
     )
 
 
-_PARAMETERS = parameters(optim=REQUIRED, scheduler=REQUIRED)
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "WSD": (
-        "decay needs decay_fraction set to null",
-        "a decay that begins inside the warmup jumps",
-        "past the run the rate is negative",
+_SOURCE = "src/olmo_core/optim/scheduler.py"
+
+
+def _convention(text: str, place: str, name: str, *keys: str) -> Defect:
+    """A convention of a class, in the configs that give one of some keys, or in all."""
+
+    def applies(scheduler: Values | None, is_skipping: bool) -> bool:
+        del is_skipping
+        return (
+            scheduler is not None
+            and getattr(scheduler, "class") == name
+            and (not keys or any(getattr(scheduler, key) for key in keys))
+        )
+
+    return Defect(text, f"{_SOURCE}{place}", applies, kind=Kind.CONVENTION, classes=(name,))
+
+
+DEFECTS = {
+    "decay-needs-null": _convention(
+        "decay needs decay_fraction set to null", ":200", "WSD", "decay"
     ),
-    "HalfCosWithWarmup": ("the top of the curve is half way between the rate and its end",),
-    "InvSqrtWithWarmup": ("without a warmup the rate is alpha_f of its value from the start",),
+    "decay-inside-the-warmup": _convention(
+        "a decay that begins inside the warmup jumps", ":221", "WSD"
+    ),
+    "negative-after-the-run": _convention("past the run the rate is negative", ":838", "WSD"),
+    "top-of-the-half-cosine": _convention(
+        "the top of the curve is half way between the rate and its end",
+        ":549",
+        "HalfCosWithWarmup",
+    ),
+    "no-root-without-a-warmup": Defect(
+        "without a warmup the rate is alpha_f of its value from the start",
+        f"{_SOURCE}:446",
+        lambda scheduler, is_skipping: (
+            scheduler is not None
+            and getattr(scheduler, "class") == "InvSqrtWithWarmup"
+            and not any((scheduler.warmup, scheduler.warmup_steps, scheduler.warmup_fraction))
+        ),
+        kind=Kind.CONVENTION,
+        classes=("InvSqrtWithWarmup",),
+    ),
+    "skipped-steps": Defect(
+        "steps whose loss or norm of the gradient is far off are skipped: those are not modelled",
+        "src/olmo_core/optim/skip_step_optimizer.py (get_step_factor)",
+        lambda scheduler, is_skipping: is_skipping,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
 }
+_OPTIM = ClassKeys(lr=number())
 SCHEDULES = {
-    name: ScheduleEntry(name, (), _PARAMETERS, _build, notes=_NOTES.get(name, ()))
-    for name in CLASSES
+    name: entry
+    for name, (_, keys) in CLASSES.items()
+    for entry in section_entries(
+        {name: rate},
+        {"optim": _OPTIM, "scheduler": keys},
+        style=lambda optim, scheduler: str(getattr(scheduler, "class")),
+    ).values()
 }

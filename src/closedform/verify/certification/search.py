@@ -299,7 +299,9 @@ class _Search:
             known = self.replay.knowing(known, make(*about)[number])
             prefix.append(["lemma", [Place(term) for term in about], number])
         wanted = {part for truth in core for part in self.replay.knowing((), truth)}
-        return _after(prefix, self._by_cases(known, wanted, depth))
+        more, cleared, _ = self._cleared(known)
+        wanted |= set(cleared) - set(known)
+        return _after([*prefix, *more], self._by_cases(cleared, wanted, depth))
 
     def _by_cases(self, facts: Facts, wanted: set[int], depth: int) -> Step:
         """A contradiction of the wanted facts: disjunctions by cases, the fewest first."""
@@ -318,7 +320,7 @@ class _Search:
             return self._combination(found, facts)
         if is_end:
             # Facts that z3 did not need may be factors.
-            found = combine(self._literals(facts), 2, self._bases(facts))
+            found = combine(self._literals(facts), 3, self._bases(facts))
             if found is not None:
                 return self._combination(found, facts)
             raise NoProofError("no combination of its facts is a contradiction")

@@ -256,6 +256,7 @@ def content(form: Polynomial) -> fmpq:
 
 def clear(form: Polynomial, atom: int, divisor: Polynomial) -> tuple[Polynomial, int]:
     """Returns ``form`` times the least power of a divisor that frees it of ``inv(divisor)``."""
+    form = _cancelled(form, atom, divisor)
     degree = max((dict(monomial).get(atom, 0) for monomial in form), default=0)
     powers = [constant(1)]
     for _ in range(degree):
@@ -267,3 +268,20 @@ def clear(form: Polynomial, atom: int, divisor: Polynomial) -> tuple[Polynomial,
         factor = powers[degree - exponents.get(atom, 0)]
         result = plus(result, product({rest: coefficient}, factor))
     return result, degree
+
+
+def _cancelled(form: Polynomial, atom: int, divisor: Polynomial) -> Polynomial:
+    """The polynomial with ``inv(divisor) * divisor`` as 1, where the divisor is an atom, not 0."""
+    if len(divisor) != 1 or sum(exponent for _, exponent in next(iter(divisor))) != 1:
+        return form
+    base = next(iter(divisor))[0][0]
+    result: Polynomial = {}
+    for monomial, coefficient in form.items():
+        exponents = dict(monomial)
+        common = min(exponents.get(atom, 0), exponents.get(base, 0))
+        for part in (atom, base):
+            if common:
+                exponents[part] -= common
+        rest = tuple(sorted((part, e) for part, e in exponents.items() if e))
+        result = plus(result, {rest: coefficient})
+    return result

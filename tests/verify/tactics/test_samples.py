@@ -9,7 +9,7 @@ from closedform.verify.tactics.samples import (
     declarations,
     examine,
     linear_bounds,
-    simplified,
+    simplify_point,
 )
 from closedform.verify.terms.build import (
     ONE,
@@ -163,13 +163,13 @@ def test_a_counterexample_is_made_simpler() -> None:
     goal = less(add(A, multiply(B, T)), rational(40))
     found = examine(goal, given, {"a": fmpq(617, 99), "b": fmpq(1234, 7), "t": fmpq(61)})
     assert found is not None
-    simple = simplified(found, goal, given, LONG)
+    simple = simplify_point(found, goal, given, LONG)
     assert simple.point == {"a": 1, "b": 2, "t": 30}
     assert simple.reason == "the left side is 61, the right side is 40"
-    assert simplified(found, goal, given, Effort.of(-1)) == found
+    assert simplify_point(found, goal, given, Effort.of(-1)) == found
     pole = examine(less(divide(ONE, T), ONE), (), {"t": fmpq(0)})
     assert pole is not None
-    assert simplified(pole, less(divide(ONE, T), ONE), (), LONG) == pole
+    assert simplify_point(pole, less(divide(ONE, T), ONE), (), LONG) == pole
 
 
 def test_a_point_outside_the_assumptions_is_none() -> None:

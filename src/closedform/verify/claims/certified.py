@@ -114,12 +114,12 @@ def certificate_of(subject: str, findings: Iterable[Finding]) -> Certificate:
             reason = "it is about floats"
             goals.append(CertifiedGoal(claim.sentence, claim.sentence, None, None, reason))
         goals += [
-            _certified(claim, goal) for goal in dict.fromkeys((*claim.presumes, *claim.goals))
+            _certify_goal(claim, goal) for goal in dict.fromkeys((*claim.presumes, *claim.goals))
         ]
     return Certificate(subject, tuple(goals))
 
 
-def _certified(claim: Claim, goal: Goal) -> CertifiedGoal:
+def _certify_goal(claim: Claim, goal: Goal) -> CertifiedGoal:
     if goal.is_somewhere:
         return CertifiedGoal(claim.sentence, goal.text, None, None, "it holds at a point")
     facts = tuple(dict.fromkeys((*claim.assume, *goal.given)))

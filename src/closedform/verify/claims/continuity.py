@@ -292,7 +292,7 @@ def _floor_case(floors: list[Term], choice: tuple[bool, ...], ways: Directions) 
             if is_whole and ways[node] > 0:
                 # It rose to where it is from what was not below 0.
                 past.append(build.less_equal(build.ONE, count))
-    whole = tuple(node.args[0] for node, picked in zip(floors, choice, strict=True) if picked)
+    whole = tuple(node.args[0] for node, is_picked in zip(floors, choice, strict=True) if is_picked)
     return _Floors(before, there, after, tuple(facts), tuple(past), whole)
 
 
@@ -333,8 +333,8 @@ def _within(cell: Cell, goal: Goal, apart: tuple[Term, ...]) -> Goal:
     return replace(goal, given=(*facts, *goal.given))
 
 
-def _not_looked_at(what: str) -> Goal:
-    return Goal(f"{what}: not looked at", build.FALSE, is_sufficient=True)
+def _not_looked_at(subject: str) -> Goal:
+    return Goal(f"{subject}: not looked at", build.FALSE, is_sufficient=True)
 
 
 # --- jumps, listed -------------------------------------------------------------------------------
@@ -392,10 +392,10 @@ def jumps(lr: Schedule, until: int, most: int = 1000) -> tuple[Jump, ...]:
         )
     cells = cells_of(lr)
     joints = itertools.chain(_joints(cells), *(_floor_joints(cell, until) for cell in cells))
-    ordered = sorted(
+    sorted_jumps = sorted(
         (joint for joint in joints if joint.time <= until), key=lambda joint: joint.time
     )
-    return tuple(itertools.islice(_that_jump(ordered), most))
+    return tuple(itertools.islice(_that_jump(sorted_jumps), most))
 
 
 def _that_jump(joints: Iterable[_Joint]) -> Iterator[Jump]:

@@ -80,12 +80,12 @@ class Goal:
     start: tuple[tuple[str, Any], ...] = ()
 
 
-def defined(obligation: Obligation, given: tuple[Term, ...] = (), place: str = "") -> Goal:
+def defined(obligation: Obligation, conditions: tuple[Term, ...] = (), place: str = "") -> Goal:
     """Returns an obligation as a goal under what is given; ``place`` begins its text."""
     text = (
         "some branch holds" if obligation.kind is Kind.BRANCH else f"{obligation.text} is defined"
     )
-    premises = (*given, *obligation.path)
+    premises = (*conditions, *obligation.path)
     return Goal(f"{place}{text}", obligation.goal, premises, is_sufficient=obligation.is_sufficient)
 
 

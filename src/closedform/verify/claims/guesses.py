@@ -139,8 +139,10 @@ def bounds(
                 [columns[candidate.expr] for candidate in selection], samples, is_lower=is_lower
             )
             if gap is not None:
-                joined = _join_bounds(selection, is_lower=is_lower)
-                fitting.append((gap, joined.expr.count_ops(), str(joined.expr), joined))
+                joint_bound = _join_bounds(selection, is_lower=is_lower)
+                fitting.append(
+                    (gap, joint_bound.expr.count_ops(), str(joint_bound.expr), joint_bound)
+                )
         yield from (bound for *_, bound in sorted(fitting, key=lambda candidate: candidate[:3]))
 
 

@@ -45,8 +45,8 @@ class Finding:
             return f"by {', '.join(self.verdict.tactics)}" if self.verdict.tactics else ""
         point = self.verdict.counterexample or {}
         # The prover's own symbols, such as "floor 1", have a space in their names.
-        shown = {name: number for name, number in point.items() if " " not in name}
-        place = ", ".join(f"{name} = {number}" for name, number in shown.items())
+        visible_numbers = {name: number for name, number in point.items() if " " not in name}
+        place = ", ".join(f"{name} = {number}" for name, number in visible_numbers.items())
         return ": ".join(part for part in (place, self.verdict.reason) if part)
 
 

@@ -91,15 +91,15 @@ def same_rule(
     coupling = _coupling(first, second, states or {})
     names_of_second = {state(name): expr for name, expr in coupling.items()}
 
-    def seen(expr: sp.Expr) -> sp.Expr:
+    def visible(expr: sp.Expr) -> sp.Expr:
         places = {s: meaning[s.name] for s in expr.free_symbols if s.name in meaning}
         return expr.xreplace({**places, **names_of_second})
 
     conditions = [first.read(condition) for condition in invariants]
     premises = given_by(first.read(where), *conditions)
-    pairs = [("the parameter", first.param, seen(second.param))]
+    pairs = [("the parameter", first.param, visible(second.param))]
     pairs += [
-        (f"state {name!r}", expr.xreplace(first.after()), seen(second.states[name]))
+        (f"state {name!r}", expr.xreplace(first.after()), visible(second.states[name]))
         for name, expr in coupling.items()
     ]
     goals = [
@@ -121,8 +121,8 @@ def same_rule(
     presumes = [
         goal for label, left, right in pairs for goal in defined_in(label, (left, right), premises)
     ]
-    preserved, presumed = _preservation_goals(first, conditions)
-    goals += preserved
+    preservation_goals, presumed = _preservation_goals(first, conditions)
+    goals += preservation_goals
     facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
     if where is not True:

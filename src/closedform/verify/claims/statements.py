@@ -68,7 +68,9 @@ def read_arguments(texts: Any) -> dict[str, Any]:
         ValueError: The texts are of another form.
         DefinitionError: An expression is outside of the language.
     """
-    if not isinstance(texts, dict) or not all(isinstance(each, str) for each in texts.values()):
+    if not isinstance(texts, dict) or not all(
+        isinstance(argument, str) for argument in texts.values()
+    ):
         raise ValueError(f"expected texts by name, got {type(texts).__name__}")
     return {name: _read(name, text) for name, text in texts.items()}
 

@@ -88,14 +88,14 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
     for name, expr in rule.definitions.items():
         meanings[local(name)] = expr.xreplace(meanings)
 
-    def known(expr: sp.Expr) -> sp.Expr:
+    def with_known(expr: sp.Expr) -> sp.Expr:
         whole = expr.xreplace(meanings)
         names = {s: values[s.name] for s in whole.free_symbols if s.name in values}
         return whole.xreplace(names)
 
-    next_states = {name: known(spec.next) for name, spec in rule.states.items()}
+    next_states = {name: with_known(spec.next) for name, spec in rule.states.items()}
     initial = {name: spec.initial for name, spec in rule.states.items()}
-    return Step(rule, values, known(rule.param), next_states, initial)
+    return Step(rule, values, with_known(rule.param), next_states, initial)
 
 
 def open_symbols(step: Step) -> dict[str, sp.Symbol]:

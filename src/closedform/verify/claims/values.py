@@ -177,12 +177,12 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
         for cell in cells
         if TIME in walk(cell.value) or (is_strict and cell.first != cell.last)
     ]
-    for one, next_cell in itertools.pairwise(cells):
+    for cell_before, next_cell in itertools.pairwise(cells):
         before, after = (
             build.substitute(cell.value, {TIME: build.rational(step)})
-            for cell, step in ((one, one.last), (next_cell, next_cell.first))
+            for cell, step in ((cell_before, cell_before.last), (next_cell, next_cell.first))
         )
-        text = f"from step {one.last} to step {next_cell.first} it is {direction}"
+        text = f"from step {cell_before.last} to step {next_cell.first} it is {direction}"
         displays = (("before it", before), ("after it", after))
         goals.append(Goal(text, _DIRECTIONS[direction](before, after), shown=displays))
     return goals
@@ -312,8 +312,8 @@ def equal_to(
         "shift": shift or None,
         "scale": None if scale == 1 else scale,
     }
-    stated = claim_about(reading, "equal", with_domain(sentence, reading), (), **arguments)
-    return replace(claim, sentence=stated.sentence, arguments=stated.arguments)
+    statement = claim_about(reading, "equal", with_domain(sentence, reading), (), **arguments)
+    return replace(claim, sentence=statement.sentence, arguments=statement.arguments)
 
 
 def _clock_of(lr: Schedule, shift: int, scale: Any) -> tuple[sp.Rational, sp.Integer]:

@@ -125,11 +125,11 @@ def _innermost_choice(root: Term) -> Term | None:
 
 
 def _without_choice(sequent: Sequent, node: Term, effort: Effort) -> Iterator[Sequent]:
-    for condition, chosen in alternatives(node):
+    for condition, branch in alternatives(node):
         case = sequent.knowing(condition)
         if condition.op is Op.FALSE or not is_feasible(case.facts, effort):
             continue
-        goal = substitute(case.goal, {node: chosen})
+        goal = substitute(case.goal, {node: branch})
         if node.op is Op.ITE:
             goal = _settle(goal, node.args[0], holds=condition == node.args[0])
         yield replace(case, goal=goal)
@@ -138,10 +138,10 @@ def _without_choice(sequent: Sequent, node: Term, effort: Effort) -> Iterator[Se
 def _branches_of(sequent: Sequent, head: Term) -> Iterator[Sequent]:
     """The branches of a long chain, the last one first."""
     branches, last = chain(head)
-    excluded = [negate(condition) for condition, _ in branches]
-    yield _at_branch(sequent, head, excluded[-LIMITS.chain_facts :], last)
+    earlier_failures = [negate(condition) for condition, _ in branches]
+    yield _at_branch(sequent, head, earlier_failures[-LIMITS.chain_facts :], last)
     for place, (condition, value) in reversed(list(enumerate(branches))):
-        facts = [*excluded[max(0, place - LIMITS.chain_facts) : place], condition]
+        facts = [*earlier_failures[max(0, place - LIMITS.chain_facts) : place], condition]
         yield _at_branch(sequent, head, facts, value)
 
 
@@ -152,12 +152,12 @@ def _at_branch(sequent: Sequent, head: Term, facts: list[Term], value: Term) -> 
 
 def _settle(goal: Term, condition: Term, *, holds: bool) -> Term:
     """The goal with every other choice by the same condition made."""
-    same = {
+    replacements = {
         node: node.args[1 if holds else 2]
         for node in walk(goal)
         if node.op is Op.ITE and node.args[0] == condition
     }
-    return substitute(goal, same)
+    return substitute(goal, replacements)
 
 
 def _without_floor(sequent: Sequent, node: Term, effort: Effort) -> Sequent:
@@ -170,11 +170,11 @@ def _without_floor(sequent: Sequent, node: Term, effort: Effort) -> Sequent:
         facts.append(implies(less(number, bound), less_equal(whole, subtract(bound, ONE))))
     facts += _of_logarithm(number, whole)
     facts += _of_quotient(sequent, number, whole, effort)
-    for other, of in sequent.floors.items():
-        facts.append(implies(less_equal(of, number), less_equal(other, whole)))
-        facts.append(implies(less_equal(number, of), less_equal(whole, other)))
-    replaced = sequent.replacing({node: whole})
-    return Sequent((*replaced.facts, *facts), replaced.goal, {**replaced.floors, whole: number})
+    for other_whole, other_number in sequent.floors.items():
+        facts.append(implies(less_equal(other_number, number), less_equal(other_whole, whole)))
+        facts.append(implies(less_equal(number, other_number), less_equal(whole, other_whole)))
+    case = sequent.replacing({node: whole})
+    return Sequent((*case.facts, *facts), case.goal, {**case.floors, whole: number})
 
 
 def _of_logarithm(number: Term, whole: Term) -> list[Term]:

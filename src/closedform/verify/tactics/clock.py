@@ -81,7 +81,7 @@ def walk_through(statement: Term, clock: Term, first: int, effort: Effort) -> Wa
     while pending:
         effort.check()
         segment, depth = pending.pop()
-        parts = decider.subdivided(segment)
+        parts = decider.subdivide(segment)
         if depth < LIMITS.split_depth and parts != [segment]:
             if len(parts) > 1:
                 result.tactics[SEGMENTS] = None
@@ -100,7 +100,7 @@ class _Decider:
         self._result = result
         self._effort = effort
 
-    def subdivided(self, segment: Segment[int]) -> list[Segment[int]]:
+    def subdivide(self, segment: Segment[int]) -> list[Segment[int]]:
         """The segments on which no branch of a statement changes."""
         return partition(
             segment.term(self._clock),
@@ -130,8 +130,8 @@ class _Decider:
         return True
 
     def _is_false(self, statement: Term, step: int) -> bool:
-        found = holds(statement, {self._clock.value.name: fmpq(step)})
-        return found is False or isinstance(found, Undefined)
+        truth = holds(statement, {self._clock.value.name: fmpq(step)})
+        return truth is False or isinstance(truth, Undefined)
 
     def _tactics(self, segment: Segment[int]) -> tuple[str, ...] | None:
         """The tactics that prove a segment, or None."""
@@ -148,9 +148,9 @@ class _Decider:
         if period is not None:
             return period
         for tactic in (self._by_intervals, self._by_escalation, self._by_steps):
-            found = tactic(segment)
-            if found is not None or self._result.counterexample is not None:
-                return found
+            names = tactic(segment)
+            if names is not None or self._result.counterexample is not None:
+                return names
         return None
 
     def _quick(self, segment: Segment[int]) -> tuple[str, ...] | None:
@@ -163,9 +163,9 @@ class _Decider:
             return (EVALUATION,)
         if statement.op is Op.OR:
             for part in statement.args:
-                found = self._quick(replace(segment, value=part))
-                if found is not None:
-                    return found
+                names = self._quick(replace(segment, value=part))
+                if names is not None:
+                    return names
             return None
         if statement.op in (Op.EQUAL, Op.LESS_EQUAL) and self._is_identity(segment):
             return (IDENTITY,)
@@ -187,20 +187,20 @@ class _Decider:
         if relation.op not in RELATIONS:
             return False
         left, right = relation.args
-        found = trend(subtract(right, left), self._clock, segment.first, segment.last)
-        if found is None:
+        change = trend(subtract(right, left), self._clock, segment.first, segment.last)
+        if change is None:
             return False
         match statement.op:
             case Op.LESS:
-                is_positive = found.sign is Sign.POSITIVE
-                return is_positive or self._at_least_end(segment, found.direction)
+                is_positive = change.sign is Sign.POSITIVE
+                return is_positive or self._at_least_end(segment, change.direction)
             case Op.LESS_EQUAL:
-                is_positive = found.sign in NON_NEGATIVE
-                return is_positive or self._at_least_end(segment, found.direction)
+                is_positive = change.sign in NON_NEGATIVE
+                return is_positive or self._at_least_end(segment, change.direction)
             case Op.NOT:
-                return found.sign in STRICT
+                return change.sign in STRICT
             case _:
-                return bool(found.range.low == 0) and bool(found.range.high == 0)
+                return bool(change.range.low == 0) and bool(change.range.high == 0)
 
     def _at_least_end(self, segment: Segment[int], direction: Direction) -> bool:
         """Whether the relation holds at the end of the segment at which its difference is least."""
@@ -212,10 +212,10 @@ class _Decider:
 
     def _by_period(self, segment: Segment[int]) -> tuple[str, ...] | None:
         """The statement on one period of its floors, where all periods are alike."""
-        folded = fold_period(segment.term(self._clock), self._clock)
-        if folded is None:
+        periodic = fold_period(segment.term(self._clock), self._clock)
+        if periodic is None:
             return None
-        statement, period = folded
+        statement, period = periodic
         inner = walk_segment(Segment(0, period, statement), self._clock, self._effort)
         if inner.counterexample is not None:
             step = inner.counterexample
@@ -249,12 +249,16 @@ class _Decider:
 
     def _is_clear(self, statement: Term, difference: Term, first: int, last: int) -> bool:
         """Whether interval arithmetic shows the relation on all numbers between two steps."""
-        found = value(difference, {self._clock.value.name: _ball(first, last)}, precision=64)
-        if not isinstance(found, fmpq | arb):
+        range_of_difference = value(
+            difference, {self._clock.value.name: _ball(first, last)}, precision=64
+        )
+        if not isinstance(range_of_difference, fmpq | arb):
             return False
         if statement.op is Op.NOT:
-            return bool(found != 0)
-        return bool(found > 0) or (statement.op is Op.LESS_EQUAL and bool(found >= 0))
+            return bool(range_of_difference != 0)
+        return bool(range_of_difference > 0) or (
+            statement.op is Op.LESS_EQUAL and bool(range_of_difference >= 0)
+        )
 
     def _by_escalation(self, segment: Segment[int]) -> tuple[str, ...] | None:
         facts = [less_equal(rational(segment.first), self._clock)]
@@ -262,13 +266,13 @@ class _Decider:
             facts.append(less_equal(self._clock, rational(segment.last)))
         sequent = Sequent(tuple(facts), segment.term(self._clock), {})
         try:
-            found = escalate(sequent, self._effort.portion(LIMITS.escalation_work))
+            escalation = escalate(sequent, self._effort.portion(LIMITS.escalation_work))
         except TooManyCases:
             return None
         except OutOfEffort:
             self._effort.check()
             return None
-        return tuple(found.tactics) if found.is_proved else None
+        return tuple(escalation.tactics) if escalation.is_proved else None
 
     def _by_steps(self, segment: Segment[int]) -> tuple[str, ...] | None:
         if segment.end - segment.first > LIMITS.segment_steps:
@@ -276,10 +280,10 @@ class _Decider:
         statement = segment.term(self._clock)
         for step in range(segment.first, segment.end):
             self._effort.check()
-            found = holds(statement, {self._clock.value.name: fmpq(step)})
-            if found is False or isinstance(found, Undefined):
+            truth = holds(statement, {self._clock.value.name: fmpq(step)})
+            if truth is False or isinstance(truth, Undefined):
                 self._result.counterexample = step
-            if found is not True:
+            if truth is not True:
                 return None
         return (EVERY_STEP,)
 
@@ -288,7 +292,7 @@ def walk_segment(segment: Segment[int], clock: Term, effort: Effort) -> Walkthro
     """Decides a statement on one segment, split again where that helps."""
     result = Walkthrough()
     decider = _Decider(clock, result, effort)
-    for part in decider.subdivided(segment):
+    for part in decider.subdivide(segment):
         if not decider.is_proved(part):
             break
     return result

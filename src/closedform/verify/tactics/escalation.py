@@ -83,14 +83,14 @@ def _prove_case(case: Sequent, result: Escalation, effort: Effort) -> bool:
     if integers and _prove_by_integers(case, result, effort):
         result.tactics[INTEGER_CASES] = None
         return True
-    turned = _at_whole_turns(case)
-    if turned is not None and _prove_by_integers(turned, result, effort):
+    whole_case = _at_whole_turns(case)
+    if whole_case is not None and _prove_by_integers(whole_case, result, effort):
         result.tactics[TURNS] = None
         return True
     readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
     for reading in readings:
-        asked = (*case.facts, build.negate(case.goal))
-        found = ask(asked, effort.step(LIMITS.model_work), reading).model
+        statements = (*case.facts, build.negate(case.goal))
+        found = ask(statements, effort.step(LIMITS.model_work), reading).model
         if found is not None:
             result.models.append(found)
     if isinstance(model, Mapping):
@@ -147,9 +147,9 @@ def _prove_simple(
     facts = (*case.facts, *conditions)
     if goal.op is Op.AND:
         for part in goal.args:
-            found = _prove_simple(Sequent(facts, part, case.floors), result, effort)
-            if found is not _PROVED:
-                return found
+            outcome = _prove_simple(Sequent(facts, part, case.floors), result, effort)
+            if outcome is not _PROVED:
+                return outcome
         return _PROVED
     # Signs cost a question each, and an inequality is seldom an equality that needs them.
     sign_of = signs_by(facts, effort) if goal.op is Op.EQUAL else None
@@ -169,12 +169,12 @@ def _prove_simple(
 
 def signs_by(facts: tuple[Term, ...], effort: Effort) -> SignOf:
     """Returns a function from a term to the sign that the order solver derives from the facts."""
-    known: dict[Term, Sign] = {}
+    signs: dict[Term, Sign] = {}
     integers = has_integers(*facts)
 
     def sign_of(term: Term) -> Sign:
-        if term not in known:
-            known[term] = next(
+        if term not in signs:
+            signs[term] = next(
                 (
                     sign
                     for sign, goal in sign_claims(term).items()
@@ -182,6 +182,6 @@ def signs_by(facts: tuple[Term, ...], effort: Effort) -> SignOf:
                 ),
                 Sign.ANY,
             )
-        return known[term]
+        return signs[term]
 
     return sign_of

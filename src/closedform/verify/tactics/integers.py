@@ -35,7 +35,7 @@ def integer_cases(sequent: Sequent, effort: Effort) -> list[Sequent]:
 
 
 def _cases(
-    sequent: Sequent, done: frozenset[tuple[Term, Term]], depth: int, effort: Effort
+    sequent: Sequent, seen_pairs: frozenset[tuple[Term, Term]], depth: int, effort: Effort
 ) -> Iterator[Sequent]:
     facts = tuple(tighten(sequent.facts))
     tight = Sequent(facts, sequent.goal, sequent.floors)
@@ -44,22 +44,24 @@ def _cases(
             alternatives = _alternatives(fact)
             if alternatives:
                 rest = Sequent(
-                    tuple(each for each in facts if each is not fact), sequent.goal, sequent.floors
+                    tuple(premise for premise in facts if premise is not fact),
+                    sequent.goal,
+                    sequent.floors,
                 )
                 for alternative in alternatives:
                     case = rest.knowing(*tighten([alternative]))
                     if is_feasible(case.facts, effort, _READINGS):
-                        yield from _cases(case, done, depth + 1, effort)
+                        yield from _cases(case, seen_pairs, depth + 1, effort)
                 return
-        pair = _neighbouring_floors(tight, done, effort)
+        pair = _neighbouring_floors(tight, seen_pairs, effort)
         if pair is not None:
             lower, upper = pair
             for difference in (build.ZERO, build.ONE):
                 case = tight.knowing(build.equal(upper, build.add(lower, difference)))
                 if is_feasible(case.facts, effort, _READINGS):
-                    yield from _cases(case, done | {pair}, depth + 1, effort)
+                    yield from _cases(case, seen_pairs | {pair}, depth + 1, effort)
             return
-    yield tight.knowing(*_squeezed(facts, effort))
+    yield tight.knowing(*_squeeze_equalities(facts, effort))
 
 
 def tighten(facts: Iterable[Term]) -> Iterator[Term]:
@@ -89,13 +91,13 @@ def _alternatives(fact: Term) -> list[Term]:
 
 
 def _neighbouring_floors(
-    sequent: Sequent, done: frozenset[tuple[Term, Term]], effort: Effort
+    sequent: Sequent, seen_pairs: frozenset[tuple[Term, Term]], effort: Effort
 ) -> tuple[Term, Term] | None:
     """Two floors whose numbers are provably at most 1 apart, the lower one first."""
-    used = {node for fact in sequent.facts for node in walk(fact) if node.op is Op.SYMBOL}
-    floors = [name for name in sequent.floors if name in used]
+    names_in_facts = {node for fact in sequent.facts for node in walk(fact) if node.op is Op.SYMBOL}
+    floors = [name for name in sequent.floors if name in names_in_facts]
     for pair in permutations(floors, 2):
-        if pair in done or pair[::-1] in done:
+        if pair in seen_pairs or pair[::-1] in seen_pairs:
             continue
         lower, upper = (sequent.floors[name] for name in pair)
         distance = build.subtract(upper, lower)
@@ -107,9 +109,9 @@ def _neighbouring_floors(
     return None
 
 
-def _squeezed(facts: tuple[Term, ...], effort: Effort) -> list[Term]:
+def _squeeze_equalities(facts: tuple[Term, ...], effort: Effort) -> list[Term]:
     """Equalities of integers between which the facts leave no room."""
-    found = []
+    equalities = []
     for fact in facts:
         if fact.op is not Op.LESS_EQUAL:
             continue
@@ -117,32 +119,32 @@ def _squeezed(facts: tuple[Term, ...], effort: Effort) -> list[Term]:
         if integral_scale(build.subtract(left, right)) is None:
             continue
         if ask((*facts, build.less(left, right)), effort.step(LIMITS.squeeze_work)).refuted:
-            found.append(build.equal(left, right))
-    return found
+            equalities.append(build.equal(left, right))
+    return equalities
 
 
 def eliminate(sequent: Sequent, effort: Effort) -> Sequent:
     """Returns the sequent with symbols replaced by their values from equalities among the facts."""
     for _ in range(LIMITS.eliminations):
         effort.check()
-        found = next(_definitions(sequent.facts), None)
-        if found is None:
+        definition = next(_definitions(sequent.facts), None)
+        if definition is None:
             break
-        fact, name, meaning = found
-        rest = tuple(each for each in sequent.facts if each is not fact)
+        fact, name, meaning = definition
+        rest = tuple(premise for premise in sequent.facts if premise is not fact)
         sequent = Sequent(rest, sequent.goal, sequent.floors).replacing({name: meaning})
     return sequent.replacing(_floors_of_integers(sequent))
 
 
 def _floors_of_integers(sequent: Sequent) -> dict[Term, Term]:
     """Floors of integers, and of integers and a rest, with the integers taken out."""
-    found = {}
+    split_floors = {}
     for node in walk(sequent.goal, *sequent.facts):
         if node.op is Op.FLOOR:
             parts = whole_part(node.args[0])
             if parts is not None:
-                found[node] = build.add(parts[0], build.floor(parts[1]))
-    return found
+                split_floors[node] = build.add(parts[0], build.floor(parts[1]))
+    return split_floors
 
 
 def _definitions(facts: Iterable[Term]) -> Iterator[tuple[Term, Term, Term]]:

@@ -27,7 +27,7 @@ from closedform.verify.tactics.samples import (
     Tally,
     declarations,
     examine,
-    simplified,
+    simplify_point,
 )
 from closedform.verify.tactics.solver import Reading, ask, missing, session
 from closedform.verify.terms.build import (
@@ -83,42 +83,44 @@ def prove(
     """
     if goal.op not in TRUTHS:
         raise VerificationError(f"only a truth can be proved, got the number {show(goal)}")
-    allowed = Effort.of(LIMITS.claim_work) if effort is None else effort
+    budget = Effort.of(LIMITS.claim_work) if effort is None else effort
     watch = Watch()
     with session():
-        verdict = _prove(goal, tuple(assume), allowed, seed)
+        verdict = _prove(goal, tuple(assume), budget, seed)
     return verdict.after(watch.seconds)
 
 
 def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int) -> Verdict:
     units = effort.left
-    elementwise, given = without_tensor_functions(goal, assumptions)
-    walked = _walked(elementwise, given, effort.portion(units * LIMITS.tactics_share))
-    if walked is not None:
-        return walked
+    elementwise, premises = without_tensor_functions(goal, assumptions)
+    quick_verdict = _walk_steps(elementwise, premises, effort.portion(units * LIMITS.tactics_share))
+    if quick_verdict is not None:
+        return quick_verdict
     sampler = Sampler(goal, assumptions, seed)
 
-    def refuted(found: Counterexample, tactic: str, tried: Tally) -> Verdict:
+    def refute(counterexample: Counterexample, tactic: str, point_tally: Tally) -> Verdict:
         soon = effort.portion(LIMITS.simplifying_work)
-        return _refuted(simplified(found, goal, sampler.assumptions, soon), tactic, tried)
+        return _refuted_verdict(
+            simplify_point(counterexample, goal, sampler.assumptions, soon), tactic, point_tally
+        )
 
     tally = sampler.search(LIMITS.first_points, effort.portion(min(LIMITS.first_work, units / 4)))
     if tally.counterexample is not None:
-        return refuted(tally.counterexample, SAMPLES, tally)
+        return refute(tally.counterexample, SAMPLES, tally)
     reason = "no tactic proved it"
     result = Escalation()
     until = effort.portion(units * LIMITS.tactics_share)
     try:
-        facts = (*declarations(elementwise, *given), *given)
+        facts = (*declarations(elementwise, *premises), *premises)
         result = escalate(Sequent(facts, elementwise, {}), until)
         if result.is_proved:
-            return _proved(result, sampler, tally, effort)
-        found = _from_models(result, sampler)
-        if found is not None:
-            return refuted(found, MODELS, tally)
-        found = _from_regions(result, sampler, until, seed)
-        if found is not None:
-            return refuted(found, REGIONS, tally)
+            return _confirm_proof(result, sampler, tally, effort)
+        counterexample = _from_models(result, sampler)
+        if counterexample is not None:
+            return refute(counterexample, MODELS, tally)
+        counterexample = _from_regions(result, sampler, until, seed)
+        if counterexample is not None:
+            return refute(counterexample, REGIONS, tally)
         reason = f"{len(result.open)} of its cases were not proved"
     except OutOfEffort:
         reason = effort.why()
@@ -127,24 +129,24 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
     again = sampler.search(LIMITS.last_points, effort.portion(LIMITS.last_work))
     total = Tally(tally.satisfied + again.satisfied, tally.undecided + again.undecided)
     if again.counterexample is not None:
-        return refuted(again.counterexample, SAMPLES, total)
+        return refute(again.counterexample, SAMPLES, total)
     return _unknown(reason, total)
 
 
-def _walked(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> Verdict | None:
+def _walk_steps(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> Verdict | None:
     """The verdict on a goal without symbols, or with none but the clock; None if not decided."""
-    declared = symbols(goal, *assumptions)
+    symbols_by_name = symbols(goal, *assumptions)
     statement = either(*(negate(assumption) for assumption in assumptions), goal)
-    if not declared:
-        found = holds(statement, {})
-        if found is None:
+    if not symbols_by_name:
+        truth = holds(statement, {})
+        if truth is None:
             return None
-        if found is True:
+        if truth is True:
             return Verdict(Status.PROVED, (EVALUATION,), samples=1)
-        return _refuted(Counterexample({}, "it is false"), EVALUATION, Tally())
-    clock = next(iter(declared.values()))
+        return _refuted_verdict(Counterexample({}, "it is false"), EVALUATION, Tally())
+    clock = next(iter(symbols_by_name.values()))
     first = _FIRST_STEPS.get(clock.value.sign)
-    if len(declared) > 1 or not clock.value.integer or first is None:
+    if len(symbols_by_name) > 1 or not clock.value.integer or first is None:
         return None
     try:
         result = walk_through(statement, clock, first, effort)
@@ -153,68 +155,72 @@ def _walked(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> Verdic
     if result.counterexample is not None:
         point = {clock.value.name: fmpq(result.counterexample)}
         counterexample = examine(goal, assumptions, point)
-        return None if counterexample is None else _refuted(counterexample, SEGMENTS, Tally())
+        return (
+            None if counterexample is None else _refuted_verdict(counterexample, SEGMENTS, Tally())
+        )
     return Verdict(Status.PROVED, tuple(result.tactics)) if result.is_proved else None
 
 
 _FIRST_STEPS = {Sign.NONNEGATIVE: 0, Sign.POSITIVE: 1}
 
 
-def _proved(result: Escalation, sampler: Sampler, tally: Tally, effort: Effort) -> Verdict:
+def _confirm_proof(result: Escalation, sampler: Sampler, tally: Tally, effort: Effort) -> Verdict:
     """A proof, confirmed by more points: one that contradicts it is a fault of the prover."""
     more = sampler.search(LIMITS.confirming_points, effort.portion(LIMITS.confirming_work))
-    found = more.counterexample
-    if found is not None and not found.is_undefined:
+    counterexample = more.counterexample
+    if counterexample is not None and not counterexample.is_undefined:
         raise VerificationError(
             f"a proof by {', '.join(result.tactics)} of {show(sampler.goal)} is contradicted at "
-            f"{dict(found.point)}: {found.reason}",
+            f"{dict(counterexample.point)}: {counterexample.reason}",
             hint="this is a fault of the prover: please report it",
         )
-    if found is not None:
-        return _refuted(found, SAMPLES, tally)
-    satisfied = tally.satisfied + more.satisfied
-    undecided = tally.undecided + more.undecided
+    if counterexample is not None:
+        return _refuted_verdict(counterexample, SAMPLES, tally)
+    true_points = tally.satisfied + more.satisfied
+    open_points = tally.undecided + more.undecided
     reason = (
         ""
-        if satisfied or undecided
+        if true_points or open_points
         else "no point was found: perhaps nothing satisfies the assumptions"
     )
-    if undecided:
-        reason = f"{undecided} points agree within balls"
-    return Verdict(Status.PROVED, tuple(result.tactics), None, reason, satisfied)
+    if open_points:
+        reason = f"{open_points} points agree within balls"
+    return Verdict(Status.PROVED, tuple(result.tactics), None, reason, true_points)
 
 
-def _refuted(found: Counterexample, tactic: str, tally: Tally) -> Verdict:
-    point = {name: sp.Rational(int(v.p), int(v.q)) for name, v in sorted(found.point.items())}
-    return Verdict(Status.REFUTED, (tactic,), point, found.reason, tally.satisfied)
+def _refuted_verdict(counterexample: Counterexample, tactic: str, tally: Tally) -> Verdict:
+    point = {
+        name: sp.Rational(int(v.p), int(v.q)) for name, v in sorted(counterexample.point.items())
+    }
+    return Verdict(Status.REFUTED, (tactic,), point, counterexample.reason, tally.satisfied)
 
 
 def _unknown(reason: str, tally: Tally) -> Verdict:
-    sampled = f"it is true at {tally.satisfied} points"
+    evidence = f"it is true at {tally.satisfied} points"
     if tally.undecided:
-        sampled += f", and within balls at {tally.undecided}"
-    reasons = [reason, sampled, missing()]
+        evidence += f", and within balls at {tally.undecided}"
+    reasons = [reason, evidence, missing()]
     return Verdict(Status.UNKNOWN, (), None, "; ".join(filter(None, reasons)), tally.satisfied)
 
 
 def _from_models(result: Escalation, sampler: Sampler) -> Counterexample | None:
     for model in result.models:
-        found = _near(model, sampler)
-        if found is not None:
-            return found
+        counterexample = _near(model, sampler)
+        if counterexample is not None:
+            return counterexample
     return None
 
 
 def _near(model: Mapping[str, fmpq], sampler: Sampler) -> Counterexample | None:
     """A counterexample at a model of z3's with integers made whole, or one step next to it."""
-    declared = symbols(sampler.goal, *sampler.assumptions)
-    point = {name: model.get(name, fmpq(1)) for name in declared}
-    whole = [name for name, node in declared.items() if node.value.integer]
+    symbols_by_name = symbols(sampler.goal, *sampler.assumptions)
+    point = {name: model.get(name, fmpq(1)) for name in symbols_by_name}
+    whole = [name for name, node in symbols_by_name.items() if node.value.integer]
     point.update({name: fmpq(point[name].floor()) for name in whole})
     for candidate in (point, *({**point, name: point[name] + 1} for name in whole)):
-        found = examine(sampler.goal, sampler.assumptions, candidate)
-        if found is not None:
-            return found
+        counterexample = examine(sampler.goal, sampler.assumptions, candidate)
+        if counterexample is not None:
+            return counterexample
     return None
 
 
@@ -223,24 +229,26 @@ def _from_regions(
 ) -> Counterexample | None:
     """Points of the open cases: integer parameters at random, z3 finds the rest."""
     chance = random.Random(seed)
-    declared = symbols(sampler.goal, *sampler.assumptions)
+    symbols_by_name = symbols(sampler.goal, *sampler.assumptions)
     for case in result.open[:6]:
-        for fixed in _random_facts(declared, chance):
+        for drawn_facts in _random_facts(symbols_by_name, chance):
             effort.check()
             model = ask(
-                (*case.facts, *fixed), effort.portion(LIMITS.region_work), Reading.INTEGER
+                (*case.facts, *drawn_facts), effort.portion(LIMITS.region_work), Reading.INTEGER
             ).model
-            found = None if model is None else _near(model, sampler)
-            if found is not None:
-                return found
+            counterexample = None if model is None else _near(model, sampler)
+            if counterexample is not None:
+                return counterexample
     return None
 
 
-def _random_facts(declared: Mapping[str, Term], chance: random.Random) -> Iterator[list[Term]]:
+def _random_facts(
+    symbols_by_name: Mapping[str, Term], chance: random.Random
+) -> Iterator[list[Term]]:
     """Equalities that fix all integers but the clock, and lower bounds of some other symbols."""
     for draw in range(LIMITS.region_draws):
         facts = []
-        for name, node in declared.items():
+        for name, node in symbols_by_name.items():
             if node.value.integer and name not in ("t", "s"):
                 large = chance.choice((1, 2, 3, 97, 1000))
                 number = chance.randint(1, 60) if draw % 3 else large
@@ -260,29 +268,35 @@ def without_tensor_functions(
     statements = (goal, *assumptions)
     if not any(_is_tensor_function(node) for node in walk(*statements)):
         return goal, statements[1:]
-    done: dict[Term, Term] = {}
-    known: list[tuple[Term, Term]] = []
+    rewritten: dict[Term, Term] = {}
+    names_of_functions: list[tuple[Term, Term]] = []
     for node in walk(*statements):
-        made = rebuild(node, tuple(done[arg] for arg in node.args)) if node.args else node
-        done[node] = _symbol_of(made, known) if _is_tensor_function(made) else made
-    return done[goal], tuple(done[assumption] for assumption in statements[1:])
+        rebuilt_node = (
+            rebuild(node, tuple(rewritten[arg] for arg in node.args)) if node.args else node
+        )
+        rewritten[node] = (
+            _symbol_of(rebuilt_node, names_of_functions)
+            if _is_tensor_function(rebuilt_node)
+            else rebuilt_node
+        )
+    return rewritten[goal], tuple(rewritten[assumption] for assumption in statements[1:])
 
 
 def _is_tensor_function(node: Term) -> bool:
     return node.op is Op.OPAQUE and kind_of(node.value) in FUNCTIONS
 
 
-def _symbol_of(node: Term, known: list[tuple[Term, Term]]) -> Term:
+def _symbol_of(node: Term, names_of_functions: list[tuple[Term, Term]]) -> Term:
     """The symbol of an equal function, or a new one."""
-    for other, name in known:
-        if other.value == node.value and all(
+    for function, name in names_of_functions:
+        if function.value == node.value and all(
             is_zero(subtract(left, right))
-            for left, right in zip(node.args, other.args, strict=True)
+            for left, right in zip(node.args, function.args, strict=True)
         ):
             return name
     is_reduction = kind_of(node.value) in (REDUCE_SUM, REDUCE_MAX)
     is_large = is_reduction and is_non_negative(node.args[0])
     sign = Sign.NONNEGATIVE if is_large else Sign.ANY
-    name = own_symbol(f"{kind_of(node.value)}#{len(known)}", sign=sign)
-    known.append((node, name))
+    name = own_symbol(f"{kind_of(node.value)}#{len(names_of_functions)}", sign=sign)
+    names_of_functions.append((node, name))
     return name

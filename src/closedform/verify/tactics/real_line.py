@@ -57,29 +57,29 @@ def real_cells(root: Term) -> list[Cell]:
         >>> [(str(cell.low), cell.value) for cell in found]
         [('0', 1), ('5', 0)]
     """
-    found = []
+    cells = []
     for segment in partition_line(root, TIME):
         (low, is_after), (high, is_past) = segment.first, segment.end
         end = None if high == FOREVER else high
-        found.append(Cell(low, not is_after, end, bool(is_past), segment.term(TIME)))
-    return found
+        cells.append(Cell(low, not is_after, end, bool(is_past), segment.term(TIME)))
+    return cells
 
 
 def moving(root: Term, *ops: Op) -> list[Term]:
     """Returns the nodes of these kinds that depend on ``TIME``, each once; of any kind if none."""
-    found: set[Term] = set()
+    time_dependent: set[Term] = set()
     for node in walk(root):
-        if node == TIME or any(arg in found for arg in node.args):
-            found.add(node)
-    return [node for node in walk(root) if node in found and (not ops or node.op in ops)]
+        if node == TIME or any(arg in time_dependent for arg in node.args):
+            time_dependent.add(node)
+    return [node for node in walk(root) if node in time_dependent and (not ops or node.op in ops)]
 
 
 def as_choices(root: Term) -> Term:
     """Returns the term with each minimum, maximum and absolute value as the choice that it is."""
 
     def make(node: Term, args: list[Term]) -> Term:
-        made = rebuild(node, tuple(args))
-        is_choice = made.op in (Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE)
-        return as_choice(made) if is_choice else made
+        rebuilt_node = rebuild(node, tuple(args))
+        is_choice = rebuilt_node.op in (Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE)
+        return as_choice(rebuilt_node) if is_choice else rebuilt_node
 
     return fold(root, make)

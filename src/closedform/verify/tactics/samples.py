@@ -52,16 +52,16 @@ class Tally:
     counterexample: Counterexample | None = None
 
     @property
-    def tried(self) -> int:
+    def point_count(self) -> int:
         """How many points satisfy the assumptions."""
         return self.satisfied + self.undecided
 
 
 def declarations(*roots: Term) -> tuple[Term, ...]:
     """Returns the declared signs of the symbols in some terms, as assumptions."""
-    declared = symbols(*roots).values()
+    variables = symbols(*roots).values()
     return tuple(
-        sign_claims(node)[node.value.sign] for node in declared if node.value.sign is not Sign.ANY
+        sign_claims(node)[node.value.sign] for node in variables if node.value.sign is not Sign.ANY
     )
 
 
@@ -74,42 +74,42 @@ def examine(
     """
     if any(holds(assumption, point, (64,)) is not True for assumption in assumptions):
         return None
-    found = holds(goal, point)
-    if found is None or found is True:
+    truth = holds(goal, point)
+    if truth is None or truth is True:
         return None
-    return Counterexample(dict(point), _reason(goal, found, point), isinstance(found, Undefined))
+    return Counterexample(dict(point), _reason(goal, truth, point), isinstance(truth, Undefined))
 
 
-def simplified(
-    found: Counterexample, goal: Term, assumptions: tuple[Term, ...], effort: Effort
+def simplify_point(
+    counterexample: Counterexample, goal: Term, assumptions: tuple[Term, ...], effort: Effort
 ) -> Counterexample:
     """Returns a counterexample of the same kind with simpler numbers, where there is one nearby.
 
     Each value in turn becomes the first of 0, 1, 2, -1, 1/2, its floor, and the floor of its half
     that keeps the counterexample one.
     """
-    declared = symbols(goal, *assumptions)
-    for name in sorted(found.point, key=lambda name: (name == "t", name)):
-        before = found.point[name]
-        is_integer = declared[name].value.integer
+    symbols_by_name = symbols(goal, *assumptions)
+    for name in sorted(counterexample.point, key=lambda name: (name == "t", name)):
+        before = counterexample.point[name]
+        is_integer = symbols_by_name[name].value.integer
         for number in (*_SIMPLE, fmpq(before.floor()), fmpq((before / 2).floor())):
             if effort.left <= 0 or (number == before and number in _SIMPLE):
                 break
             if number == before or (is_integer and number.q != 1):
                 continue
-            other = examine(goal, assumptions, {**found.point, name: number})
-            if other is not None and other.is_undefined == found.is_undefined:
-                found = other
+            simpler = examine(goal, assumptions, {**counterexample.point, name: number})
+            if simpler is not None and simpler.is_undefined == counterexample.is_undefined:
+                counterexample = simpler
                 break
-    return found
+    return counterexample
 
 
 _SIMPLE = tuple(fmpq(*pair) for pair in ((0, 1), (1, 1), (2, 1), (-1, 1), (1, 2)))
 
 
-def _reason(goal: Term, found: bool | Undefined, point: Mapping[str, fmpq]) -> str:
-    if isinstance(found, Undefined):
-        return f"undefined there: {found.reason}"
+def _reason(goal: Term, truth: bool | Undefined, point: Mapping[str, fmpq]) -> str:
+    if isinstance(truth, Undefined):
+        return f"undefined there: {truth.reason}"
     parts = goal.args if goal.op is Op.AND else (goal,)
     for part in parts:
         if holds(part, point) is False and part.op in RELATIONS:
@@ -135,12 +135,12 @@ class LinearConstraint:
 
 
 def linear_bounds(
-    assumptions: Iterable[Term], declared: Mapping[str, Term]
+    assumptions: Iterable[Term], symbols_by_name: Mapping[str, Term]
 ) -> dict[str, list[LinearConstraint]]:
     """The assumptions that are linear in a symbol, by symbol."""
-    bounds: dict[str, list[LinearConstraint]] = {name: [] for name in declared}
-    given = both(*assumptions)
-    for relation in given.args if given.op is Op.AND else (given,):
+    bounds: dict[str, list[LinearConstraint]] = {name: [] for name in symbols_by_name}
+    premises = both(*assumptions)
+    for relation in premises.args if premises.op is Op.AND else (premises,):
         if relation.op not in RELATIONS:
             continue
         difference = subtract(relation.args[1], relation.args[0])
@@ -149,7 +149,7 @@ def linear_bounds(
         names = frozenset(symbols(difference))
         lines = {}
         for name in names:
-            node = declared[name]
+            node = symbols_by_name[name]
             height = substitute(difference, {node: ZERO})
             slope = subtract(substitute(difference, {node: ONE}), height)
             line = add(multiply(slope, node), height)
@@ -173,9 +173,9 @@ class Sampler:
 
     def __init__(self, goal: Term, assumptions: Iterable[Term], seed: int) -> None:
         self.goal = goal
-        given = tuple(assumptions)
-        self._symbols = symbols(goal, *given)
-        self.assumptions = (*declarations(goal, *given), *given)
+        premises = tuple(assumptions)
+        self._symbols = symbols(goal, *premises)
+        self.assumptions = (*declarations(goal, *premises), *premises)
         self._random = random.Random(seed)
         self._bounds = linear_bounds(self.assumptions, self._symbols)
         self._order = self._drawing_order()
@@ -196,30 +196,30 @@ class Sampler:
 
     def _search(self, points: Iterable[Point], tally: Tally, most: int, effort: Effort) -> Tally:
         for point in points:
-            if tally.tried >= most or effort.left <= 0:
+            if tally.point_count >= most or effort.left <= 0:
                 break
-            if any(holds(each, point, (64,)) is not True for each in self.assumptions):
+            if any(holds(assumption, point, (64,)) is not True for assumption in self.assumptions):
                 continue
-            found = holds(self.goal, point)
-            if found is None:
+            truth = holds(self.goal, point)
+            if truth is None:
                 tally.undecided += 1
-            elif found is True:
+            elif truth is True:
                 tally.satisfied += 1
             else:
-                reason = _reason(self.goal, found, point)
-                is_undefined = isinstance(found, Undefined)
+                reason = _reason(self.goal, truth, point)
+                is_undefined = isinstance(truth, Undefined)
                 tally.counterexample = Counterexample(point, reason, is_undefined)
                 break
         return tally
 
     def _drawing_order(self) -> list[str]:
         """Symbols that an assumption is not linear in come first, the clock last."""
-        curved = {
+        curved_uses = {
             name: sum(name in bound.others and name not in bound.linear for bound in self._all())
             for name in self._symbols
         }
         clock = _clock(self._symbols)
-        return sorted(self._symbols, key=lambda name: (name == clock, -curved[name], name))
+        return sorted(self._symbols, key=lambda name: (name == clock, -curved_uses[name], name))
 
     def _all(self) -> Iterator[LinearConstraint]:
         for bounds in self._bounds.values():
@@ -234,7 +234,7 @@ class Sampler:
             interval = self._interval(name, point)
             if interval is None:
                 return
-            point[name] = self._one(name, interval, point, is_small=is_small)
+            point[name] = self._draw_number(name, interval, point, is_small=is_small)
         interval = self._interval(last, point)
         if interval is None:
             return
@@ -245,7 +245,7 @@ class Sampler:
         """The bounds of a symbol given those drawn before it; None where they are empty."""
         interval = Interval()
         for bound in self._bounds[name]:
-            if all(other in point for other in bound.others - {name}):
+            if all(constraint_name in point for constraint_name in bound.others - {name}):
                 slope, height = value(bound.slope, point), value(bound.height, point)
                 if not isinstance(slope, fmpq) or not isinstance(height, fmpq):
                     continue
@@ -258,13 +258,13 @@ class Sampler:
             interval = interval.whole()
         return None if interval.is_empty else interval
 
-    def _one(self, name: str, interval: Interval, point: Point, *, is_small: bool) -> fmpq:
+    def _draw_number(self, name: str, interval: Interval, point: Point, *, is_small: bool) -> fmpq:
         is_integer = self._symbols[name].value.integer
         draw = self._random.random()
         if draw < 0.12 and point:
-            same = self._random.choice(list(point.values()))
-            if interval.holds(same) and (not is_integer or same.q == 1):
-                return same
+            earlier_value = self._random.choice(list(point.values()))
+            if interval.holds(earlier_value) and (not is_integer or earlier_value.q == 1):
+                return earlier_value
         ends = interval.ends(is_integer)
         if draw < 0.35 and ends:
             return self._random.choice(ends)
@@ -296,14 +296,16 @@ class Sampler:
     def _last(self, name: str, interval: Interval, point: Point) -> list[fmpq]:
         """Values of the last symbol: near the roots of the claim, near its bounds, and others."""
         if not self._symbols[name].value.integer:
-            drawn = [self._one(name, interval, point, is_small=draw) for draw in (True, False)]
-            return [*drawn, *self._near_roots(point, interval, fmpq(0))]
-        found = set(self._near_roots(point, interval, fmpq(1)))
-        found.update(end for end in interval.ends(is_integer=True))
-        found.add(self._integer(interval, is_small=True))
-        found.add(self._integer(interval, is_small=False))
-        ordered = sorted(found)
-        return self._random.sample(ordered, min(LIMITS.draw_steps, len(ordered)))
+            draws = [
+                self._draw_number(name, interval, point, is_small=draw) for draw in (True, False)
+            ]
+            return [*draws, *self._near_roots(point, interval, fmpq(0))]
+        steps = set(self._near_roots(point, interval, fmpq(1)))
+        steps.update(end for end in interval.ends(is_integer=True))
+        steps.add(self._integer(interval, is_small=True))
+        steps.add(self._integer(interval, is_small=False))
+        sorted_steps = sorted(steps)
+        return self._random.sample(sorted_steps, min(LIMITS.draw_steps, len(sorted_steps)))
 
     def _near_roots(self, point: Point, interval: Interval, step: fmpq) -> Iterator[fmpq]:
         count = min(LIMITS.draw_roots, len(self._roots))
@@ -327,7 +329,7 @@ class Sampler:
         if not self._symbols:
             return []
         last = self._symbols[self._order[-1]]
-        found = []
+        root_terms = []
         for node in walk(self.goal):
             if node.op in RELATIONS or node.op in (Op.MINIMUM, Op.MAXIMUM):
                 changing, is_floor = build.subtract(*node.args), False
@@ -339,17 +341,17 @@ class Sampler:
                 at_zero, at_one = (
                     build.substitute(changing, {last: end}) for end in (build.ZERO, build.ONE)
                 )
-                found.append((at_zero, at_one, is_floor))
-        return found
+                root_terms.append((at_zero, at_one, is_floor))
+        return root_terms
 
 
-def _clock(declared: Mapping[str, Term]) -> str | None:
+def _clock(symbols_by_name: Mapping[str, Term]) -> str | None:
     """The symbol that counts steps: ``t``, or a symbol that is an integer >= 0."""
-    if "t" in declared:
+    if "t" in symbols_by_name:
         return "t"
     counts = [
         name
-        for name, node in declared.items()
+        for name, node in symbols_by_name.items()
         if node.value.integer and node.value.sign is Sign.NONNEGATIVE
     ]
     return counts[-1] if counts else None

@@ -40,13 +40,13 @@ class _Z3:
 
     def __getattr__(self, name: str) -> Any:
         try:
-            found = getattr(importlib.import_module("z3"), name)
+            attribute = getattr(importlib.import_module("z3"), name)
         except ModuleNotFoundError as error:
             raise MissingSolverError(
                 "this proof needs the solver z3, which is not installed", hint=_INSTALL
             ) from error
-        setattr(self, name, found)
-        return found
+        setattr(self, name, attribute)
+        return attribute
 
 
 z3 = _Z3()
@@ -70,7 +70,7 @@ class _Session:
         self.context = z3.Context()
         self._used = 0
 
-    def used(self, solver: Any) -> int:
+    def spent_units(self, solver: Any) -> int:
         """The resource units since the last question."""
         statistics = solver.statistics()
         if "rlimit count" not in statistics.keys():  # noqa: SIM118 - z3's statistics, no mapping
@@ -144,11 +144,11 @@ def ask(
     The effort is for writing the question, too. Where it ends there, and without z3, the answer is
     neither.
     """
-    asked = tuple(facts)
-    if is_too_large(asked):
+    statements = tuple(facts)
+    if is_too_large(statements):
         return Answer(refuted=False)
     try:
-        question = Question(asked, reading, with_lemmas=with_lemmas, effort=effort)
+        question = Question(statements, reading, with_lemmas=with_lemmas, effort=effort)
     except MissingSolverError:
         return Answer(refuted=False)
     return question.answer(effort) if effort.left else Answer(refuted=False)
@@ -169,7 +169,7 @@ def entails(
     decides nothing nonlinear about them; a model over the reals ends the search where there are
     no integers.
     """
-    asked = (*facts, negate(goal))
+    statements = (*facts, negate(goal))
     model: Mapping[str, fmpq] | None = None
     units = effort.left
     for reading, share in _SHARES.items():
@@ -177,7 +177,7 @@ def entails(
             continue
         if reading is Reading.NONLINEAR and model is not None:
             continue
-        answer = ask(asked, effort.portion(units * share), reading)
+        answer = ask(statements, effort.portion(units * share), reading)
         if answer.refuted:
             return reading, None
         model = answer.model or model
@@ -208,8 +208,8 @@ class Question:
         self._definitions: list[Any] = []
         self._functions: list[Term] = []
         self._symbols: dict[str, Any] = {}
-        asked = tuple(facts)
-        self.assertions = [self._truth(fact) for fact in asked]
+        statements = tuple(facts)
+        self.assertions = [self._truth(fact) for fact in statements]
         if with_lemmas:
             self._instantiate()
         self.assertions += self._definitions
@@ -232,14 +232,14 @@ class Question:
             solver.set("timeout", max(1, int(effort.seconds_left * 1000)))
         solver.add(*self.assertions)
         try:
-            found = solver.check()
-            if found == z3.unsat:
+            outcome = solver.check()
+            if outcome == z3.unsat:
                 return Answer(refuted=True)
-            return Answer(False, self._model(solver.model()) if found == z3.sat else None)
+            return Answer(False, self._model(solver.model()) if outcome == z3.sat else None)
         except z3.Z3Exception:
             return Answer(False)
         finally:
-            spend(self._session.used(solver) // LIMITS.solver_units)
+            spend(self._session.spent_units(solver) // LIMITS.solver_units)
 
     def _solver(self) -> Any:
         if self.reading is Reading.NONLINEAR:
@@ -254,7 +254,7 @@ class Question:
 
     def _instantiate(self) -> None:
         """States the lemmas; those of lemmas (a sine's cosine, a floor's power) included."""
-        met: list[Term] = []
+        earlier_functions: list[Term] = []
         position = 0
         while (
             position < min(len(self._functions), LIMITS.stated_functions) and self._effort.left > 0
@@ -262,10 +262,10 @@ class Question:
             node = self._functions[position]
             position += 1
             lemmas = lemmas_of(node)
-            if len(met) < LIMITS.paired_functions:
-                for other in met:
-                    lemmas += lemmas_of_pair(node, other)
-            met.append(node)
+            if len(earlier_functions) < LIMITS.paired_functions:
+                for earlier in earlier_functions:
+                    lemmas += lemmas_of_pair(node, earlier)
+            earlier_functions.append(node)
             self._definitions += [self._truth(lemma) for lemma in lemmas]
 
     def _truth(self, root: Term) -> Any:
@@ -300,8 +300,8 @@ class Question:
             return self._fresh(node.op.value, integer=node.op is Op.FLOOR)
         if node.op is Op.ITE:
             condition, then, otherwise = node.args
-            chosen = self._numbers[then], self._numbers[otherwise]
-            return z3.If(self._truths[condition], *chosen)
+            alternatives = self._numbers[then], self._numbers[otherwise]
+            return z3.If(self._truths[condition], *alternatives)
         args = [self._numbers[arg] for arg in node.args]
         make = _ARITHMETIC.get(node.op)
         return self._special(node, args) if make is None else make(*args)
@@ -345,14 +345,14 @@ class Question:
         return entry
 
     def _symbol(self, node: Term) -> Any:
-        declared = node.value
-        whole = declared.integer and self.reading is Reading.INTEGER
-        variable = self._variable(_name_in_z3(declared.name), whole)
-        self._symbols[declared.name] = variable
+        declaration = node.value
+        whole = declaration.integer and self.reading is Reading.INTEGER
+        variable = self._variable(_name_in_z3(declaration.name), whole)
+        self._symbols[declaration.name] = variable
         number = z3.ToReal(variable) if whole else variable
-        if declared.sign is not Sign.ANY:
-            least = 1 if declared.integer else None
-            self._definitions.append(_SIGNS[declared.sign](number, least))
+        if declaration.sign is not Sign.ANY:
+            least = 1 if declaration.integer else None
+            self._definitions.append(_SIGNS[declaration.sign](number, least))
         return number
 
     def _fresh(self, kind: str, *, integer: bool = False) -> Any:
@@ -379,12 +379,12 @@ def _name_in_z3(name: str) -> str:
     return f"!!{name}" if name.startswith("!") else name
 
 
-def _new(root: Term, *known: Mapping[Term, Any]) -> Iterator[Term]:
+def _new(root: Term, *tables: Mapping[Term, Any]) -> Iterator[Term]:
     """The nodes below a term that are in none of the tables, lowest first."""
     pending = [(root, False)]
     while pending:
         node, ready = pending.pop()
-        if any(node in table for table in known):
+        if any(node in table for table in tables):
             continue
         if ready or not node.args:
             yield node

@@ -21,6 +21,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.errors import LoweringError
+from closedform.language.elementary import ELEMENTARY
 from closedform.language.exact import FINEST
 from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import made
@@ -224,6 +225,11 @@ def _step(args: list[sp.Expr], _: Domain) -> sp.Expr:
 
 Rewrite = Callable[[list[sp.Expr], Domain], sp.Expr]
 
+
+def _elementary(name: str) -> Rewrite:
+    return lambda args, _: ELEMENTARY[name].form(args[0])
+
+
 _REWRITES: Mapping[type[sp.Basic], Rewrite] = {
     sp.Abs: _absolute,
     sp.floor: _floor,
@@ -235,9 +241,6 @@ _REWRITES: Mapping[type[sp.Basic], Rewrite] = {
     sp.re: lambda args, _: args[0],  # SymPy makes 2**re(x) of Abs(2**x); all values are real
     sp.sign: _sign,
     sp.Heaviside: _step,
-    sp.tan: lambda args, _: sp.sin(args[0]) / sp.cos(args[0]),
     sp.cot: lambda args, _: sp.cos(args[0]) / sp.sin(args[0]),
-    sp.sinh: lambda args, _: (sp.exp(args[0]) - sp.exp(-args[0])) / 2,
-    sp.cosh: lambda args, _: (sp.exp(args[0]) + sp.exp(-args[0])) / 2,
-    sp.tanh: lambda args, _: 1 - 2 / (sp.exp(2 * args[0]) + 1),
+    **{getattr(sp, name): _elementary(name) for name in ("tan", "sinh", "cosh", "tanh")},
 }

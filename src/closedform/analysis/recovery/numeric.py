@@ -8,24 +8,17 @@ parts that do not depend on a linear hyperparameter are computed once for all of
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
-from closedform.language import FloorDiv, FloorMod, t
+from closedform.language import t
+from closedform.lowering.numpy_functions import NUMPY_FUNCTIONS, Function
 
 Values = NDArray[np.float64]
-Function = Callable[..., Any]
-
-
-def _fold(function: Function) -> Function:
-    """A function of two arrays as one of any number of them."""
-    return lambda *args: functools.reduce(function, args)
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -48,37 +41,14 @@ _ROUNDING = 1e-12
 """A negative base of a power as close to 0 is one that rounding made negative."""
 
 
-FUNCTIONS: Mapping[type[sp.Basic], Function] = {
-    sp.Add: _fold(operator.add),
-    sp.Mul: _fold(operator.mul),
-    sp.Pow: _power,
-    sp.Min: _fold(np.minimum),
-    sp.Max: _fold(np.maximum),
-    sp.Abs: np.abs,
-    sp.cos: np.cos,
-    sp.sin: np.sin,
-    sp.exp: np.exp,
-    sp.log: np.log,
-    sp.tanh: np.tanh,
-    sp.floor: np.floor,
-    sp.ceiling: np.ceil,
-    FloorDiv: lambda a, b: np.floor(a / b),
-    FloorMod: lambda a, b: a - b * np.floor(a / b),
-    sp.StrictLessThan: np.less,
-    sp.LessThan: np.less_equal,
-    sp.StrictGreaterThan: np.greater,
-    sp.GreaterThan: np.greater_equal,
-    sp.And: _fold(np.logical_and),
-    sp.Or: _fold(np.logical_or),
-}
-"""Class of SymPy -> its function in NumPy."""
+_FUNCTIONS: Mapping[type[sp.Basic], Function] = {**NUMPY_FUNCTIONS, sp.Pow: _power}
 
 
 def is_supported(expr: sp.Basic) -> bool:
     """Returns whether ``values_of`` has all functions of an expression."""
     if not expr.args:
         return True
-    is_known = isinstance(expr, sp.Piecewise) or type(expr) in FUNCTIONS
+    is_known = isinstance(expr, sp.Piecewise) or type(expr) in _FUNCTIONS
     pairs = expr.args
     if isinstance(expr, sp.Piecewise):
         pairs = tuple(part for branch in expr.args for part in branch.args)
@@ -139,7 +109,7 @@ class Program:
         elif isinstance(part, sp.Piecewise):
             self.calls.append((place, _branches, args))
         elif part.args:
-            self.calls.append((place, FUNCTIONS[type(part)], args))
+            self.calls.append((place, _FUNCTIONS[type(part)], args))
         else:
             is_truth = part in (sp.true, sp.false)
             self.constants[place] = bool(part) if is_truth else float(part)

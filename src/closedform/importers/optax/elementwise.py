@@ -18,6 +18,7 @@ from closedform.importers.tensors.algebra import Rule, as_number
 from closedform.importers.tensors.comparisons import is_infinite, is_nan
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import Value
+from closedform.language.elementary import ELEMENTARY, Elementary
 from closedform.language.integers import floor_div, floor_mod
 from closedform.language.model import NonFinite, non_finite
 from closedform.language.symbols import hyper, t
@@ -297,7 +298,19 @@ def _identity(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Know
     return x
 
 
+_POLES: Mapping[str, int] = {"rsqrt": 1, "log": -1}
+"""The sign of the infinity at the end of a domain, where JAX computes one."""
+
+
+def _elementary(name: str, function: Elementary) -> PrimitiveRule:
+    if function.margin is None:
+        return _elementwise(function.form)
+    least = (sp.Integer(0) if function.has_end else _LEAST) - function.margin(sp.Integer(0))
+    return _partial(function.form, least, pole=_POLES.get(name, 0))
+
+
 ELEMENTWISE: Mapping[str, PrimitiveRule] = {
+    **{f.jax: _elementary(name, f) for name, f in ELEMENTARY.items() if f.jax},
     "add": _elementwise(lambda x, y: x + y),
     "add_any": _elementwise(lambda x, y: x + y),
     "sub": _elementwise(lambda x, y: x - y),
@@ -312,21 +325,9 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "neg": _elementwise(lambda x: -x),
     "abs": _elementwise(sp.Abs),
     "sign": _sign,
-    "sqrt": _partial(sp.sqrt, sp.Integer(0)),
-    "rsqrt": _partial(lambda x: 1 / sp.sqrt(x), _LEAST, pole=1),
     "cbrt": _elementwise(lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3)),
     "square": _elementwise(lambda x: x**2),
-    "exp": _elementwise(sp.exp),
-    "exp2": _elementwise(lambda x: sp.Integer(2) ** x),
-    "expm1": _elementwise(lambda x: sp.exp(x) - 1),
-    "log": _partial(sp.log, _LEAST, pole=-1),
-    "log1p": _partial(lambda x: sp.log(1 + x), _LEAST - 1),
-    "sin": _elementwise(sp.sin),
-    "cos": _elementwise(sp.cos),
-    "tan": _elementwise(sp.tan),
-    "tanh": _elementwise(sp.tanh),
     "atan": _elementwise(sp.atan),
-    "logistic": _elementwise(lambda x: 1 / (1 + sp.exp(-x))),
     "floor": _elementwise(sp.floor),
     "ceil": _elementwise(sp.ceiling),
     "round": _round,

@@ -46,6 +46,7 @@ from closedform.importers.python.number import (
 from closedform.importers.python.number import run_operand as expression
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.run import Run
+from closedform.language.elementary import ELEMENTARY, Elementary
 
 Implementation = Callable[..., Any]
 """The value of a function on traced arguments; the run comes first."""
@@ -67,56 +68,22 @@ def has_traced(values: Iterable[Any]) -> bool:
 # --- one row a function --------------------------------------------------------------------------
 
 
-def _smooth(make: Callable[[sp.Expr], sp.Expr]) -> Implementation:
-    """A function that is defined everywhere."""
-    return lambda run, x: Number(run, make(expression(run, x)))
+def _elementary(function: Elementary) -> Implementation:
+    def value(run: Run, x: Any) -> Number:
+        inside = expression(run, x)
+        if function.margin is not None and run.decide(function.is_outside(inside)):
+            raise ValueError("math domain error")
+        return Number(run, function.form(inside))
+
+    return value
 
 
-def _sqrt(run: Run, x: Any) -> Number:
-    inside = expression(run, x)
-    if run.decide(sp.Lt(inside, 0, evaluate=False)):
-        raise ValueError("math domain error")
-    return Number(run, sp.sqrt(inside))
+_VALUES = {name: _elementary(function) for name, function in ELEMENTARY.items()}
 
 
-def _positive(run: Run, x: Any) -> sp.Expr:
-    inside = expression(run, x)
-    if run.decide(sp.Le(inside, 0, evaluate=False)):
-        raise ValueError("math domain error")
-    return inside
-
-
-def _log(run: Run, x: Any, base: Any = None) -> Number:
-    result = sp.log(_positive(run, x))
-    return Number(run, result if base is None else result / sp.log(_positive(run, base)))
-
-
-def _log_to(base: int) -> Implementation:
-    return lambda run, x: Number(run, sp.log(_positive(run, x)) / sp.log(sp.Integer(base)))
-
-
-def _log1p(run: Run, x: Any) -> Number:
-    return _log(run, expression(run, x) + 1)
-
-
-def _tan(x: sp.Expr) -> sp.Expr:
-    return sp.sin(x) / sp.cos(x)
-
-
-def _tanh(x: sp.Expr) -> sp.Expr:
-    return 1 - 2 / (sp.exp(2 * x) + 1)
-
-
-def _cosh(x: sp.Expr) -> sp.Expr:
-    return (sp.exp(x) + sp.exp(-x)) / 2
-
-
-def _sinh(x: sp.Expr) -> sp.Expr:
-    return (sp.exp(x) - sp.exp(-x)) / 2
-
-
-def _sigmoid(x: sp.Expr) -> sp.Expr:
-    return 1 / (1 + sp.exp(-x))
+def _log(run: Run, x: Any, base: Any = None) -> Any:
+    result = _VALUES["log"](run, x)
+    return result if base is None else _divide(run, result, _VALUES["log"](run, base))
 
 
 def _power(run: Run, x: Any, y: Any) -> Any:
@@ -307,29 +274,18 @@ def _remainder(run: Run, x: Any, y: Any) -> Any:
 
 # The name in math, in numpy and in torch ("" where there is none), and the traced value.
 _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
-    ("cos", "cos", "cos", _smooth(sp.cos)),
-    ("sin", "sin", "sin", _smooth(sp.sin)),
-    ("tan", "tan", "tan", _smooth(_tan)),
-    ("cosh", "cosh", "cosh", _smooth(_cosh)),
-    ("sinh", "sinh", "sinh", _smooth(_sinh)),
-    ("tanh", "tanh", "tanh", _smooth(_tanh)),
-    ("exp", "exp", "exp", _smooth(sp.exp)),
-    ("exp2", "exp2", "exp2", _smooth(lambda x: sp.Integer(2) ** x)),
-    ("expm1", "expm1", "expm1", _smooth(lambda x: sp.exp(x) - 1)),
-    ("", "", "sigmoid", _smooth(_sigmoid)),
-    ("", "", "special.expit", _smooth(_sigmoid)),
+    *(
+        (function.math, function.numpy, function.torch, _VALUES[name])
+        for name, function in ELEMENTARY.items()
+        if name not in ("log", "rsqrt")
+    ),
+    ("log", "log", "log", _log),
+    ("", "", "special.expit", _VALUES["sigmoid"]),
+    ("", "", "rsqrt", lambda run, x: _divide(run, 1, _VALUES["sqrt"](run, x))),
     ("fabs", "abs", "abs", lambda run, x: abs(x)),
     ("", "fabs", "", lambda run, x: abs(x)),
-    ("degrees", "degrees", "rad2deg", _smooth(lambda x: x * 180 / sp.pi)),
-    ("radians", "radians", "deg2rad", _smooth(lambda x: x * sp.pi / 180)),
     ("", "square", "square", lambda run, x: x * x),
     ("", "reciprocal", "reciprocal", lambda run, x: _divide(run, 1, x)),
-    ("", "", "rsqrt", lambda run, x: _divide(run, 1, _sqrt(run, x))),
-    ("sqrt", "sqrt", "sqrt", _sqrt),
-    ("log", "log", "log", _log),
-    ("log2", "log2", "log2", _log_to(2)),
-    ("log10", "log10", "log10", _log_to(10)),
-    ("log1p", "log1p", "log1p", _log1p),
     ("pow", "power", "pow", _power),
     ("", "float_power", "float_power", _power),
     ("floor", "floor", "floor", lambda run, x: math.floor(x)),

@@ -5,8 +5,7 @@ Only choices rest on them: which way through the branches of a step can be taken
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import reduce
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.errors import TraceError
-from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.symbols import t
+from closedform.lowering.numpy_functions import NUMPY_FUNCTIONS
 
 Values = Any
 
@@ -23,34 +22,6 @@ STEPS = np.unique(
     np.concatenate([np.arange(0, 300), np.round(1.05 ** np.arange(115, 300)).astype(np.int64)])
 )
 """Every step up to 300, then steps 5 % apart."""
-
-_FUNCTIONS: Mapping[type[sp.Basic], Callable[..., Values]] = {
-    sp.Add: lambda *parts: sum(parts),
-    sp.Mul: lambda *parts: reduce(np.multiply, parts),
-    sp.Pow: np.power,
-    sp.Max: lambda *parts: reduce(np.maximum, parts),
-    sp.Min: lambda *parts: reduce(np.minimum, parts),
-    sp.Abs: np.abs,
-    sp.sign: np.sign,
-    sp.floor: np.floor,
-    sp.ceiling: np.ceil,
-    sp.exp: np.exp,
-    sp.log: np.log,
-    sp.cos: np.cos,
-    sp.sin: np.sin,
-    sp.tanh: np.tanh,
-    FloorDiv: np.floor_divide,
-    FloorMod: np.mod,
-    sp.And: lambda *parts: reduce(np.logical_and, parts),
-    sp.Or: lambda *parts: reduce(np.logical_or, parts),
-    sp.Not: np.logical_not,
-    sp.Lt: np.less,
-    sp.Le: np.less_equal,
-    sp.Gt: np.greater,
-    sp.Ge: np.greater_equal,
-    sp.Eq: np.equal,
-    sp.Ne: np.not_equal,
-}
 
 
 def values_at(expr: sp.Basic, steps: Values, numbers: Mapping[sp.Symbol, Any]) -> Values:
@@ -80,7 +51,7 @@ def values_at(expr: sp.Basic, steps: Values, numbers: Mapping[sp.Symbol, Any]) -
             for value, condition in reversed(part.args):
                 result = np.where(visit(condition), visit(value), result)
             return result
-        function = _FUNCTIONS.get(part.func)
+        function = NUMPY_FUNCTIONS.get(part.func)
         if function is None or (not part.args and not isinstance(part, Relational)):
             raise TraceError(f"{part} has no value at a step")
         return function(*map(visit, part.args))

@@ -25,6 +25,7 @@ from closedform.importers.tensors.comparisons import (
 from closedform.importers.tensors.values import OPAQUE, Value
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
+from closedform.language.elementary import ELEMENTARY
 from closedform.language.integers import floor_mod
 from closedform.language.model import non_finite
 
@@ -393,6 +394,10 @@ def _cat(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
 
 
 RULES: Mapping[str, OperatorRule] = {
+    **{
+        function.torch: _unary(function.form, "root" if name == "sqrt" else name)
+        for name, function in ELEMENTARY.items()
+    },
     "add": _add,
     "sub": _sub,
     "subtract": _sub,
@@ -428,21 +433,9 @@ RULES: Mapping[str, OperatorRule] = {
     "abs": _unary(sp.Abs, "size"),
     "sign": _unary(sp.sign, "sign"),
     "sgn": _unary(sp.sign, "sign"),
-    "sqrt": _unary(sp.sqrt, "root"),
-    "rsqrt": _unary(lambda x: 1 / sp.sqrt(x), "rsqrt"),
     "reciprocal": _unary(lambda x: 1 / x, "reciprocal"),
     "square": _unary(lambda x: x**2, "square"),
-    "exp": _unary(sp.exp, "exp"),
-    "expm1": _unary(lambda x: sp.exp(x) - 1, "expm1"),
-    "log": _unary(sp.log, "log"),
-    "log1p": _unary(lambda x: sp.log(1 + x), "log1p"),
-    "log2": _unary(lambda x: sp.log(x) / sp.log(2), "log2"),
-    "sin": _unary(sp.sin, "sin"),
-    "cos": _unary(sp.cos, "cos"),
-    "tan": _unary(sp.tan, "tan"),
-    "tanh": _unary(sp.tanh, "tanh"),
     "atan": _unary(sp.atan, "atan"),
-    "sigmoid": _unary(lambda x: 1 / (1 + sp.exp(-x)), "sigmoid"),
     "relu": _unary(lambda x: sp.Max(x, 0), "relu"),
     "threshold": lambda algebra, a, threshold, value: algebra.map(
         lambda x, h, v: sp.Piecewise((x, x > h), (v, True)), a, threshold, value, name="threshold"

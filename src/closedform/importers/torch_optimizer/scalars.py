@@ -26,6 +26,7 @@ from closedform.importers.tensors.comparisons import (
     is_nan,
     is_of_data,
 )
+from closedform.language.elementary import ELEMENTARY, Elementary
 from closedform.language.integers import floor_div, floor_mod
 from closedform.language.model import non_finite
 from closedform.language.numbers import exact_number
@@ -494,16 +495,20 @@ def _log(x: sp.Expr, *base: sp.Expr) -> sp.Expr:
     return sp.log(x) / sp.log(base[0]) if base else sp.log(x)
 
 
+def _of_math(name: str, function: Elementary) -> Callable[..., Any]:
+    native = getattr(math, function.math)
+    rule = _log if name == "log" else function.form
+    if function.margin is None:
+        return _with_symbols(native, rule)
+    return _within(native, rule, function.is_outside)
+
+
 FUNCTIONS: Mapping[Any, Any] = {
-    math.sqrt: _within(math.sqrt, sp.sqrt, lambda x: x < 0),
-    math.exp: _with_symbols(math.exp, sp.exp),
-    math.log: _within(math.log, _log, lambda x: x <= 0),
-    math.log1p: _within(math.log1p, lambda x: sp.log(1 + x), lambda x: x <= -1),
-    math.log2: _within(math.log2, lambda x: sp.log(x) / sp.log(2), lambda x: x <= 0),
-    math.log10: _within(math.log10, lambda x: sp.log(x) / sp.log(10), lambda x: x <= 0),
-    math.cos: _with_symbols(math.cos, sp.cos),
-    math.sin: _with_symbols(math.sin, sp.sin),
-    math.tanh: _with_symbols(math.tanh, sp.tanh),
+    **{
+        getattr(math, function.math): _of_math(name, function)
+        for name, function in ELEMENTARY.items()
+        if function.math
+    },
     math.pow: _with_symbols(math.pow, lambda a, b: a**b),
     math.floor: _whole(math.floor, sp.floor),
     math.ceil: _whole(math.ceil, sp.ceiling),
@@ -542,15 +547,11 @@ _UFUNCS: Mapping[str, Callable[..., Any]] = {
     "absolute": abs,
     "fabs": abs,
     "square": lambda a: a * a,
-    "sqrt": _of_numpy(np.sqrt, sp.sqrt),
-    "exp": _of_numpy(np.exp, sp.exp),
-    "log": _of_numpy(np.log, sp.log),
-    "log1p": _of_numpy(np.log1p, lambda x: sp.log(1 + x)),
-    "log2": _of_numpy(np.log2, lambda x: sp.log(x) / sp.log(2)),
-    "log10": _of_numpy(np.log10, lambda x: sp.log(x) / sp.log(10)),
-    "cos": FUNCTIONS[math.cos],
-    "sin": FUNCTIONS[math.sin],
-    "tanh": FUNCTIONS[math.tanh],
+    **{
+        function.numpy: _of_numpy(getattr(np, function.numpy), function.form)
+        for function in ELEMENTARY.values()
+        if function.numpy
+    },
     "floor": _of_numpy(np.floor, sp.floor),
     "ceil": _of_numpy(np.ceil, sp.ceiling),
     "maximum": _of_numpy(np.maximum, sp.Max),

@@ -162,7 +162,7 @@ def paged() -> list[str]:
     """Returns the frameworks that have a page: those with defects."""
     names = {example.framework for example in DEFECTS}
     for name, framework in frameworks.FRAMEWORKS.items():
-        if framework.defects or any(framework.notes(label) for label in framework.schedules):
+        if framework.defects:
             names.add(name)
     return sorted(names)
 
@@ -277,11 +277,6 @@ def framework_page(name: str) -> str:
     framework = frameworks.FRAMEWORKS[name]
     if framework.defects:
         lines += ["## All known defects", "", *_declared(framework), ""]
-    notes = dict.fromkeys(
-        note for label in framework.schedules for note in framework.schedules[label].notes
-    )
-    if notes:
-        lines += ["## Notes on its classes", "", *(f"- {note}" for note in notes), ""]
     return "\n".join(lines)
 
 

@@ -562,7 +562,7 @@ global_batch_size: 1
     ),
     Defect(
         "mmengine",
-        "CosineAnnealingLR stops one step short of its minimum.",
+        "",
         """\
 optim_wrapper: {optimizer: {type: SGD, lr: 1.0}}
 param_scheduler: [{type: CosineAnnealingLR, by_epoch: false, begin: 0, end: 8, eta_min: 0.1}]
@@ -570,6 +570,7 @@ train_cfg: {type: IterBasedTrainLoop, max_iters: 10}
 """,
         lambda: cosine(1, 0.1, 8).then(constant(0.1), at=8),
         "a cosine to eta_min at update 8, which then stays",
+        name="cosine-ends-early",
     ),
     Defect(
         "mmengine",

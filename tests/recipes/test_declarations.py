@@ -1,8 +1,4 @@
-"""The declarations of the frameworks: one call of Recipe, one table of keys, defects with sources.
-
-``NOT_PORTED`` are the frameworks whose reader still has its former form. The set is exact: a
-framework that is ported must leave it.
-"""
+"""The declarations of the frameworks: one call of Recipe, one table of keys, sources of defects."""
 
 import ast
 from collections import Counter
@@ -16,9 +12,6 @@ from closedform.recipes.registry import _MODULES
 from tests.support.pages import ROOT
 
 RECIPES = ROOT / "src" / "closedform" / "recipes"
-NOT_PORTED = {
-    "mmengine",
-}
 KEYS = {"Keys", "OpenKeys", "ClassKeys", "FlagKeys"}
 LITERALS_PER_KEY = 1.5
 """Writers state a key once; megatron has three front ends with 1.9."""
@@ -35,25 +28,10 @@ def trees(name: str) -> list[ast.Module]:
     return [ast.parse(path.read_text(encoding="utf-8")) for path in files(name)]
 
 
-def is_ported(name: str) -> bool:
-    text = "".join(path.read_text(encoding="utf-8") for path in files(name))
-    declaration = frameworks.FRAMEWORKS[name]
-    return (
-        bool(declaration.upstream)
-        and "recipes.native" not in text
-        and " Recipe(" not in text
-        and not any(entry.notes for entry in declaration.schedules.values())
-    )
-
-
-def test_the_frameworks_that_are_not_ported_are_listed() -> None:
-    assert {name for name in _MODULES if not is_ported(name)} == NOT_PORTED
-
-
 def test_recipes_are_made_in_one_place() -> None:
     """``Reading.recipe`` fills in the notes, the facts and the version."""
-    ported = [path for name in _MODULES if name not in NOT_PORTED for path in files(name)]
-    assert not [path.name for path in ported if " Recipe(" in path.read_text(encoding="utf-8")]
+    modules = [path for name in _MODULES for path in files(name)]
+    assert not [path.name for path in modules if " Recipe(" in path.read_text(encoding="utf-8")]
     (call,) = [
         node
         for node in ast.walk(ast.parse((RECIPES / "reader.py").read_text(encoding="utf-8")))
@@ -64,7 +42,7 @@ def test_recipes_are_made_in_one_place() -> None:
     assert call.keywords
 
 
-@pytest.mark.parametrize("name", [name for name in _MODULES if name not in NOT_PORTED])
+@pytest.mark.parametrize("name", _MODULES)
 def test_each_defect_has_a_text_and_a_source(name: str) -> None:
     declaration = frameworks.FRAMEWORKS[name]
     assert declaration.upstream

@@ -173,8 +173,6 @@ class ScheduleEntry:
         children: The argument that holds sub-schedules, if it has one.
         touches: Whether it drives the key that is asked for.
         rule: The builder of the update rule of a class that is driven by a metric.
-        notes: Known defects of the class, where its values are not those that a reader of its
-            documentation expects.
     """
 
     name: str
@@ -185,7 +183,6 @@ class ScheduleEntry:
     children: str | None = None
     touches: Touches = touches_all
     rule: RuleBuilder | None = None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

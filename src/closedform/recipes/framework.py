@@ -55,9 +55,8 @@ class Framework:
 
     def notes(self, name: str) -> tuple[str, ...]:
         """Returns the defects of a scheduler class."""
-        of_class = (
+        return tuple(
             defect.text
             for defect in self.defects.values()
             if defect.classes is None or name in defect.classes
         )
-        return (*self.schedules[name].notes, *of_class)

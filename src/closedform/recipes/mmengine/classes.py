@@ -10,7 +10,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.recipes.entries import REQUIRED
+from closedform.language import exact_number
+from closedform.recipes.checks import refuse_unless
+from closedform.recipes.entries import REQUIRED, fill, parameters
 from closedform.recipes.mmengine.chain import (
     MAX_EXACT_DIGITS,
     ROUNDED_DIGITS,
@@ -18,7 +20,6 @@ from closedform.recipes.mmengine.chain import (
     Curve,
     Phase,
 )
-from closedform.recipes.native import exact, number, options, refuse_unless
 from closedform.schedules.blends import along_cosine, along_line
 
 Arguments = Mapping[str, Any]
@@ -67,7 +68,7 @@ class Law:
 
 
 def _step(given: Arguments, span: Range) -> Law:
-    gamma = number(given["gamma"], "gamma", span.where)
+    gamma = _number(given["gamma"], "gamma", span.where)
     size = abs(_whole(given["step_size"], "step_size", span.where))
     if size == 0:
         return Law((), (1, "ZeroDivisionError: step_size is 0"))
@@ -75,15 +76,15 @@ def _step(given: Arguments, span: Range) -> Law:
 
 
 def _milestones(given: Arguments, span: Range) -> Law:
-    gamma = number(given["gamma"], "gamma", span.where)
-    marks = [number(mark, "milestones", span.where) for mark in _list(given, "milestones", span)]
+    gamma = _number(given["gamma"], "gamma", span.where)
+    marks = [_number(mark, "milestones", span.where) for mark in _list(given, "milestones", span)]
     _check_phases(marks, span.where)
     whole = sorted({int(mark) for mark in marks if mark.is_Integer and mark >= 0})
     return Law(tuple(Phase(mark, _flat(gamma ** marks.count(mark))) for mark in whole))
 
 
 def _exponential(given: Arguments, span: Range) -> Law:
-    gamma = number(given["gamma"], "gamma", span.where)
+    gamma = _number(given["gamma"], "gamma", span.where)
     return Law((Phase(0, lambda j: _power(gamma, j)),))
 
 
@@ -111,7 +112,7 @@ def _cosine(given: Arguments, span: Range) -> Law:
         low is None or not has_ratio, "eta_min and eta_min_ratio exclude each other", span.where
     )
     low = _lowest(given, span) if low is not None or has_ratio else sp.S.Zero
-    length = abs(number(given["T_max"] or span.end - span.begin, "T_max", span.where))
+    length = abs(_number(given["T_max"] or span.end - span.begin, "T_max", span.where))
     falls = Phase(1, lambda j: _wave(j, length), low)
     if not length.is_Integer:
         return Law((falls,))
@@ -131,8 +132,8 @@ def _after_turn(turn: int, length: sp.Expr, low: sp.Expr, base: sp.Expr) -> Phas
 
 
 def _polynomial(given: Arguments, span: Range) -> Law:
-    low, power = number(given["eta_min"], "eta_min", span.where), given["power"]
-    power = number(power, "power", span.where)
+    low, power = _number(given["eta_min"], "eta_min", span.where), given["power"]
+    power = _number(power, "power", span.where)
     last = span.last
     failure = None
     if power < 0 and last >= 1 and last.is_Integer:
@@ -144,8 +145,8 @@ def _one_cycle(given: Arguments, span: Range) -> Law:
     where = span.where
     peak = given["eta_max"]
     peak = peak[span.group_index] if isinstance(peak, list | tuple) else peak
-    high = number(peak, "eta_max", where)
-    divisors = [number(given[key], key, where) for key in ("div_factor", "final_div_factor")]
+    high = _number(peak, "eta_max", where)
+    divisors = [_number(given[key], key, where) for key in ("div_factor", "final_div_factor")]
     refuse_unless(0 not in divisors, "div_factor and final_div_factor must not be 0", where)
     first = high / divisors[0]
     low = first / divisors[1]
@@ -156,7 +157,7 @@ def _one_cycle(given: Arguments, span: Range) -> Law:
             f"total_steps must be positive, got {steps}",
             where,
         )
-    total = exact(steps if steps is not None else span.end - span.begin)
+    total = exact_number(steps if steps is not None else span.end - span.begin)
     refuse_unless(
         isinstance(part, float) and 0 <= part <= 1,
         f"pct_start must be a float from 0 to 1, got {part!r}",
@@ -176,7 +177,7 @@ def _one_cycle(given: Arguments, span: Range) -> Law:
     phases, begin, start = [], 0, (0.0, sp.S.Zero)
     failure = (int(total) + 1, "ValueError: more steps than total_steps")
     for index, (share, less, before, after) in enumerate(spans):
-        end = (float(share * int(total)) - less, exact(share) * total - less)
+        end = (float(share * int(total)) - less, exact_number(share) * total - less)
         stop = int(total) + 1 if index == len(spans) - 1 else math.floor(end[0]) + 1
         if stop > begin and end[0] == start[0]:
             failure = (begin, "ZeroDivisionError: a phase has no length")
@@ -208,7 +209,7 @@ def _restarts(given: Arguments, span: Range) -> Law:
     low = _lowest(given, span)
     periods = [_whole(period, "periods", span.where) for period in _list(given, "periods", span)]
     weights = [
-        number(w, "restart_weights", span.where) for w in _list(given, "restart_weights", span)
+        _number(w, "restart_weights", span.where) for w in _list(given, "restart_weights", span)
     ]
     refuse_unless(
         len(periods) == len(weights), "periods and restart_weights must be as many", span.where
@@ -254,19 +255,23 @@ def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
 
 
 def _factor(given: Arguments, name: str, span: Range) -> sp.Expr:
-    factor = number(given[name], name, span.where)
+    factor = _number(given[name], name, span.where)
     refuse_unless(0 <= factor <= 1, f"{name} must be from 0 to 1, got {given[name]}", span.where)
     return factor
 
 
 def _lowest(given: Arguments, span: Range) -> sp.Expr:
     if given["eta_min_ratio"] is not None:
-        return span.base * number(given["eta_min_ratio"], "eta_min_ratio", span.where)
-    return number(given["eta_min"], "eta_min", span.where)
+        return span.base * _number(given["eta_min_ratio"], "eta_min_ratio", span.where)
+    return _number(given["eta_min"], "eta_min", span.where)
+
+
+def _number(value: object, name: str, where: str) -> sp.Expr:
+    return exact_number(value, f"{name} of {where}")
 
 
 def _whole(value: object, name: str, where: str) -> int:
-    found = number(value, name, where)
+    found = _number(value, name, where)
     if not found.is_Integer:
         raise DefinitionError(f"{name} must be an integer, got {value!r}", where=where)
     return int(found)
@@ -391,7 +396,7 @@ def build_action(
         DefinitionError: A value is refused by the class.
     """
     kind, where = CLASSES[name], group.where
-    given = options(config, where, {**_SHARED, **kind.defaults})
+    given = fill(parameters(**_SHARED, **kind.defaults), config, where)
     refuse_unless(given["last_step"] == -1, "last_step is not read: it resumes a run", where)
     period, by_epoch = 1, given["by_epoch"] and not given["convert_to_iter_based"]
     if given["convert_to_iter_based"]:
@@ -399,7 +404,7 @@ def build_action(
         given = _converted(given, kind.lengths, group)
     elif by_epoch and group.has_epochs:
         period = group.epoch_length()
-    begin, end = (number(given[key], key, where) for key in ("begin", "end"))
+    begin, end = (_number(given[key], key, where) for key in ("begin", "end"))
     refuse_unless(begin < end, f"end must be above begin, got {begin} and {end}", where)
     law = kind.law(given, Range(begin, end, base, group.index, where))
     initial = base if law.initial is None else law.initial
@@ -420,14 +425,14 @@ def _converted(given: Arguments, lengths: tuple[str, ...], group: Group) -> dict
     length = group.epoch_length()
     made = dict(given)
     for key in ("begin", "end"):
-        amount = number(given[key], key, group.where)
+        amount = _number(given[key], key, group.where)
         if amount != FOREVER:
             made[key] = int(given[key] * length)
     for key in lengths:
         value = given[key]
         if isinstance(value, list | tuple):
-            made[key] = [number(item, key, group.where) * length for item in value]
+            made[key] = [_number(item, key, group.where) * length for item in value]
         elif value is not None:
-            product = number(value, key, group.where) * length
+            product = _number(value, key, group.where) * length
             made[key] = int(product) if product.is_Integer else product
     return made

@@ -8,7 +8,7 @@ no epoch ends, so that schedulers that count epochs do nothing after the first v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from closedform.language import Schedule, exact_number, t
@@ -16,9 +16,9 @@ from closedform.recipes import torch
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.document import Document
 from closedform.recipes.documents.values import Reference
-from closedform.recipes.entries import REQUIRED, Context
+from closedform.recipes.entries import REQUIRED
 from closedform.recipes.mmengine.classes import split_name
-from closedform.recipes.mmengine.schedules import SCHEDULES, param_schedule
+from closedform.recipes.mmengine.schedules import CLOCK, param_schedule
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe, Role
 from closedform.recipes.rules import planned
@@ -69,12 +69,6 @@ _PARAMWISE = (
     "decay_type",
     "_delete",  # of mmpretrain's Twins, for "_delete_": the constructor ignores it
 )
-_NOTES = {
-    "cosine-ends-early": "CosineAnnealing ends one step short of its minimum",
-    "constant-ends-early": "Constant takes its factor back one step before end",
-    "epochs-never-end": "in an IterBasedTrainLoop, schedulers that count epochs stay at step 0",
-    "rates-by-layer": "layer_decay_rate gives every layer its own rate, below that of the config",
-}
 
 
 def matches(document: Document) -> bool:
@@ -122,7 +116,8 @@ def read(reading: Reading) -> Recipe:
     names = [key for key in wrapper.content if key != "constructor"] if several else [""]
     groups: list[ParamGroup] = []
     loops = []
-    notes: dict[str, str] = {}
+    specs: list[dict[str, Any]] = []
+    has_layers = False
     first = wrapper.section(names[0]) if several else wrapper
     for name in names:
         one = wrapper.section(name) if several else wrapper
@@ -131,20 +126,17 @@ def read(reading: Reading) -> Recipe:
         loops.append(loop)
         schedulers = _schedulers(top, name, loop, reading)
         groups += _groups(top, one, schedulers, loop, reading, name)
-        notes.update(_notes(schedulers, loop, one))
+        specs += schedulers
+        has_layers |= "layer_decay_rate" in one.section("paramwise_cfg")
     accumulation = first.integer("accumulative_counts", 1)
     total = loops[0].total
-    return Recipe(
-        name=reading.document.name,
-        framework="mmengine",
-        param_groups=tuple(groups),
+    return reading.recipe(
+        groups,
+        clock=Clock(Unit.MICRO_BATCH) if accumulation > 1 else CLOCK,
         horizon=None if total is None else total // accumulation,
-        version=reading.version,
-        source=reading.document.source,
-        clock=Clock(Unit.MICRO_BATCH if accumulation > 1 else Unit.UPDATE),
         clipping=_clipping(first),
         accumulation=accumulation,
-        notes=notes,
+        values=(specs, loops[0].has_epochs, has_layers),
     )
 
 
@@ -308,9 +300,7 @@ def _schedule(
     facts: dict[str, Any] = {"param_groups": [own], "group_index": 0}
     if loop.epoch_length is not None:
         facts["updates_per_epoch"] = loop.epoch_length
-    context = Context(
-        "mmengine", SCHEDULES, key=key, path=(key,), facts=facts, version=reading.version
-    )
+    context = replace(reading.context, key=key, path=(key,)).with_facts(**facts)
     plain = {name: v for name, v in optimizer.items() if name in ("betas", *_KEYED)}
     config = {"optimizer": plain, "param_scheduler": schedulers}
     with wrapper.located():
@@ -385,20 +375,6 @@ def _clipping(wrapper: Section) -> Clipping | None:
     if kind == "value":
         return Clipping(section.number("clip_value"), ClippingKind.VALUE)
     return Clipping(section.number("max_norm"))
-
-
-def _notes(schedulers: list[dict[str, Any]], loop: _Loop, wrapper: Section) -> dict[str, str]:
-    found = {spec["type"] for spec in schedulers}
-    names = []
-    if any(name.startswith("CosineAnnealing") for name in found):
-        names.append("cosine-ends-early")
-    if any(name.startswith("Constant") for name in found):
-        names.append("constant-ends-early")
-    if not loop.has_epochs and any(spec.get("by_epoch", True) for spec in schedulers):
-        names.append("epochs-never-end")
-    if "layer_decay_rate" in wrapper.section("paramwise_cfg"):
-        names.append("rates-by-layer")
-    return {name: _NOTES[name] for name in names}
 
 
 READER = Reader(read, matches)

@@ -12,7 +12,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError, nearest
-from closedform.language import Schedule
+from closedform.language import Schedule, exact_number
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.defects import Condition, Defect, Kind
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, located, parameters
 from closedform.recipes.mmengine.chain import Action, chained
 from closedform.recipes.mmengine.classes import (
@@ -22,7 +24,6 @@ from closedform.recipes.mmengine.classes import (
     build_action,
     split_name,
 )
-from closedform.recipes.native import count, entry, fact, group, number
 
 Arguments = Mapping[str, Any]
 
@@ -49,7 +50,7 @@ def param_schedule(
     if not isinstance(specs, Sequence) or isinstance(specs, str):
         raise ArgumentError("param_scheduler must be a list of mappings", where=context.where)
     base = initial_value(config["optimizer"], context)
-    index = count(context.facts.get("group_index", 0), "group_index", context.where)
+    index = context.facts.get("group_index", 0)
     actions: list[Action] = []
     initial = base
     for position, spec in enumerate(specs):
@@ -72,24 +73,24 @@ def initial_value(optimizer: object, context: Context) -> sp.Expr:
         ArgumentError: The optimizer has no such entry.
         DefinitionError: It is not a number.
     """
-    key = context.key
-    own = group(context).get(key)
-    if own is None and key == "momentum" and isinstance(optimizer, Mapping):
-        betas = optimizer.get("betas")
-        if isinstance(betas, list | tuple) and betas and "momentum" not in optimizer:
-            own = betas[0]  # The momentum of an optimizer with betas is the first of them.
-    if own is None:
-        own = entry(optimizer, key, context.where)
-    return number(own, key, context.where)
+    key, options = context.key, optimizer if isinstance(optimizer, Mapping) else {}
+    value, betas = options.get(key), options.get("betas")
+    if key == "momentum" and "momentum" not in options and isinstance(betas, list | tuple):
+        value = betas[0] if betas else None  # The momentum of such an optimizer is its first beta.
+    groups = context.facts.get("param_groups") or ()
+    if value is None and not any(key in group for group in groups):
+        raise ArgumentError(f"missing argument {key!r}", where=context.where)
+    return context.of_group(key, value)
 
 
 def _epoch_length(context: Context) -> int:
-    length = count(
-        fact(context, "epoch_length", "updates_per_epoch"), "epoch_length", context.where
-    )
-    if length < 1:
-        raise DefinitionError(f"epoch_length must be above 0, got {length}", where=context.where)
-    return length
+    length = context.facts.get("epoch_length")
+    length = exact_number(context.fact("updates_per_epoch") if length is None else length)
+    if not (length.is_Integer and length >= 1):
+        raise DefinitionError(
+            f"epoch_length must be an integer above 0, got {length}", where=context.where
+        )
+    return int(length)
 
 
 def _class(spec: object, where: str) -> tuple[str, str, dict[str, Any]]:
@@ -116,35 +117,96 @@ def _build(given: Arguments, context: Context) -> Schedule:
     return param_schedule(given, context)
 
 
-_PARAMETERS = parameters(optimizer=REQUIRED, param_scheduler=REQUIRED)
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "Constant": ("the factor holds for end - begin - 1 steps: at the last one it is taken back",),
-    "CosineAnnealing": (
-        "the range ends one step short of the minimum unless T_max is end - begin - 1",
+_UPSTREAM = "mmengine/optim/scheduler/param_scheduler.py"
+CLOCK = Clock(Unit.UPDATE)
+
+
+def _names(part: str) -> tuple[str, ...]:
+    suffixes = ("LR",) if part == "OneCycle" else tuple(SUFFIXES)
+    return tuple(part + suffix for suffix in suffixes)
+
+
+def _convention(text: str, place: str, *parts: str, applies: Condition | None = None) -> Defect:
+    """A convention of classes, by the first parts of their names."""
+    classes = tuple(name for part in parts for name in _names(part))
+    return Defect(text, f"{_UPSTREAM} ({place})", applies, kind=Kind.CONVENTION, classes=classes)
+
+
+def _has(part: str) -> Condition:
+    return lambda schedulers, has_epochs, has_layers: any(
+        str(spec["type"]).startswith(part) for spec in schedulers
+    )
+
+
+DEFECTS = {
+    "epochs-by-default": Defect(
+        "by_epoch is True by default",
+        f"{_UPSTREAM} (_ParamScheduler.__init__)",
+        kind=Kind.CONVENTION,
+    ),
+    "cosine-ends-early": _convention(
+        "CosineAnnealing ends one step short of its minimum, unless T_max is end - begin - 1",
+        "CosineAnnealingParamScheduler._get_value",
+        "CosineAnnealing",
+        applies=_has("CosineAnnealing"),
+    ),
+    "cosine-climbs": _convention(
         "a T_max shorter than the range makes the value rise again",
+        "CosineAnnealingParamScheduler._get_value",
+        "CosineAnnealing",
     ),
-    "Linear": (
+    "constant-ends-early": _convention(
+        "Constant takes its factor back one step before end",
+        "ConstantParamScheduler._get_value",
+        "Constant",
+        applies=_has("Constant"),
+    ),
+    "zero-start": _convention(
         "start_factor 0 is accepted and divides by zero at the second step",
-        "a range of one step never comes back to the full value",
+        "LinearParamScheduler._get_value",
+        "Linear",
     ),
-    "MultiStep": ("milestones count from begin",),
-    "Step": ("steps count from begin",),
-    "OneCycle": ("the step total_steps is allowed, at which the value rises again",),
+    "range-of-one": _convention(
+        "a range of one step never comes back to the full value",
+        "LinearParamScheduler._get_value",
+        "Linear",
+    ),
+    "milestones-from-begin": _convention(
+        "milestones count from begin", "MultiStepParamScheduler._get_value", "MultiStep"
+    ),
+    "steps-from-begin": _convention(
+        "steps count from begin", "StepParamScheduler._get_value", "Step"
+    ),
+    "one-step-too-many": _convention(
+        "the step total_steps is allowed, at which the value rises again",
+        "OneCycleParamScheduler._get_value",
+        "OneCycle",
+    ),
+    "present-value": Defect(
+        "schedulers act on the present value, in the order of the list",
+        f"{_UPSTREAM} (_ParamScheduler.step)",
+        kind=Kind.CONVENTION,
+        classes=("list",),
+    ),
+    "epochs-never-end": Defect(
+        "in an IterBasedTrainLoop, schedulers that count epochs stay at step 0",
+        "mmengine/runner/loops.py (IterBasedTrainLoop)",
+        lambda schedulers, has_epochs, has_layers: (
+            not has_epochs and any(spec.get("by_epoch", True) for spec in schedulers)
+        ),
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
+    "rates-by-layer": Defect(
+        "layer_decay_rate gives every layer its own rate, below that of the config",
+        "mmpretrain/engine/optimizers/layer_decay_optim_wrapper_constructor.py",
+        lambda schedulers, has_epochs, has_layers: has_layers,
+        kind=Kind.CONVENTION,
+        classes=(),
+    ),
 }
-_GENERAL = ("by_epoch is True by default",)
-
-
-def _entry(name: str, notes: tuple[str, ...]) -> ScheduleEntry:
-    return ScheduleEntry(name, (), _PARAMETERS, _build, notes=(*_GENERAL, *notes))
-
-
-_NAMES = {
-    part + suffix: _NOTES.get(part, ())
-    for part in CLASSES
-    for suffix in SUFFIXES
-    if part != "OneCycle" or suffix == "LR"
-}
+_PARAMETERS = parameters(optimizer=REQUIRED, param_scheduler=REQUIRED)
 SCHEDULES = {
-    **{name: _entry(name, notes) for name, notes in _NAMES.items()},
-    "list": _entry("list", ("schedulers act on the present value, in the order of the list",)),
+    name: ScheduleEntry(name, (), _PARAMETERS, _build)
+    for name in (*(name for part in CLASSES for name in _names(part)), "list")
 }

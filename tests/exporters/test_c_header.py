@@ -160,7 +160,7 @@ def test_every_elementwise_rule(name: str) -> None:
         given = key.removeprefix(naming.NEXT)
         if given in arrays and (arrays[given].shape or given.startswith(naming.STATE)):
             assert_near(written[given], value, key)
-    if library.described(f"r_{name}_next") is not None:
+    if library.find_function(f"r_{name}_next") is not None:
         shared = {key: np.zeros_like(v) for key, v in expected.items() if naming.SHARED in key}
         following = call(library, f"r_{name}_next", {**arrays, **shared})
         assert following == expected["next.step"]
@@ -177,7 +177,7 @@ def test_tensors_are_flat(name: str) -> None:
     header = rule_header(one, SINGLE, f"w_{name}")
     assert ("    *mu_product = 1.0f;" in header.text) == (name == "nadam")
     library = compiled([header])
-    described = library.described(f"w_{name}_step")
+    described = library.find_function(f"w_{name}_step")
     assert described is not None
     rng = np.random.default_rng(7)
     first = rng.normal(size=(5, 4)).astype(np.float32)

@@ -83,7 +83,7 @@ def run_graph(
         )
         for output in graph.outputs
     }
-    described = library.described(name)
+    described = library.find_function(name)
     assert described is not None
     call(library, name, {**arrays, **results}, max([0, *map(np.size, arrays.values())]))
     return results
@@ -91,7 +91,7 @@ def run_graph(
 
 def call(library: CLibrary, name: str, arrays: Mapping[str, Array], size: int = 0) -> object:
     """Calls a function with the arrays of its ports; returns what it returns."""
-    described = library.described(name)
+    described = library.find_function(name)
     assert described is not None, name
     given: list[object] = []
     for parameter in described.parameters:

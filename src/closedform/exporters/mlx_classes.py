@@ -134,10 +134,10 @@ class MlxOptimizer(Optimizer):  # type: ignore[misc]
         feeds[RATE] = mx.array(self.learning_rate).astype(mx.float32)
         after = run_graph(self._graph(shape), feeds)
         for label, array in state.items():
-            updated = after[naming.following(naming.state(TENSOR, label))]
-            state[label] = updated.reshape(array.shape)
-        updated = after[naming.following(naming.param(TENSOR))]
-        return updated.reshape(shape).astype(parameter.dtype)
+            result = after[naming.following(naming.state(TENSOR, label))]
+            state[label] = result.reshape(array.shape)
+        result = after[naming.following(naming.param(TENSOR))]
+        return result.reshape(shape).astype(parameter.dtype)
 
 
 def mlx_optimizer(rule: UpdateRule, learning_rate: Rate | Schedule | None = None) -> MlxOptimizer:

@@ -35,29 +35,29 @@ def join_models(
     """
     graph_proto = onnx.GraphProto(name=name)
     inputs: dict[str, ValueInfoProto] = {}
-    produced: dict[str, ValueInfoProto] = {}
+    values_by_name: dict[str, ValueInfoProto] = {}
     opsets: dict[str, int] = {}
     functions: dict[tuple[str, str], onnx.FunctionProto] = {}
     for label, model in models.items():
         _unite_opsets(opsets, model, label)
         graph = _named_apart(model.graph, label, name)
         for value in graph.input:
-            _unite_input(inputs, produced, value, label)
+            _unite_input(inputs, values_by_name, value, label)
         for value in graph.output:
-            if value.name in produced or value.name in inputs:
+            if value.name in values_by_name or value.name in inputs:
                 raise ExportError(
                     f"output {value.name!r} is an input or output of another model, too",
                     where=f"model {label!r}",
                 )
-            produced[value.name] = value
+            values_by_name[value.name] = value
         graph_proto.node.extend(graph.node)
         graph_proto.initializer.extend(graph.initializer)
         functions |= {(function.domain, function.name): function for function in model.functions}
-    unknown = [output for output in outputs if output not in produced]
+    unknown = [output for output in outputs if output not in values_by_name]
     if unknown:
         raise ExportError(f"no model has an output {unknown[0]!r}", where=f"graph {name!r}")
     graph_proto.input.extend(inputs.values())
-    graph_proto.output.extend(produced[output] for output in outputs)
+    graph_proto.output.extend(values_by_name[output] for output in outputs)
     result = helper.make_model(
         graph_proto,
         opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets.items()],
@@ -123,11 +123,11 @@ def _unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None
 
 def _unite_input(
     inputs: dict[str, ValueInfoProto],
-    produced: Mapping[str, ValueInfoProto],
+    values_by_name: Mapping[str, ValueInfoProto],
     value: ValueInfoProto,
     label: str,
 ) -> None:
-    source = produced.get(value.name, inputs.get(value.name))
+    source = values_by_name.get(value.name, inputs.get(value.name))
     if source is None:
         inputs[value.name] = value
         return

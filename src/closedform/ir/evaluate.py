@@ -103,8 +103,10 @@ def _check_inputs(graph: Graph, inputs: Mapping[str, ArrayLike]) -> dict[str, Ar
             raise GraphError(f"the graph has no input {name!r}", where=where, hint=hint)
     missing = [name for name in names if name not in inputs]
     if missing:
-        listed = ", ".join(missing)
-        raise GraphError(f"inputs are missing: {listed}", where=where, hint="give each an array")
+        missing_names = ", ".join(missing)
+        raise GraphError(
+            f"inputs are missing: {missing_names}", where=where, hint="give each an array"
+        )
     return {node.attribute("name"): _check_input(graph, node, inputs) for node in graph.inputs}
 
 

@@ -210,9 +210,9 @@ class _Parser:
         while self.token.text != ":":
             token = self.next()
             if token.text not in OPS[op].attributes or token.text in attributes:
-                known = " ".join(f"{name}=…" for name in OPS[op].attributes)
+                attribute_names = " ".join(f"{name}=…" for name in OPS[op].attributes)
                 raise self.error(
-                    "':' and the type", token, f"attributes of {op}: {known or 'none'}"
+                    "':' and the type", token, f"attributes of {op}: {attribute_names or 'none'}"
                 )
             self.expect("=")
             attributes[token.text] = self.attribute(token.text)
@@ -263,16 +263,16 @@ class _Parser:
         runs = [self.run()] if is_scalar else self.listed(self.run, "[", "]")
         self.expect(":")
         type_ = self.type()
-        counted = sum(count for _, count in runs)
+        size = sum(count for _, count in runs)
         if is_scalar != (not type_.shape):
             raise GraphError(
                 f"a constant of type {type_} is written {'with' if type_.shape else 'without'} "
                 "brackets",
                 where=f"line {line}",
             )
-        if counted * type_.dtype.numpy.itemsize > _LARGEST:
+        if size * type_.dtype.numpy.itemsize > _LARGEST:
             raise GraphError(
-                f"a constant has at most {_LARGEST} bytes, got {counted} numbers of {type_.dtype}",
+                f"a constant has at most {_LARGEST} bytes, got {size} numbers of {type_.dtype}",
                 where=f"line {line}",
             )
         data = b"".join(_number(token, type_.dtype) * count for token, count in runs)
@@ -291,8 +291,8 @@ class _Parser:
 
 
 def _leaf(op: Op, type_: TensorType, **attributes: AttributeValue) -> Node:
-    known = {"dtype": type_.dtype, "shape": type_.shape, **attributes}
-    return Node(op, (), tuple(sorted(known.items())), type_)
+    all_attributes = {"dtype": type_.dtype, "shape": type_.shape, **attributes}
+    return Node(op, (), tuple(sorted(all_attributes.items())), type_)
 
 
 def _number(token: Token, dtype: DType) -> bytes:

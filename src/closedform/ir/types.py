@@ -92,8 +92,8 @@ def sizes_for(shape: Shape, count: int) -> tuple[int, ...]:
         >>> sizes_for((2, "n"), 6)
         (2, 3)
     """
-    known = math.prod(dim for dim in shape if isinstance(dim, int))
-    rest = count // known if known else 0
+    fixed_size = math.prod(dim for dim in shape if isinstance(dim, int))
+    rest = count // fixed_size if fixed_size else 0
     return tuple(dim if isinstance(dim, int) else rest for dim in shape)
 
 

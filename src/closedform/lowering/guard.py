@@ -300,7 +300,7 @@ def _samples(steps: Interval, operand: sp.Expr) -> Iterator[int]:
     powers += [power.args[0] for power in operand.atoms(sp.exp) if power.has(sp.log)]
     if any(t in exponent.free_symbols for exponent in powers):
         high, first, parts = min(high, low + _LAST_OF_POWERS), 20, 8
-    visited = set()
+    seen_steps = set()
     near = [low + offset for offset in range(first)] + [high - offset for offset in range(3)]
     far = [low + (high - low) * part // parts for part in range(parts + 1)]
     doubling = [low + 2**exponent for exponent in range(50)]
@@ -308,6 +308,6 @@ def _samples(steps: Interval, operand: sp.Expr) -> Iterator[int]:
     roots = [-line[1] / line[0] for line in lines if line is not None and line[0] != 0]
     around = [math.floor(root) + offset for root in roots for offset in (-1, 0, 1, 2)]
     for step in (*near, *around, *far, *doubling):
-        if low <= step <= high and step not in visited:
-            visited.add(step)
+        if low <= step <= high and step not in seen_steps:
+            seen_steps.add(step)
             yield step

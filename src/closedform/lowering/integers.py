@@ -66,8 +66,8 @@ def _arithmetic(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> V
         return low.emit(Op.ABS, _arithmetic(low, expr.args[0], domain, dtype))
     op = _FOLDED.get(expr.func)
     if op is not None:
-        ordered = sorted(expr.args, key=constants_last)
-        return low.fold(op, [_arithmetic(low, arg, domain, dtype) for arg in ordered])
+        operands = sorted(expr.args, key=constants_last)
+        return low.fold(op, [_arithmetic(low, arg, domain, dtype) for arg in operands])
     if isinstance(expr, FloorDiv | FloorMod):
         op = Op.FLOOR_DIV if isinstance(expr, FloorDiv) else Op.FLOOR_MOD
         return low.emit(op, *(_arithmetic(low, arg, domain, dtype) for arg in expr.args))
@@ -96,9 +96,9 @@ def _add(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> Value:
 
 
 def _piecewise(low: Lowering, expr: sp.Piecewise, domain: Domain, dtype: DType) -> Value:
-    taken = branches(expr, domain)
-    result = _arithmetic(low, taken[-1][0], taken[-1][2], dtype)
-    for value, condition, inside in reversed(taken[:-1]):
-        lowered = _arithmetic(low, value, inside, dtype)
-        result = low.emit(Op.WHERE, low.rules.condition(low, condition, domain), lowered, result)
+    cases = branches(expr, domain)
+    result = _arithmetic(low, cases[-1][0], cases[-1][2], dtype)
+    for value, condition, inside in reversed(cases[:-1]):
+        case_value = _arithmetic(low, value, inside, dtype)
+        result = low.emit(Op.WHERE, low.rules.condition(low, condition, domain), case_value, result)
     return result

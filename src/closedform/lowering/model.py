@@ -154,7 +154,7 @@ def _add_shared_states(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
             owners.setdefault(name, []).append(lowering)
     for name, having in owners.items():
         label = f"next value of {name!r}"
-        _check_agreement(label, [(one, one.rule.shared[name]) for one in having])
+        _check_agreement(label, [(member, member.rule.shared[name]) for member in having])
         spec = having[0].rule.shared[name]
         value = having[0].scalar_value(label, spec.next, is_integer=spec.is_counter)
         part.builder.output(naming.following(naming.shared(name)), value)

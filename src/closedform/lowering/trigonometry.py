@@ -101,13 +101,13 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
         return _from_zero(low, floor, height, rise, denominator, domain)
     sine = _sine(low, 2 * rise - denominator, denominator, domain)
     swing = low.emit(Op.MUL, sine, low.constant(height))
-    correction = _lost(constant, height, low.scalar)
+    correction = _rounding_loss(constant, height, low.scalar)
     if correction != 0:
         swing = low.emit(Op.ADD, swing, low.constant(correction))
     return low.emit(Op.ADD, swing, low.constant(constant)) if constant != 0 else swing
 
 
-def _lost(constant: sp.Rational, height: sp.Rational, dtype: DType) -> sp.Rational:
+def _rounding_loss(constant: sp.Rational, height: sp.Rational, dtype: DType) -> sp.Rational:
     """The rounding error of the constant, where the result may be off by over 2 ulp of scale.
 
     The sine is followed by the roundings of both constants, of the product and of the sum. Where
@@ -116,10 +116,14 @@ def _lost(constant: sp.Rational, height: sp.Rational, dtype: DType) -> sp.Ration
     if dtype is not DType.F64:
         return sp.Integer(0)
     unit = _unit(constant + height)
-    lost = _rest(constant)
+    constant_error = _rest(constant)
     sine = sp.Rational(_SINE_UNITS, 2**53) * height
-    others = abs(_rest(height)) + _unit(height) / 2 + unit / 2
-    return lost if sine + abs(lost) + others > _MOST_ROUNDING * unit else sp.Integer(0)
+    further_errors = abs(_rest(height)) + _unit(height) / 2 + unit / 2
+    return (
+        constant_error
+        if sine + abs(constant_error) + further_errors > _MOST_ROUNDING * unit
+        else sp.Integer(0)
+    )
 
 
 def _rest(number: sp.Rational) -> sp.Rational:
@@ -212,11 +216,11 @@ def fold_angle(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
     return _modulo_turn(numerator, denominator, domain)
 
 
-def complement(folded: sp.Expr, denominator: int) -> sp.Expr:
+def complement(angle: sp.Expr, denominator: int) -> sp.Expr:
     """Returns ``D - F``; of a clamp ``min(x, D)`` it is ``max(D - x, 0)``, one node less."""
-    if isinstance(folded, sp.Min):
-        return made(sp.Max, *(denominator - arg for arg in folded.args))
-    return denominator - folded
+    if isinstance(angle, sp.Min):
+        return made(sp.Max, *(denominator - arg for arg in angle.args))
+    return denominator - angle
 
 
 def _sine(low: Lowering, numerator: sp.Expr, denominator: int, domain: Domain) -> Value:

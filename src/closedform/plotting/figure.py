@@ -100,23 +100,23 @@ def plot(
             the unit needs facts that are not given.
         DefinitionError: ``steps`` is not an integer above 0, or a hyperparameter has no value.
     """
-    named = _named(source)
+    sources = _label_sources(source)
     if path is not None:
         check_format(path)
     if log not in _LOG_AXES:
         raise ArgumentError(f"log must be 'x', 'y' or 'xy', got {log!r}", where="plot")
-    if compare and (ax is not None or len(named) < 2):
-        what = "axes" if ax is not None else "one curve"
+    if compare and (ax is not None or len(sources) < 2):
+        target = "axes" if ax is not None else "one curve"
         raise ArgumentError(
-            f"a comparison draws several curves in a separate figure, got {what}",
+            f"a comparison draws several curves in a separate figure, got {target}",
             where="plot",
             hint="omit ax, and give two schedules or logs",
         )
     scale = _scale(clock, facts)
-    end = _end(named.values(), steps, key)
+    end = _end(sources.values(), steps, key)
     curves = [
-        _curve(label, each, end, key, _COLORS[index % len(_COLORS)])
-        for index, (label, each) in enumerate(named.items())
+        _curve(label, item, end, key, _COLORS[index % len(_COLORS)])
+        for index, (label, item) in enumerate(sources.items())
     ]
     below = None
     if ax is not None:
@@ -131,7 +131,7 @@ def plot(
         raise ArgumentError("the axes belong to no figure", where="plot", hint="omit ax")
     for curve in curves:
         _draw(ax, curve, scale, is_alone=len(curves) == 1, area=area, milestones=milestones)
-    single = named[curves[0].label] if len(curves) == 1 else None
+    single = sources[curves[0].label] if len(curves) == 1 else None
     name = single.name if isinstance(single, Schedule) else ""
     marks = curves[0].marks if milestones and len(curves) == 1 else ()
     _style(ax, title or name, curves, end, scale, marks, log=log, clock=clock)
@@ -218,24 +218,26 @@ def plot_difference(
     return figure
 
 
-def _named(source: object) -> dict[str, Source]:
+def _label_sources(source: object) -> dict[str, Source]:
     """The curves by label."""
     if isinstance(source, Mapping):
-        found = {str(label): each for label, each in source.items()}
+        sources = {str(label): member for label, member in source.items()}
     else:
         several = isinstance(source, Sequence) and not isinstance(source, str)
         members: Sequence[Any] = source if several else (source,)  # type: ignore[assignment]
-        found = {}
-        for each in members:
-            label = Path(each.source).name if isinstance(each, Log) else getattr(each, "name", "")
-            count = sum(1 for known in found if known.partition(" #")[0] == label)
-            found[f"{label} #{count + 1}" if count else str(label)] = each
-    if not found:
+        sources = {}
+        for member in members:
+            label = (
+                Path(member.source).name if isinstance(member, Log) else getattr(member, "name", "")
+            )
+            count = sum(1 for used_label in sources if used_label.partition(" #")[0] == label)
+            sources[f"{label} #{count + 1}" if count else str(label)] = member
+    if not sources:
         raise ArgumentError("plot needs at least one schedule or log, got none")
-    for each in found.values():
-        if not isinstance(each, Log):
-            check_schedule(each, "plot takes Schedules and logs")
-    return found
+    for member in sources.values():
+        if not isinstance(member, Log):
+            check_schedule(member, "plot takes Schedules and logs")
+    return sources
 
 
 def _scale(clock: str, facts: Mapping[str, Any] | Facts | None) -> float:
@@ -246,14 +248,14 @@ def _scale(clock: str, facts: Mapping[str, Any] | Facts | None) -> float:
             where="plot",
             hint=nearest(str(clock), _UNITS),
         )
-    known = facts if isinstance(facts, Facts) else Facts.of(facts or {})
-    return float(Clock(_UNITS[clock]).per_update(known))
+    run_facts = facts if isinstance(facts, Facts) else Facts.of(facts or {})
+    return float(Clock(_UNITS[clock]).per_update(run_facts))
 
 
 def _end(sources: Any, steps: int | None, key: str) -> int:
     """The last update of the plot."""
     if steps is None:
-        ends = [_last(each, key) for each in sources]
+        ends = [_last(item, key) for item in sources]
         return max(1, *ends)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps <= 0:
         raise DefinitionError(f"steps must be an integer above 0, got {shown(steps)}", where="plot")
@@ -273,14 +275,14 @@ def _points(log: Log, key: str) -> tuple[NDArray[np.int64], Values]:
         raise ArgumentError(
             f"the log has no {key!r}", where=log.source, hint=nearest(key, log.values)
         )
-    found = sorted(
-        (step, float(each.value))
-        for step, each in zip(log.steps, log.values[key], strict=True)
-        if each is not None and step >= 0
+    samples = sorted(
+        (step, float(logged_value.value))
+        for step, logged_value in zip(log.steps, log.values[key], strict=True)
+        if logged_value is not None and step >= 0
     )
-    if not found:
+    if not samples:
         raise ArgumentError(f"the log has no value of {key!r}", where=log.source)
-    return np.array([step for step, _ in found]), np.array([value for _, value in found])
+    return np.array([step for step, _ in samples]), np.array([value for _, value in samples])
 
 
 def _curve(label: str, source: Source, end: int, key: str, color: str) -> _Curve:
@@ -412,11 +414,11 @@ def _short(number: float) -> str:
 
 def _draw_differences(axes: Axes, curves: Sequence[_Curve], scale: float) -> None:
     """Each other curve minus the first one, at the updates of the points of both."""
-    first, *others = curves
-    for other in others:
-        steps, ours, theirs = _together(first, other)
+    first, *further_curves = curves
+    for other in further_curves:
+        steps, first_values, values = _together(first, other)
         style = "o" if other.schedule is None and first.schedule is not None else "-"
-        axes.plot(steps * scale, theirs - ours, style, color=other.color, markersize=3)
+        axes.plot(steps * scale, values - first_values, style, color=other.color, markersize=3)
     axes.axhline(0, color=_QUIET, linewidth=0.8)
     axes.set_ylabel(f"minus {first.label}"[:24], color=_INK, fontsize=9)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useMathText=True)
@@ -425,27 +427,27 @@ def _draw_differences(axes: Axes, curves: Sequence[_Curve], scale: float) -> Non
     axes.tick_params(colors=_INK, length=3)
 
 
-def _together(one: _Curve, other: _Curve) -> tuple[NDArray[np.int64], Values, Values]:
+def _together(left: _Curve, right: _Curve) -> tuple[NDArray[np.int64], Values, Values]:
     """Updates that both curves have, and the values of both."""
-    if one.schedule is not None and other.schedule is not None:
-        last = min(int(one.steps[-1]), int(other.steps[-1]))
-        steps = np.union1d(one.steps, other.steps)
+    if left.schedule is not None and right.schedule is not None:
+        last = min(int(left.steps[-1]), int(right.steps[-1]))
+        steps = np.union1d(left.steps, right.steps)
         steps = steps[steps <= last]
-        ours = np.asarray(one.schedule(steps), dtype=np.float64)
-        return steps, ours, np.asarray(other.schedule(steps), dtype=np.float64)
-    if one.schedule is not None:
-        logged, values, ours = _together(other, one)
-        return logged, ours, values
-    if other.schedule is not None:
-        last = int(other.steps[-1])
-        known = one.steps <= last
+        schedule_values = np.asarray(left.schedule(steps), dtype=np.float64)
+        return steps, schedule_values, np.asarray(right.schedule(steps), dtype=np.float64)
+    if left.schedule is not None:
+        logged_steps, values, schedule_values = _together(right, left)
+        return logged_steps, schedule_values, values
+    if right.schedule is not None:
+        last = int(right.steps[-1])
+        is_covered = left.steps <= last
         return (
-            one.steps[known],
-            one.values[known],
-            np.asarray(other.schedule(one.steps[known]), dtype=np.float64),
+            left.steps[is_covered],
+            left.values[is_covered],
+            np.asarray(right.schedule(left.steps[is_covered]), dtype=np.float64),
         )
-    steps, at, also_at = np.intersect1d(one.steps, other.steps, return_indices=True)
-    return steps, one.values[at], other.values[also_at]
+    steps, at, also_at = np.intersect1d(left.steps, right.steps, return_indices=True)
+    return steps, left.values[at], right.values[also_at]
 
 
 def _draw_remarks(axes: Axes, schedule: Schedule, remarks: Mapping[int, str]) -> None:

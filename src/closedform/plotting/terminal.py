@@ -60,15 +60,15 @@ def _dots(
     data: NDArray[np.float64], low: float, high: float, *, columns: int, rows: int
 ) -> NDArray[np.bool_]:
     """The dots that are set: in each column, all that the line passes through."""
-    scaled = np.full(data.shape, 0.5) if high == low else (high - data) / (high - low)
-    heights = scaled * (rows - 1)
+    relative_heights = np.full(data.shape, 0.5) if high == low else (high - data) / (high - low)
+    heights = relative_heights * (rows - 1)
     edges = np.linspace(0, data.size - 1, columns + 1)
     at_edges = np.interp(edges, np.arange(data.size), heights)
     dots = np.zeros((rows, columns), dtype=np.bool_)
     for column in range(columns):
         within = heights[math.ceil(edges[column]) : math.floor(edges[column + 1]) + 1]
-        passed = np.concatenate([at_edges[column : column + 2], within])
-        dots[round(passed.min()) : round(passed.max()) + 1, column] = True
+        crossed_heights = np.concatenate([at_edges[column : column + 2], within])
+        dots[round(crossed_heights.min()) : round(crossed_heights.max()) + 1, column] = True
     return dots
 
 

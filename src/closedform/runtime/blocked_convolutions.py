@@ -47,7 +47,7 @@ def open_blocked(source: Path | ModelProto, **options: Any) -> OnnxSession:
         model = source if isinstance(source, ModelProto) else onnx.load(source, "protobuf")
     except Exception:  # protobuf's errors have no types; onnxruntime tells the reason
         return open_session(source, **options)
-    rewritten = blocked(model)
+    rewritten = block_convolutions(model)
     if rewritten is not None:
         try:
             return open_session(rewritten, **options)
@@ -56,7 +56,7 @@ def open_blocked(source: Path | ModelProto, **options: Any) -> OnnxSession:
     return open_session(source, **options)
 
 
-def blocked(model: ModelProto) -> ModelProto | None:
+def block_convolutions(model: ModelProto) -> ModelProto | None:
     """Returns a model with blocked convolutions; None if the model or the machine has none.
 
     These are convolutions in float32 whose channels are multiples of a block, with one group or one
@@ -115,13 +115,13 @@ def block_size() -> int:
         if node.domain == DOMAIN and node.op_type == "Conv" and node.input[1] in arrays
     ]
     for block in (16, 8):
-        expected = [_reordered(weight, block) for weight in weights]
+        expected = [_reorder(weight, block) for weight in weights]
         if len(ordered) == 2 and all(map(np.array_equal, ordered, expected)):
             return block
     return 0
 
 
-def _reordered(weight: NDArray[np.float32], block: int) -> NDArray[np.float32]:
+def _reorder(weight: NDArray[np.float32], block: int) -> NDArray[np.float32]:
     """A weight as an array of its shape with the elements in the order of blocks."""
     split, order = _order(weight.shape, block)
     return weight.reshape(split).transpose(order).reshape(weight.shape)
@@ -187,9 +187,9 @@ class _Builder:
             ):
                 return []
         self.count += 1
-        return self._written(node, shape, attributes, pads, is_transposed=is_transposed)
+        return self._blocked_nodes(node, shape, attributes, pads, is_transposed=is_transposed)
 
-    def _written(
+    def _blocked_nodes(
         self,
         node: NodeProto,
         shape: list[int],

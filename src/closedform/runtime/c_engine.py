@@ -159,7 +159,7 @@ class CompiledModel:
             totals = {}
             for index, part in share:
                 name = f"{part.prefix}_sums_{stage}"
-                function = self._library.described(name)
+                function = self._library.find_function(name)
                 if function is None:
                     continue
                 sums = {
@@ -183,7 +183,7 @@ class CompiledModel:
         next_value = int(numbers[STEP]) + 1
         results: dict[str, Array] = {}
         for prefix in self._prefixes:
-            function = self._library.described(f"{prefix}_next")
+            function = self._library.find_function(f"{prefix}_next")
             if function is None:
                 continue
             for p in function.parameters:
@@ -206,7 +206,7 @@ class CompiledModel:
         numbers: Numbers,
         sums: Mapping[str, Array] | None = None,
     ) -> None:
-        function = self._library.described(name)
+        function = self._library.find_function(name)
         if function is None or not part.count:
             return
         arguments: list[Any] = []

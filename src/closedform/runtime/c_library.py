@@ -59,20 +59,20 @@ class CLibrary:
             source.write_text("\n".join([*lines, ""]), encoding="ascii")
             _compile([*BASE_FLAGS, *flags, str(source), "-o", str(target), "-lm"])
             library = ctypes.CDLL(str(target))
-        self._loaded = {
-            name: _loaded(library, function) for name, function in self._functions.items()
+        self._load_function = {
+            name: _load_function(library, function) for name, function in self._functions.items()
         }
 
     def function(self, name: str) -> Any:
         """Returns a function: numbers are passed as numbers, arrays and results as addresses."""
-        return self._loaded[name]
+        return self._load_function[name]
 
-    def described(self, name: str) -> CFunction | None:
+    def find_function(self, name: str) -> CFunction | None:
         """Returns the description of a function, None if there is none of this name."""
         return self._functions.get(name)
 
 
-def _loaded(library: ctypes.CDLL, function: CFunction) -> Any:
+def _load_function(library: ctypes.CDLL, function: CFunction) -> Any:
     symbol = library[function.name]
     symbol.argtypes = [_type(parameter) for parameter in function.parameters]
     symbol.restype = None if function.result is None else _NUMBERS[function.result]

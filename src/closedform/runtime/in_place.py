@@ -35,7 +35,7 @@ from closedform.runtime.workers import (
     Worker,
     WorkerPool,
     WorkItem,
-    balanced,
+    balance_items,
 )
 
 
@@ -76,7 +76,7 @@ class InPlace:
                 self._scalars[port.name] = np.array(float(spec.initial), port.dtype)
         self._stages = range(len(kinds[0].stages))
         self._phases = [
-            [Worker(share, self._scalars) for share in balanced(items, count)]
+            [Worker(share, self._scalars) for share in balance_items(items, count)]
             for items, count in phases
         ]
         self._pool = WorkerPool(max(len(workers) for workers in self._phases))

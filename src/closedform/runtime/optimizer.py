@@ -40,7 +40,7 @@ from closedform.runtime.onnx_session import (
     run_into,
 )
 from closedform.runtime.scaling import NOT_SCALED, StateScaling, scaled_rules
-from closedform.runtime.serialized import Serialized, serialized
+from closedform.runtime.serialized import Serialized, serialize_calls
 from closedform.runtime.step_model import StepModel
 from closedform.runtime.tiles import ParamGroup, bucket_tiles, tile_size, whole_tensors
 from closedform.runtime.workers import ItemSessions, WorkItem, cores
@@ -189,14 +189,14 @@ class OptimizerSession(Serialized):
     @property
     def states(self) -> Mapping[str, Mapping[str, Array]]:
         """The states by state name, then by parameter name: views as for ``params``."""
-        return self._scaling.shown(self._engine.views.states)
+        return self._scaling.rule_states(self._engine.views.states)
 
     @property
     def shared(self) -> Mapping[str, Array]:
         """The states of the whole model by name: views of rank 0 as for ``params``."""
         return self._engine.views.shared
 
-    @serialized
+    @serialize_calls
     def evaluated(self) -> dict[str, Array]:
         """Returns copies of the parameters to evaluate the model with.
 
@@ -256,7 +256,7 @@ class OptimizerSession(Serialized):
         finally:
             self._lock.release()
 
-    @serialized
+    @serialize_calls
     def state_dict(self) -> dict[str, Any]:
         """Returns the name of the rule, the step, and copies of all parameters and states.
 
@@ -279,7 +279,7 @@ class OptimizerSession(Serialized):
             **({"shared": model_states} if model_states else {}),
         }
 
-    @serialized
+    @serialize_calls
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Loads a state dict; it is validated completely before anything is written.
 
@@ -291,7 +291,7 @@ class OptimizerSession(Serialized):
         """
         where = f"rule {self.rule_name!r}"
         values = checked_state(state_dict, self._engine.ports, where)
-        self._engine.write(self._scaling.stored(values, where))
+        self._engine.write(self._scaling.scale_states(values, where))
 
     def _write_states(self, states: Mapping[str, Mapping[str, Array]]) -> None:
         values = {
@@ -299,7 +299,7 @@ class OptimizerSession(Serialized):
             for label, by_name in states.items()
             for name, array in by_name.items()
         }
-        self._engine.write(self._scaling.stored(values, f"rule {self.rule_name!r}"))
+        self._engine.write(self._scaling.scale_states(values, f"rule {self.rule_name!r}"))
 
 
 def _check_backend(backend: str, providers: Sequence[str] | None, where: str) -> None:

@@ -31,7 +31,9 @@ class StateScaling:
 
     factors: Mapping[str, float]
 
-    def shown(self, states: Mapping[str, Mapping[str, Array]]) -> Mapping[str, Mapping[str, Array]]:
+    def rule_states(
+        self, states: Mapping[str, Mapping[str, Array]]
+    ) -> Mapping[str, Mapping[str, Array]]:
         """Returns the states of the rule, by state name, then by parameter name."""
         if not self.factors:
             return states
@@ -39,7 +41,7 @@ class StateScaling:
             {
                 label: MappingProxyType(
                     {
-                        name: self._shown(naming.state(name, label), array)
+                        name: self._rule_state(naming.state(name, label), array)
                         for name, array in of.items()
                     }
                 )
@@ -47,23 +49,23 @@ class StateScaling:
             }
         )
 
-    def _shown(self, name: str, array: Array) -> Array:
+    def _rule_state(self, name: str, array: Array) -> Array:
         if name not in self.factors:
             return array
-        return read_only(_rounded(array.astype(np.float64) * self.factors[name], array))
+        return read_only(_round_like(array.astype(np.float64) * self.factors[name], array))
 
-    def stored(self, values: Mapping[str, Array], where: str) -> dict[str, Array]:
+    def scale_states(self, values: Mapping[str, Array], where: str) -> dict[str, Array]:
         """Returns the arrays that are stored for states of the rule, by input name.
 
         Raises:
             StateError: A finite value is beyond the largest float once it is scaled.
         """
-        return {name: self._stored(name, array, where) for name, array in values.items()}
+        return {name: self._scale_state(name, array, where) for name, array in values.items()}
 
-    def _stored(self, name: str, array: Array, where: str) -> Array:
+    def _scale_state(self, name: str, array: Array, where: str) -> Array:
         if name not in self.factors:
             return array
-        scaled = _rounded(array.astype(np.float64) / self.factors[name], array)
+        scaled = _round_like(array.astype(np.float64) / self.factors[name], array)
         if np.any(np.isinf(scaled) & np.isfinite(array)):
             raise StateError(
                 f"{name!r} holds a value beyond the largest {array.dtype} after scaling by "
@@ -92,6 +94,6 @@ def scaled_rules(assignments: Sequence[Assignment]) -> tuple[list[UpdateRule], S
     )
 
 
-def _rounded(wide: Array, like: Array) -> Array:
+def _round_like(wide: Array, like: Array) -> Array:
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(wide.astype(like.dtype))

@@ -28,7 +28,7 @@ class Serialized:
         return instance
 
 
-def serialized(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+def serialize_calls(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Returns a method that waits until no other serialized method of its object runs."""
 
     @functools.wraps(method)

@@ -64,11 +64,13 @@ class StepPorts:
     def views(self, arrays: Mapping[str, Array]) -> StepViews:
         """Returns the arrays, given by input name, as mappings by parameter and state name."""
 
-        def named(ports: Mapping[str, Port]) -> Mapping[str, Array]:
+        def views_by_name(ports: Mapping[str, Port]) -> Mapping[str, Array]:
             return MappingProxyType({name: arrays[port.name] for name, port in ports.items()})
 
-        states = {state: named(by_param) for state, by_param in self.states.items()}
-        return StepViews(named(self.params), MappingProxyType(states), named(self.shared))
+        states = {state: views_by_name(by_param) for state, by_param in self.states.items()}
+        return StepViews(
+            views_by_name(self.params), MappingProxyType(states), views_by_name(self.shared)
+        )
 
 
 def read_step_ports(session: OnnxSession) -> StepPorts:
@@ -87,17 +89,17 @@ def read_step_ports(session: OnnxSession) -> StepPorts:
         raise SessionError(
             f"a step model needs an integer input 'step', got {got}", where=where, hint=_HINT
         )
-    params = _named(inputs, PARAM)
-    grads = _named(inputs, GRAD)
+    params = _strip_prefix(inputs, PARAM)
+    grads = _strip_prefix(inputs, GRAD)
     if not params or params.keys() != grads.keys():
         raise SessionError(
-            f"a step model needs one gradient per parameter, got parameters {_listed(params)} "
-            f"and gradients {_listed(grads)}",
+            f"a step model needs one gradient per parameter, got parameters {_list_names(params)} "
+            f"and gradients {_list_names(grads)}",
             where=where,
             hint=_HINT,
         )
     port_names = {STEP, *(f"{kind}.{name}" for name in params for kind in ("param", "grad"))}
-    model_states = _named(inputs, SHARED)
+    model_states = _strip_prefix(inputs, SHARED)
     states = _by_param(inputs, STATE, params, "state", where)
     tensor_inputs = _by_param(inputs, INPUT, params, "input", where)
     of_tensors = (*states.values(), *tensor_inputs.values())
@@ -116,25 +118,25 @@ def _by_param(
 ) -> dict[str, dict[str, Port]]:
     """Ports of tensors that belong to parameters, by their name, then by parameter name."""
     ports_by_label: dict[str, dict[str, Port]] = {}
-    for path, port in _named(ports, prefix).items():
+    for path, port in _strip_prefix(ports, prefix).items():
         name, _, label = path.rpartition(".")
         if name not in params:
             raise SessionError(
                 f"{what} {port.name!r} belongs to no parameter",
                 where=where,
-                hint=f"the parameters are {_listed(dict(params))}",
+                hint=f"the parameters are {_list_names(dict(params))}",
             )
         ports_by_label.setdefault(label, {})[name] = port
     return ports_by_label
 
 
-def _named(ports: dict[str, Port], prefix: str) -> dict[str, Port]:
+def _strip_prefix(ports: dict[str, Port], prefix: str) -> dict[str, Port]:
     return {
         name.removeprefix(prefix): port for name, port in ports.items() if name.startswith(prefix)
     }
 
 
-def _listed(names: dict[str, Port]) -> str:
+def _list_names(names: dict[str, Port]) -> str:
     return ", ".join(names) or "none"
 
 

@@ -212,7 +212,7 @@ class Worker:
         return bound.results
 
 
-def balanced(items: Sequence[WorkItem], count: int) -> list[dict[int, WorkItem]]:
+def balance_items(items: Sequence[WorkItem], count: int) -> list[dict[int, WorkItem]]:
     """Returns items by index in at most ``count`` groups with similar numbers of elements."""
     groups: list[dict[int, WorkItem]] = [{} for _ in range(count)]
     loads = [0] * count

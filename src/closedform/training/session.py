@@ -26,7 +26,7 @@ from closedform.runtime.checks import (
 )
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_on
-from closedform.runtime.serialized import Serialized, serialized
+from closedform.runtime.serialized import Serialized, serialize_calls
 from closedform.training import index_ranges, size_conditions
 from closedform.training.feeds import BatchLike, contiguous, draw, read_batch, read_sizes
 from closedform.training.in_place_step import InPlaceStep
@@ -181,7 +181,7 @@ class TrainSession(Serialized):
         arrays = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
         return MappingProxyType(arrays)
 
-    @serialized
+    @serialize_calls
     def step(self, /, batch: BatchLike, **hyper: float) -> StepResult:
         """Performs one training step. After a failure, nothing has changed.
 
@@ -253,7 +253,7 @@ class TrainSession(Serialized):
                 bar.update(task, advance=1, description=f"loss {result.loss:.4f}{rate}")
         return results
 
-    @serialized
+    @serialize_calls
     def predict(self, *inputs: Array, sample: int = 0) -> Any:
         """Returns the model's output in evaluation mode, an array or a tuple of arrays.
 
@@ -277,7 +277,7 @@ class TrainSession(Serialized):
         outputs = self._ran(self._forward, feeds, sample)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    @serialized
+    @serialize_calls
     def evaluate(self, batch: BatchLike, *, sample: int = 0) -> StepResult:
         """Returns loss and metrics of a batch in evaluation mode; nothing changes.
 
@@ -329,7 +329,7 @@ class TrainSession(Serialized):
         except Exception as error:  # onnxruntime's errors share no other base
             raise SessionError(f"onnxruntime failed: {error}", where=self._where) from error
 
-    @serialized
+    @serialize_calls
     def flat_params(self) -> Array:
         """Returns all parameters as one vector, in the order of ``params``.
 
@@ -337,7 +337,7 @@ class TrainSession(Serialized):
         """
         return np.concatenate([array.reshape(-1) for array in self.params.values()])
 
-    @serialized
+    @serialize_calls
     def set_flat_params(self, vector: Array) -> None:
         """Sets all parameters from a vector as ``flat_params`` returns it.
 
@@ -356,7 +356,7 @@ class TrainSession(Serialized):
             }
         )
 
-    @serialized
+    @serialize_calls
     def set_params(self, values: Mapping[str, Array]) -> None:
         """Sets parameters by name; the others stay as they are.
 
@@ -379,7 +379,7 @@ class TrainSession(Serialized):
             }
         )
 
-    @serialized
+    @serialize_calls
     def to_onnx(self, path: str | os.PathLike[str]) -> ModelProto:
         """Writes the model with its current weights as one ONNX file for inference.
 
@@ -395,7 +395,7 @@ class TrainSession(Serialized):
         source = self._folder / EVAL_FILE
         return with_weights(source, self._buffer.arrays, Path(path), self._where)
 
-    @serialized
+    @serialize_calls
     def to_torch(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
     ) -> None:
@@ -410,7 +410,7 @@ class TrainSession(Serialized):
         if optimizer is not None:
             torch_exchange.to_optimizer(self._buffer.arrays, optimizer, model)
 
-    @serialized
+    @serialize_calls
     def from_torch(
         self,
         model: torch.nn.Module,
@@ -437,7 +437,7 @@ class TrainSession(Serialized):
             checked_step(arrays[STEP][()], self._carried[STEP], self._where)
         self._buffer.write(arrays)
 
-    @serialized
+    @serialize_calls
     def save(self, path: str | os.PathLike[str], *, background: bool = False) -> Future[None]:
         """Writes step, parameters, states and buffers as a safetensors file.
 
@@ -466,7 +466,7 @@ class TrainSession(Serialized):
         copies = {name: array.copy() for name, array in arrays.items()}
         return self._writer.submit(write_state, path, copies)
 
-    @serialized
+    @serialize_calls
     def load(self, path: str | os.PathLike[str]) -> None:
         """Loads a file that ``save`` wrote; nothing changes unless all of it matches.
 

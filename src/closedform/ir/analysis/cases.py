@@ -36,11 +36,11 @@ def faults_by_cases(graph: Graph, table: Ranges) -> tuple[Fault, ...]:
     parts = cases(table, _conditions(graph.nodes, table, {fault.index for fault in open_}))
     if len(parts) <= 1:
         return open_
-    found: dict[tuple[int, Kind], Fault] = {}
+    faults_by_place: dict[tuple[int, Kind], Fault] = {}
     for part in parts:
         for fault in faults(graph, part):
-            found.setdefault((fault.index, fault.kind), fault)
-    return tuple(found[key] for key in sorted(found))
+            faults_by_place.setdefault((fault.index, fault.kind), fault)
+    return tuple(faults_by_place[key] for key in sorted(faults_by_place))
 
 
 def bound_by_cases(table: Ranges, index: int) -> Interval:
@@ -93,20 +93,20 @@ def _alternatives(nodes: Sequence[Node], condition: int, truth: bool) -> list[tu
 
 def _conditions(nodes: Sequence[Node], table: Ranges, indices: Iterable[int]) -> list[int]:
     """The conditions that are not decided of the ``where`` on which nodes depend."""
-    visited: set[int] = set()
+    seen_nodes: set[int] = set()
     pending = list(indices)
     while pending:
         index = pending.pop()
-        if index not in visited:
-            visited.add(index)
+        if index not in seen_nodes:
+            seen_nodes.add(index)
             pending.extend(nodes[index].operands)
     choices = dict.fromkeys(
-        nodes[index].operands[0] for index in sorted(visited) if nodes[index].op is Op.WHERE
+        nodes[index].operands[0] for index in sorted(seen_nodes) if nodes[index].op is Op.WHERE
     )
-    undecided = [
+    open_conditions = [
         choice for choice in choices if table.known[choice].low != table.known[choice].high
     ]
-    return undecided[-_CONDITIONS:]
+    return open_conditions[-_CONDITIONS:]
 
 
 def _congruent(table: Ranges) -> Ranges:

@@ -262,10 +262,10 @@ def quotient_bound(nodes: Sequence[Node], whole: int) -> float:
     A square that is subnormal may be rounded to two thirds of itself: a norm is then a root of that
     too small, a sum of squares in any order never so far.
     """
-    pending, visited = [whole], 0
-    while pending and visited < _LARGEST_FORM:
+    pending, count = [whole], 0
+    while pending and count < _LARGEST_FORM:
         node = nodes[pending.pop()]
-        visited += 1
+        count += 1
         if node.op is Op.SQRT:
             return 1.5
         pending.extend(node.operands)

@@ -112,7 +112,7 @@ def _turn_direction(direction: Direction) -> Direction:
 
 def _common(operand_directions: Sequence[Direction]) -> Direction:
     """The direction of what rises with all of these."""
-    moving = {each for each in operand_directions if each is not Direction.CONSTANT}
+    moving = {direction for direction in operand_directions if direction is not Direction.CONSTANT}
     if not moving:
         return Direction.CONSTANT
     return moving.pop() if len(moving) == 1 else Direction.NONE

@@ -28,7 +28,7 @@ from closedform.ir.analysis.correlation import (
 )
 from closedform.ir.analysis.interval import Interval, full, hull
 from closedform.ir.analysis.order import Conditions, is_at_most
-from closedform.ir.analysis.refine import compared, refine
+from closedform.ir.analysis.refine import compared_nodes, refine
 from closedform.ir.analysis.spectra import Spectra
 from closedform.ir.evaluate import STEP_MAX, convert
 from closedform.ir.graph import Graph, Node, Role
@@ -117,7 +117,7 @@ class Ranges:
         """
         nodes = self.nodes if last is None else self.nodes[: last + 1]
         intervals: list[Interval] = []
-        bounded_nodes = frozenset(compared(self.nodes, condition, truth))
+        bounded_nodes = frozenset(compared_nodes(self.nodes, condition, truth))
         is_scalar = all(not self.nodes[index].type.shape for index in bounded_nodes)
         changed_nodes: set[int] = set()
         elementwise = set(self.elementwise)

@@ -55,7 +55,7 @@ def refine(
     return interval
 
 
-def compared(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[int]:
+def compared_nodes(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[int]:
     """Yields the nodes that a condition of this truth bounds.
 
     They are the sides of its comparisons and, for integers, the nodes from which these differ by a

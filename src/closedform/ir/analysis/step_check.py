@@ -317,42 +317,42 @@ class GraphSteps:
             steps: The steps.
             flushes: True to replace subnormal numbers by zero, as some engines do.
         """
-        given = steps if self.is_array else steps.reshape(())
+        clock_values = steps if self.is_array else steps.reshape(())
         sizes = {} if self.axis is None else {str(self.axis): len(steps)}
         name = str(self.graph.inputs[0].attribute("name")) if self.graph.inputs else ""
-        return node_values(self.graph, {name: given}, sizes, flushes=flushes)
+        return node_values(self.graph, {name: clock_values}, sizes, flushes=flushes)
 
-    def nonfinite(self, steps: Steps, chosen: Sequence[int]) -> NDArray[np.bool_]:
+    def nonfinite(self, steps: Steps, indices: Sequence[int]) -> NDArray[np.bool_]:
         """Returns at which steps one of these nodes is not finite."""
-        found = np.zeros(len(steps), np.bool_)
-        for index, wide in self._chosen(steps, chosen):
+        is_nonfinite = np.zeros(len(steps), np.bool_)
+        for index, wide in self._values_at(steps, indices):
             axes = tuple(axis for axis in range(wide.ndim) if axis != 0)
             wrong = ~np.isfinite(wide)
-            found[index] |= wrong.any(axis=axes) if wide.ndim else wrong
-        return found
+            is_nonfinite[index] |= wrong.any(axis=axes) if wide.ndim else wrong
+        return is_nonfinite
 
     def changes(self, steps: Steps) -> NDArray[np.bool_]:
         """Returns before which steps, but the first, a condition changes."""
         conditions = [i for i, n in enumerate(self.graph.nodes) if n.type.dtype is DType.BOOL]
-        found = np.zeros(len(steps) - 1, np.bool_)
+        is_change = np.zeros(len(steps) - 1, np.bool_)
         values = self.values(steps)
         for index in conditions:
             value = self._by_step(index, values[index])
             if value.ndim:
                 differs = value[1:] != value[:-1]
-                found |= differs.reshape(len(differs), -1).any(axis=1)
-        return found
+                is_change |= differs.reshape(len(differs), -1).any(axis=1)
+        return is_change
 
-    def _chosen(self, steps: Steps, chosen: Sequence[int]) -> list[tuple[slice, Array]]:
+    def _values_at(self, steps: Steps, indices: Sequence[int]) -> list[tuple[slice, Array]]:
         if self.is_array:
             values = self.values(steps)
-            return [(slice(None), self._by_step(index, values[index])) for index in chosen]
+            return [(slice(None), self._by_step(index, values[index])) for index in indices]
         rows = []
         for place in range(len(steps)):
             values = self.values(steps[place : place + 1])
             rows += [
                 (slice(place, place + 1), values[index].reshape(1, -1).astype(np.float64))
-                for index in chosen
+                for index in indices
             ]
         return rows
 
@@ -385,28 +385,28 @@ def _first_failure(steps: GraphSteps, first: int, last: int, effort: Effort) -> 
         _, certain = _open_at(steps, int(step))
         hard = [fault.index for fault in certain if fault.kind is not Kind.SUBNORMAL]
         if hard:
-            found = _first_at(steps, hard[:1], first, int(step), effort)
-            return int(step) if found is None else found
+            first_failure = _first_at(steps, hard[:1], first, int(step), effort)
+            return int(step) if first_failure is None else first_failure
     return by_output
 
 
 def _first_at(
-    steps: GraphSteps, chosen: Sequence[int], first: int, last: int, effort: Effort
+    steps: GraphSteps, indices: Sequence[int], first: int, last: int, effort: Effort
 ) -> int | None:
     """The first step that is found at which a node is not finite: between two samples, again."""
     low, high = first, last
-    found = None
+    failing_step = None
     while low <= high:
         samples = samples_of(low, high)
-        wrong = np.flatnonzero(steps.nonfinite(samples, chosen))
+        wrong = np.flatnonzero(steps.nonfinite(samples, indices))
         if not len(wrong):
-            return found
+            return failing_step
         place = int(wrong[0])
-        found, high = int(samples[place]), int(samples[place]) - 1
+        failing_step, high = int(samples[place]), int(samples[place]) - 1
         low = int(samples[place - 1]) + 1 if place else high + 1
         if not effort.left:
-            return found
-    return found
+            return failing_step
+    return failing_step
 
 
 def samples_of(first: int, last: int) -> Steps:
@@ -419,29 +419,29 @@ def samples_of(first: int, last: int) -> Steps:
     ratios = np.exp(np.linspace(0, math.log(length), _ROUND // 4)).astype(np.int64)
     parts = {first + length * part // (_ROUND // 8) for part in range(_ROUND // 8 + 1)}
     start = range(first, first + _ROUND // 4)
-    chosen = {*start, *near, *parts, *(first + int(ratio) for ratio in ratios), last}
-    return np.array(sorted(step for step in chosen if first <= step <= last), np.int64)
+    candidates = {*start, *near, *parts, *(first + int(ratio) for ratio in ratios), last}
+    return np.array(sorted(step for step in candidates if first <= step <= last), np.int64)
 
 
 def changes_of(steps: GraphSteps, first: int, last: int, effort: Effort) -> list[int]:
     """Returns steps at which a condition is found to change, at most ``_CHANGES``."""
     if not steps.is_array or first == last:
         return []
-    found: list[int] = []
+    change_steps: list[int] = []
     samples = samples_of(first, last)
     pending = [
         (int(samples[i]), int(samples[i + 1])) for i in np.flatnonzero(steps.changes(samples))
     ]
-    while pending and len(found) < _CHANGES and effort.left:
+    while pending and len(change_steps) < _CHANGES and effort.left:
         low, high = pending.pop()
         if high - low == 1:
-            found.append(high)
+            change_steps.append(high)
             continue
         inner = samples_of(low, high)
         pending += [
             (int(inner[i]), int(inner[i + 1])) for i in np.flatnonzero(steps.changes(inner))[:4]
         ]
-    return found
+    return change_steps
 
 
 __all__ = [

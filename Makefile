@@ -148,7 +148,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: ONNX inference models of torch and transformers, trained from the file"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_onnx_in.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_claims.py \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_certification.py tests/verify/compare_claims.py \
 	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/verify/compare_solvers.py
 	@echo "== compare: training loops of accelerate, transformers and Lightning with planted causes, watched"

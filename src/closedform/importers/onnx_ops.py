@@ -173,8 +173,9 @@ def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
     remainder = reader.emit(Op.FLOOR_MOD, *operands)
     if not is_fmod:
         return remainder
-    corrected = reader.emit(Op.SUB, remainder, operands[1])
-    result = reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), corrected, remainder)
+    # Where the quotient is negative and inexact, floor is one below C's truncation.
+    c_remainder = reader.emit(Op.SUB, remainder, operands[1])
+    result = reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), c_remainder, remainder)
     reader.remainders[result] = operands[0], operands[1]
     return result
 

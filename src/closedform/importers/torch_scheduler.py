@@ -200,9 +200,9 @@ class _Reader:
         name = type(scheduler).__name__
         if hasattr(scheduler, _CLOSED):
             yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
-        closed = closed_form(later.cells, first, _PREVIOUS)
-        if closed is not None:
-            yield Schedule(closed, name=name)
+        formula = closed_form(later.cells, first, _PREVIOUS)
+        if formula is not None:
+            yield Schedule(formula, name=name)
 
     def _first(self, scheduler: Any, method: str = "get_lr", *, is_initial: bool = True) -> sp.Expr:
         """The value at step 0, from the initial value of the group."""

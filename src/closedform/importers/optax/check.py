@@ -24,7 +24,7 @@ from closedform.importers.optax.leaves import (
 )
 from closedform.importers.optax.schedule import changes
 from closedform.importers.optax.subject import Transformation, stepping, weak_number
-from closedform.importers.optax.transformation import Traced
+from closedform.importers.optax.transformation import ParameterTrace
 from closedform.importers.tensors.check import (
     STEPS,
     TOLERANCE,
@@ -132,7 +132,7 @@ def difference(
     params: Tree,
     rule: UpdateRule,
     groups: Sequence[Group],
-    traces: Sequence[Traced],
+    traces: Sequence[ParameterTrace],
     variables: Sequence[Variable] = (),
 ) -> Difference:
     """Returns the largest difference, at the first steps and at later ones.

@@ -23,7 +23,7 @@ from closedform.importers.optax.subject import (
     symbolic_variables,
 )
 from closedform.importers.optax.transformation import (
-    Traced,
+    ParameterTrace,
     trace_parameter,
 )
 from closedform.importers.python.prover import Prover
@@ -57,7 +57,7 @@ class _Part:
     """Parameters of one rule."""
 
     paths: list[Path]
-    trace: Traced
+    trace: ParameterTrace
     rank: int
     shapes: frozenset[Sizes]
 
@@ -261,7 +261,7 @@ def _parts(source: _Source, params: Tree, shapes: Mapping[Path, Sizes]) -> list[
     return parts
 
 
-def _is_same(first: Traced, second: Traced) -> bool:
+def _is_same(first: ParameterTrace, second: ParameterTrace) -> bool:
     return first.variant == second.variant and first.hypers == second.hypers
 
 

@@ -66,7 +66,7 @@ class _Reclassified(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class ParameterTrace:
     """The rule of one parameter.
 
     Attributes:
@@ -86,7 +86,7 @@ class Traced:
 
 def trace_parameter(
     jaxprs: Jaxprs, path: Path, second: Path | None, prover: Prover, where: str
-) -> Traced:
+) -> ParameterTrace:
     """Returns the rule of one parameter.
 
     Args:
@@ -126,7 +126,7 @@ class _Tracer:
         self.common = [leaf for leaf in leaves if leaf.param is None]
         self.names = names_of([leaf.path for leaf in (*self.own_leaves, *self.common)])
 
-    def trace(self) -> Traced:
+    def trace(self) -> ParameterTrace:
         count = len(self.jaxprs.params)
         numbers = [Value(variable.expr) for variable in self.jaxprs.variables]
         params = [self._param(path, PARAM) for path in self.jaxprs.params]
@@ -308,7 +308,7 @@ class _Tracer:
 
     def _build_trace(
         self, results: Mapping[str, sp.Expr], after: Mapping[int, Known | None]
-    ) -> Traced:
+    ) -> ParameterTrace:
         definitions = self.definitions
         common = [leaf for leaf in self.common if leaf.shape == () and not self._is_settled(leaf)]
         with_sums = {label: definitions.sum_over_params(expr) for label, expr in results.items()}
@@ -363,7 +363,7 @@ class _Tracer:
             and self._is_settled(leaf)
             and leaf.path not in self.kinds.constants
         }
-        return Traced(variant, hypers, self.names, starts, self.run.algebra.is_structural)
+        return ParameterTrace(variant, hypers, self.names, starts, self.run.algebra.is_structural)
 
     def _first(self, leaf: Leaf) -> sp.Expr:
         expr = self._initial_number(leaf)

@@ -88,7 +88,7 @@ def cells_of(outcomes: Sequence[Outcome]) -> list[Cell]:
     for index, first in enumerate(bounds):
         end = bounds[index + 1] if index + 1 < len(bounds) else None
         here = [
-            (outcome.task.assumed, outcome.value)
+            (outcome.task.assumptions, outcome.value)
             for outcome in outcomes
             if outcome.task.first <= first
             and (outcome.task.end is None or outcome.task.end > first)

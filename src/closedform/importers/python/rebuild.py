@@ -379,7 +379,7 @@ class Environment:
             if name != "__wrapped__":
                 vars(clone)[name] = self.wrap(value)
         self._functions_made.append((clone, dict(vars(clone))))
-        self._globals += [(namespace, each) for each in all_codes(code)]
+        self._globals += [(namespace, inner) for inner in all_codes(code)]
         return clone
 
     def _defaults(self, function: types.FunctionType) -> tuple[Any, ...] | None:

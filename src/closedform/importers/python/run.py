@@ -67,17 +67,19 @@ class Task:
     Attributes:
         first: The first step.
         end: The step after the last one; None if there is no last one.
-        assumed: Decisions that are not decided by the interval, in the order of the function.
+        assumptions: Decisions that are not decided by the interval, in the order of the function.
     """
 
     first: int
     end: int | None
-    assumed: tuple[Decision, ...] = ()
+    assumptions: tuple[Decision, ...] = ()
 
     @property
     def facts(self) -> list[sp.Basic]:
         """The decisions as conditions that hold."""
-        return [condition if holds else negation(condition) for condition, holds in self.assumed]
+        return [
+            condition if holds else negation(condition) for condition, holds in self.assumptions
+        ]
 
 
 @dataclass(slots=True)
@@ -153,7 +155,7 @@ class Run:
 
     first: int
     end: int | None
-    assumed: list[Decision]
+    assumptions: list[Decision]
     tape: Tape
     _known: dict[sp.Basic, bool]
     _decisions: int
@@ -162,19 +164,19 @@ class Run:
         """Begins a run on the steps of a task."""
         self.first = task.first
         self.end = task.end
-        self.assumed = list(task.assumed)
+        self.assumptions = list(task.assumptions)
         self.tape = Tape()
         self.session.stop = self.session.doubt = None
         self.session.is_over = False
         self._known = {}
         self._decisions = 0
-        for condition, holds in task.assumed:
+        for condition, holds in task.assumptions:
             self._note(condition, holds)
 
     @property
     def task(self) -> Task:
         """The steps for which what the run has done is valid."""
-        return Task(self.first, self.end, tuple(self.assumed))
+        return Task(self.first, self.end, tuple(self.assumptions))
 
     def decide(self, condition: sp.Basic) -> bool:
         """Returns the truth of a condition on the steps of the run, which may become fewer."""
@@ -205,21 +207,23 @@ class Run:
         if len(parts) > 1:
             self._count_split()
             self.session.pending += [
-                Task(part.first, part.end, tuple(self.assumed)) for part in parts[1:]
+                Task(part.first, part.end, tuple(self.assumptions)) for part in parts[1:]
             ]
             self.end = parts[0].end
         return parts[0].truth
 
     def _by_assumption(self, condition: sp.Basic) -> bool:
         """Assumes that an open condition holds, unless the prover knows better."""
-        if self.assumed or condition.free_symbols - {t}:
+        if self.assumptions or condition.free_symbols - {t}:
             decision = self.session.prover.decide(condition, self.facts())
             if decision is not None:
                 self._note(condition, decision)
                 return decision
         self._count_split()
-        self.session.pending.append(Task(self.first, self.end, (*self.assumed, (condition, False))))
-        self.assumed.append((condition, True))
+        self.session.pending.append(
+            Task(self.first, self.end, (*self.assumptions, (condition, False)))
+        )
+        self.assumptions.append((condition, True))
         self._note(condition, True)
         return True
 

@@ -441,14 +441,14 @@ def inline_definitions(
     remaining: dict[sp.Symbol, sp.Expr] = {}
     sizes: dict[sp.Symbol, int] = {}
 
-    def substituted(expr: sp.Basic) -> sp.Basic:
+    def substitute(expr: sp.Basic) -> sp.Basic:
         for short in [symbol for symbol in replacements if symbol in expr.free_symbols]:
             if _is_simplified(expr, short, replacements[short]):
                 remaining[short] = replacements.pop(short)
         return expr.xreplace(replacements)
 
     for symbol, definition in definitions.items():
-        expr = substituted(definition)
+        expr = substitute(definition)
         size = sum(1 for _ in sp.preorder_traversal(expr))
         is_opaque = symbol.name.startswith(f"local.{OPAQUE}_") or isinstance(expr, sp.Piecewise)
         is_short = size <= _LARGEST_INLINE and not is_opaque
@@ -457,7 +457,7 @@ def inline_definitions(
         else:
             remaining[symbol] = expr
             sizes[symbol] = size
-    return {key: substituted(expr) for key, expr in results.items()}, remaining
+    return {key: substitute(expr) for key, expr in results.items()}, remaining
 
 
 def _is_simplified(expr: sp.Basic, symbol: sp.Symbol, definition: sp.Expr) -> bool:

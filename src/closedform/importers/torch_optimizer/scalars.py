@@ -286,7 +286,7 @@ _METHODS: Mapping[str, Any] = {
     "__array_ufunc__": _ufunc,
     "__hash__": _hash,
     "real": property(lambda self: self),
-    **{name: _refusing(what) for name, what in _REFUSED_METHODS.items()},
+    **{name: _refusing(operation) for name, operation in _REFUSED_METHODS.items()},
 }
 
 for _kind_of_number in SYMBOLIC:

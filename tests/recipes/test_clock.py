@@ -138,3 +138,22 @@ def test_facts_of_one_framework_are_named() -> None:
     assert (facts.named, facts.total_updates) == ({"part": "actor"}, 5)
     with pytest.raises(ArgumentError, match="unknown fact 'part'"):
         Facts.of({"part": "actor"})
+
+
+@pytest.mark.parametrize("name", ["batches_per_epoch", "dataloader_len_batches"])
+@pytest.mark.parametrize("batches", [6, 7, 8])
+@pytest.mark.parametrize("accumulation", [None, 1, 2, 3])
+def test_batches_of_an_epoch_are_updates_by_the_accumulation(
+    name: str, batches: int, accumulation: int | None
+) -> None:
+    facts = Facts.of({name: batches, "gradient_accumulation_steps": accumulation})
+    count = accumulation or 1
+    # A part of an update is rounded up, down or dropped, as the framework does: it is not known.
+    assert facts.updates_per_epoch == (batches // count if batches % count == 0 else None)
+
+
+def test_updates_of_an_epoch_must_agree_with_its_batches() -> None:
+    facts = {"batches_per_epoch": 6, "gradient_accumulation": 3}
+    assert Facts.of({**facts, "updates_per_epoch": 2}).updates_per_epoch == 2
+    with pytest.raises(DefinitionError, match="updates_per_epoch has two values"):
+        Facts.of({**facts, "updates_per_epoch": 6})

@@ -77,6 +77,9 @@ ALIASES: Mapping[str, str] = {
 CHECKED = ("lr", "total_updates", "warmup_updates", "weight_decay")
 """Facts that a config may determine as well: both must agree."""
 
+_BATCHES = ("batches_per_epoch", "dataloader_len_batches")
+"""Names of ``updates_per_epoch`` that count batches: ``gradient_accumulation`` make an update."""
+
 _NOT_NUMBERS = ("group", "defaults", "named")
 _MAY_BE_ZERO = ("warmup_updates", "lr", "weight_decay")
 
@@ -181,6 +184,10 @@ class Facts:
             name = ALIASES.get(key, key)
             if name == "assumed":
                 continue
+            if key in _BATCHES and value is not None:
+                value = _updates_of_batches(value, given)
+                if value is None:
+                    continue
             if name not in known:
                 raise ArgumentError(
                     f"unknown fact {key!r}", hint=nearest(str(key), {*known, *ALIASES, *names})
@@ -210,6 +217,15 @@ class Facts:
                 hint=f"this needs the facts {', '.join(names)}",
             )
         return tuple(exact_number(getattr(self, name), name) for name in names)
+
+
+def _updates_of_batches(batches: Any, facts: Mapping[str, Any]) -> Any:
+    """The updates of batches; None for a part of one, which frameworks round up, down or drop."""
+    parts = (facts[key] for key in facts if ALIASES.get(key, key) == "gradient_accumulation")
+    accumulation = next((part for part in parts if part is not None), 1)
+    if accumulation == 1 or not isinstance(batches, int) or not isinstance(accumulation, int):
+        return batches
+    return None if accumulation < 1 or batches % accumulation else batches // accumulation
 
 
 _FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {

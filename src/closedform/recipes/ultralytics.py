@@ -336,7 +336,8 @@ def _read(reading: Reading) -> Recipe:
 
 def _facts(facts: Facts, values: Values, where: str) -> dict[str, int]:
     """The numbers of the run: the micro-batches of an epoch, and the images."""
-    batches, images = facts.updates_per_epoch, facts.dataset_size
+    batches = facts.named.get("batches_per_epoch", facts.updates_per_epoch)
+    images = facts.dataset_size
     if images is None and (batches is None or _optimizer(values) == "auto"):
         facts.require("dataset_size", where=where)
     if values.batch <= 0:
@@ -382,5 +383,6 @@ FRAMEWORK = Framework(
     upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
     clock=CLOCK,
     defects=DEFECTS,
+    facts=("batches_per_epoch",),
     reader=Reader(_read, _matches),
 )

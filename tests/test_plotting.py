@@ -131,7 +131,7 @@ def test_invalid_figure(arguments: Mapping[str, Any], kind: type[Exception], mes
 
 def test_missing_folder(tmp_path: Path) -> None:
     path = tmp_path / "none" / "lr.png"
-    message = rf"cannot write the plot: No such file or directory \({re.escape(str(path))}\)"
+    message = rf"cannot write the plot: No such file or directory \(file '{re.escape(str(path))}'\)"
     with pytest.raises(ExportError, match=message):
         plot_schedule(WARMUP, path)
 

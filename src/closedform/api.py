@@ -246,11 +246,12 @@ def _rule_models(
     if split:
         parts, calls = split_models(spec, program, form)
         models |= parts
-    files = {f"{name}.onnx": model for name, model in models.items()}
-    write_models(files, folder, "a rule is written as several files: give the path of a folder")
+    files: dict[str, onnx.ModelProto | str] = {
+        f"{name}.onnx": model for name, model in models.items()
+    }
     if calls is not None:
-        text = json.dumps(calls, indent=1)
-        (folder / CALLS_FILE).write_text(text + "\n", encoding="utf-8")
+        files[CALLS_FILE] = f"{json.dumps(calls, indent=1)}\n"
+    write_models(files, folder, "a rule is written as several files: give the path of a folder")
     return models
 
 

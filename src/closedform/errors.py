@@ -29,6 +29,7 @@ __all__ = [
     "UnknownNameError",
     "UnprovedWarning",
     "VerificationError",
+    "WriteError",
 ]
 
 
@@ -77,6 +78,10 @@ class ExportError(ClosedFormError, ValueError):
     """A graph cannot be exported to the requested format."""
 
 
+class WriteError(ExportError):
+    """A file or folder cannot be written: no such place, no right, no space."""
+
+
 class ConfigError(ClosedFormError, ValueError):
     """A config file or mapping cannot be read as a recipe."""
 
@@ -113,13 +118,19 @@ class UnprovedWarning(UserWarning):
     """An export is not proved to be its source; the message has the reason and the proved range."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns a hint with the known name closest to ``name``, or a list of known names."""
+def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str:
+    """Returns a hint with the known name closest to ``name``, or a list of known names.
+
+    Args:
+        name: The unknown name.
+        known: The names that there are.
+        likeness: How much of two names must agree, from 0 to 1.
+    """
     import difflib  # an import of 2 ms
 
     names = sorted(known)
     by_lower = {candidate.lower(): candidate for candidate in names}
-    match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=likeness)
     if match:
         return f"did you mean {by_lower[match[0]]!r}?"
     return f"known are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"

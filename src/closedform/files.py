@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from closedform.errors import WriteError
+
 try:
     import fcntl
 except ImportError:  # Windows: what a killed process leaves there stays
@@ -25,10 +27,16 @@ def replace_file(target: Path, data: bytes | Iterable[bytes | memoryview]) -> No
 
     The bytes go to ``.NAME.xxxxxxxx.tmp`` in the same folder, locked while its process lives, which
     is then renamed. Such files of the same target whose process is gone are removed first.
+    A device or a pipe, such as ``/dev/stdout``, has nothing to replace: it is written to.
 
     Raises:
         OSError: Writing failed.
     """
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        with target.open("wb", buffering=0) as device:
+            for part in (data,) if isinstance(data, bytes) else data:
+                device.write(part)
+        return
     remove_leftovers(target)
     temporary, descriptor = _create(target)
     try:
@@ -43,6 +51,65 @@ def replace_file(target: Path, data: bytes | Iterable[bytes | memoryview]) -> No
             temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_file(target: Path, data: bytes, what: str = "the file") -> None:
+    """Writes a file whole or not at all, with an error that names it.
+
+    Args:
+        target: The file.
+        data: Its bytes.
+        what: The file's role, for the error.
+
+    Raises:
+        WriteError: Writing failed; a previous file is in place.
+    """
+    with writing(target, what):
+        replace_file(target, data)
+
+
+@contextmanager
+def writing(target: Path, what: str = "the file") -> Iterator[None]:
+    """Turns an error of the system within the block into one that names the file or folder.
+
+    Raises:
+        WriteError: The block has raised an OSError.
+
+    Example:
+        >>> with writing(Path("lr.csv")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        closedform.errors.WriteError: cannot write the file: No space left on device (file \
+'lr.csv'): look at the rights and the free space of the folder
+    """
+    try:
+        yield
+    except OSError as error:
+        kind = "folder" if what == "the folder" or target.is_dir() else "file"
+        raise WriteError(
+            f"cannot write {what}: {error.strerror or error}",
+            where=f"{kind} {str(target)!r}",
+            hint="look at the rights and the free space of the folder",
+        ) from error
+
+
+@contextmanager
+def files_of(folder: Path) -> Iterator[Path]:
+    """Yields an empty folder whose files move into ``folder`` when the block ends without an error.
+
+    After an error, the previous files of ``folder`` are in place, and no new ones.
+
+    Raises:
+        OSError: The files cannot be written.
+    """
+    with new_folder(folder / "files") as place:
+        try:
+            yield place
+        except WriteError as error:  # with the name that the file would have
+            where = (error.where or "").replace(str(place), str(folder))
+            raise WriteError(error.what, where=where, hint=error.hint) from error
+        for path in sorted(place.iterdir()):
+            path.replace(folder / path.name)
 
 
 @contextmanager

@@ -64,12 +64,35 @@ ERRORS = [
     ),
     (
         ["show", "cosine", "--start", "abc", "--end", "0", "--steps", "3"],
-        "hyperparameter 'start' must be a number, got str 'abc': give an int, a float, a Fraction "
-        "or a SymPy number",
+        "hyperparameter 'start' must be a number, got str 'abc': give one, such as 100 or 3e-4",
     ),
     (
         ["plot", "cosine", *COSINE, "-o", "lr.jpg"],
         "the suffix of a plot must be .pdf, .png, .svg, got '.jpg' (lr.jpg)",
+    ),
+    (
+        ["show", "adamW"],
+        "the library has no schedule or optimizer 'adamW': did you mean 'adamw' or 'torch:AdamW' "
+        "or 'cerebras:AdamW'? `closedform list` shows all",
+    ),
+    (["list", "hf"], "there is no framework 'hf': did you mean 'transformers' or 'huggingface'?"),
+    (
+        ["list", "nosuch"],
+        "there is no framework 'nosuch': known are alignment-handbook, automodel, axolotl, "
+        "big_vision, cerebras, composer, deepspeed, detectron2, diffusers, dinov2, dinov3, "
+        "espnet, …",
+    ),
+    (
+        ["convert", "recipe.yaml", "--to", "mosaic"],
+        "there is no framework 'mosaic': did you mean 'composer' or 'llm-foundry'?",
+    ),
+    (
+        ["convert", "recipe.yaml", "--to", "hf", "--as", "extension"],
+        "there is no framework 'hf': did you mean 'transformers' or 'huggingface'?",
+    ),
+    (
+        ["show", "cosine", "--start", "1", "--end", "0", "--steps", "ten"],
+        "steps of cosine must be a number, got str 'ten': give one, such as 100 or 3e-4",
     ),
     (["list", "tarch"], "there is no framework 'tarch': did you mean 'torch'?"),
     (
@@ -174,7 +197,7 @@ def test_a_file_that_cannot_be_written_is_an_error(runner: CliRunner, tmp_path: 
     words = ["export", "cosine", *COSINE, "-o", str(tmp_path / "file" / "lr.onnx")]
     result = runner.invoke(words)
     assert result.exit_code == 4
-    assert result.stderr.startswith("error: [Errno ")
+    assert result.stderr.startswith("error: cannot write the folder: File exists (folder ")
     assert result.stderr.count("\n") == 1
 
 

@@ -19,6 +19,7 @@ from closedform.errors import (
     ExportError,
     LoweringError,
     UnknownNameError,
+    WriteError,
     nearest,
 )
 from closedform.version import __version__
@@ -68,7 +69,7 @@ examples:
   closedform export recipe.yaml -o build --params w=64x10 --params b=10
 
 exit codes:
-  0 done   1 refuted   2 wrong usage   3 unknown, with --strict   4 unreadable file
+  0 done   1 refuted   2 wrong usage   3 unknown, with --strict   4 file not read or written
 """
 
 _USAGE_ERRORS = (
@@ -92,7 +93,9 @@ def run(words: Sequence[str]) -> int:
     try:
         while words and words[0] == "--traceback":
             is_traced, words = True, words[1:]
-        return _run(words)
+        code = _run(words)
+        sys.stdout.flush()  # here an error has its line and its exit code
+        return code
     except BrokenPipeError:
         # The reader has ended, such as `head`; nothing more is written when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -107,13 +110,14 @@ def run(words: Sequence[str]) -> int:
 
 
 def code_of(error: Exception) -> int:
-    """Returns the exit code of an error: wrong usage, or an input that cannot be read.
+    """Returns the exit code of an error: wrong usage, or a file that cannot be read or written.
 
     Example:
         >>> code_of(UsageError("x")), code_of(FileNotFoundError())
         (2, 4)
     """
-    return USAGE if isinstance(error, _USAGE_ERRORS) else UNREADABLE
+    is_usage = isinstance(error, _USAGE_ERRORS) and not isinstance(error, WriteError)
+    return USAGE if is_usage else UNREADABLE
 
 
 def _near(name: str, commands: Iterable[str]) -> str:

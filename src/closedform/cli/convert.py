@@ -80,12 +80,13 @@ def run(
     force: bool,
 ) -> int:
     """Writes the config of another framework."""
-    from closedform.analysis.writing import Verdict, write_recipe
-    from closedform.cli.output import check_free, note_line
+    from closedform.analysis.writing import Verdict, check_target, write_recipe
+    from closedform.cli.output import check_free, note_line, write_output
     from closedform.cli.sources import load_source
     from closedform.language import Schedule
     from closedform.recipes.recipe import Recipe, recipe_of
 
+    check_target(to, kind)
     framework_name, paths = generic_options(framework, map, is_generic=generic)
     options = SourceOptions(
         framework=framework_name, facts=parse_facts(facts), files=files, paths=paths
@@ -106,7 +107,7 @@ def run(
         print(conversion.text, end="")
         return 0
     check_free(output, force=force)
-    output.write_text(conversion.text, encoding="utf-8")
+    write_output(output, conversion.text)
     return 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from closedform.cli.arguments import SourceOptions, add_name, add_source_options, parse_shapes
 from closedform.cli.parser import Parser, UsageError
 from closedform.errors import UnprovedWarning
-from closedform.files import new_folder
+from closedform.files import files_of, writing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from closedform.recipes import Recipe
 
     Source = Schedule | UpdateRule | Recipe
+
+_SUFFIXES = {
+    ".onnx": "one schedule",
+    ".h": "a C11 header, whose name is that of the function",
+}
+"""The files that are written besides a folder of them; the help and the errors name them."""
 
 UNDECIDED = 3
 """The exit code where a translation is not proved, with ``--strict``."""
@@ -47,8 +53,8 @@ def parser(prog: str) -> Parser:
         "--output",
         type=Path,
         required=True,
-        help="a folder; for one schedule an .onnx file; for C, a header .h: its name is that of "
-        "the function",
+        help="a folder, or "
+        + " or ".join(f"a file {suffix} ({form})" for suffix, form in _SUFFIXES.items()),
     )
     command.add_argument("--force", action="store_true", help="overwrite existing files")
     command.add_argument("--optimizer", help="an optimizer, instead of NAME")
@@ -132,14 +138,15 @@ def run(
 ) -> int:
     """Writes the files, prints their names and verdicts, and returns the exit code."""
     import closedform as cf
-    from closedform.cli.output import check_free
+    from closedform.cli.output import check_free, output_folder
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
+    _check_suffix(output)
     name, words = _split_name(name, optimizer, words)
     shapes = parse_shapes(params or [])
     source = load_source(name, words, options, inputs=inputs or ())
-    if output.suffix == ".h":
+    if output.suffix.lower() == ".h":
         check_free(output, force=force)
         return _write_header(source, output, dtype, inputs or (), strict=strict)
     _check(source, shapes, output)
@@ -186,7 +193,7 @@ def run(
         check_free(path, force=force)
     folder = output.parent if _is_file(output) else output
     try:
-        with _folder(folder):
+        with output_folder(folder), writing(folder, "the files"):
             lines = _write_all(tasks, folder, is_strict=strict)
     except UnprovedWarning as warning:
         return _refuse_unproved(str(warning))
@@ -218,7 +225,8 @@ def _rule_files(folder: Path) -> tuple[Path, ...]:
 def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list[str]:
     """Writes all files, and returns a line on the translation of each.
 
-    Strictly, they are written into a new folder first, and put in place when all are proved.
+    They are written into a new folder first, and put in place when all are; strictly, when all are
+    proved.
 
     Raises:
         UnprovedWarning: Strictly, a file is not proved to be its source; nothing is written.
@@ -230,13 +238,10 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("error" if is_strict else "ignore", UnprovedWarning)
-        place = stack.enter_context(new_folder(folder / "export")) if is_strict else folder
+        place = stack.enter_context(files_of(folder))
         for task in tracked(tasks, "compile and export"):
             models = task.write(place / task.target.relative_to(folder))
             lines += [translation_line(model) for model in models]
-        if is_strict:
-            for path in sorted(place.iterdir()):
-                path.replace(folder / path.name)
     return lines
 
 
@@ -248,6 +253,7 @@ def _refuse_unproved(reason: str) -> int:
 def _write_header(
     source: Source, output: Path, dtype: str | None, inputs: Sequence[str], *, strict: bool
 ) -> int:
+    from closedform.cli.output import write_output
     from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
     from closedform.options import GraphOptions
@@ -266,8 +272,7 @@ def _write_header(
     line = verdict_text(verdict)
     if strict and not verdict.proved:
         return _refuse_unproved(f"the C of {source.name!r} is not proved to be its source: {line}")
-    with _folder(output.parent):
-        output.write_text(header.text, encoding="ascii")
+    write_output(output, header.text)
     print(f"{output}  {output.stat().st_size:,} bytes")
     print(f"  translation: {line}")
     return 0
@@ -287,21 +292,6 @@ def _split_name(
     return full, words if name is None else [name, *words]
 
 
-@contextmanager
-def _folder(path: Path) -> Iterator[None]:
-    """Makes a folder; if the block fails, new folders that are empty are removed."""
-    new = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        for folder in new:
-            if any(folder.iterdir()):
-                break
-            folder.rmdir()
-        raise
-
-
 def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) -> None:
     from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
@@ -314,10 +304,17 @@ def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) 
     if _is_file(output) and count > 1:
         names = ", ".join([*schedules_of(source), *(["the optimizer"] if shapes else [])])
         raise UsageError(f"several files are written, of {names}: -o must be a folder")
-    if output.suffix[1:].isalpha() and not _is_file(output) and not output.is_dir():
-        form = "an .onnx file" if count == 1 else "a folder"
-        raise UsageError(f"-o must be {form}, got {str(output)!r}", hint="files end in .onnx")
+
+
+def _check_suffix(output: Path) -> None:
+    """Refuses a file of another form; a folder may have a dot in its name, as in run-1.5."""
+    suffix = output.suffix.lower()
+    if suffix in _SUFFIXES or not suffix[1:].isalpha() or output.is_dir():
+        return
+    hint = "`closedform convert --as extension` writes Python source" if suffix == ".py" else None
+    forms = " or ".join(f"a file {suffix} ({form})" for suffix, form in _SUFFIXES.items())
+    raise UsageError(f"-o is a folder, or {forms}, got {str(output)!r}", hint=hint)
 
 
 def _is_file(output: Path) -> bool:
-    return output.suffix == ".onnx"
+    return output.suffix.lower() == ".onnx"

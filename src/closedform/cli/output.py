@@ -12,7 +12,8 @@ import importlib.util
 import io
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from closedform.alignment import aligned
 from closedform.cli.parser import UsageError
 from closedform.cli.wording import in_terminal
 from closedform.errors import ClosedFormError
+from closedform.files import write_file, writing
 
 Item = TypeVar("Item")
 
@@ -61,7 +63,12 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 def error_line(error: Exception) -> None:
     """Prints an error on stderr as one line, in color on a terminal."""
     text = " ".join(str(error).split()) or type(error).__name__
-    _line("error", in_terminal(text) if isinstance(error, ClosedFormError) else text, "1;31")
+    if isinstance(error, ClosedFormError):
+        text = in_terminal(text)
+    elif isinstance(error, OSError) and error.filename is None:
+        # Errors of a file name it: what is left are the streams.
+        text = f"cannot write to the standard output: {error.strerror or error}"
+    _line("error", text, "1;31")
 
 
 def note_line(text: str) -> None:
@@ -107,13 +114,43 @@ def tracked(items: Sequence[Item], description: str) -> Iterable[Item]:
 
 
 def check_free(path: Path, *, force: bool) -> None:
-    """Refuses to overwrite a file.
+    """Refuses to overwrite a file; a device such as ``/dev/stdout`` may be written to.
 
     Raises:
         UsageError: The file exists, and ``force`` is not given.
     """
-    if path.exists() and not path.is_dir() and not force:
+    if path.is_file() and not force:
         raise UsageError(f"the file {str(path)!r} exists", hint="add --force to overwrite it")
+
+
+@contextmanager
+def output_folder(path: Path) -> Iterator[None]:
+    """Makes a folder; if the block fails, new folders that are empty are removed.
+
+    Raises:
+        WriteError: It cannot be made.
+    """
+    with writing(path, "the folder"):
+        new = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in new:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
+        raise
+
+
+def write_output(path: Path, text: str) -> None:
+    """Writes a file whole or not at all, in a folder that is made where it is missing.
+
+    Raises:
+        WriteError: It cannot be written.
+    """
+    with output_folder(path.parent):
+        write_file(path, text.encode())
 
 
 def _has_rich() -> bool:

@@ -74,7 +74,7 @@ def run(
     options: SourceOptions,
 ) -> None:
     """Draws the plot."""
-    from closedform.cli.output import check_free
+    from closedform.cli.output import check_free, output_folder
 
     if output is not None:
         check_free(output, force=force)
@@ -98,19 +98,20 @@ def run(
     from closedform.plotting import plot
 
     single = next(iter(curves)) if len(curves) == 1 else None
-    plot(
-        curves,
-        output,
-        steps=until,
-        key=options.key,
-        clock=clock,
-        facts={name: value for name, value in options.facts.items() if clock != "updates"},
-        log=log,
-        area=area,
-        milestones=not no_milestones,
-        compare=compare,
-        title=title or single,
-    )
+    with output_folder(output.parent):
+        plot(
+            curves,
+            output,
+            steps=until,
+            key=options.key,
+            clock=clock,
+            facts={name: value for name, value in options.facts.items() if clock != "updates"},
+            log=log,
+            area=area,
+            milestones=not no_milestones,
+            compare=compare,
+            title=title or single,
+        )
     print(output)
 
 

@@ -81,7 +81,7 @@ def run(
 ) -> None:
     """Prints the report of the change."""
     from closedform.analysis.resuming import resume
-    from closedform.cli.output import check_free
+    from closedform.cli.output import check_free, output_folder
 
     if output is not None:
         if output.suffix != ".onnx":
@@ -100,7 +100,8 @@ def run(
     if output is not None:
         import closedform as cf
 
-        cf.to_onnx(resumption.schedule, output)
+        with output_folder(output.parent):
+            cf.to_onnx(resumption.schedule, output)
 
 
 def _schedule(name: str, words: list[str], options: SourceOptions) -> Schedule:

@@ -38,7 +38,7 @@ def run(
 
     import closedform as cf
     from closedform.cli.arguments import free_arguments, parse_steps
-    from closedform.cli.output import check_free, table, tracked
+    from closedform.cli.output import check_free, table, tracked, write_output
 
     step_numbers = parse_steps(steps)
     inputs = free_arguments(words)
@@ -51,7 +51,7 @@ def run(
         values = np.asarray(session(chunk, **inputs))
         rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]
     if output is not None:
-        output.write_text(_csv(rows), encoding="utf-8")
+        write_output(output, _csv(rows))
         print(output)
     elif form == "csv":
         sys.stdout.write(_csv(rows))

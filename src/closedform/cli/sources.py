@@ -154,7 +154,7 @@ def _refuse_unknown(arguments: Mapping[str, Any], parameters: Iterable[str], whe
 
 
 _MOST_MATCHES = 3
-"""Names of frameworks in a hint."""
+"""Names in a hint."""
 _COMMON = (
     *("--as-implemented", "--base-value", "--facts", "--force", "--framework", "--json", "--key"),
     *("--output", "--scalar-dtype", "--step-dtype", "--target", "--until"),
@@ -261,7 +261,7 @@ def _from_library(
         known = [library_name for kind in kinds for library_name in library(kind)]
         raise UnknownNameError(
             f"the library has no {what} {name!r}",
-            hint=f"{_in_frameworks(name) or nearest(name, known)} `closedform list` shows all",
+            hint=f"{_alike(name, known)} `closedform list` shows all",
         )
     signature = inspect.signature(function)
     numbers = {key: _read_value(value) for key, value in arguments.items()}
@@ -341,8 +341,19 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _in_frameworks(name: str) -> str | None:
-    """A hint for the name of a class without its framework: torch first, at most three."""
+def _alike(name: str, names: Iterable[str]) -> str:
+    """A hint for a name that is not the library's: the same letters there, then in frameworks."""
+    same_letters = [library_name for library_name in names if library_name == name.lower()]
+    matches = [*same_letters, *_in_frameworks(name)]
+    if not matches:
+        return nearest(name, names)
+    texts = " or ".join(map(repr, matches[:_MOST_MATCHES]))
+    more = f", or {len(matches) - _MOST_MATCHES} more" if len(matches) > _MOST_MATCHES else ""
+    return f"did you mean {texts}{more}?"
+
+
+def _in_frameworks(name: str) -> list[str]:
+    """The classes of frameworks with a name but for its case, torch first."""
     matches = [
         f"{framework}:{public}"
         for framework in cf.frameworks.FRAMEWORKS
@@ -350,10 +361,7 @@ def _in_frameworks(name: str) -> str | None:
         for public in (*names.schedules, *names.optimizers)
         if public.lower() == name.lower()
     ]
-    matches.sort(key=lambda match: not match.startswith("torch:"))
-    texts = " or ".join(map(repr, matches[:_MOST_MATCHES]))
-    more = f", or {len(matches) - _MOST_MATCHES} more" if len(matches) > _MOST_MATCHES else ""
-    return f"did you mean {texts}{more}?" if matches else None
+    return sorted(matches, key=lambda match: not match.startswith("torch:"))
 
 
 def _in_updates(subject: Schedule | UpdateRule, facts: Mapping[str, Any]) -> Schedule | UpdateRule:

@@ -291,6 +291,7 @@ def summary(rows: Iterable[Row], seconds: float) -> str:
 
 
 def _draw(subjects: list[_Checked], name: str, key: str, output: Path) -> None:
+    from closedform.cli.output import output_folder
     from closedform.plotting import last_step, plot_schedule
 
     plottable = [(subject, _schedule_of(subject, name)) for subject in subjects]
@@ -306,7 +307,8 @@ def _draw(subjects: list[_Checked], name: str, key: str, output: Path) -> None:
         raise UsageError(f"{schedule.open[0]} has no value to plot with: omit -o or --symbolic")
     remarks = _remarks(chosen.rows)
     end = max(last_step(schedule), *remarks) if remarks else last_step(schedule)
-    plot_schedule(schedule, output, steps=end, title=chosen.title, remarks=remarks)
+    with output_folder(output.parent):
+        plot_schedule(schedule, output, steps=end, title=chosen.title, remarks=remarks)
     print(output)
 
 

@@ -7,6 +7,7 @@ import re
 _VALUE = r"""('[^']*'|"[^"]*"|\{[^{}]*\}|[\w.…]+)"""
 _CALL = re.compile(rf"load_recipe\((?:…, )?(\w+={_VALUE})\)")
 _ARGUMENT = re.compile(rf"\b(framework|version|facts|files|base|paths|total)={_VALUE}")
+_NUMBER = ("give an int, a float, a Fraction or a SymPy number", "give one, such as 100 or 3e-4")
 _MISSING = re.compile(r"missing facts: (\w+)")
 _ENTRY = re.compile(r"""['"]?([\w.\-]+)['"]?\s*:\s*['"]?([^'",{}]+)""")
 _OPTIONS = {
@@ -30,7 +31,8 @@ def in_terminal(text: str) -> str:
         >>> in_terminal("give facts={'total_updates': 9}")
         'give --facts total_updates=9'
     """
-    wording = _ARGUMENT.sub(_option, _CALL.sub(r"\1", text))
+    wording = text.replace(*_NUMBER)
+    wording = _ARGUMENT.sub(_option, _CALL.sub(r"\1", wording))
     missing = _MISSING.search(wording)
     if missing is not None and "--facts" not in wording:
         wording += f"; give --facts {missing[1]}=VALUE"

@@ -5,18 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
-from closedform.errors import ExportError, nearest, shown
+from closedform.errors import ExportError, WriteError, nearest, shown
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes, lowest_ir_version
-from closedform.files import replace_file
+from closedform.files import files_of, write_file, writing
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
@@ -142,24 +141,12 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
     The bytes go to a temporary file in the same folder, which then takes the name.
 
     Raises:
-        ExportError: The folder does not exist, the path is a folder, or writing failed.
+        ExportError: The folder does not exist, or the path is a folder.
+        WriteError: Writing failed.
     """
     target = checked_target(path)
-    with writing_to(target):
-        replace_file(target, serialize(model))
+    write_file(target, serialize(model), "the model")
     return target
-
-
-@contextmanager
-def writing_to(target: Path) -> Iterator[None]:
-    """Raises ExportError, with the file, for an error of the system while a model is written."""
-    try:
-        yield
-    except OSError as error:
-        hint = "look at the rights and the free space of the folder"
-        raise ExportError(
-            f"cannot write the model: {error}", where=f"file {str(target)!r}", hint=hint
-        ) from error
 
 
 def checked_target(path: object) -> Path:
@@ -187,23 +174,26 @@ def checked_path(path: object) -> Path:
     return Path(path)
 
 
-def write_models(models: Mapping[str, ModelProto], folder: Path, hint: str) -> None:
-    """Writes models by file name into a folder, which is made if it does not exist.
+def write_models(models: Mapping[str, ModelProto | str], folder: Path, hint: str) -> None:
+    """Writes models and texts by file name into a folder, which is made if it does not exist.
 
     Raises:
-        ExportError: The folder cannot be made, with ``hint``, or a model cannot be written.
+        WriteError: The folder cannot be made, with ``hint``, or a file cannot be written; then none
+            is.
     """
     make_folder(folder, hint)
-    for name, model in models.items():
-        write_model(model, folder / name)
+    with writing(folder, "the models"), files_of(folder) as place:
+        for name, model in models.items():
+            data = model.encode() if isinstance(model, str) else serialize(model)
+            write_file(place / name, data, f"the file {name}")
 
 
 def make_folder(folder: Path, hint: str) -> None:
-    """Makes a folder if it does not exist; ExportError, with ``hint``, if that fails."""
+    """Makes a folder if it does not exist; WriteError, with ``hint``, if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ExportError(
+        raise WriteError(
             f"cannot make the folder: {error.strerror}",
             where=f"folder {str(folder)!r}",
             hint=hint,

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
-from closedform.exporters.onnx_model import checked_target, serialize, writing_to
-from closedform.files import replace_file
+from closedform.exporters.onnx_model import checked_target, serialize
+from closedform.files import replace_file, writing
 from closedform.ir.graph import Array
 
 LIMIT = 1_500_000_000
@@ -48,7 +48,7 @@ def write_weights(
     nothing to load, rather than a model with the weights of another.
 
     Raises:
-        ExportError: The files cannot be written.
+        WriteError: The files cannot be written.
     """
     target = checked_target(path)
     data = target.with_name(f"{target.name}.data")
@@ -56,7 +56,7 @@ def write_weights(
     inputs = [value for value in graph.input if value.name not in weights]
     del graph.input[:]
     graph.input.extend(inputs)
-    with writing_to(target):
+    with writing(target, "the model"):
         if _size(weights) <= LIMIT:
             replace_file(target, _embed_weights(model, weights))
             data.unlink(missing_ok=True)

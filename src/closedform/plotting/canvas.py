@@ -54,7 +54,7 @@ def write_figure(figure: Figure, path: Path) -> None:
     """Writes the figure atomically."""
     import matplotlib
 
-    from closedform.files import replace_file
+    from closedform.files import write_file
 
     kind = path.suffix.lower().lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
@@ -62,11 +62,4 @@ def write_figure(figure: Figure, path: Path) -> None:
     # A fixed salt and no date, for reproducible bytes.
     with matplotlib.rc_context({"svg.hashsalt": "closedform"}):
         figure.savefig(content, format=kind, dpi=144, metadata=metadata)
-    try:
-        replace_file(path, content.getvalue())
-    except OSError as error:
-        raise ExportError(
-            f"cannot write the plot: {error.strerror}",
-            where=str(path),
-            hint="check the folder, its permissions and its free space",
-        ) from error
+    write_file(path, content.getvalue(), "the plot")

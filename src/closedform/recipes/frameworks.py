@@ -28,7 +28,7 @@ from closedform.recipes.entries import (
 )
 from closedform.recipes.formulas import FORMULAS
 from closedform.recipes.framework import Framework
-from closedform.recipes.registry import FRAMEWORKS
+from closedform.recipes.registry import FRAMEWORKS, unknown_framework
 from closedform.recipes.tags import matching_groups, read_tags
 
 __all__ = [
@@ -304,9 +304,7 @@ def optimizer(
 
 def _framework(name: str) -> Framework:
     if name not in FRAMEWORKS:
-        raise UnknownNameError(
-            f"there is no framework {name!r}", hint=nearest(str(name), FRAMEWORKS)
-        )
+        raise unknown_framework(name)
     return FRAMEWORKS[name]
 
 

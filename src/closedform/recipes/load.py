@@ -7,7 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, ConfigError, UnknownNameError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.build import known_version
 from closedform.recipes.clock import CHECKED, Facts
@@ -17,6 +17,7 @@ from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.inheritance import Given, merged
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
+from closedform.recipes.registry import unknown_framework
 
 _GENERAL = ("transformers",)
 """Frameworks that others are made on, and whose keys they have: the others go first."""
@@ -154,10 +155,7 @@ def _reader(
         return framework_of(paths)
     if framework is not None:
         if framework not in FRAMEWORKS:
-            raise UnknownNameError(
-                f"there is no framework {framework!r}",
-                hint=nearest(framework, [*FRAMEWORKS, GENERIC]),
-            )
+            raise unknown_framework(framework, [*FRAMEWORKS, GENERIC])
         reader = FRAMEWORKS[framework].reader
         if reader is None:
             raise UnknownNameError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from closedform.errors import UnknownNameError, nearest
 from closedform.recipes.framework import Framework
 
 _MODULES = {
@@ -100,3 +101,45 @@ class _Frameworks(Mapping[str, Framework]):
 
 FRAMEWORKS = _Frameworks()
 """The frameworks by name."""
+
+_ABBREVIATIONS = {
+    "accelerate": ("huggingface",),
+    "d2": ("detectron2",),
+    "ds": ("deepspeed",),
+    "flax": ("optax",),
+    "hf": ("transformers", "huggingface"),
+    "jax": ("optax",),
+    "lightning": ("lightning-cli", "lightning-hydra"),
+    "mosaic": ("composer", "llm-foundry"),
+    "mosaicml": ("composer", "llm-foundry"),
+    "nemo_rl": ("nemo-rl",),
+    "pl": ("lightning-cli", "lightning-hydra"),
+    "pt": ("torch",),
+    "pytorch-lightning": ("lightning-cli", "lightning-hydra"),
+    "tensorflow": ("keras",),
+    "tf": ("keras",),
+    "tt": ("torchtitan", "torchtune"),
+    "yolo": ("ultralytics", "yolox"),
+}
+"""Common names of a framework whose name differs too much to be the nearest."""
+
+_LIKENESS = 0.6
+"""Names of systems share letters without being alike: nosuch and nanochat agree by 0.57."""
+
+
+def unknown_framework(name: object, names: Iterable[str] = FRAMEWORKS) -> UnknownNameError:
+    """Returns the error for a name that is not one of a framework's, with the names that are meant.
+
+    Args:
+        name: What was given.
+        names: The frameworks that could have been named.
+
+    Example:
+        >>> print(unknown_framework("hf"))
+        there is no framework 'hf': did you mean 'transformers' or 'huggingface'?
+    """
+    names = tuple(names)
+    meant = [label for label in _ABBREVIATIONS.get(str(name).lower(), ()) if label in names]
+    texts = " or ".join(map(repr, meant))
+    hint = f"did you mean {texts}?" if meant else nearest(str(name), names, _LIKENESS)
+    return UnknownNameError(f"there is no framework {name!r}", hint=hint)

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from closedform.errors import ExportError
-from closedform.files import new_folder
+from closedform.files import new_folder, writing
 
 PACKAGES: Mapping[str, str] = {"onnxruntime-web": "1.30", "katex": "0.19"}
 """The npm packages of the pages, with the oldest tested version."""
@@ -46,20 +46,19 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         fill: Writes the files into the folder that it is given.
 
     Raises:
-        ExportError: The folder contains other files, or cannot be written.
+        ExportError: The folder contains other files.
+        WriteError: It cannot be written.
     """
     where = f"folder {str(folder)!r}"
     if folder.exists() and not (folder.is_dir() and _is_page(folder)):
         raise ExportError("the folder contains other files", where=where, hint="choose a new one")
     target = folder.resolve()
-    try:
+    with writing(target, "the page"):
         target.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(target) as new_path:
             fill(new_path)
             new_path.chmod(0o755)
             _put_in_place(new_path, target)
-    except OSError as error:
-        raise ExportError(f"cannot write the page: {error}", where=where) from error
 
 
 def _put_in_place(new_path: Path, target: Path) -> None:

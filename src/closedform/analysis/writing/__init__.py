@@ -1,5 +1,12 @@
 """Recipes as configs of other frameworks: recognition, texts, and verdicts that are proved."""
 
-from closedform.analysis.writing.recipes import Kind, Verdict, Written, writable, write_recipe
+from closedform.analysis.writing.recipes import (
+    Kind,
+    Verdict,
+    Written,
+    check_target,
+    writable,
+    write_recipe,
+)
 
-__all__ = ["Kind", "Verdict", "Written", "writable", "write_recipe"]
+__all__ = ["Kind", "Verdict", "Written", "check_target", "writable", "write_recipe"]

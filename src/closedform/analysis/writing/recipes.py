@@ -27,6 +27,7 @@ from closedform.recipes.forms import RUN, Config, Form, Group, Optimizer, Writer
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.load import load_recipe
 from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, is_constant
+from closedform.recipes.registry import unknown_framework
 from closedform.verify.claims.continuity import cells_of
 from closedform.verify.claims.values import equal_to
 from closedform.verify.terms.limits import LIMITS
@@ -125,8 +126,7 @@ def write_recipe(
         raise ArgumentError(
             f"write_recipe takes a Recipe, got {shown(recipe)}", hint="load_recipe reads a config"
         )
-    if kind not in set(Kind):
-        raise UnknownNameError(f"there is no kind {kind!r}", hint=nearest(kind, list(Kind)))
+    check_target(framework, kind)
     if kind != Kind.CONFIG:
         return written_values(recipe, framework, run_length(recipe, total), Kind(kind))
     writer = _writer(framework)
@@ -146,6 +146,20 @@ def write_recipe(
         if best.verdict is Verdict.EXACT and not best.left_out:
             break
     return best
+
+
+def check_target(framework: str, kind: str = Kind.CONFIG) -> None:
+    """Raises the error of ``write_recipe`` for a framework or kind that is not written.
+
+    Raises:
+        UnknownNameError: There is no such framework or kind, or it has no writer.
+    """
+    if kind not in set(Kind):
+        raise UnknownNameError(f"there is no kind {kind!r}", hint=nearest(kind, list(Kind)))
+    if kind == Kind.CONFIG:
+        _writer(framework)
+    elif kind == Kind.EXTENSION and framework not in FRAMEWORKS:
+        raise unknown_framework(framework)
 
 
 def run_length(recipe: Recipe, total: int | None) -> int:
@@ -192,9 +206,7 @@ def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Wr
         ArgumentError: A table would be too long.
     """
     if framework not in FRAMEWORKS:
-        raise UnknownNameError(
-            f"there is no framework {framework!r}", hint=nearest(framework, FRAMEWORKS)
-        )
+        raise unknown_framework(framework)
     if kind is Kind.TABLE:
         why = "the values are those of float64, and the table ends with the run"
         text = table_text(recipe, total)
@@ -227,8 +239,10 @@ def writable() -> tuple[str, ...]:
 
 
 def _writer(framework: str) -> Writer:
-    entry = FRAMEWORKS.get(framework)
-    if entry is None or entry.writer is None:
+    if framework not in FRAMEWORKS:
+        raise unknown_framework(framework, writable())
+    entry = FRAMEWORKS[framework]
+    if entry.writer is None:
         raise UnknownNameError(
             f"configs of {framework!r} are not written", hint=nearest(framework, writable())
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from closedform.errors import VerificationError
+from closedform.files import replace_file
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
@@ -98,9 +99,12 @@ class Certificate:
         content = {"version": VERSION, "subject": self.subject, "goals": goals}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+            replace_file(path, f"{json.dumps(content, ensure_ascii=False)}\n".encode())
         except OSError as error:
-            raise VerificationError(f"the certificate cannot be written: {error}") from error
+            raise VerificationError(
+                f"the certificate cannot be written: {error.strerror or error}",
+                where=f"file {str(path)!r}",
+            ) from error
 
 
 def certificate_of(subject: str, findings: Iterable[Finding]) -> Certificate:

@@ -23,6 +23,7 @@ from typing import Any
 
 from closedform.effort import Effort
 from closedform.errors import VerificationError
+from closedform.files import files_of
 from closedform.verify.claims.core import Goal
 from closedform.verify.claims.report import Finding
 from closedform.verify.tactics.prover import without_tensor_functions
@@ -48,39 +49,43 @@ def write_proofs(findings: Iterable[Finding], folder: Path) -> list[Path]:
         VerificationError: A file is in the place of the folder, or it cannot be written.
     """
     entries: list[dict[str, Any]] = []
-    paths: list[Path] = []
+    scripts: dict[str, str] = {}
+    for finding in findings:
+        entry: dict[str, Any] = {
+            "claim": finding.claim.name,
+            "sentence": finding.claim.sentence,
+            "verdict": finding.shown,
+            "tactics": list(finding.verdict.tactics),
+        }
+        entries.append(entry)
+        if not finding.verdict.proved:
+            continue
+        entry["goals"] = []
+        claim = finding.claim
+        for goal in dict.fromkeys((*claim.presumes, *claim.goals)):
+            goal_entry: dict[str, str] = {"goal": goal.text}
+            entry["goals"].append(goal_entry)
+            script = script_of(goal, claim.assume, claim.sentence)
+            if not script.startswith(";"):
+                goal_entry["no script"] = script
+                continue
+            name = f"{len(scripts) + 1:03d}-{claim.name}.smt2"
+            scripts[name] = script
+            goal_entry["script"] = name
+        if claim.decide is not None:
+            entry["no script"] = "it is about floats: see closedform.floats"
+    content = json.dumps(entries, indent=1, ensure_ascii=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for finding in findings:
-            entry: dict[str, Any] = {
-                "claim": finding.claim.name,
-                "sentence": finding.claim.sentence,
-                "verdict": finding.shown,
-                "tactics": list(finding.verdict.tactics),
-            }
-            entries.append(entry)
-            if not finding.verdict.proved:
-                continue
-            entry["goals"] = []
-            claim = finding.claim
-            for goal in dict.fromkeys((*claim.presumes, *claim.goals)):
-                goal_entry: dict[str, str] = {"goal": goal.text}
-                entry["goals"].append(goal_entry)
-                script = script_of(goal, claim.assume, claim.sentence)
-                if not script.startswith(";"):
-                    goal_entry["no script"] = script
-                    continue
-                path = folder / f"{len(paths) + 1:03d}-{claim.name}.smt2"
-                path.write_text(script, encoding="utf-8")
-                goal_entry["script"] = path.name
-                paths.append(path)
-            if claim.decide is not None:
-                entry["no script"] = "it is about floats: see closedform.floats"
-        content = json.dumps(entries, indent=1, ensure_ascii=False)
-        (folder / MANIFEST).write_text(content + "\n", encoding="utf-8")
+        with files_of(folder) as place:
+            for name, text in {**scripts, MANIFEST: f"{content}\n"}.items():
+                (place / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise VerificationError(f"the proofs cannot be written: {error}") from error
-    return paths
+        raise VerificationError(
+            f"the proofs cannot be written: {error.strerror or error}",
+            where=f"folder {str(folder)!r}",
+        ) from error
+    return [folder / name for name in scripts]
 
 
 def script_of(goal: Goal, assume: tuple[Term, ...], sentence: str) -> str:

@@ -45,6 +45,7 @@ COMMANDS = {
     "convert": ("convert", "Write a config as that of another framework."),
     "web": ("web", "Write a page that trains in the browser."),
     "gallery": ("gallery", "Write a page with every schedule."),
+    "doctor": ("doctor", "Print versions, extras and the engines that are used."),
     "completion": ("completion", "Print the completion script of a shell."),
 }
 """The module and the summary of each command."""

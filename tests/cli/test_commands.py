@@ -133,6 +133,14 @@ def test_plot_in_the_terminal() -> None:
     assert lines[-1].split() == ["0", "10"]
 
 
+@pytest.mark.parametrize("columns", [24, 40, 60, 80, 200])
+@pytest.mark.parametrize("start", ["3e-4", "-1.2345678e-5"])
+def test_a_plot_fits_the_terminal(columns: int, start: str) -> None:
+    words = ["plot", "linear", f"--start={start}", "--end", "1.2345678e-9", "--steps", "100000"]
+    widths = [len(line) for line in run(*words, columns=columns).splitlines()]
+    assert 0.6 * min(columns, 64) < max(widths) <= columns
+
+
 def test_plot_a_config() -> None:
     lines = run("plot", CONFIG, "--until", "3000").splitlines()
     assert lines[0] == "lr of gpt3_111m.yaml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,4 +146,16 @@ def _print(curves: dict[str, Schedule | Log], until: int | None) -> None:
             raise UsageError(f"the log {label!r} is plotted in a file", hint="give -o lr.png")
         end = last_step(curve) if until is None else until
         heading(label)
-        print(terminal_plot(curve(even_steps(end)), last=end, is_ascii=is_ascii))
+        drawing = terminal_plot(
+            curve(even_steps(end)), width=_plot_width(), last=end, is_ascii=is_ascii
+        )
+        print(drawing)
+
+
+_MARGIN = 14
+"""The longest label, -1.23457e-05, and the axis."""
+
+
+def _plot_width() -> int:
+    """The width of a plot that fits the terminal; 64 characters where there is space."""
+    return max(8, min(64, shutil.get_terminal_size().columns - _MARGIN))

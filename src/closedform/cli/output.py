@@ -21,7 +21,6 @@ from closedform.alignment import aligned
 from closedform.cli.parser import UsageError
 from closedform.cli.wording import in_terminal
 from closedform.errors import ClosedFormError
-from closedform.files import write_file, writing
 
 Item = TypeVar("Item")
 
@@ -130,6 +129,8 @@ def output_folder(path: Path) -> Iterator[None]:
     Raises:
         WriteError: It cannot be made.
     """
+    from closedform.files import writing  # 8 ms, for hashes
+
     with writing(path, "the folder"):
         new = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
@@ -149,6 +150,8 @@ def write_output(path: Path, text: str) -> None:
     Raises:
         WriteError: It cannot be written.
     """
+    from closedform.files import write_file
+
     with output_folder(path.parent):
         write_file(path, text.encode())
 

@@ -17,7 +17,6 @@ from benchmarks import growth, optimizers, schedules
 from benchmarks._side_by_side import Row, machine, show
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-NOTES = Path(__file__).with_name("NOTES.md")
 SECTIONS = {"Optimizers": optimizers, "Schedules": schedules, "The compiler": growth}
 MISSED, REASON = "**missed**", "Reason:"
 """The status of a row beyond its bar, and the word before its reason in the details."""
@@ -72,9 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     text += [where, ""]
     for title, rows in parts.items():
-        text += [f"## {title}", "", table(rows), ""]
-    if NOTES.exists():
-        text.append(NOTES.read_text(encoding="utf-8"))
+        text += [f"## {title}", "", table(rows), "", SECTIONS[title].SUMMARY, ""]
     page = "\n".join(text)
     results.write_text(page, encoding="utf-8")
     print(f"wrote {results} after {time.perf_counter() - begun:.0f} s")

@@ -15,6 +15,9 @@ from pathlib import Path
 
 Task = Callable[[], object]
 
+DECISIONS = Path(__file__).parents[1] / "docs" / "decisions"
+DECISIONS_ONLINE = "https://github.com/closedform/closedform/blob/main/docs/decisions"
+
 NOISE = 0.3
 """Relative: the ratio of AdamW was 0.52 and 0.62 in two runs on the same two idle cores."""
 
@@ -150,6 +153,13 @@ def machine(packages: Iterable[str]) -> str:
     processor = f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     return f"{processor}; Python {platform.python_version()}, {versions}"
+
+
+def decision(page: str) -> str:
+    """Returns a link to a page of ``docs/decisions`` with its title as the text."""
+    text = (DECISIONS / f"{page}.md").read_text(encoding="utf-8")
+    title = text.partition("\n")[0].removeprefix("# ")
+    return f"[{title}]({DECISIONS_ONLINE}/{page}.md)"
 
 
 def show(rows: Iterable[Row]) -> list[Row]:

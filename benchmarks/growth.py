@@ -17,7 +17,16 @@ from itertools import chain
 from pathlib import Path
 
 import closedform as cf
-from benchmarks._side_by_side import COUNTED, Row, compared, compiled_files, machine, medians, show
+from benchmarks._side_by_side import (
+    COUNTED,
+    Row,
+    compared,
+    compiled_files,
+    decision,
+    machine,
+    medians,
+    show,
+)
 from closedform.language import Schedule
 from closedform.schedules.examples import EXAMPLES
 
@@ -121,6 +130,12 @@ def library() -> Iterator[Row]:
         detail = f"{len(times)} schedules, longest {max(times) * 1e3:.0f} ms"
         yield Row(f"{what}, median", statistics.median(times) * 1e3, bar, detail, "ms")
 
+
+SUMMARY = (
+    "The import of SymPy takes most of the time of the import and of the first command. Milestones "
+    f"are exact fractions, compiled in linear time ({decision('milestones')})."
+)
+"""The paragraph below the table of results."""
 
 PARTS = (imports, library, grown)
 """The functions whose rows ``make bench`` measures."""

@@ -16,7 +16,17 @@ import numpy as np
 import torch
 
 import closedform as cf
-from benchmarks._side_by_side import Row, Task, compared, machine, medians, peak, resident, show
+from benchmarks._side_by_side import (
+    Row,
+    Task,
+    compared,
+    decision,
+    machine,
+    medians,
+    peak,
+    resident,
+    show,
+)
 from closedform.torch import Optimizer
 from closedform.torch import optim as named
 
@@ -176,6 +186,15 @@ def print_peak() -> None:
     needed = 3 * sum(array.nbytes for array in params.values())  # the copy, two moments
     print((grown - needed) / 1e6)
 
+
+SUMMARY = (
+    "AdamW in onnxruntime is limited by its 15 operators on tiles in the cache "
+    f"({decision('operators_of_an_update')}), and its ratio varies with torch's threads in the "
+    f"same process ({decision('session_workers')}). `compile` calls functions of inductor without "
+    f"the guards of `torch.compile` ({decision('torch_compiled_engine')}); `eager` is "
+    f"`torch._foreach` in place and compiles nothing ({decision('torch_eager_engine')})."
+)
+"""The paragraph below the table of results."""
 
 PARTS = (adamw_rows, rules_of_torch, peak_of_a_session)
 """The functions whose rows ``make bench`` measures."""

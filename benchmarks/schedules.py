@@ -29,6 +29,7 @@ from benchmarks._side_by_side import (
     Row,
     compared,
     compiled_files,
+    decision,
     machine,
     medians,
     show,
@@ -284,6 +285,14 @@ def node_counts() -> Iterator[Row]:
         noise=COUNTED,
     )
 
+
+SUMMARY = (
+    "A scheduler step evaluates a compiled formula and writes the param groups; torch's classes "
+    "compute each value from the previous one. onnxruntime evaluates blocks of steps "
+    f"({decision('blocks_of_schedule_values')}). Graphs have as many nodes as those of the peer, "
+    f"whose error late in a run is larger ({decision('nodes_of_a_schedule')})."
+)
+"""The paragraph below the table of results."""
 
 PARTS = (scheduler_steps, values, first_values, node_counts)
 """The functions whose rows ``make bench`` measures."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import check
-from benchmarks.__main__ import RESULTS, table, unexplained
-from benchmarks._side_by_side import COUNTED, NOISE, Row
+from benchmarks.__main__ import RESULTS, SECTIONS, table, unexplained
+from benchmarks._side_by_side import COUNTED, NOISE, Row, decision
 from benchmarks.check import best, regressions, stored_ratios
 
 STORED = [
@@ -88,3 +88,16 @@ def test_a_job_compares_with_ratios_that_it_has_stored() -> None:
     text = (RESULTS.parents[1] / ".github" / "workflows" / "bench.yml").read_text(encoding="utf-8")
     (page,) = re.findall(r"-m benchmarks --results \.\./(\S+)", text)
     assert f"-m benchmarks.check --stored {page}" in text
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_results_end_a_table_with_its_paragraph(section: str) -> None:
+    page = RESULTS.read_text(encoding="utf-8")
+    tail = page.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    assert tail.rstrip().endswith(SECTIONS[section].SUMMARY)
+
+
+def test_a_link_to_a_decision_has_its_title() -> None:
+    assert decision("milestones").startswith("[Milestones](https://")
+    with pytest.raises(FileNotFoundError):
+        decision("no_such_page")

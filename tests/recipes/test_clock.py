@@ -135,7 +135,7 @@ def test_a_schedule_that_is_held_has_its_marks_in_updates(
 
 def test_facts_of_one_framework_are_named() -> None:
     facts = Facts.of({"part": "actor", "max_steps": 5}, ("part",))
-    assert (facts.named, facts.total_updates) == ({"part": "actor"}, 5)
+    assert (facts.framework_facts, facts.total_updates) == ({"part": "actor"}, 5)
     with pytest.raises(ArgumentError, match="unknown fact 'part'"):
         Facts.of({"part": "actor"})
 

@@ -8,9 +8,9 @@ import pytest
 
 from closedform.errors import ConfigError
 from closedform.recipes import read_document
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.documents.values import Call, Reference, Unresolved
-from closedform.recipes.inheritance import merged
+from closedform.recipes.inheritance import merge_files
 
 
 def document(text: str, name: str, folder: Path) -> Document:
@@ -95,11 +95,11 @@ f.g:
 
 def test_interpolation() -> None:
     given = {"a": {"b": 3}, "c": "${a.b}", "d": "x${a.b}", "e": "${oc.env:X}", "f": "???"}
-    found = interpolated(read_document(given)).content
+    found = interpolate(read_document(given)).content
     assert (found["c"], found["d"]) == (3, "x3")
     assert (found["e"], found["f"]) == (Unresolved("${oc.env:X}"), Unresolved("???"))
     with pytest.raises(ConfigError, match="nested at most 64 deep"):
-        interpolated(read_document({"a": "${b}", "b": "${a}"}))
+        interpolate(read_document({"a": "${b}", "b": "${a}"}))
 
 
 HOSTILE = {
@@ -158,11 +158,11 @@ BAD_PATHS = ("a\0b.yaml", "a" * 5000, "\ud800.yaml", "a" * 300 + ".yaml")
 def test_a_path_that_no_file_has_is_refused(path: str, tmp_path: Path) -> None:
     config = read_document({"_base_": path, "x": 1})
     with pytest.raises(ConfigError):
-        merged(config, tmp_path)
+        merge_files(config, tmp_path)
     with pytest.raises(ConfigError):
         read_document(path)
     with pytest.raises(ConfigError):
-        merged(read_document({"defaults": [path], "x": 1}), tmp_path)
+        merge_files(read_document({"defaults": [path], "x": 1}), tmp_path)
 
 
 def test_a_package_has_a_limit(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_package_has_a_limit(tmp_path: Path) -> None:
     for parts, is_read in ((60, True), (65, False), (100_000, False)):
         config = read_document({"defaults": ["b@" + ".".join(["a"] * parts)]})
         if is_read:
-            assert merged(config, tmp_path).content["a"]
+            assert merge_files(config, tmp_path).content["a"]
             continue
         with pytest.raises(ConfigError, match="parts, expected at most 64"):
-            merged(config, tmp_path)
+            merge_files(config, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from closedform.errors import ConfigError
 from closedform.recipes import load_recipe
 from closedform.recipes.document import read_document
-from closedform.recipes.inheritance import MAX_FILES, merged
+from closedform.recipes.inheritance import MAX_FILES, merge_files
 
 
 def written(folder: Path, texts: dict[str, str]) -> Path:
@@ -47,7 +47,7 @@ def test_mmengine_merges_its_bases(tmp_path: Path) -> None:
 def test_delete_drops_the_entries_of_the_base() -> None:
     base = {"b.yaml": "o: {type: SGD, momentum: 0.9}\nx: 1"}
     config = {"_base_": "b.yaml", "o": {"_delete_": True, "type": "AdamW"}}
-    assert merged(read_document(config), base).content == {"o": {"type": "AdamW"}, "x": 1}
+    assert merge_files(read_document(config), base).content == {"o": {"type": "AdamW"}, "x": 1}
 
 
 def test_detectron2_merges_its_base(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_hydra_composes_its_defaults(
     defaults: list[Any], own: dict[str, Any], name: str, lr: float
 ) -> None:
     config = {"defaults": defaults, **own}
-    content = merged(read_document(config), HYDRA).content
+    content = merge_files(read_document(config), HYDRA).content
     assert content["lr_scheduler"]["_name"] == name
     assert content["optimization"]["lr"] == [lr]
     recipe = load_recipe(config, framework="fairseq", files=HYDRA)
@@ -142,7 +142,7 @@ def test_gin_includes_are_read_in_their_order(tmp_path: Path) -> None:
 def test_mistakes_in_inheritance(config: dict[str, Any], message: str) -> None:
     given = {"b.yaml": "x: 1", "c.yaml": "x: 2", "loop.yaml": "_base_: loop.yaml"}
     with pytest.raises(ConfigError, match=message):
-        merged(read_document(config), given)
+        merge_files(read_document(config), given)
 
 
 def test_nothing_outside_of_the_directory_is_read(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
     if isinstance(source, UpdateRule):
         values = source.hyperparameters.items()
         return {key: value for key, value in values if isinstance(value, Schedule)}
-    return source.driven
+    return source.changing_schedules
 
 
 def rule_of(source: Schedule | UpdateRule | Recipe) -> UpdateRule | None:

@@ -12,7 +12,7 @@ from closedform.language import Schedule, exact_number
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 from closedform.recipes.framework import Framework
@@ -24,8 +24,8 @@ from closedform.recipes.keys import (
     Values,
     anything,
     choice,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -76,8 +76,8 @@ SCHEDULER = Keys(
     wd_incr_steps=number(None),
     start_wd=number(None),
     end_wd=number(None),
-    use_checkpoint_opt_param_scheduler=ignored(),
-    override_opt_param_scheduler=ignored(),
+    use_checkpoint_opt_param_scheduler=irrelevant(),
+    override_opt_param_scheduler=irrelevant(),
 )
 CONFIG = OpenKeys(
     optimizer=section(OPTIMIZER),
@@ -86,7 +86,7 @@ CONFIG = OpenKeys(
     recipe=anything(""),
     recipe_args=section(ClassKeys(max_grad_norm=number(1))),
     clip_grad_norm=section(ClassKeys(max_norm=number(1))),
-    dp_replicate_optimizer=ignored(),
+    dp_replicate_optimizer=irrelevant(),
 )
 
 
@@ -232,7 +232,7 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolated(reading.document))
+    config = CONFIG.read_whole(interpolate(reading.document))
     optimizer = _optimizer(config.optimizer)
     total = _total(config.step_scheduler, reading)
     schedules = _schedules(config, optimizer, total, reading)
@@ -282,18 +282,18 @@ def _schedules(
         where = source if is_draft else f"{source}: the epochs may end before max_steps"
         reading.facts.require("total_updates", where=where)
     context = replace(reading.context, facts={"total_updates": total})
-    rates = config.optimizer.changed(
+    rates = config.optimizer.replace(
         lr=exact_number(optimizer.lr), weight_decay=exact_number(optimizer.weight_decay or 0)
     )
     if scheduler.origin.content:
-        with scheduler.origin.located():
+        with scheduler.origin.locate_errors():
             return {
                 "lr": _rate(context, rates, scheduler),
                 "weight_decay": _weight_decay(context, rates, scheduler),
             }
     name = str(config.recipe).lower()
     least = next((steps for part, steps in _LEAST_WARMUP.items() if part in name), 1)
-    with config.optimizer.origin.located():
+    with config.optimizer.origin.locate_errors():
         draft = Values(config.origin, {"optimizer": rates, "least_warmup": least})
         return {"lr": _speculative(context, draft)}
 

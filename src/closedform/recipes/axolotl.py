@@ -27,8 +27,8 @@ from closedform.recipes.keys import (
     anything,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -101,7 +101,7 @@ CONFIG = OpenKeys(
         "micro_batch_size": integer(1),
         "gradient_accumulation_steps": integer(None),
         "batch_size": where_needed(integer(None)),
-        **dict.fromkeys(_FURTHER, ignored()),
+        **dict.fromkeys(_FURTHER, irrelevant()),
     }
 )
 
@@ -216,7 +216,7 @@ def _jagged(config: Values, run: Run) -> Schedule:
     rise = config.jagged_restart_warmup_steps or sp.Integer(10)
     fall = config.jagged_restart_anneal_steps or sp.S.One
     low = _low(config, 0.001)
-    inner = config.changed(jagged_restart_steps=None)
+    inner = config.replace(jagged_restart_steps=None)
     # Its step is one ahead, and two over rex, which is one ahead itself.
     step = AHEAD.count(Facts()).n + (1 if config.lr_scheduler == "rex" else 0)
     factor = jagged_factor(step, config.jagged_restart_steps, rise, fall, low)
@@ -371,8 +371,8 @@ def _read(reading: Reading) -> Recipe:
     context = replace(reading.context, facts=facts)
     groups = []
     for name, peak, patterns in [("", rate, ()), *_rates(config)]:
-        with config.origin.located("lr_scheduler"):
-            lr = _rate(context, config.changed(learning_rate=peak))
+        with config.origin.locate_errors("lr_scheduler"):
+            lr = _rate(context, config.replace(learning_rate=peak))
         schedules = {"lr": lr, "weight_decay": constant(config.weight_decay)}
         groups.append(ParamGroup(schedules, plan, Role.of(name), name, patterns))
     norm = config.max_grad_norm

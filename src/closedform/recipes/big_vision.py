@@ -18,7 +18,7 @@ from closedform.language import Schedule, exact_number, t
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document
-from closedform.recipes.document import Form as FileForm
+from closedform.recipes.document import Syntax as FileForm
 from closedform.recipes.documents.python_text import run_function
 from closedform.recipes.documents.values import Call, Unresolved
 from closedform.recipes.entries import Context
@@ -32,8 +32,8 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     mapping,
     number,
     numbers,
@@ -43,7 +43,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.schedules import constant
 from closedform.schedules.arguments import stepwise
@@ -117,9 +117,9 @@ CONFIG = OpenKeys(
     total_epochs=number(None),
     # Options of losses, and arguments of some files, whose names are like those of an optimizer.
     **dict.fromkeys(
-        ("beta", "beta_percept", "ema_decay", "optim_name", "grad_clip_per_example"), ignored()
+        ("beta", "beta_percept", "ema_decay", "optim_name", "grad_clip_per_example"), irrelevant()
     ),
-    **dict.fromkeys(("total_percent", "warmup_steps", "weight_decay_decouple"), ignored()),
+    **dict.fromkeys(("total_percent", "warmup_steps", "weight_decay_decouple"), irrelevant()),
 )
 
 
@@ -250,7 +250,7 @@ _ARGUMENTS = {"b1": "beta1", "b2": "beta2", "eps": "eps"}
 
 
 def _matches(document: Document) -> bool:
-    if document.form is not FileForm.PYTHON or document.python is None:
+    if document.syntax is not FileForm.PYTHON or document.python is None:
         return False
     return any(
         isinstance(statement, ast.FunctionDef) and statement.name == _FUNCTION
@@ -271,7 +271,7 @@ def _read(reading: Reading) -> Recipe:
             still = {"lr": constant(0), "weight_decay": constant(0)}
             frozen.append(ParamGroup(still, plan, Role.FROZEN, pattern, (pattern,)))
             continue
-        with schedule.origin.located():
+        with schedule.origin.locate_errors():
             factor = _factor(context, schedule)
         schedules = {"lr": factor.scale(config.lr), "weight_decay": factor.scale(config.wd)}
         patterns = (pattern,) if pattern else ()
@@ -374,7 +374,7 @@ def _plan(config: Values) -> OptimizerPlan:
     name = config.optax_name
     arguments = {_ARGUMENTS.get(key, key): value for key, value in config.optax.content.items()}
     place = config.origin.document.place(config.origin.at("optax_name"))
-    return planned(_OPTIMIZERS.get(name, name), arguments, where=place)
+    return plan_optimizer(_OPTIMIZERS.get(name, name), arguments, where=place)
 
 
 _NAMES = {

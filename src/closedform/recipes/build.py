@@ -14,7 +14,7 @@ MIN_HASH = 7
 """The fewest characters of a commit's hash that name a version."""
 
 
-def built(
+def class_schedule(
     framework: str,
     entries: Mapping[str, ScheduleEntry],
     name: str,
@@ -47,7 +47,7 @@ def built(
     Example:
         >>> from closedform.recipes.transformers.schedules import SCHEDULES
         >>> config = {"learning_rate": 1, "max_steps": 4}
-        >>> built("transformers", SCHEDULES, "linear", config).exact(1)
+        >>> class_schedule("transformers", SCHEDULES, "linear", config).exact(1)
         3/4
     """
     context = Context(

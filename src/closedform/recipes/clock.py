@@ -80,7 +80,7 @@ CHECKED = ("lr", "total_updates", "warmup_updates", "weight_decay")
 _BATCHES = ("batches_per_epoch", "dataloader_len_batches")
 """Names of ``updates_per_epoch`` that count batches: ``gradient_accumulation`` make an update."""
 
-_NOT_NUMBERS = ("group", "defaults", "named")
+_NOT_NUMBERS = ("group", "defaults", "framework_facts")
 _MAY_BE_ZERO = ("warmup_updates", "lr", "weight_decay")
 
 
@@ -112,8 +112,8 @@ class Facts:
         group: The param group that is asked for, by its name in the config.
         defaults: Options of the framework's default config, which count where the config is
             silent.
-        named: Facts that only the framework of the config has (``Framework.facts``), by its own
-            names.
+        framework_facts: Facts that only the framework of the config has (``Framework.facts``), by
+            its names for them.
     """
 
     global_batch_size: int | None = None
@@ -134,7 +134,7 @@ class Facts:
     weight_decay: Number | None = None
     group: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    named: Mapping[str, Any] = field(default_factory=dict)
+    framework_facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -164,7 +164,7 @@ class Facts:
 
         Args:
             given: The facts.
-            names: Facts that only the framework has, which go to ``named``.
+            names: Facts that only the framework has, which go to ``framework_facts``.
 
         Raises:
             ArgumentError: A name is unknown.
@@ -174,12 +174,12 @@ class Facts:
             >>> Facts.of({"training_steps": 100}).total_updates
             100
         """
-        known = {entry.name for entry in fields(cls)} - {"named"}
+        known = {entry.name for entry in fields(cls)} - {"framework_facts"}
         values: dict[str, Any] = {}
-        named: dict[str, Any] = {}
+        framework_facts: dict[str, Any] = {}
         for key, value in given.items():
             if key in names:
-                named[key] = value
+                framework_facts[key] = value
                 continue
             name = ALIASES.get(key, key)
             if name == "assumed":
@@ -197,7 +197,7 @@ class Facts:
                     f"the fact {name} has two values, {values[name]!r} and {value!r} as {key!r}"
                 )
             values[name] = value
-        return cls(**values, named=named)
+        return cls(**values, framework_facts=framework_facts)
 
     def require(self, *names: str, where: str | None = None) -> tuple[sp.Expr, ...]:
         """Returns facts as exact numbers.

@@ -55,7 +55,9 @@ class Defect:
         return is_version and self.applies is not None and self.applies(*values)
 
 
-def concerned(defects: Mapping[str, Defect], version: str, *values: object) -> dict[str, Defect]:
+def applicable_defects(
+    defects: Mapping[str, Defect], version: str, *values: object
+) -> dict[str, Defect]:
     """Returns the defects that concern a config."""
     return {name: one for name, one in defects.items() if one.concerns(version, *values)}
 
@@ -70,7 +72,7 @@ def check_documented(
     """
     departures = [
         defect.text
-        for defect in concerned(defects, version, *values).values()
+        for defect in applicable_defects(defects, version, *values).values()
         if defect.kind is Kind.DEPARTURE and defect.documented is None
     ]
     if departures:

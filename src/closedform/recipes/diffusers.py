@@ -16,7 +16,7 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals
@@ -26,8 +26,8 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     section_entries,
     text,
@@ -35,7 +35,7 @@ from closedform.recipes.keys import (
 from closedform.recipes.process_steps import CLOCK, piecewise_constant, run_of
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.recipes.transformers.schedules import scheduled
 from closedform.schedules import constant
@@ -159,7 +159,7 @@ ARGUMENTS = ArgumentKeys(
             *("prodigy_beta3", "prodigy_decouple", "prodigy_safeguard_warmup"),
             *("prodigy_use_bias_correction", "validation_scheduler"),
         ),
-        ignored(),
+        irrelevant(),
     ),
 )
 RULES = Keys(learning_rate=number(), lr_scheduler=text(""), step_rules=text())
@@ -348,7 +348,7 @@ _TYPICAL = ("gradient_accumulation_steps", "lr_scheduler", "lr_warmup_steps", "n
 def is_script(document: Document) -> bool:
     """Returns whether a config is a command line of one of the scripts, or like one."""
     content = document.content
-    if document.form is not Form.ARGUMENTS or any(key in content for key in _KOHYA):
+    if document.syntax is not Syntax.ARGUMENTS or any(key in content for key in _KOHYA):
         return False
     return document.program in SCRIPTS or (
         not document.program
@@ -363,7 +363,7 @@ def _read(reading: Reading) -> Recipe:
     context = reading.context
     if "script" not in context.facts and reading.document.program in SCRIPTS:
         context = context.with_facts(script=reading.document.program)
-    with arguments.origin.located():
+    with arguments.origin.locate_errors():
         plan = _plan(context, arguments)
         rates = {"": plan.rate}
         if arguments.train_text_encoder and arguments.text_encoder_lr is not None:
@@ -379,7 +379,7 @@ def _read(reading: Reading) -> Recipe:
     name = arguments.optimizer
     is_adam = name.lower() == "adamw"
     is_compressed = is_adam and arguments.use_8bit_adam
-    optimizer = planned(
+    optimizer = plan_optimizer(
         "AdamW8bit" if is_compressed else name,
         {"betas": betas, "eps": arguments.adam_epsilon, "weight_decay": decays[""]},
         "adamw" if is_adam and not is_compressed else None,

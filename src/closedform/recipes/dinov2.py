@@ -11,7 +11,7 @@ from closedform.language import Schedule, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import Value, by_intervals
@@ -21,8 +21,8 @@ from closedform.recipes.keys import (
     OpenKeys,
     Values,
     choice,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -30,7 +30,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = Clock(Unit.UPDATE)
@@ -63,7 +63,7 @@ CONFIG = OpenKeys(
     optim=section(
         OpenKeys(
             base_lr=number(0.004),
-            lr=ignored(),
+            lr=irrelevant(),
             scaling_rule=choice("sqrt_wrt_1024", default="sqrt_wrt_1024"),
             **OPTIM,
         )
@@ -206,10 +206,10 @@ def read_groups(
         blocks: The blocks of the model, None where they are not known.
     """
     optim = config.optim
-    with config.origin.located():
+    with config.origin.locate_errors():
         made = {kind: schedule(kind) for kind in KINDS}
     betas = {"betas": (optim.adamw_beta1, optim.adamw_beta2)}
-    plan = planned("AdamW", betas, where=config.origin.document.place("optim"))
+    plan = plan_optimizer("AdamW", betas, where=config.origin.document.place("optim"))
     driven = {kind: made[kind] for kind in KINDS[:4]}
     first = ParamGroup(driven, plan, Role.DEFAULT)
 
@@ -272,7 +272,7 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolated(reading.document))
+    config = CONFIG.read_whole(interpolate(reading.document))
     blocks = DEPTHS.get(config.student.arch)
     return read_groups(
         reading, config, lambda kind: _schedule(reading.context, config, kind), blocks

@@ -10,15 +10,15 @@ from closedform.recipes import dinov2
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import UndefinedError, by_intervals
 from closedform.recipes.keys import (
     OpenKeys,
     Values,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -46,9 +46,9 @@ SCHEDULES = OpenKeys(
 )
 OPTIM = OpenKeys(
     dino_head_wd_multiplier=number(1),
-    dump_fsdp_weights_path=ignored(),
+    dump_fsdp_weights_path=irrelevant(),
     lr=number(0.001),
-    multi_tensor_optim=ignored(),
+    multi_tensor_optim=irrelevant(),
     optimizer=text("adamw"),
     scaling_rule=text("sqrt_wrt_1024"),
     schedule_trunc_extra=number(0),
@@ -191,7 +191,7 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolated(reading.document))
+    config = CONFIG.read_whole(interpolate(reading.document))
     return dinov2.read_groups(
         reading,
         config,

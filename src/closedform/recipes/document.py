@@ -1,7 +1,7 @@
-"""Safe reading of a config: a file of one of seven forms, a mapping or object, to plain data.
+"""Safe reading of a config: a file in one of seven syntaxes, a mapping or object, to plain data.
 
 Config files come from strangers: nothing in them is run, and size, depth and number of values are
-limited. What a form refuses is described in its module of :mod:`closedform.recipes.documents`.
+limited. What a syntax refuses is described in its module of :mod:`closedform.recipes.documents`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.documents.yaml_text import parsed_yaml
 
 
-class Form(StrEnum):
-    """The form of a config."""
+class Syntax(StrEnum):
+    """The syntax of a config."""
 
     MAPPING = "mapping"
     YAML = "YAML"
@@ -40,25 +40,25 @@ class Form(StrEnum):
     GIN = "gin"
 
 
-SUFFIXES: Mapping[str, Form] = {
-    ".yaml": Form.YAML,
-    ".yml": Form.YAML,
-    ".json": Form.JSON,
-    ".toml": Form.TOML,
-    ".args": Form.ARGUMENTS,
-    ".sh": Form.ARGUMENTS,
-    ".py": Form.PYTHON,
-    ".ipynb": Form.PYTHON,
-    ".gin": Form.GIN,
+SUFFIXES: Mapping[str, Syntax] = {
+    ".yaml": Syntax.YAML,
+    ".yml": Syntax.YAML,
+    ".json": Syntax.JSON,
+    ".toml": Syntax.TOML,
+    ".args": Syntax.ARGUMENTS,
+    ".sh": Syntax.ARGUMENTS,
+    ".py": Syntax.PYTHON,
+    ".ipynb": Syntax.PYTHON,
+    ".gin": Syntax.GIN,
 }
-"""The form of a file by its ending."""
+"""The syntax of a file by its ending."""
 
-_PARSERS: Mapping[Form, Callable[[str, str], Any]] = {
-    Form.YAML: parsed_yaml,
-    Form.JSON: parsed_json,
-    Form.TOML: parsed_toml,
-    Form.ARGUMENTS: parsed_command_line,
-    Form.GIN: parsed_gin,
+_PARSERS: Mapping[Syntax, Callable[[str, str], Any]] = {
+    Syntax.YAML: parsed_yaml,
+    Syntax.JSON: parsed_json,
+    Syntax.TOML: parsed_toml,
+    Syntax.ARGUMENTS: parsed_command_line,
+    Syntax.GIN: parsed_gin,
 }
 
 
@@ -72,14 +72,14 @@ class Document:
             of a Python file. A value that the file does not determine is an
             :class:`~closedform.recipes.documents.values.Unresolved`.
         source: The file, or ``<mapping>``.
-        form: The form of the file.
+        syntax: The syntax of the file.
         python: The syntax tree and the expressions of a Python file.
         program: The name of the Python script that a command line runs, without its ending.
     """
 
     content: dict[str, Any]
     source: str
-    form: Form = Form.MAPPING
+    syntax: Syntax = Syntax.MAPPING
     python: PythonText | None = None
     program: str = ""
 
@@ -100,21 +100,21 @@ class Document:
     @property
     def name(self) -> str:
         """The file's name without its ending, or ``recipe`` for a mapping."""
-        return "recipe" if self.form is Form.MAPPING else Path(self.source).stem
+        return "recipe" if self.syntax is Syntax.MAPPING else Path(self.source).stem
 
 
 def read_document(source: str | PathLike[str] | Mapping[str, Any] | Document) -> Document:
     """Returns a config as plain data; a mapping is copied, never changed.
 
     Args:
-        source: The path of a file of at most 1 MB, whose ending is its form: ``.yaml``, ``.yml``,
+        source: The path of a file of at most 1 MB, whose ending is its syntax: ``.yaml``, ``.yml``,
             ``.json``, ``.toml``, ``.args`` or ``.sh`` for a command line, ``.py``, ``.gin``,
             ``.ipynb`` for the code cells of a notebook; a mapping, as YAML would have it; a
             dataclass such as ``TrainingArguments``, ``argparse.Namespace`` or OmegaConf; a document
             is returned as it is.
 
     Raises:
-        ConfigError: The file cannot be read, is not of its form, or holds what is refused.
+        ConfigError: The file cannot be read, is not of its syntax, or holds what is refused.
 
     Example:
         >>> read_document({"a": (1, 2)}).content
@@ -123,7 +123,7 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any] | Document) ->
     if isinstance(source, Document):
         return source
     if isinstance(source, Mapping) and not hasattr(source, "items_ex"):
-        content = _copied(source, "", Budget("<mapping>"))
+        content = _copy(source, "", Budget("<mapping>"))
         return Document(content, "<mapping>")
     if is_config(source):
         name = f"<{type(source).__name__}>"
@@ -146,36 +146,36 @@ def document_of(text: str, suffix: str, name: str) -> Document:
 
     Args:
         text: The text.
-        suffix: The ending of its file, which is its form.
+        suffix: The ending of its file, which decides its syntax.
         name: The name of the file, for errors.
 
     Raises:
-        ConfigError: The text is not of its form, or holds what is refused.
+        ConfigError: The text is not of its syntax, or holds what is refused.
 
     Example:
         >>> document_of("lr = 0.1", ".toml", "run.toml").content
         {'lr': 0.1}
     """
-    form = SUFFIXES.get(suffix.lower())
-    if form is None:
+    syntax = SUFFIXES.get(suffix.lower())
+    if syntax is None:
         raise ConfigError(
             f"the ending of a config must be one of {', '.join(SUFFIXES)}, got {suffix!r}",
             where=name,
         )
     if suffix.lower() == ".ipynb":
         text = code_of_notebook(text, name)
-    if form is Form.PYTHON:
+    if syntax is Syntax.PYTHON:
         module = parsed_python(text, name)
-        return Document(module.names, name, form, module)
-    parsed = _PARSERS[form](text, name)
+        return Document(module.names, name, syntax, module)
+    parsed = _PARSERS[syntax](text, name)
     if not isinstance(parsed, dict):
         if parsed is None:
             raise ConfigError("the file is empty, expected a config", where=name)
         raise ConfigError(f"a config must be a mapping, got {type(parsed).__name__}", where=name)
-    if form in (Form.JSON, Form.TOML):
-        parsed = _copied(parsed, "", Budget(name))
-    program = program_of(text) if form is Form.ARGUMENTS else ""
-    return Document(parsed, name, form, program=program)
+    if syntax in (Syntax.JSON, Syntax.TOML):
+        parsed = _copy(parsed, "", Budget(name))
+    program = program_of(text) if syntax is Syntax.ARGUMENTS else ""
+    return Document(parsed, name, syntax, program=program)
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
@@ -197,20 +197,20 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
         raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
 
 
-def joined(path: str, key: object) -> str:
+def join_path(path: str, key: object) -> str:
     """Returns the path of an entry of a mapping."""
     return f"{path}.{key}" if path else str(key)
 
 
-def _copied(value: Any, path: str, budget: Budget, depth: int = 0) -> Any:
+def _copy(value: Any, path: str, budget: Budget, depth: int = 0) -> Any:
     """A deep copy in plain types, within the limits."""
     budget.spend(depth, f"{budget.source}: {path[:80]}")
     if isinstance(value, Mapping):
         return {
-            key: _copied(item, joined(path, key), budget, depth + 1) for key, item in value.items()
+            key: _copy(item, join_path(path, key), budget, depth + 1) for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_copied(item, f"{path}[{i}]", budget, depth + 1) for i, item in enumerate(value)]
+        return [_copy(item, f"{path}[{i}]", budget, depth + 1) for i, item in enumerate(value)]
     if value is None or isinstance(value, str | bool | Number):
         return value
     raise ConfigError(
@@ -251,7 +251,7 @@ _INTERPOLATION = re.compile(r"\$\{([^{}$]*)\}")
 _MISSING = "???"
 
 
-def interpolated(document: Document) -> Document:
+def interpolate(document: Document) -> Document:
     """Returns a document whose ``${a.b.c}`` are replaced as OmegaConf replaces them.
 
     A text that is one interpolation alone becomes the value itself; within a text it is inserted.
@@ -262,8 +262,8 @@ def interpolated(document: Document) -> Document:
         ConfigError: The result is too large, or an interpolation contains itself.
 
     Example:
-        >>> given = read_document({"a": {"b": 3}, "c": "${a.b}", "d": "x${a.b}", "e": "${f}"})
-        >>> interpolated(given).content["c"], interpolated(given).content["e"]
+        >>> config = read_document({"a": {"b": 3}, "c": "${a.b}", "d": "x${a.b}", "e": "${f}"})
+        >>> interpolate(config).content["c"], interpolate(config).content["e"]
         (3, Unresolved(text='${f}'))
     """
     budget = Budget(document.source)

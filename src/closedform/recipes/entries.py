@@ -35,6 +35,9 @@ REQUIRED = Required()
 MAX_NESTING = 32
 """How deep schedules may be nested."""
 
+Arguments = Mapping[str, Any]
+"""The arguments of a class by their names, defaults filled in."""
+
 Check = Callable[[object, str, str], Any]
 """From a value, the argument's name and the place, for errors, to the value that is meant."""
 
@@ -259,7 +262,7 @@ def values_of(make: Callable[..., Schedule], *names: str, **keywords: str) -> Sc
 
 
 @contextmanager
-def located(where: str) -> Iterator[None]:
+def locate_errors(where: str) -> Iterator[None]:
     """Adds a location to the errors raised within that do not have one."""
     try:
         yield
@@ -318,7 +321,7 @@ def build_schedule(name: object, kwargs: object, context: Context) -> Schedule:
         raise DefinitionError(
             f"{entry.name} leaves {context.key} as it is with these arguments", where=inner.where
         )
-    with located(inner.where):
+    with locate_errors(inner.where):
         return entry.build(arguments, inner)
 
 
@@ -338,7 +341,7 @@ def build_rule(name: object, kwargs: object, context: Context) -> UpdateRule:
             where=inner.where,
             hint="build it with closedform.frameworks.schedule",
         )
-    with located(inner.where):
+    with locate_errors(inner.where):
         return entry.rule(generic_arguments(entry, kwargs, inner.where), inner)
 
 

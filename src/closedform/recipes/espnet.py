@@ -22,8 +22,8 @@ from closedform.recipes.keys import (
     OpenKeys,
     Values,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
     section,
@@ -265,11 +265,11 @@ CONFIG = OpenKeys(
     scheduler_conf=section(ClassKeys()),
     accum_grad=integer(1, least=1),
     grad_clip=number(5),
-    grad_clip_type=ignored(),
+    grad_clip_type=irrelevant(),
     max_epoch=integer(40),
     exclude_weight_decay=flag(False),
-    exclude_weight_decay_conf=ignored(),
-    **dict.fromkeys(("optim2", "optim2_conf", "scheduler2", "scheduler2_conf"), ignored()),
+    exclude_weight_decay_conf=irrelevant(),
+    **dict.fromkeys(("optim2", "optim2_conf", "scheduler2", "scheduler2_conf"), irrelevant()),
 )
 
 _FOLDER = "espnet2/schedulers"
@@ -357,7 +357,7 @@ def _read(reading: Reading) -> Recipe:
     config = CONFIG.read_whole(reading.document)
     optimizer = _optimizer(config)
     name = (config.scheduler or "").lower()
-    with config.scheduler_conf.origin.located():
+    with config.scheduler_conf.origin.locate_errors():
         schedule = _rate(config, exact_number(optimizer.lr), reading.document.source)
     clock = TORCH[name][1] if name in TORCH else CURVES[name][2] if name in CURVES else UPDATES
     group = optimizer.group(schedule)

@@ -351,7 +351,7 @@ def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config(reading: Reading) -> Section:
     """The config over the defaults of its recipe."""
-    document, facts = in_sections(reading.document), reading.facts.named
+    document, facts = in_sections(reading.document), reading.facts.framework_facts
     recipe = facts.get("recipe", document.content.get("recipe"))
     base: Mapping[str, Any] = {}
     if recipe is not None:
@@ -388,7 +388,7 @@ def _read(reading: Reading) -> Recipe:
     total = regime.num_steps
     if total is None and reading.facts.total_updates is not None:
         total = int(reading.facts.total_updates)
-    regime = regime.changed(num_steps=total)
+    regime = regime.replace(num_steps=total)
     scheduler = None
     if config.content["lr_scheduler"] is not None:
         scheduler = SCHEDULER.read(config.section("lr_scheduler"))
@@ -396,7 +396,7 @@ def _read(reading: Reading) -> Recipe:
     def schedule(context: Context) -> Schedule:
         if scheduler is None:
             return constant(_rate_of(optimizer, context))
-        with scheduler.origin.located("config"):
+        with scheduler.origin.locate_errors("config"):
             return _rate(context, optimizer, scheduler, regime)
 
     clipping = trainer.max_grad_norm

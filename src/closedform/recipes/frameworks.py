@@ -14,7 +14,7 @@ from closedform.deprecation import deprecated_names, renamed_keywords
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
-from closedform.recipes.build import built, known_version
+from closedform.recipes.build import class_schedule, known_version
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -158,7 +158,7 @@ def schedule(
     made = _configured(framework, name, config, as_implemented, own)
     if made is None:
         raise DefinitionError("the config asks for no schedule", where=f"{framework} > {name}")
-    return built(
+    return class_schedule(
         framework,
         _entries(framework, own),
         *made,

@@ -27,8 +27,8 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     mapping,
     number,
     section,
@@ -85,7 +85,7 @@ CONFIG = OpenKeys(
     gradient_clipping=number(None),
     clip_grad=number(1.0),
     gradient_accumulation_steps=integer(None),
-    **{name: ignored() for name in _NOT_READ},
+    **{name: irrelevant() for name in _NOT_READ},
 )
 
 DEFECTS = {
@@ -212,7 +212,7 @@ def _read(reading: Reading) -> Recipe:
     document = reading.document
     config = CONFIG.read_whole(replace(document, content=_normal(document)))
     optimizer, total = _optimizer(config), _updates(reading.context, config)
-    with config.origin.located():
+    with config.origin.locate_errors():
         rate = None if optimizer.plan.name == "OneBitAdam" else _rate(reading.context, config)
     group = optimizer.group(rate)
     threshold = config.clip_grad if config.gradient_clipping is None else config.gradient_clipping

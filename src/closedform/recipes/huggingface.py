@@ -18,6 +18,7 @@ from closedform.recipes import checks
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.entries import (
     REQUIRED,
+    Arguments,
     Context,
     OptimizerEntry,
     Parameter,
@@ -52,7 +53,6 @@ DEFECTS = {
         "cosine_warmup_with_min_lr-2",
     )
 }
-Arguments = Mapping[str, Any]
 Curve = Callable[[Arguments, Context, sp.Expr], Schedule]
 
 _SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {

@@ -11,14 +11,14 @@ from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, first_from
 from closedform.recipes.keys import FlagKeys, Keys, Values, integer, number, section_entries
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 
 CLOCK = Clock(Unit.UPDATE, offset=1)
 
@@ -112,7 +112,7 @@ _TYPICAL = {"base-lr", "lr-batches", "lr-epochs"}
 
 def _matches(document: Document) -> bool:
     flags = set(document.content)
-    return document.form is Form.ARGUMENTS and (
+    return document.syntax is Syntax.ARGUMENTS and (
         len(_TYPICAL & flags) > 1
         or not ({"lr-batches", "lr-epochs"}.isdisjoint(flags))
         or {"max-duration", "num-epochs"} <= flags
@@ -140,10 +140,10 @@ def _read(reading: Reading) -> Recipe:
     name = "Eden-2022" if is_of_2022 else "Eden"
     content = {key: value for key, value in content.items() if key in _OF_CLASS[name]}
     given = SCHEDULER.read(type(flags.origin)(flags.origin.document, content))
-    with flags.origin.located():
+    with flags.origin.locate_errors():
         rate = _rate(context, name, given)
         (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
-    plan = planned("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
+    plan = plan_optimizer("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
     return reading.recipe(
         [ParamGroup({"lr": rate}, plan, Role.DEFAULT)],
         clock=CLOCK,

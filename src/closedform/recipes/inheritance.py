@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from closedform.errors import ConfigError, nearest
-from closedform.recipes.document import Document, Form, document_of, text_of
+from closedform.recipes.document import Document, Syntax, document_of, text_of
 from closedform.recipes.documents.limits import MAX_BYTES, checked_keys, checked_path
 
 MAX_FILES = 200
@@ -96,7 +96,7 @@ class Files:
         return not path.startswith(("/", "..")) and (self.texts / path).is_file()
 
 
-def merged(document: Document, given: Given) -> Document:
+def merge_files(document: Document, given: Given) -> Document:
     """Returns a config with the files that it inherits from, the file itself winning.
 
     Args:
@@ -111,7 +111,7 @@ def merged(document: Document, given: Given) -> Document:
     Example:
         >>> from closedform.recipes.document import read_document
         >>> config = read_document({"_base_": "a.yaml", "train": {"lr": 1}})
-        >>> merged(config, {"a.yaml": "train: {lr: 2, steps: 3}"}).content
+        >>> merge_files(config, {"a.yaml": "train: {lr: 2, steps: 3}"}).content
         {'train': {'lr': 1, 'steps': 3}}
     """
     if isinstance(given, Mapping):
@@ -123,9 +123,9 @@ def merged(document: Document, given: Given) -> Document:
             raise ConfigError(f"{str(given)!r} is not a directory", where=document.source)
         files = Files(folder, document.source)
         path = Path(document.source).resolve()
-        is_inside = document.form is not Form.MAPPING and path.is_relative_to(folder)
+        is_inside = document.syntax is not Syntax.MAPPING and path.is_relative_to(folder)
         place = path.relative_to(folder).parent.as_posix() if is_inside else ""
-    if document.form is Form.GIN:
+    if document.syntax is Syntax.GIN:
         text = text_of(Path(document.source))
         return document_of(_inlined(text, place, files), ".gin", document.source)
     return replace(document, content=_resolved(document.content, place, files))

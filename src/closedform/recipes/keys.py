@@ -134,7 +134,7 @@ def anything(default: Any = None) -> Key:
     return Key(Section.value, default)
 
 
-def ignored() -> Key:
+def irrelevant() -> Key:
     """Returns a key that the schedules and the optimizer do not depend on; it is not read."""
     return Key(lambda section, key, default: None, None)
 
@@ -240,11 +240,11 @@ class Values:
     def __contains__(self, name: str) -> bool:
         return self._spell(name) in self.origin
 
-    def changed(self, **entries: Any) -> Values:
+    def replace(self, **entries: Any) -> Values:
         """Returns the values with some replaced."""
         return Values(self.origin, {**self._entries, **entries}, self._spell)
 
-    def required(self, name: str) -> Any:
+    def require(self, name: str) -> Any:
         """Returns a value that must be given here.
 
         Raises:

@@ -17,7 +17,7 @@ from closedform.language import Schedule, exact_number
 from closedform.recipes import diffusers
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals
@@ -27,8 +27,8 @@ from closedform.recipes.keys import (
     Values,
     anything,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     section_entries,
     text,
@@ -67,12 +67,12 @@ class Part:
 def _length(section: Section, key: str, default: int) -> int | Part:
     """A number of steps or a ratio, by the types of argparse and of TOML."""
     value = section.value(key, default)
-    form = section.document.form
+    form = section.document.syntax
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if value >= 1 or form is not Form.ARGUMENTS else Part(float(value))
-    if isinstance(value, float) and (value < 1 or form is not Form.ARGUMENTS):
+        return value if value >= 1 or form is not Syntax.ARGUMENTS else Part(float(value))
+    if isinstance(value, float) and (value < 1 or form is not Syntax.ARGUMENTS):
         return Part(value)
-    if isinstance(value, str) and form is not Form.TOML:
+    if isinstance(value, str) and form is not Syntax.TOML:
         return _of_word(section, key, value)
     wanted = "a whole number from 1 on, or a ratio below 1"
     raise section.error(f"{key} must be {wanted}, got {value!r:.40}", key)
@@ -124,7 +124,7 @@ ARGUMENTS = ArgumentKeys(
             *("token_warmup_step", "offload_optimizer_device", "offload_optimizer_nvme_path"),
             "force_scheduler_zero_steps_offset",
         ),
-        ignored(),
+        irrelevant(),
     ),
 )
 _OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -320,7 +320,7 @@ _OTHERS = ("trainer", "model_type", "output_router_logits", "micro_batch_size", 
 
 def _flat(document: Document) -> Document:
     """The sections of a TOML file as one."""
-    if document.form is Form.ARGUMENTS:
+    if document.syntax is Syntax.ARGUMENTS:
         return document
     content: dict[str, Any] = {}
     for key, value in document.content.items():
@@ -332,9 +332,9 @@ def _matches(document: Document) -> bool:
     content = _flat(document).content
     if any(key in content for key in _OTHERS) or diffusers.is_script(document):
         return False
-    if document.form not in (Form.ARGUMENTS, Form.TOML):
+    if document.syntax not in (Syntax.ARGUMENTS, Syntax.TOML):
         return False
-    is_short = document.form is Form.ARGUMENTS and "max_train_steps" in content
+    is_short = document.syntax is Syntax.ARGUMENTS and "max_train_steps" in content
     return "learning_rate" in content and (is_short or any(key in content for key in _OWN))
 
 
@@ -357,7 +357,7 @@ def _read(reading: Reading) -> Recipe:
         refuse_unless(kind == "", message, document.source)
         kind = "adamw8bit" if arguments.use_8bit_adam else "lion"
     path, defaults = _OPTIMIZERS.get(kind, (arguments.optimizer_type, {}))
-    with arguments.origin.located():
+    with arguments.origin.locate_errors():
         given = {"lr": arguments.learning_rate, **defaults, **_optimizer_arguments(arguments)}
         optimizer = class_optimizer(Section(document, given, "optimizer_args"), path)
         groups = [

@@ -26,9 +26,9 @@ from closedform.recipes.keys import (
     OpenKeys,
     Values,
     anything,
-    ignored,
     integer,
     integers,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -37,7 +37,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
@@ -140,16 +140,16 @@ _FURTHER: Mapping[str, Mapping[str, Key]] = {
     "adam": {
         **_ADAM,
         "epsilon": number(1e-8),
-        "nesterov": ignored(),
-        "update_rms_clipping": ignored(),
-        "clip_update_norm": ignored(),
+        "nesterov": irrelevant(),
+        "update_rms_clipping": irrelevant(),
+        "clip_update_norm": irrelevant(),
         "skip_bad_steps": anything(False),
-        "adamc_weight_decay": ignored(),
+        "adamc_weight_decay": irrelevant(),
     },
-    "lion": {**_ADAM, "epsilon": ignored()},
-    "mini": {"lr": ignored()},
-    "muon": {"lr": ignored(), "adam_lr": number(6e-4)},
-    "scion": {"lr": ignored(), "scion_to_signum_lr": number(0.25)},
+    "lion": {**_ADAM, "epsilon": irrelevant()},
+    "mini": {"lr": irrelevant()},
+    "muon": {"lr": irrelevant(), "adam_lr": number(6e-4)},
+    "scion": {"lr": irrelevant(), "scion_to_signum_lr": number(0.25)},
 }
 _SECOND = {"muon": ("adam_lr", "adamw"), "scion": ("scion_to_signum_lr", "signum")}
 """Optimizers with a second group: the option of its rate, and the name of the group."""
@@ -160,10 +160,10 @@ def _optimizer_keys(kind: str) -> Keys:
         "type": text("adam"),
         "weight_decay": number(0 if kind in ("mini", "muon", "scion", "soap") else 0.1),
         "haps": anything(),
-        "weight_decay_modules": ignored(),
-        "default_weight_decay_mask": ignored(),
+        "weight_decay_modules": irrelevant(),
+        "default_weight_decay_mask": irrelevant(),
         **_RATE,
-        **dict.fromkeys(_ARGUMENTS[kind], ignored()),
+        **dict.fromkeys(_ARGUMENTS[kind], irrelevant()),
         **_FURTHER.get(kind, {}),
     }
     return Keys(**keys) if kind == "sophia-h" else Keys(**keys, max_grad_norm=number(1))
@@ -391,20 +391,22 @@ def _read(reading: Reading) -> Recipe:
     optimizer = config.optimizer
     if "haps" in optimizer:
         raise optimizer.error("haps is not read", "haps", hint="write cycles")
-    total = reading.determined(config.trainer.num_train_steps, "total_updates")
+    total = reading.value_or_fact(config.trainer.num_train_steps, "total_updates")
     context = reading.context.with_facts(total_updates=total)
     decay = constant(optimizer.weight_decay)
-    with optimizer.origin.located():
+    with optimizer.origin.locate_errors():
         rate = _rate(context, optimizer)
     schedules = {"lr": rate, "weight_decay": decay}
     groups = [ParamGroup(schedules, _plan(optimizer), Role.DEFAULT)]
     if optimizer.type in _SECOND:
         option, name = _SECOND[optimizer.type]
         place = optimizer.origin.document.place(optimizer.origin.path)
-        with optimizer.origin.located():
-            rate = _rate(context, optimizer.changed(learning_rate=getattr(optimizer, option)))
+        with optimizer.origin.locate_errors():
+            rate = _rate(context, optimizer.replace(learning_rate=getattr(optimizer, option)))
         schedules = {"lr": rate, "weight_decay": decay}
-        groups.append(ParamGroup(schedules, planned(name, {}, where=place), Role.NAMED, name))
+        groups.append(
+            ParamGroup(schedules, plan_optimizer(name, {}, where=place), Role.NAMED, name)
+        )
     threshold = getattr(optimizer, "max_grad_norm", 0)
     if optimizer.origin.content.get("max_grad_norm", threshold) is None:
         threshold = 0  # A written null is none; the default counts where the key is absent.
@@ -424,11 +426,11 @@ def _plan(optimizer: Values) -> OptimizerPlan:
     place = origin.document.place(origin.path)
     if kind not in ("adam", "lion"):
         options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
-        return planned(kind, options, where=place)
+        return plan_optimizer(kind, options, where=place)
     arguments: dict[str, Any] = {"betas": (optimizer.beta1, optimizer.beta2)}
     if kind == "adam":
         arguments["eps"] = optimizer.epsilon
-    return planned("adamw" if kind == "adam" else kind, arguments, where=place)
+    return plan_optimizer("adamw" if kind == "adam" else kind, arguments, where=place)
 
 
 _WRITTEN = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}

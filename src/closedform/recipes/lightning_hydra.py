@@ -15,7 +15,7 @@ from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, in_sections, interpolated
+from closedform.recipes.document import Document, in_sections, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals
@@ -182,14 +182,14 @@ def _epochs(trainer: Values, facts: Facts) -> int | None:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = whole(interpolated(in_sections(reading.document)))
+    config = whole(interpolate(in_sections(reading.document)))
     is_whole = isinstance(config.content.get("model"), Mapping)
     model = MODEL.read(config.section("model") if is_whole else config)
     trainer = TRAINER.read(config.section("trainer"))
-    interval = reading.facts.named.get("interval", "epoch")
+    interval = reading.facts.framework_facts.get("interval", "epoch")
     if interval not in ("epoch", "step"):
         raise config.error(f"the fact interval must be epoch or step, got {interval!r:.40}")
-    with model.origin.located("scheduler"):
+    with model.origin.locate_errors("scheduler"):
         rate = _scheduled(reading.context, model)
     node = model.origin.section("optimizer")
     made = class_optimizer(

@@ -27,15 +27,15 @@ from closedform.recipes.keys import (
     OpenKeys,
     Values,
     choice,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -54,7 +54,7 @@ OPTIM = Keys(
     lr_min_ratio=number(0.1),
     cycle_length=number(1),
     cosine_theta=number(1),
-    annealing_step=ignored(),
+    annealing_step=irrelevant(),
     decay_fraction=number(0.1),
     exp_factor=number(0.5),
 )
@@ -205,11 +205,11 @@ def _read(reading: Reading) -> Recipe:
     optim = config.optim
     total = config.steps
     if "steps" not in config:
-        total = reading.facts.named.get("steps", reading.facts.total_updates or total)
-    with optim.origin.located():
+        total = reading.facts.framework_facts.get("steps", reading.facts.total_updates or total)
+    with optim.origin.locate_errors():
         rate = _rate(reading.context, optim, total)
     arguments = {"betas": (optim.beta1, optim.beta2), "eps": optim.epsilon}
-    plan = planned("AdamW", arguments, where=config.origin.document.place("optim"))
+    plan = plan_optimizer("AdamW", arguments, where=config.origin.document.place("optim"))
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
     return reading.recipe(
         [ParamGroup(schedules, plan, Role.DEFAULT)],

@@ -26,8 +26,8 @@ from closedform.recipes.keys import (
     OpenKeys,
     Values,
     anything,
-    ignored,
     integer,
+    irrelevant,
     mapping,
     number,
     section_entries,
@@ -57,8 +57,8 @@ def _train_args(
 ) -> Keys:
     """The keys of ``TrainArgs``, with its defaults or those of a script."""
     return Keys(
-        save_interval=ignored(),
-        log_interval=ignored(),
+        save_interval=irrelevant(),
+        log_interval=irrelevant(),
         global_batch_size=integer(global_batch_size, least=1),
         micro_batch_size=integer(micro_batch_size, least=1),
         lr_warmup_steps=Key(_warmup_steps, lr_warmup_steps),
@@ -66,9 +66,9 @@ def _train_args(
         epochs=integer(None),
         max_tokens=integer(None),
         max_steps=integer(None),
-        max_time=ignored(),
+        max_time=irrelevant(),
         max_seq_length=integer(None, least=1),
-        tie_embeddings=ignored(),
+        tie_embeddings=irrelevant(),
         max_norm=number(max_norm),
         min_lr=number(min_lr),
     )
@@ -87,7 +87,11 @@ CONFIG = OpenKeys(
 OPTIMIZER = Keys(class_path=text(), init_args=mapping())
 ARGUMENTS = {
     "optimizer": OpenKeys(
-        lr=number(), betas=ignored(), momentum=ignored(), weight_decay=ignored(), eps=ignored()
+        lr=number(),
+        betas=irrelevant(),
+        momentum=irrelevant(),
+        weight_decay=irrelevant(),
+        eps=irrelevant(),
     ),
     "train": _train_args(),
 }
@@ -165,7 +169,7 @@ def _run(context: Context, train: Values) -> Run:
     if count is None:
         count = int(facts.require("gradient_accumulation", where=train.origin.document.source)[0])
     facts = replace(facts, gradient_accumulation=count)
-    tokens, micro = train.required("max_tokens"), train.required("micro_batch_size")
+    tokens, micro = train.require("max_tokens"), train.require("micro_batch_size")
     total = tokens // world // (micro * facts.sequence_length)
     if part:
         loader = count * (facts.updates_per_epoch or 0) if loader is None else loader
@@ -234,7 +238,7 @@ def _read(reading: Reading) -> Recipe:
         run = _run(replace(reading, facts=facts).context, train)
         accumulation, total = run.accumulation, run.total // run.accumulation
         norm, curve = Clipping(train.max_norm), _pretrain
-    with train.origin.located():
+    with train.origin.locate_errors():
         rate = curve(replace(reading, facts=facts).context, optimizer, train)
     return reading.recipe(
         [optimizer.group(rate)],
@@ -267,7 +271,7 @@ def _updates(train: Values, facts: Facts, source: str) -> int:
     if facts.total_updates is not None:
         return facts.total_updates
     if train.epochs is None:
-        return int(train.required("max_steps"))
+        return int(train.require("max_steps"))
     (length,) = facts.require("updates_per_epoch", where=source)
     total = int(train.epochs * length)
     return total if train.max_steps is None else min(total, int(train.max_steps))

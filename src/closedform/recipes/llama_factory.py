@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from closedform.recipes.document import Form
-from closedform.recipes.keys import flag, ignored
+from closedform.recipes.document import Syntax
+from closedform.recipes.keys import flag, irrelevant
 from closedform.recipes.section import Section
 from closedform.recipes.transformers.arguments import Program, framework_of, keys_with
 
@@ -22,9 +22,9 @@ _SWITCHES = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon
 
 def _matches(section: Section) -> bool:
     # Flags of a command line such as --use_galore are those of ms-swift as well.
-    is_file = section.document.form is not Form.ARGUMENTS
+    is_file = section.document.syntax is not Syntax.ARGUMENTS
     return any(key in section for key in (*_OWN, *(_SWITCHES if is_file else ())))
 
 
-_KEYS = keys_with(**dict.fromkeys(_FURTHER, ignored()), **dict.fromkeys(_SWITCHES, flag(False)))
+_KEYS = keys_with(**dict.fromkeys(_FURTHER, irrelevant()), **dict.fromkeys(_SWITCHES, flag(False)))
 FRAMEWORK = framework_of(Program("llama-factory", _matches, _KEYS, switches=_SWITCHES))

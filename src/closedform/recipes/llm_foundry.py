@@ -10,10 +10,10 @@ from closedform.recipes.composer import ENTRIES
 from closedform.recipes.composer.reader import decoupled, find_class, open_keys, recipe, schedulers
 from closedform.recipes.composer.schedules import CLOCK, DEFECTS
 from closedform.recipes.composer.writer import clipping_entry, written_schedulers
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.forms import Config, Form, Optimizer, Writer, native
 from closedform.recipes.framework import Framework
-from closedform.recipes.keys import ClassKeys, ignored, mapping, sections, text
+from closedform.recipes.keys import ClassKeys, irrelevant, mapping, sections, text
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
@@ -33,7 +33,7 @@ _OPTIMIZERS = {
     "no_op": "NoOp",
 }
 _GROUP = ClassKeys(param_str_match=text())
-_OPTIMIZER = ClassKeys(name=text(), param_groups=sections(_GROUP), disable_grad=ignored())
+_OPTIMIZER = ClassKeys(name=text(), param_groups=sections(_GROUP), disable_grad=irrelevant())
 _CONFIG = open_keys(optimizer=mapping(), scheduler=schedulers(_SCHEDULERS))
 
 
@@ -53,7 +53,7 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = _CONFIG.read_whole(interpolated(_parameters(reading.document)))
+    config = _CONFIG.read_whole(interpolate(_parameters(reading.document)))
     optimizer = _OPTIMIZER.read(config.optimizer)
     path = find_class(config.optimizer, optimizer.name, _OPTIMIZERS)
 
@@ -66,7 +66,7 @@ def _read(reading: Reading) -> Recipe:
         content = {**config.optimizer.content, **group.origin.content}
         place = replace(group.origin, content=content)
         optimizers.append((group.param_str_match, build(place)))
-    return recipe(reading, config.changed(schedulers=config.scheduler), optimizers)
+    return recipe(reading, config.replace(schedulers=config.scheduler), optimizers)
 
 
 _WRITTEN = {

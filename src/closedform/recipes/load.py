@@ -14,7 +14,7 @@ from closedform.recipes.clock import CHECKED, Facts
 from closedform.recipes.document import Document, read_document
 from closedform.recipes.framework import Framework
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.recipes.inheritance import Given, merged
+from closedform.recipes.inheritance import Given, merge_files
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 from closedform.recipes.registry import unknown_framework
@@ -96,7 +96,7 @@ def load_recipe(
     """
     document = read_document(source)
     if files is not None:
-        document = merged(document, files)
+        document = merge_files(document, files)
     if paths is not None and framework != GENERIC:
         raise ArgumentError(
             f"paths are for framework='generic', got {framework!r}", hint="leave them out"
@@ -120,7 +120,7 @@ def load_recipe(
         hint = taken if error.hint is None else f"{error.hint}; {taken}"
         raise ConfigError(error.what, where=error.where, hint=hint) from error
     _check_facts(recipe, known, document)
-    return recipe if known.group is None else recipe.selected(known.group)
+    return recipe if known.group is None else recipe.with_default_group(known.group)
 
 
 def load_schedules(
@@ -132,7 +132,7 @@ def load_schedules(
         ConfigError: As ``load_recipe``.
     """
     recipe = load_recipe(source)
-    return recipe.driven, recipe.horizon
+    return recipe.changing_schedules, recipe.horizon
 
 
 def readable() -> tuple[str, ...]:
@@ -184,9 +184,11 @@ def _reader(
             where=document.source,
             hint=f"name it: framework={next(iter(matching))!r}",
         )
-    from closedform.recipes.nearness import unrecognized  # where a config is recognized: not needed
+    from closedform.recipes.nearness import (
+        unrecognized_error,  # where a config is recognized: not needed
+    )
 
-    raise unrecognized(document)
+    raise unrecognized_error(document)
 
 
 def _check_facts(recipe: Recipe, facts: Facts, document: Document) -> None:

@@ -13,14 +13,14 @@ from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, quotient
 from closedform.recipes.keys import ArgumentKeys, Values, integer, number, section_entries, text
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine
 
@@ -103,7 +103,7 @@ def _filled(arguments: Values, name: str) -> Values:
     """The arguments with the defaults of a script."""
     defaults = {key: exact_number(value) for key, value in SCRIPTS[name].defaults.items()}
     absent = {key: value for key, value in defaults.items() if getattr(arguments, key) is None}
-    return arguments.changed(**absent)
+    return arguments.replace(**absent)
 
 
 def _updates_per_epoch(context: Context, arguments: Values) -> int:
@@ -163,7 +163,7 @@ def _script(reading: Reading) -> str:
 
 def _matches(document: Document) -> bool:
     content = document.content
-    return document.form is Form.ARGUMENTS and (
+    return document.syntax is Syntax.ARGUMENTS and (
         "blr" in content
         or {"accum_iter", "warmup_epochs"} <= set(content)
         or ("warmup_epochs" in content and re.sub("^.*_", "", document.program) in SCRIPTS)
@@ -200,11 +200,11 @@ def _read(reading: Reading) -> Recipe:
     script = _script(reading)
     arguments = _filled(ARGUMENTS.read_whole(reading.document), script)
     context = reading.context
-    with arguments.origin.located():
+    with arguments.origin.locate_errors():
         schedule = _rate(context, arguments)
     optimizer = SCRIPTS[script].optimizer
     betas = (0.9, 0.95) if script == "pretrain" else (0.9, 0.999)
-    plan = planned(
+    plan = plan_optimizer(
         optimizer,
         {"betas": betas} if optimizer == "AdamW" else {},
         "adamw" if optimizer == "AdamW" else None,

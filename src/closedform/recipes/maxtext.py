@@ -21,15 +21,15 @@ from closedform.recipes.keys import (
     anything,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     section_entries,
     text,
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
@@ -78,7 +78,7 @@ CONFIG = OpenKeys(
     gradient_clipping_threshold=number(1.0),
     gradient_accumulation_steps=integer(1),
     skip_step_on_spikes=flag(False),
-    **{name: ignored() for name in _NOT_READ},
+    **{name: irrelevant() for name in _NOT_READ},
 )
 """The options, with the values of ``base.yml``."""
 _FORMER = {"cosine_learning_rate_final_fraction": "learning_rate_final_fraction"}
@@ -139,7 +139,7 @@ def _timed(context: Context, config: Values) -> Values:
         steps = int(fact)
     if steps == total == -1:
         raise config.error("steps and learning_rate_schedule_steps must not both be -1", "steps")
-    return config.changed(
+    return config.replace(
         steps=total if steps == -1 else steps,
         learning_rate_schedule_steps=steps if total == -1 else total,
     )
@@ -208,7 +208,7 @@ def _options(reading: Reading) -> Section:
 def _read(reading: Reading) -> Recipe:
     options = CONFIG.read(_options(reading))
     config = _timed(reading.context, options)
-    with options.origin.located("lr_schedule_type"):
+    with options.origin.locate_errors("lr_schedule_type"):
         rate = _rate(reading.context, config)
     plan, decay = _optimizer(config)
     group = ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
@@ -231,14 +231,14 @@ def _optimizer(config: Values) -> tuple[OptimizerPlan, Any]:
     name = config.opt_type
     place = config.origin.document.place("opt_type")
     if name == "sgd":
-        return planned("sgd", {}, where=place), 0
+        return plan_optimizer("sgd", {}, where=place), 0
     if name == "muon":
-        plan = planned("muon", {"momentum": config.muon_beta}, where=place)
+        plan = plan_optimizer("muon", {"momentum": config.muon_beta}, where=place)
         return plan, config.muon_weight_decay
     arguments = {"betas": (config.adam_b1, config.adam_b2), "eps": config.adam_eps}
     if config.adam_eps_root:
         arguments["eps_root"] = config.adam_eps_root
-    return planned(name, arguments, where=place), config.adam_weight_decay
+    return plan_optimizer(name, arguments, where=place), config.adam_weight_decay
 
 
 def _part(length: int, total: int) -> float:

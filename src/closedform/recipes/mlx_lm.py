@@ -12,7 +12,7 @@ from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import Value, by_intervals, first_from
@@ -32,7 +32,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -198,7 +198,7 @@ def _group(config: Values, rate: Schedule) -> ParamGroup:
     # The dampening of mlx counts at the first update as well, that of the library's rule does not.
     is_of_library = name in ("adam", "adamw") or (name == "sgd" and given["dampening"] == 0)
     where = config.origin.document.place("optimizer")
-    plan = planned(name, given, name if is_of_library else None, where, by_name=False)
+    plan = plan_optimizer(name, given, name if is_of_library else None, where, by_name=False)
     return ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
 
 
@@ -231,12 +231,12 @@ def _matches(document: Document) -> bool:
 
 def _read(reading: Reading) -> Recipe:
     document = reading.document
-    if document.form is Form.ARGUMENTS:
+    if document.syntax is Syntax.ARGUMENTS:
         # Of a command line the names with hyphens are those that count.
         names = {str(key).replace("-", "_"): value for key, value in document.content.items()}
         document = replace(document, content=names)
     config = CONFIG.read_whole(document)
-    with config.origin.located("lr_schedule"):
+    with config.origin.locate_errors("lr_schedule"):
         rate = _rate(reading.context, config)
     accumulation = config.grad_accumulation_steps
     return reading.recipe(

@@ -9,16 +9,25 @@ from typing import Any
 from closedform.language import exact_number
 from closedform.recipes import megatron, transformers
 from closedform.recipes.document import Document
-from closedform.recipes.document import Form as FileForm
+from closedform.recipes.document import Syntax as FileForm
 from closedform.recipes.forms import Config, Form, Optimizer, Writer, native
 from closedform.recipes.framework import Framework
-from closedform.recipes.keys import OpenKeys, Values, choice, flag, ignored, integer, number, text
+from closedform.recipes.keys import (
+    OpenKeys,
+    Values,
+    choice,
+    flag,
+    integer,
+    irrelevant,
+    number,
+    text,
+)
 from closedform.recipes.megatron.curves import STYLES
 from closedform.recipes.megatron.schedules import CLOCK, FLAGS, rate
 from closedform.recipes.megatron.schedules import decay as weight_decay
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
 from closedform.recipes.transformers.arguments import Program, keys_with, read_arguments
 from closedform.recipes.transformers.schedules import CURVES, OF_LOSS
@@ -57,7 +66,7 @@ _MEGATRON = OpenKeys(
                 "nccl_comm_warmup",
                 "offload_optimizer",
             ),
-            ignored(),
+            irrelevant(),
         ),
     }
 )
@@ -92,7 +101,7 @@ _PROGRAM = Program(
         adam_beta2=number(0.95),
         use_galore=flag(False),
         **dict.fromkeys(_GROUP_RATES, number(None)),
-        **dict.fromkeys(_FURTHER, ignored()),
+        **dict.fromkeys(_FURTHER, irrelevant()),
     ),
     _rate,
     _GROUP_RATES,
@@ -102,7 +111,7 @@ _PROGRAM = Program(
 
 def _matches(document: Document) -> bool:
     section = whole(document)
-    if document.form not in (FileForm.ARGUMENTS, FileForm.MAPPING):
+    if document.syntax not in (FileForm.ARGUMENTS, FileForm.MAPPING):
         return False
     of_megatron = "lr" in section and any(key in section for key in _SEVERAL[2:])
     return _own_keys(section) or of_megatron
@@ -121,10 +130,10 @@ def _read_megatron(reading: Reading) -> Recipe:
         key: value for key, value in section.content.items() if not str(key).startswith(_MUON)
     }
     flags = _MEGATRON.read(Section(section.document, content))
-    total = reading.determined(flags.train_iters, "total_updates")
+    total = reading.value_or_fact(flags.train_iters, "total_updates")
     lr = exact_number(_rate(section)) if flags.lr is None else flags.lr
-    flags = flags.changed(train_iters=total, train_samples=None, lr=lr)
-    with section.located("weight_decay_incr_style"):
+    flags = flags.replace(train_iters=total, train_samples=None, lr=lr)
+    with section.locate_errors("weight_decay_incr_style"):
         decay = weight_decay(reading.context, flags)
     plan = _plan(flags)
     groups = []
@@ -133,7 +142,7 @@ def _read_megatron(reading: Reading) -> Recipe:
         if peak is None:
             continue
         context = replace(reading.context, facts={"param_group": {"max_lr": peak}})
-        with section.located("lr_decay_style"):
+        with section.locate_errors("lr_decay_style"):
             schedules = {"lr": rate(context, flags), "weight_decay": decay}
         groups.append(ParamGroup(schedules, plan, Role.of(name), name))
     return replace(reading, defects=megatron.FRAMEWORK.defects).recipe(
@@ -153,12 +162,12 @@ def _plan(flags: Values) -> OptimizerPlan:
     decay = flags.weight_decay
     if name == "sgd":
         arguments = {"momentum": flags.sgd_momentum, "weight_decay": decay}
-        return planned("sgd", arguments, where=where)
+        return plan_optimizer("sgd", arguments, where=where)
     if name != "adam":
-        return planned(name, {}, None, where, by_name=False)
+        return plan_optimizer(name, {}, None, where, by_name=False)
     betas = (flags.adam_beta1, flags.adam_beta2)
     arguments = {"betas": betas, "eps": flags.adam_eps, "weight_decay": decay}
-    return planned("adamw", arguments, where=where)
+    return plan_optimizer("adamw", arguments, where=where)
 
 
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:

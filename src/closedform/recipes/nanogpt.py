@@ -8,13 +8,13 @@ from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, quotient
-from closedform.recipes.keys import Keys, Values, flag, ignored, number, section_entries
+from closedform.recipes.keys import Keys, Values, flag, irrelevant, number, section_entries
 from closedform.schedules.blends import along_cosine
 
 CLOCK = Clock(Unit.UPDATE)
 CONFIG = Keys(
     learning_rate=number(6e-4),
-    max_iters=ignored(),
+    max_iters=irrelevant(),
     warmup_iters=number(2000),
     lr_decay_iters=number(600_000),
     min_lr=number(6e-5),

@@ -26,8 +26,8 @@ from closedform.recipes.keys import (
     Values,
     anything,
     choice,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -55,20 +55,20 @@ TOKENS = OpenKeys(
     batch_accumulation_per_replica=integer(None, may_be_open=True),
 )
 _ADAM = {"adam_beta1": number(None), "adam_beta2": number(None), "adam_eps": number(None)}
-FACTORY = Keys(name=text("adamW"), torch_adam_is_fused=ignored(), **_ADAM)
+FACTORY = Keys(name=text("adamW"), torch_adam_is_fused=irrelevant(), **_ADAM)
 OPTIMIZER = Keys(
-    accumulate_grad_in_fp32=ignored(),
+    accumulate_grad_in_fp32=irrelevant(),
     clip_grad=number(None),
     learning_rate_scheduler=section(SCHEDULER),
-    name=ignored(),
+    name=irrelevant(),
     optimizer_factory=section(FACTORY),
-    torch_adam_is_fused=ignored(),
+    torch_adam_is_fused=irrelevant(),
     weight_decay=number(0),
     weight_decay_exclude_named_params=anything(()),
-    zero_stage=ignored(),
+    zero_stage=irrelevant(),
     **_ADAM,  # Before 2024 the arguments of Adam were written here.
 )
-CONFIG = OpenKeys(optimizer=section(OPTIMIZER), tokens=section(TOKENS), learning_rate=ignored())
+CONFIG = OpenKeys(optimizer=section(OPTIMIZER), tokens=section(TOKENS), learning_rate=irrelevant())
 
 DEFECTS = {
     "decay-not-shortened": Defect(
@@ -169,9 +169,9 @@ def _as_yaml(document: Document) -> Document:
 def _read(reading: Reading) -> Recipe:
     config = CONFIG.read_whole(_as_yaml(reading.document))
     optimizer, scheduler = config.optimizer, config.optimizer.learning_rate_scheduler
-    total = reading.determined(config.tokens.train_steps, "total_updates")
-    tokens = config.tokens.changed(train_steps=total)
-    with scheduler.origin.located():
+    total = reading.value_or_fact(config.tokens.train_steps, "total_updates")
+    tokens = config.tokens.replace(train_steps=total)
+    with scheduler.origin.locate_errors():
         rate = _rate(reading.context, scheduler, tokens)
     group = _optimizer(optimizer).group(rate)
     excluded = optimizer.weight_decay_exclude_named_params
@@ -199,8 +199,8 @@ def _optimizer(optimizer: Values) -> ClassOptimizer:
         "weight_decay": optimizer.weight_decay,
     }
     if name == "adamw":
-        betas = [place.required("adam_beta1"), place.required("adam_beta2")]
-        content |= {"betas": betas, "eps": place.required("adam_eps")}
+        betas = [place.require("adam_beta1"), place.require("adam_beta2")]
+        content |= {"betas": betas, "eps": place.require("adam_eps")}
     path = {"adamw": "AdamW", "sgd": "SGD"}[name]
     return class_optimizer(Section(place.origin.document, content, place.origin.path), path)
 

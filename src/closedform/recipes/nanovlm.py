@@ -19,7 +19,7 @@ from closedform.recipes.intervals import by_intervals, first_from, quotient
 from closedform.recipes.keys import OpenKeys, Values, integer, number, section_entries
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine
 
@@ -91,8 +91,8 @@ def _read(reading: Reading) -> Recipe:
         if body is not None:
             document = replace(document, content={**document.content, **body.names})
     config = CONFIG.read_whole(document)
-    plan = planned("AdamW", {}, where=document.source)
-    with config.origin.located():
+    plan = plan_optimizer("AdamW", {}, where=document.source)
+    with config.origin.locate_errors():
         groups = [
             ParamGroup(
                 {"lr": _rate(reading.context, config, name), "weight_decay": constant(0.01)},

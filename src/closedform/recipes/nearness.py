@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from closedform.errors import ConfigError
-from closedform.recipes.document import Document, joined
+from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import Call
 from closedform.recipes.framework import Framework
 from closedform.recipes.frameworks import FRAMEWORKS
@@ -46,8 +46,8 @@ class Near:
     unknown: tuple[str, ...]
 
     def __str__(self) -> str:
-        has = f"{self.name} (has {_listed(self.declared, 4)}"
-        return f"{has}; not {_listed(self.unknown, 4)})" if self.unknown else f"{has})"
+        has = f"{self.name} (has {_enumerate(self.declared, 4)}"
+        return f"{has}; not {_enumerate(self.unknown, 4)})" if self.unknown else f"{has})"
 
 
 def leaves(content: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
@@ -56,7 +56,7 @@ def leaves(content: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
         content = content.kwargs
     if isinstance(content, Mapping):
         for key, value in content.items():
-            place = joined(path, key)
+            place = join_path(path, key)
             if not isinstance(value, Mapping | Call):
                 yield place, str(key), value
             yield from leaves(value, place)
@@ -125,13 +125,13 @@ def near_frameworks(document: Document) -> list[Near]:
     ]
 
 
-def unrecognized(document: Document) -> ConfigError:
+def unrecognized_error(document: Document) -> ConfigError:
     """Returns the error of a config that no framework recognizes: its keys, and what to do."""
     keys = keys_of_schedule(document)
-    seen = f"of a schedule it has {_listed(tuple(keys), _MOST_KEYS)}"
+    seen = f"of a schedule it has {_enumerate(tuple(keys), _MOST_KEYS)}"
     if not keys:
         top = tuple(str(key) for key in document.content)
-        seen = f"no key is of a schedule: it has {_listed(top, _MOST_KEYS) if top else 'none'}"
+        seen = f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
     near = near_frameworks(document)
     ways = []
     if near:
@@ -169,6 +169,6 @@ def _plain(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _listed(names: tuple[str, ...], most: int) -> str:
+def _enumerate(names: tuple[str, ...], most: int) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"

@@ -14,7 +14,7 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, in_sections, interpolated
+from closedform.recipes.document import Document, in_sections, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import OpenKeys, Values, anything, number, section_entries
@@ -125,10 +125,10 @@ def _flags(config: Section, iterations: int) -> tuple[Values, Run]:
             merged[key.replace("_", "-")] = value
     batch = policy.integer("train_global_batch_size") * (2 if algorithm in PAIRED else 1)
     flags = FLAGS.read(Section(config.document, merged, bridge.path))
-    flags = flags.changed(global_batch_size=batch, train_iters=iterations, train_samples=None)
+    flags = flags.replace(global_batch_size=batch, train_iters=iterations, train_samples=None)
     part = flags.lr_warmup_fraction
     if part is not None and part >= 1 and not flags.lr_warmup_iters:
-        flags = flags.changed(lr_warmup_fraction=None, lr_warmup_iters=part * iterations)
+        flags = flags.replace(lr_warmup_fraction=None, lr_warmup_iters=part * iterations)
     return flags, Run(batch, (), iterations)
 
 
@@ -170,7 +170,7 @@ def _of_megatron(context: Context, given: Values) -> Schedule:
 
 
 def _config(document: Document) -> Section:
-    return whole(interpolated(in_sections(document)))
+    return whole(interpolate(in_sections(document)))
 
 
 def _matches(document: Document) -> bool:
@@ -185,7 +185,7 @@ def _matches(document: Document) -> bool:
 def _read(reading: Reading) -> Recipe:
     config, context = _config(reading.document), reading.context
     policy = POLICY.read(config.section("policy"))
-    backend = reading.facts.named.get("backend")
+    backend = reading.facts.framework_facts.get("backend")
     bridge = policy.origin.section("megatron_cfg")
     if backend == "megatron" or (backend is None and bridge.flag("enabled", False)):
         flags, run = _flags(config, _required(config, context))

@@ -13,7 +13,7 @@ from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.optimizers import adamw, lion
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 from closedform.recipes.framework import Framework
@@ -25,8 +25,8 @@ from closedform.recipes.keys import (
     anything,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
     section,
@@ -135,10 +135,10 @@ OPTIMIZER = Keys(
     eps=number(1e-5),
     decay_norm_and_bias=flag(False),
     decay_embeddings=flag(False),
-    no_decay_norm_and_bias=ignored(),
-    selective_updates=ignored(),
-    metrics_log_interval=ignored(),
-    record_update_metrics=ignored(),
+    no_decay_norm_and_bias=irrelevant(),
+    selective_updates=irrelevant(),
+    metrics_log_interval=irrelevant(),
+    record_update_metrics=irrelevant(),
 )
 SCHEDULER = Keys(
     name=choice(*CURVES, default="cosine_with_warmup"),
@@ -159,8 +159,8 @@ CONFIG = OpenKeys(
     max_grad_norm=number(None),
     max_grad_norm_ratio=number(None),
     stop_at=integer(None),
-    reset_optimizer_state=ignored(),
-    save_optimizer_state=ignored(),
+    reset_optimizer_state=irrelevant(),
+    save_optimizer_state=irrelevant(),
 )
 
 
@@ -312,10 +312,10 @@ def _matches(document: Document) -> bool:
 def _read(reading: Reading) -> Recipe:
     if reading.document.python is not None or "train_module" in reading.document.content:
         return olmo_core.read(replace(reading, framework="olmo_core", defects=OLMO_CORE.defects))
-    config = CONFIG.read_whole(interpolated(reading.document))
+    config = CONFIG.read_whole(interpolate(reading.document))
     optimizer = config.optimizer
     run = _run(config, reading.facts)
-    with config.scheduler.origin.located():
+    with config.scheduler.origin.locate_errors():
         rate = _rate(reading.context, config)
     group = _optimizer(optimizer).group(rate)
     spared = tuple(

@@ -12,7 +12,7 @@ from closedform.language import Schedule, floor_mod
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Count, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import UndefinedError, by_intervals, quotient
@@ -22,8 +22,8 @@ from closedform.recipes.keys import (
     Values,
     anything,
     choice,
-    ignored,
     integer,
+    irrelevant,
     number,
     section_entries,
     text,
@@ -31,7 +31,7 @@ from closedform.recipes.keys import (
 from closedform.recipes.process_steps import of_torch
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.recipes.transformers.schedules import cosine_wave
 from closedform.schedules import constant
@@ -64,8 +64,8 @@ CONFIG = OpenKeys(
     custom_learning_rate_scheduler=text(None),
     scheduler_params=anything(()),
     optimizer=Key(_optimizer, "ADAMW"),
-    optimizer_defaults=ignored(),
-    ema_decay=ignored(),
+    optimizer_defaults=irrelevant(),
+    ema_decay=irrelevant(),
 )
 
 DEFECTS = {
@@ -246,7 +246,7 @@ _DEFAULTS = {"ADAM": 0, "ADAMW": 0.01, "SGD": 0, "LION": 0}
 
 def _matches(document: Document) -> bool:
     content = document.content
-    if document.form not in (Form.JSON, Form.MAPPING) or "learning_rate" not in content:
+    if document.syntax not in (Syntax.JSON, Syntax.MAPPING) or "learning_rate" not in content:
         return False
     optimizer = content.get("optimizer")
     is_upper = isinstance(optimizer, Mapping) and str(optimizer.get("optimizer", "")).isupper()
@@ -257,7 +257,7 @@ def _matches(document: Document) -> bool:
 
 def _read(reading: Reading) -> Recipe:
     config = CONFIG.read_whole(reading.document)
-    with config.origin.located():
+    with config.origin.locate_errors():
         rate = _rate(reading.context, config)
         updates = _updates(reading.context, config)
     given = config.optimizer
@@ -273,7 +273,7 @@ def _read(reading: Reading) -> Recipe:
     if name in ("ADAM", "ADAMW") and given.get("eps") is not None:
         arguments["eps"] = given["eps"]
     place = config.origin.document.place("optimizer")
-    plan = planned(name, arguments, _RULES.get(name), place, by_name=False)
+    plan = plan_optimizer(name, arguments, _RULES.get(name), place, by_name=False)
     schedules = {"lr": rate}
     if "weight_decay" in arguments:
         schedules["weight_decay"] = constant(arguments["weight_decay"])

@@ -9,7 +9,7 @@ from closedform.language import Schedule, exact_number, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
@@ -26,7 +26,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine
 
@@ -165,7 +165,7 @@ _TYPICAL = frozenset(
 
 def _matches(document: Document) -> bool:
     flags = set(document.content)
-    if document.form is not Form.ARGUMENTS or flags.isdisjoint({"lr", "warmup", "epochs"}):
+    if document.syntax is not Syntax.ARGUMENTS or flags.isdisjoint({"lr", "warmup", "epochs"}):
         return False
     return not _TYPICAL.isdisjoint(flags) or {"lr", "warmup", "epochs"} <= flags
 
@@ -173,7 +173,7 @@ def _matches(document: Document) -> bool:
 def _read(reading: Reading) -> Recipe:
     arguments = ARGUMENTS.read_whole(reading.document)
     context = reading.context
-    with arguments.origin.located():
+    with arguments.origin.locate_errors():
         schedule = _rate(context, arguments)
         total = _total(context, arguments)
     is_transformer = "vit" in arguments.model.lower()
@@ -182,7 +182,7 @@ def _read(reading: Reading) -> Recipe:
     beta2 = (0.98 if is_transformer else 0.999) if arguments.beta2 is None else arguments.beta2
     eps = (1e-6 if is_transformer else 1e-8) if arguments.eps is None else arguments.eps
     is_plain = arguments.opt == "adamw" and arguments.opt_kwargs is None
-    plan = planned(
+    plan = plan_optimizer(
         arguments.opt,
         {"betas": (beta1, beta2), "eps": eps},
         "adamw" if is_plain else None,

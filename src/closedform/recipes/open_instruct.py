@@ -13,7 +13,7 @@ import sympy as sp
 
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule
-from closedform.recipes.build import built
+from closedform.recipes.build import class_schedule
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
@@ -25,8 +25,8 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     section_entries,
 )
@@ -34,7 +34,7 @@ from closedform.recipes.olmo_core import schedules as olmo_core
 from closedform.recipes.process_steps import CLOCK, run_of
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.recipes.transformers.schedules import scheduled
 from closedform.schedules import constant
@@ -58,7 +58,7 @@ _BASE = {
     "learning_rate": number(2e-5),
     "lr_scheduler_type": choice(*CURVES, default="linear"),
     "weight_decay": number(0),
-    "fused_optimizer": ignored(),
+    "fused_optimizer": irrelevant(),
 }
 TUNING = OpenKeys(
     **_BASE,
@@ -71,7 +71,7 @@ TUNING = OpenKeys(
     clip_grad_norm=number(-1),
     max_grad_norm=number(-1),
     use_8bit_optimizer=flag(False),
-    dpo_beta=ignored(),
+    dpo_beta=irrelevant(),
 )
 GRPO = OpenKeys(
     **_BASE,
@@ -83,7 +83,7 @@ GRPO = OpenKeys(
     num_unique_prompts_rollout=integer(None, least=1),
     num_samples_per_prompt_rollout=integer(None, least=1),
     set_weight_decay_on_bias_and_norm=flag(True),
-    **dict.fromkeys(("beta", "warmup_steps", "num_warmup_steps"), ignored()),
+    **dict.fromkeys(("beta", "warmup_steps", "num_warmup_steps"), irrelevant()),
 )
 _SPARED = ("bias", "layer_norm.weight")
 
@@ -191,7 +191,9 @@ def _of_olmo(context: Context, arguments: Values, total: int) -> Schedule:
         "optim": {"lr": arguments.learning_rate},
         "scheduler": {"class": name, "warmup_steps": warmup, **more},
     }
-    return built("olmo_core", olmo_core.SCHEDULES, name, config, facts={"max_steps": total})
+    return class_schedule(
+        "olmo_core", olmo_core.SCHEDULES, name, config, facts={"max_steps": total}
+    )
 
 
 def _of_tuning(context: Context, arguments: Values) -> Schedule:
@@ -255,13 +257,13 @@ def _read(reading: Reading) -> Recipe:
     content, context = reading.document.content, reading.context
     is_grpo = any(key in content for key in _OF_GRPO) or "num_training_steps" in context.facts
     arguments = (GRPO if is_grpo else TUNING).read_whole(reading.document)
-    with arguments.origin.located():
+    with arguments.origin.locate_errors():
         plan = (_plan_of_grpo if is_grpo else _plan)(context, arguments)
         rate = (_of_grpo if is_grpo else _of_tuning)(context, arguments)
     is_compressed = not is_grpo and arguments.use_8bit_optimizer
     name = "AdamW8bit" if is_compressed else "adamw"
     source = arguments.origin.document.source
-    optimizer = planned(name, {}, None, source, by_name=not is_compressed)
+    optimizer = plan_optimizer(name, {}, None, source, by_name=not is_compressed)
     schedules = {"lr": rate, "weight_decay": constant(arguments.weight_decay)}
     group = ParamGroup(schedules, optimizer, Role.DEFAULT)
     limit = arguments.max_grad_norm

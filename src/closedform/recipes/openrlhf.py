@@ -21,8 +21,8 @@ from closedform.recipes.keys import (
     OpenKeys,
     Values,
     choice,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
     section,
@@ -30,7 +30,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
 from closedform.recipes.transformers.schedules import CURVES, Run, scheduled
 from closedform.recipes.transformers.schedules import DEFECTS as TRAINER_DEFECTS
@@ -73,9 +73,9 @@ MODEL = OpenKeys(
         Keys(
             lr=number(0.02),
             momentum=number(0.95),
-            ns_steps=ignored(),
-            nesterov=ignored(),
-            no_nesterov=ignored(),
+            ns_steps=irrelevant(),
+            nesterov=irrelevant(),
+            no_nesterov=irrelevant(),
         )
     ),
 )
@@ -184,7 +184,7 @@ def _matches(document: Document) -> bool:
 
 def _model(reading: Reading, config: Section) -> tuple[str, Values]:
     """The name and the flags of the model that is read: the fact ``role``, or else the actor."""
-    role = reading.facts.named.get("role")
+    role = reading.facts.framework_facts.get("role")
     is_ppo = any(name in config for name in ("actor", "critic", "rollout"))
     if role is None:
         role = "actor" if is_ppo else "sft"
@@ -207,7 +207,7 @@ def _read(reading: Reading) -> Recipe:
     epochs = train.max_epochs
     if epochs is None:
         epochs = sp.Integer(2 if name == "train_sft" else 1)
-    run = model.changed(
+    run = model.replace(
         lr=rate,
         muon_lr=model.muon.lr,
         batch_size=train.batch_size,
@@ -217,7 +217,7 @@ def _read(reading: Reading) -> Recipe:
         lr_scheduler_type=model.lr_scheduler,
     )
     context = _with_samples(reading.context, config, name)
-    with model.origin.located():
+    with model.origin.locate_errors():
         total = _total(context, run)
         refuse_unless(total > 0, "the run has no update: give more samples", context.where)
         names = ("muon", "adam") if run.optim == "muon" else ("adam",)
@@ -249,14 +249,14 @@ def _group(context: Context, run: Values, name: str) -> ParamGroup:
     adam, source = run.adam, run.origin.document.source
     schedules = {"lr": _rate(context, run), "weight_decay": constant(adam.weight_decay)}
     if run.optim == "adam":
-        plan = planned("adamw", {"betas": adam.betas, "eps": adam.eps}, None, source)
+        plan = plan_optimizer("adamw", {"betas": adam.betas, "eps": adam.eps}, None, source)
         return ParamGroup(schedules, plan, Role.DEFAULT)
     arguments: Mapping[str, Any] = {"momentum": run.muon.momentum}
     if name == "muon":
         # DeepSpeed's Muon splits its matrices over processes.
-        plan = planned("deepspeed muon", arguments, None, source, by_name=False)
+        plan = plan_optimizer("deepspeed muon", arguments, None, source, by_name=False)
         return ParamGroup(schedules, plan, Role.DEFAULT, name)
-    plan = planned("adam", {"betas": adam.betas, "eps": adam.eps}, None, source)
+    plan = plan_optimizer("adam", {"betas": adam.betas, "eps": adam.eps}, None, source)
     return ParamGroup(schedules, plan, Role.NAMED, name, ("not of two dimensions",))
 
 

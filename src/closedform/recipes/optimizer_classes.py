@@ -12,7 +12,7 @@ from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.optimizers import adam, adamw
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Role
-from closedform.recipes.rules import planned, rule_of_library
+from closedform.recipes.rules import plan_optimizer, rule_of_library
 from closedform.recipes.section import Section
 from closedform.schedules import constant
 
@@ -187,5 +187,5 @@ def class_optimizer(
     if "eps" in section:
         eps = section.numbers("eps")
         numbers["eps"] = eps[0] if len(eps) == 1 else eps
-    plan = planned(name, numbers, rule, section.document.place(section.at(None)))
+    plan = plan_optimizer(name, numbers, rule, section.document.place(section.at(None)))
     return ClassOptimizer(plan, values["lr"], values.get("weight_decay"))

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, State, UpdateRule, state, t
 from closedform.recipes import checks
-from closedform.recipes.entries import Context, Parameter, RuleBuilder, ScheduleEntry
+from closedform.recipes.entries import Arguments, Context, Parameter, RuleBuilder, ScheduleEntry
 from closedform.recipes.group_values import base_value, number_of_group
 from closedform.schedules import reduce_on_plateau
 from closedform.schedules.plateau import MODES, THRESHOLD_MODES
-
-Arguments = Mapping[str, Any]
 
 _COUNT = checks.count(0)
 TORCH_ARGUMENTS = (

@@ -27,7 +27,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import whole
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
@@ -179,8 +179,8 @@ def _read(reading: Reading) -> Recipe:
     most = config.max_steps if trainer.max_steps is None else trainer.max_steps
     if most is None and reading.facts.total_updates is not None:
         most = int(reading.facts.total_updates)
-    trainer = trainer.changed(max_steps=most)
-    with trainer.origin.located("scheduler"):
+    trainer = trainer.replace(max_steps=most)
+    with trainer.origin.locate_errors("scheduler"):
         rate = _rate(reading.context, trainer)
     optim = trainer.optim
     schedules = {"lr": rate, "weight_decay": constant(optim.weight_decay)}
@@ -198,12 +198,12 @@ def _read(reading: Reading) -> Recipe:
 def _optimizer(optim: Values) -> OptimizerPlan:
     source = optim.origin.document.source
     if optim.type == "adamw":
-        return planned("adamw", {"betas": (optim.betas1, optim.betas2)}, None, source)
+        return plan_optimizer("adamw", {"betas": (optim.betas1, optim.betas2)}, None, source)
     if optim.type == "sgd":
         arguments = {"momentum": optim.momentum, "nesterov": optim.nesterov}
-        return planned("sgd", arguments, None, source)
+        return plan_optimizer("sgd", arguments, None, source)
     # Its matrices are split over processes, and further parameters have another rule.
-    return planned(f"prime-rl {optim.type}", {}, None, source, by_name=False)
+    return plan_optimizer(f"prime-rl {optim.type}", {}, None, source, by_name=False)
 
 
 FRAMEWORK = Framework(

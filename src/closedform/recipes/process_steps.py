@@ -12,7 +12,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
-from closedform.recipes.build import built
+from closedform.recipes.build import class_schedule
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.entries import Context
@@ -102,7 +102,7 @@ def of_torch(
     package, _, name = path.rpartition(".")
     message = f"only classes of {TORCH_PATH} are known, got {path!r:.80}"
     refuse_unless(package in ("", TORCH_PATH), message, where)
-    schedule = built("torch", TORCH.schedules, name, arguments, base=rate)
+    schedule = class_schedule("torch", TORCH.schedules, name, arguments, base=rate)
     if processes == 1:
         return schedule
     last = schedule.last_step

@@ -7,12 +7,12 @@
    that others do not have (``"trainer" in document.content``). It must not raise an exception.
 2. ``read(reading)`` reads the keys of the whole config, ``CONFIG.read_whole(reading.document)``:
    types, defaults and unknown keys are the matter of :mod:`closedform.recipes.keys`.
-3. What the config does not determine is a fact: ``reading.determined(value, "total_updates")``, or
-   ``reading.facts.require("total_updates", "global_batch_size", where=…)``, which lists all that
-   are missing in one error. Ask for all facts at once. Never guess.
+3. What the config does not determine is a fact: ``reading.value_or_fact(value, "total_updates")``,
+   or ``reading.facts.require("total_updates", "global_batch_size", where=…)``, which lists all
+   missing facts in one error. Ask for all facts at once. Never guess.
 4. Schedules come from the curves of the framework, which ``frameworks.schedule`` calls as well:
-   ``curve(reading.context, values)``, within ``with values.origin.located():`` so that errors have
-   the place. A value that does not change is ``constant(value)``. Every recipe has "lr";
+   ``curve(reading.context, values)``, within ``with values.origin.locate_errors():`` so that errors
+   have the place. A value that does not change is ``constant(value)``. Every recipe has "lr";
    "weight_decay" as well where the optimizer has one.
 5. The optimizer is an :class:`~closedform.recipes.recipe.OptimizerPlan`: usually
    ``rules.planned(name, arguments)``, which knows the common names, or
@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from closedform.recipes.clock import Clock, Facts, hold
-from closedform.recipes.defects import Defect, check_documented, concerned
+from closedform.recipes.defects import Defect, applicable_defects, check_documented
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.recipe import Clipping, Grouping, ParamGroup, Recipe
@@ -64,7 +64,7 @@ class Reading:
     def context(self) -> Context:
         """The context of the curves of the config."""
         facts = {entry.name: getattr(self.facts, entry.name) for entry in fields(Facts)}
-        facts |= facts.pop("named")
+        facts |= facts.pop("framework_facts")
         return Context(
             self.framework,
             {},
@@ -73,7 +73,7 @@ class Reading:
             version=self.version,
         )
 
-    def determined(self, value: int | None, fact: str) -> int:
+    def value_or_fact(self, value: int | None, fact: str) -> int:
         """Returns a number that the config determines, or else a fact.
 
         Raises:
@@ -114,7 +114,7 @@ class Reading:
         """
         if not self.as_implemented:
             check_documented(self.defects, self.version, self.document.source, *values)
-        defects = concerned(self.defects, self.version, *values)
+        defects = applicable_defects(self.defects, self.version, *values)
         updates = clock.updates_per_value(self.facts)
         if updates != 1:
             param_groups = [

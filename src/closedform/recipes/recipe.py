@@ -244,7 +244,7 @@ class Recipe:
         return self.param_groups[0].schedules
 
     @property
-    def driven(self) -> dict[str, Schedule]:
+    def changing_schedules(self) -> dict[str, Schedule]:
         """The learning rate of the default group, and its other schedules that change, by key."""
         return {
             key: made
@@ -323,7 +323,7 @@ class Recipe:
         one = self.group(group)
         return one.optimizer.build(one.schedules)
 
-    def selected(self, group: str) -> Recipe:
+    def with_default_group(self, group: str) -> Recipe:
         """Returns the recipe with another param group as the default one.
 
         Raises:

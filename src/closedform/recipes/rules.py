@@ -46,7 +46,7 @@ def rule_of_library(name: str) -> Callable[..., UpdateRule] | None:
     return found
 
 
-def planned(
+def plan_optimizer(
     name: str,
     arguments: Mapping[str, Any],
     rule: Callable[..., UpdateRule] | str | None = None,
@@ -65,7 +65,7 @@ def planned(
 
     Example:
         >>> from closedform.schedules import constant
-        >>> plan = planned("AdamW", {"betas": (0.9, 0.95)})
+        >>> plan = plan_optimizer("AdamW", {"betas": (0.9, 0.95)})
         >>> plan.build({"lr": constant(0.1)}).hyperparameters["beta2"]
         19/20
     """

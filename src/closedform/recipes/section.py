@@ -14,7 +14,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, nearest
-from closedform.recipes.document import Document, joined
+from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.scalars import integer, real
 from closedform.recipes.documents.values import Call, Reference, Unresolved
 from closedform.recipes.entries import REQUIRED, Required
@@ -56,7 +56,7 @@ class Section:
 
     def at(self, key: str | None) -> str:
         """Returns the path of an entry."""
-        return self.path if key is None else joined(self.path, key)
+        return self.path if key is None else join_path(self.path, key)
 
     def value(self, key: str, default: Any = None) -> Any:
         """Returns an entry of any type.
@@ -182,7 +182,7 @@ class Section:
         content = {f"{key}[{index}]": item for index, item in enumerate(items)}
         return Section(self.document, content, self.path)
 
-    def named(self, key: str) -> tuple[str, Section]:
+    def name_and_arguments(self, key: str) -> tuple[str, Section]:
         """Returns the name and the arguments of a mapping of one name to its arguments.
 
         Raises:
@@ -235,7 +235,7 @@ class Section:
             raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
 
     @contextmanager
-    def located(self, key: str | None = None) -> Iterator[None]:
+    def locate_errors(self, key: str | None = None) -> Iterator[None]:
         """Gives the errors of a builder the place in the config.
 
         Raises:

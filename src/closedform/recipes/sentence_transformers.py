@@ -11,7 +11,7 @@ from closedform.language import Schedule
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.documents.values import Call
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -19,8 +19,8 @@ from closedform.recipes.keys import (
     ClassKeys,
     OpenKeys,
     Values,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -28,7 +28,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, calls, is_open, whole
 from closedform.recipes.transformers.schedules import Run, scheduled
 from closedform.schedules import constant
@@ -49,10 +49,10 @@ FIT = OpenKeys(
     scheduler=text("WarmupLinear"),
     warmup_steps=number(10_000),
     optimizer_params=section(ClassKeys(lr=number(2e-5))),
-    optimizer_class=ignored(),
+    optimizer_class=irrelevant(),
     weight_decay=number(0.01),
     max_grad_norm=number(1),
-    use_amp=ignored(),
+    use_amp=irrelevant(),
 )
 
 _FILE = "sentence_transformers/sentence_transformer/fit_mixin.py"
@@ -121,7 +121,7 @@ def _class_rate(context: Context, fit: Values) -> Schedule:
 
 def _call(document: Document) -> Call | None:
     """The call of ``fit`` in a Python file."""
-    if document.form is not Form.PYTHON:
+    if document.syntax is not Syntax.PYTHON:
         return None
     fits = (call for value in document.values for call in calls(value, "fit"))
     return next((call for call in fits if "train_objectives" in call.kwargs), None)
@@ -145,14 +145,14 @@ def _read(reading: Reading) -> Recipe:
     )
     fit = FIT.read(origin)
     context = reading.context
-    with origin.located():
+    with origin.locate_errors():
         rate = _rate(context, fit)
         updates = _updates(context, fit)
     given = fit.optimizer_params.origin
     names = [name for name in ("betas", "eps") if name in given and not is_open(given.value(name))]
     arguments = {name: given.value(name) for name in names}
     is_adam = "optimizer_class" not in origin
-    plan = planned(
+    plan = plan_optimizer(
         "AdamW" if is_adam else "optimizer_class",
         {**arguments, "weight_decay": fit.weight_decay} if is_adam else {},
         "adamw" if is_adam else None,

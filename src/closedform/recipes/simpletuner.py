@@ -15,7 +15,7 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import (
@@ -24,8 +24,8 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     section_entries,
     text,
@@ -52,7 +52,7 @@ _KEYS = {
     "lr_warmup_steps": integer(0, least=0),
     "lr_end": number(4e-7),
     "lr_power": number(0.8),
-    "lr_num_cycles": ignored(),
+    "lr_num_cycles": irrelevant(),
     "lr_scale": flag(False),
     "lr_scale_sqrt": flag(False),
     "max_train_steps": integer(None),
@@ -78,7 +78,7 @@ _KEYS = {
             *("use_deepspeed_scheduler", "flow_schedule_shift", "flow_schedule_auto_shift"),
             *("ddpm_beta_schedule", "huber_schedule", "lora_initialisation_style"),
         ),
-        ignored(),
+        irrelevant(),
     ),
 }
 CONFIG, ARGUMENTS = OpenKeys(**_KEYS), ArgumentKeys(**_KEYS)
@@ -263,7 +263,7 @@ def _class_rate(context: Context, arguments: Values) -> Schedule:
     message = f"the config must ask for {context.path[-1]!r}, got {kind!r}"
     refuse_unless(kind == context.path[-1], message, context.where)
     if arguments.max_train_steps and "num_train_epochs" not in arguments:
-        arguments = arguments.changed(num_train_epochs=exact_number(0))
+        arguments = arguments.replace(num_train_epochs=exact_number(0))
     return _rate(context, arguments)
 
 
@@ -274,7 +274,7 @@ def _flat(document: Document) -> Document:
 
 
 def _matches(document: Document) -> bool:
-    if document.form not in (Form.JSON, Form.MAPPING, Form.TOML):
+    if document.syntax not in (Syntax.JSON, Syntax.MAPPING, Syntax.TOML):
         return False
     content = _flat(document).content
     is_named = isinstance(content.get("optimizer"), str) and "lr_scheduler" in content
@@ -284,12 +284,12 @@ def _matches(document: Document) -> bool:
 
 def _read(reading: Reading) -> Recipe:
     document = _flat(reading.document)
-    config = (ARGUMENTS if document.form is Form.ARGUMENTS else CONFIG).read_whole(document)
+    config = (ARGUMENTS if document.syntax is Syntax.ARGUMENTS else CONFIG).read_whole(document)
     if config.max_train_steps and "num_train_epochs" not in config:
-        config = config.changed(num_train_epochs=exact_number(0))
+        config = config.replace(num_train_epochs=exact_number(0))
     if config.lr_scheduler == "constant" and config.lr_warmup_steps > 0:
-        config = config.changed(lr_scheduler="constant_with_warmup")
-    with config.origin.located():
+        config = config.replace(lr_scheduler="constant_with_warmup")
+    with config.origin.locate_errors():
         rate = _rate(reading.context, config)
         updates = _updates(reading.context, config)
     path, defaults = _OPTIMIZERS.get(config.optimizer, (config.optimizer, {}))

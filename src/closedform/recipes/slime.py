@@ -105,7 +105,7 @@ def _of_run(flags: Values, context: Context) -> Values:
     size = context.numbers.dataset_size
     if known["num_rollout"] is None and size and samples and flags.num_epoch:
         known["num_rollout"] = flags.num_epoch * size // samples
-    flags = flags.changed(**known)
+    flags = flags.replace(**known)
     missing = [f"--{name.replace('_', '-')}" for name in _ROLLOUTS if known[name] is None]
     total: Any = context.numbers.total_updates
     if not missing:
@@ -113,14 +113,14 @@ def _of_run(flags: Values, context: Context) -> Values:
     elif total is None or "--global-batch-size" in missing:
         raise MissingFactsError(f"missing facts: {', '.join(missing)}", where=context.where)
     iterations = 0 if flags.lr_warmup_fraction is not None else flags.lr_warmup_iters
-    return flags.changed(train_iters=int(total), lr_warmup_iters=iterations)
+    return flags.replace(train_iters=int(total), lr_warmup_iters=iterations)
 
 
 def _rate(context: Context, flags: Values) -> Schedule:
     flags = _of_run(flags, context)
     is_fsdp = flags.train_backend == "fsdp"
     curve = decay if context.key == "weight_decay" else rate
-    return curve(context, flags.changed(global_batch_size=1) if is_fsdp else flags)
+    return curve(context, flags.replace(global_batch_size=1) if is_fsdp else flags)
 
 
 def _matches(document: Document) -> bool:
@@ -139,9 +139,9 @@ def _read(reading: Reading) -> Recipe:
     run = Run(1 if is_fsdp else int(flags.global_batch_size), (), updates)
     length = {"total_updates": updates}
     clock = OF_UPDATES if is_fsdp else CLOCK
-    values = (flags.changed(lr_warmup_iters=flags.origin.integer("lr-warmup-iters", 0)),)
+    values = (flags.replace(lr_warmup_iters=flags.origin.integer("lr-warmup-iters", 0)),)
     return recipe_of(
-        reading, flags.changed(global_batch_size=run.batch), run, clock, values, length
+        reading, flags.replace(global_batch_size=run.batch), run, clock, values, length
     )
 
 

@@ -30,8 +30,8 @@ from closedform.recipes.keys import (
     ClassKeys,
     Keys,
     Values,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
     section_entries,
@@ -41,7 +41,7 @@ from closedform.recipes.keys import (
 from closedform.recipes.optimizer_classes import class_optimizer
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.recipes.transformers.schedules import cosine_wave
 from closedform.schedules.arguments import stepwise
@@ -252,7 +252,7 @@ def _steps(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
 
 
 def _keys(**keys: Any) -> Keys:
-    return Keys(**{"class": ignored()}, **keys)
+    return Keys(**{"class": irrelevant()}, **keys)
 
 
 _NOAM = {"lr_initial": number(), "n_warmup_steps": number()}
@@ -280,7 +280,7 @@ CLASSES: Mapping[str, tuple[Stages, Keys]] = {
             step_size=number(2000),
             mode=text("triangular"),
             gamma=number(1),
-            scale_mode=ignored(),
+            scale_mode=irrelevant(),
         ),
     ),
     "WarmAndExpDecayLRSchedule": (
@@ -465,7 +465,7 @@ def _missing(document: Document, fact: str, hint: str) -> MissingFactsError:
 def _read(reading: Reading) -> Recipe:
     document, facts = reading.document, reading.facts
     found = _calls(document, PACKAGE)
-    key = facts.named.get("scheduler_key")
+    key = facts.framework_facts.get("scheduler_key")
     if key is None:
         if len(found) != 1:
             names = ", ".join(found) or "none"
@@ -491,13 +491,13 @@ def _read(reading: Reading) -> Recipe:
         raise _missing(document, "lr", "the file does not determine the rate of the optimizer")
     place, section = next(iter(optimizers.items()), ("", arguments))
     rate = exact_number(facts.lr if facts.lr is not None else section.number("lr"))
-    with arguments.located():
+    with arguments.locate_errors():
         schedule = _rate(name, arguments, rate, document.source)
     if place:
         path = document.content[place].name
         group = class_optimizer(section, path, defaults={"lr": rate}).group(schedule)
     else:
-        plan = planned("optimizer", {}, None, document.source, by_name=False)
+        plan = plan_optimizer("optimizer", {}, None, document.source, by_name=False)
         group = ParamGroup({"lr": schedule}, plan, Role.DEFAULT)
     accumulation = document.content.get("grad_accumulation_factor")
     clock = EPOCHS if name in OF_EPOCHS else CLOCK

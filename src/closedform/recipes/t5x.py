@@ -14,7 +14,7 @@ from closedform.errors import nearest
 from closedform.language import Schedule, floor_div, floor_mod
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.documents.gin_text import INCLUDES
 from closedform.recipes.documents.values import Call, Reference, Unresolved
 from closedform.recipes.entries import Context
@@ -26,7 +26,7 @@ from closedform.recipes.intervals import by_intervals
 from closedform.recipes.keys import Keys, Values, number, section_entries, text
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
 
 CLOCK = Clock(Unit.UPDATE)
@@ -124,7 +124,7 @@ def _rate(context: Context, scheduler: Values) -> Schedule:
 
 
 def _matches(document: Document) -> bool:
-    if document.form is not Form.GIN:
+    if document.syntax is not Syntax.GIN:
         return False
     content = document.content
     included = [str(file) for file in content.get(INCLUDES, [])]
@@ -144,7 +144,7 @@ def _read(reading: Reading) -> Recipe:
         )
     if not bindings.content:
         raise config.error(f"{NAME} has no bindings", hint="give the file that binds them")
-    with bindings.located():
+    with bindings.locate_errors():
         rate = _rate(reading.context, scheduler)
     return reading.recipe(
         [ParamGroup({"lr": rate}, _plan(config), Role.DEFAULT)],
@@ -195,7 +195,7 @@ def _plan(config: Section) -> OptimizerPlan:
     name = value.name if isinstance(value, Call | Reference) else ""
     classes = sorted({key.rpartition(".")[0] for key in config.content if ".Adafactor." in key})
     name = name or (classes[0] if classes else "of an included file")
-    return planned(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
+    return plan_optimizer(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
 
 
 def _configs(form: RateForm, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:

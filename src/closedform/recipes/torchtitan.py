@@ -31,8 +31,8 @@ from closedform.recipes.keys import (
     Values,
     anything,
     choice,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -68,29 +68,29 @@ SCHEDULER = Keys(
 TRAINING = OpenKeys(
     steps=integer(10_000),
     max_norm=number(1.0),
-    batch_size=ignored(),
+    batch_size=irrelevant(),
     global_batch_size=integer(None),
     num_tokens_per_train_step=integer(None),
     warmup_steps=number(200),
 )
 ADAM: Mapping[str, Any] = {"lr": 8e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
-_EXECUTION = {"implementation": ignored(), "early_step_in_backward": ignored()}
+_EXECUTION = {"implementation": irrelevant(), "early_step_in_backward": irrelevant()}
 OPTIMIZER = Keys(
     name=choice("AdamW", "Adam", default="AdamW"),
-    lr=ignored(),
+    lr=irrelevant(),
     beta1=number(ADAM["betas"][0]),
     beta2=number(ADAM["betas"][1]),
-    eps=ignored(),
-    weight_decay=ignored(),
-    fused=ignored(),
+    eps=irrelevant(),
+    weight_decay=irrelevant(),
+    fused=irrelevant(),
     **_EXECUTION,
 )
 """The optimizer before param groups; the ignored ones are arguments of its class."""
 GROUP = Keys(pattern=text(), optimizer_name=text(), optimizer_kwargs=section(OpenKeys()))
 CONTAINER = Keys(
     param_groups=sections(GROUP),
-    implementation=ignored(),
-    optimizer_factory_kwargs_by_name=ignored(),
+    implementation=irrelevant(),
+    optimizer_factory_kwargs_by_name=irrelevant(),
 )
 CONFIG = OpenKeys(optimizer=anything(), lr_scheduler=section(SCHEDULER), training=section(TRAINING))
 
@@ -213,11 +213,11 @@ def _read(reading: Reading) -> Recipe:
     if "lr_min" in scheduler and "min_lr_factor" in scheduler:
         raise scheduler.error("lr_min and min_lr_factor are two names of one value", "lr_min")
     if reading.version in _FIRST:
-        scheduler = scheduler.changed(warmup_steps=training.warmup_steps)
+        scheduler = scheduler.replace(warmup_steps=training.warmup_steps)
     total = training.steps if scheduler.total_steps is None else scheduler.total_steps
     phases = _phases(scheduler, total, reading.version)
     groups = []
-    with scheduler.origin.located():
+    with scheduler.origin.locate_errors():
         for optimizer, names in _groups(config):
             rate = _scheduled(reading.context, scheduler, phases, exact_number(optimizer.lr))
             groups.append(optimizer.group(rate, **names))

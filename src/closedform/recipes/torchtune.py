@@ -12,7 +12,7 @@ from closedform.errors import nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.forms import RUN, Config, Curve, Form, Optimizer, Writer, native, whole
 from closedform.recipes.framework import Framework
@@ -21,8 +21,8 @@ from closedform.recipes.keys import (
     Keys,
     OpenKeys,
     Values,
-    ignored,
     integer,
+    irrelevant,
     mapping,
     number,
     section,
@@ -56,10 +56,10 @@ def _component(scheduler: Section, key: str, default: object) -> str:
 
 _SHARED = {"num_warmup_steps": integer(), "num_cycles": number(0.5)}
 ARGUMENTS = Keys(num_training_steps=integer(), **_SHARED)
-SCHEDULER = Keys(_component_=Key(_component), last_epoch=ignored(), **_SHARED)
+SCHEDULER = Keys(_component_=Key(_component), last_epoch=irrelevant(), **_SHARED)
 CONFIG = OpenKeys(
     optimizer=mapping(),
-    optimizer_in_bwd=ignored(),
+    optimizer_in_bwd=irrelevant(),
     lr_scheduler=section(SCHEDULER, is_optional=True),
     clip_grad_norm=number(None),
     gradient_accumulation_steps=integer(None),
@@ -90,7 +90,7 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolated(reading.document))
+    config = CONFIG.read_whole(interpolate(reading.document))
     optimizer = class_optimizer(
         config.optimizer, config.optimizer.text("_component_"), ("_component_",)
     )
@@ -111,10 +111,10 @@ def _read(reading: Reading) -> Recipe:
 def _scheduled(
     reading: Reading, scheduler: Values, optimizer: ClassOptimizer, total: int | None
 ) -> Schedule:
-    length = reading.determined(total, "total_updates")
-    with scheduler.origin.located():
+    length = reading.value_or_fact(total, "total_updates")
+    with scheduler.origin.locate_errors():
         context = replace(reading.context, base=optimizer.lr)
-        return _rate(context, scheduler.changed(num_training_steps=length))
+        return _rate(context, scheduler.replace(num_training_steps=length))
 
 
 def _length(config: Values, facts: Facts) -> int | None:

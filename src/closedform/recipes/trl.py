@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from closedform.recipes.document import Form
-from closedform.recipes.keys import ignored, number
+from closedform.recipes.document import Syntax
+from closedform.recipes.keys import irrelevant, number
 from closedform.recipes.section import Section
 from closedform.recipes.transformers.arguments import Program, framework_of, keys_with
 
@@ -43,10 +43,10 @@ def _rate(section: Section, class_name: str) -> float | None:
 
 def _matches(section: Section) -> bool:
     document = section.document
-    if document.form is Form.PYTHON:
+    if document.syntax is Syntax.PYTHON:
         return section.path.rpartition(".")[2].removeprefix("RF") in RATES
-    return document.form is Form.ARGUMENTS and any(key in section for key in _OWN)
+    return document.syntax is Syntax.ARGUMENTS and any(key in section for key in _OWN)
 
 
-_KEYS = keys_with(learning_rate=number(None), beta1=ignored(), beta2=ignored())
+_KEYS = keys_with(learning_rate=number(None), beta1=irrelevant(), beta2=irrelevant())
 FRAMEWORK = framework_of(Program("trl", _matches, _KEYS, _rate))

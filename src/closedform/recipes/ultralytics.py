@@ -33,7 +33,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = Clock(Unit.MICRO_BATCH)
@@ -314,7 +314,7 @@ def _matches(document: Document) -> bool:
 def _read(reading: Reading) -> Recipe:
     values = ARGUMENTS.read_whole(reading.document)
     context = reading.context.with_facts(**_facts(reading.facts, values, reading.document.source))
-    with values.origin.located():
+    with values.origin.locate_errors():
         run = _run(context, values)
         keys = ["lr", "weight_decay", *(["momentum"] if run.optimizer in _WITH_MOMENTUM else [])]
         plan = _plan(run)
@@ -336,7 +336,7 @@ def _read(reading: Reading) -> Recipe:
 
 def _facts(facts: Facts, values: Values, where: str) -> dict[str, int]:
     """The numbers of the run: the micro-batches of an epoch, and the images."""
-    batches = facts.named.get("batches_per_epoch", facts.updates_per_epoch)
+    batches = facts.framework_facts.get("batches_per_epoch", facts.updates_per_epoch)
     images = facts.dataset_size
     if images is None and (batches is None or _optimizer(values) == "auto"):
         facts.require("dataset_size", where=where)
@@ -370,10 +370,10 @@ def _plan(run: Run) -> OptimizerPlan:
     place = origin.document.place(origin.at("optimizer"))
     if name in ("SGD", "MuSGD"):
         rule = "sgd" if name == "SGD" else name
-        return planned(rule, {"momentum": momentum, "nesterov": True}, where=place)
+        return plan_optimizer(rule, {"momentum": momentum, "nesterov": True}, where=place)
     if name == "RMSprop":
-        return planned("rmsprop", {"momentum": momentum}, where=place)
-    return planned(name, {"betas": (momentum, 0.999)}, where=place)
+        return plan_optimizer("rmsprop", {"momentum": momentum}, where=place)
+    return plan_optimizer(name, {"betas": (momentum, 0.999)}, where=place)
 
 
 FRAMEWORK = Framework(

@@ -15,7 +15,7 @@ from closedform.language import Schedule, exact_number, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, in_sections, interpolated
+from closedform.recipes.document import Document, in_sections, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import Value, by_intervals
@@ -26,8 +26,8 @@ from closedform.recipes.keys import (
     anything,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
     section_entries,
@@ -48,14 +48,14 @@ _STYLE_NAME = "inverse_square_root"
 """The name that the configuration file offers, and that Megatron does not know."""
 
 _OPTIMIZER = {
-    "_target_": ignored(),
+    "_target_": irrelevant(),
     "lr": number(1e-3),
     "betas": numbers((0.9, 0.999)),
     "clip_grad": number(1),
     "grad_clip": number(None),
     "lr_warmup_steps": integer(-1),
     "override_optimizer_config": anything(),
-    "total_training_steps": ignored(),
+    "total_training_steps": irrelevant(),
     "weight_decay": number(0.01),
 }
 FSDP = Keys(
@@ -79,7 +79,7 @@ MEGATRON = Keys(
     min_lr=number(0),
     optimizer=text("adam"),
     use_checkpoint_opt_param_scheduler=flag(False),
-    weight_decay_incr_style=ignored(),
+    weight_decay_incr_style=irrelevant(),
 )
 SFT = Keys(
     **{**_OPTIMIZER, "lr": number(1e-5), "betas": numbers((0.9, 0.95))},
@@ -301,7 +301,7 @@ def _of_trainer(context: Context, optim: Values, trainer: Values) -> Schedule:
 
 
 def _sections(document: Document) -> Section:
-    return whole(interpolated(in_sections(document)))
+    return whole(interpolate(in_sections(document)))
 
 
 def _matches(document: Document) -> bool:
@@ -325,7 +325,7 @@ def _matches(document: Document) -> bool:
 
 def _place(reading: Reading, config: Section) -> tuple[str, Section]:
     """The part that is read, and the section of its worker, with ``optim``."""
-    part = reading.facts.named.get("part")
+    part = reading.facts.framework_facts.get("part")
     actor = config.section("actor_rollout_ref").section("actor")
     is_tuned = "optim" in config
     optim = config.section("optim").content
@@ -357,7 +357,7 @@ _RATES = {"actor": 1e-6, "critic": 1e-5, "megatron": 1e-6}
 
 def _length(reading: Reading, part: str, config: Section) -> Run:
     facts, trainer = reading.facts, TRAINER.read(config.section("trainer"))
-    total = facts.named.get("total_training_steps")
+    total = facts.framework_facts.get("total_training_steps")
     if total is None and facts.total_updates is not None:
         total = facts.total_updates // (facts.updates_per_training_step or 1)
     batches = facts.updates_per_epoch
@@ -389,8 +389,8 @@ def _read(reading: Reading) -> Recipe:
     keys, curve = _CURVES[part]
     optim = keys.read(worker.section("optim"))
     if "lr" not in optim and part in _RATES and worker is not config:
-        optim = optim.changed(lr=exact_number(_RATES[part]))
-    with optim.origin.located():
+        optim = optim.replace(lr=exact_number(_RATES[part]))
+    with optim.origin.locate_errors():
         rate = curve(reading.context, optim, run)
     clipping = optim.clip_grad if optim.grad_clip is None else optim.grad_clip
     if part in ("actor", "critic"):

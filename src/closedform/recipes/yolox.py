@@ -28,7 +28,7 @@ from closedform.recipes.keys import (
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -160,9 +160,9 @@ def _read(reading: Reading) -> Recipe:
             if name in defined_names(document.python, "Exp"):
                 raise document.error(f"{name} is the experiment's own, and is not run", "Exp")
     experiment = EXPERIMENT.read_whole(replace(document, content=dict(attributes)))
-    with experiment.origin.located():
+    with experiment.origin.locate_errors():
         rate = _rate(reading.context, experiment)
-    plan = planned(
+    plan = plan_optimizer(
         "SGD",
         {"momentum": experiment.momentum, "nesterov": True},
         "sgd",

@@ -14,14 +14,14 @@ from typing import Any
 
 from closedform.errors import ClosedFormError
 from closedform.recipes import Recipe, load_recipe
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 
 RATE = re.compile(r"(^|.*[_-])(lr|learning[_-]?rate)$")
 WEIGHT_DECAY = re.compile(r"(^|.*[_-])(weight[_-]?decay|wd)$")
 MINIMUM = re.compile(r"(min[_-]?lr|lr[_-]?min|eta_min|min[_-]learning[_-]rate)$")
 
 # Readers take values of Python and gin files from their syntax trees, too.
-_CHANGEABLE = (Form.MAPPING, Form.YAML, Form.JSON, Form.TOML, Form.ARGUMENTS)
+_CHANGEABLE = (Syntax.MAPPING, Syntax.YAML, Syntax.JSON, Syntax.TOML, Syntax.ARGUMENTS)
 
 # Names of floors, of schedules that are not the run's, and of starts, which a peak does not change.
 _NOT_A_BASE = re.compile(r"min|end|final|start|init|warm|floor|scale|decay_lr")
@@ -64,7 +64,7 @@ def base_rates(document: Document) -> list[Setting]:
 def without_effect(recipe: Recipe, pattern: re.Pattern[str]) -> list[Setting]:
     """Returns the numbers above 0 of a config that do not change its recipe."""
     document = recipe.document
-    if document is None or document.form not in _CHANGEABLE or recipe.framework == "generic":
+    if document is None or document.syntax not in _CHANGEABLE or recipe.framework == "generic":
         return []
     content = _schedules if pattern is RATE else _content
     reference = content(recipe)

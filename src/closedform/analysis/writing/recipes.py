@@ -220,7 +220,7 @@ def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Wr
         ]
     except ClosedFormError as error:
         return Written(framework, "", ".py", Verdict.IMPOSSIBLE, why=error.what)
-    driven_keys = [key for key in recipe.driven if key != "lr"]
+    driven_keys = [key for key in recipe.changing_schedules if key != "lr"]
     left = tuple(f"the schedule of the {key.replace('_', ' ')}" for key in driven_keys)
     exact = Written(framework, text, ".py", Verdict.EXACT, left_out=left)
     if all(rate.proved for rate in proofs):

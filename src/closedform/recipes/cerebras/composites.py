@@ -15,6 +15,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, chained, sequential
 from closedform.recipes.entries import (
+    Arguments,
     Context,
     check_joints,
     find_schedule,
@@ -24,8 +25,6 @@ from closedform.recipes.entries import (
 )
 from closedform.recipes.tags import build_member
 from closedform.schedules import constant, piecewise_constant, scale
-
-Arguments = Mapping[str, Any]
 
 SCALE_CLASSES = ("ScalePerParamLR", "ScalePerParamWD", "ScalePerParamScheduler")
 

@@ -22,7 +22,7 @@ from closedform.recipes.entries import (
     fill,
     find_schedule,
     generic_arguments,
-    located,
+    locate_errors,
     sub_schedule,
     sub_schedules,
 )
@@ -42,7 +42,7 @@ _SCHEDULER_ALIASES = {
 _CHAINED = ("chained", "chainedlr")
 
 
-@located("cerebras > configure_scheduler_params")
+@locate_errors("cerebras > configure_scheduler_params")
 def configure_scheduler_params(
     config: Mapping[str, Any], own: Sequence[ScheduleEntry] = ()
 ) -> Configured:
@@ -90,7 +90,7 @@ def configure_scheduler_params(
 
 
 @renamed_keywords(as_shipped="as_implemented")
-@located("cerebras > configure_lr_scheduler")
+@locate_errors("cerebras > configure_lr_scheduler")
 def configure_lr_scheduler(
     learning_rate: Any,
     adjust_learning_rate: Mapping[str, Any] | None = None,
@@ -156,7 +156,7 @@ def configure_lr_scheduler(
     return _adjusted(row, adjust_learning_rate)
 
 
-@located("cerebras > configure_scheduler")
+@locate_errors("cerebras > configure_scheduler")
 def configure_scheduler(params: Mapping[str, Any], own: Sequence[ScheduleEntry] = ()) -> Configured:
     """Returns the class and arguments of the nested form ``{class name: {arguments}}``.
 
@@ -216,7 +216,7 @@ def _nested(params: Any, tags: Any, own: Sequence[ScheduleEntry], where: str) ->
     if children == "scheduler":
         kwargs["scheduler"] = _spec(_nested(kwargs["scheduler"], own_tags, own, where))
         return name, kwargs
-    with located(f"{where} > {name}"):
+    with locate_errors(f"{where} > {name}"):
         specs = sub_schedules(kwargs.pop("schedulers"), "schedulers")
     members = [_nested(spec, own_tags, own, where) for spec in specs]
     if not name.startswith("Sequential"):
@@ -308,7 +308,7 @@ _OPTIMIZER_ALIASES = {
 
 
 @renamed_keywords(as_shipped="as_implemented")
-@located("cerebras > configure_optimizer_params")
+@locate_errors("cerebras > configure_optimizer_params")
 def configure_optimizer_params(
     optimizer_type: str, kwargs: Mapping[str, Any], as_implemented: bool = False
 ) -> tuple[str, dict[str, Any]]:

@@ -144,7 +144,7 @@ def _schedulers(init: Section, context: Context) -> list[_Driven]:
         return result
     entries = _members(init, [content] if isinstance(content, Mapping) else content)
     for entry in entries.content:
-        _, place = entries.named(entry)
+        _, place = entries.name_and_arguments(entry)
         name, arguments = _scheduler(entries, entry, context)
         if name.endswith("Scheduler"):
             raise entries.error(
@@ -153,7 +153,7 @@ def _schedulers(init: Section, context: Context) -> list[_Driven]:
                 "use the class of that name that ends with LR or WD",
             )
         key = _key(name)
-        with entries.located(entry):
+        with entries.locate_errors(entry):
             tags = read_tags(arguments.get("param_group_tags"), "param_group_tags", name)
         if any(
             driven.key == key and (tags is None or driven.tags is None or tags & driven.tags)
@@ -192,7 +192,7 @@ def _scheduler(
     The tags of a composite are those of its members. A member over 0 steps is never shown, and not
     built.
     """
-    label, place = outer.named(key)
+    label, place = outer.name_and_arguments(key)
     name = _class_name(label, SCHEDULES, suffix="LR")
     if name is None:
         raise outer.error(f"there is no scheduler {label!r}", key, nearest(label, SCHEDULES))
@@ -256,7 +256,7 @@ def _length(entry: Any) -> Any:
 
 
 def _built(place: Section, name: str, arguments: Mapping[str, Any], context: Context) -> Schedule:
-    with place.located():
+    with place.locate_errors():
         return build_schedule(name, arguments, replace(context, key=_key(name)))
 
 
@@ -264,7 +264,7 @@ def _optimizer(init: Section) -> tuple[str, Section]:
     """Class name and section of the optimizer; an empty name if there is none."""
     if "optimizer" not in init.content:
         return "", Section(init.document, {}, init.path)
-    label, place = init.named("optimizer")
+    label, place = init.name_and_arguments("optimizer")
     return _class_name(label, OPTIMIZERS) or label, place
 
 
@@ -295,7 +295,7 @@ def _plan(
 
     def build(driven: Mapping[str, Schedule]) -> UpdateRule:
         values = {**kwargs, **{key: driven[key] for key in driven if key in keys}}
-        with place.located():
+        with place.locate_errors():
             return entry.build(fill(entry.parameters, values, f"cerebras > {name}"))
 
     return OptimizerPlan(name, arguments, build)
@@ -332,7 +332,7 @@ def _arguments(
 def _factors(place: Section) -> dict[str, sp.Expr]:
     """The factors of the learning rate by layer type."""
     factors = place.section("adjust_learning_rate")
-    with factors.located():
+    with factors.locate_errors():
         return {
             str(layer): exact_number(factor, f"factor of {layer!r}")
             for layer, factor in factors.content.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.entries import (
     REQUIRED,
+    Arguments,
     Context,
     Parameter,
     ScheduleBuilder,
@@ -48,7 +49,6 @@ from closedform.schedules.one_cycle import ANNEALS, cycle_phases
 from closedform.schedules.polynomial import check_cycle
 
 CLOCK = Clock(Unit.UPDATE)
-Arguments = Mapping[str, Any]
 
 _DEFAULT_LAMBDAS = ("t/30", "0.95**t")
 

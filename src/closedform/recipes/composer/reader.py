@@ -11,7 +11,7 @@ from closedform.language import UpdateRule, exact_number
 from closedform.recipes.composer.optimizers import rules_from
 from closedform.recipes.composer.schedules import CLASSES, CLOCK, rate
 from closedform.recipes.composer.times import trainer
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.keys import (
     ClassKeys,
     Key,
@@ -79,7 +79,7 @@ def _entry(config: Section, key: str) -> tuple[str, Section]:
         return _entry(config.entries(key, entry), f"{key}[0]")
     if isinstance(entry, Mapping) and "name" in entry:
         return config.section(key).text("name"), config.section(key)
-    return config.named(key)
+    return config.name_and_arguments(key)
 
 
 def schedulers(names: Mapping[str, str]) -> Key:
@@ -151,7 +151,7 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = CONFIG.read_whole(interpolated(reading.document))
+    config = CONFIG.read_whole(interpolate(reading.document))
     name, place = _entry(config.origin, "optimizers")
     path = find_class(place, name, _OPTIMIZERS)
     return recipe(reading, config, [("", class_optimizer(place, path, rules=decoupled(place)))])
@@ -168,7 +168,7 @@ def recipe(
         optimizers: The param groups, by the patterns of their parameters, and their optimizers.
     """
     if config.ssr is not None and "scale_schedule_ratio" not in config:
-        config = config.changed(scale_schedule_ratio=config.ssr)
+        config = config.replace(scale_schedule_ratio=config.ssr)
     facts = reading.facts
     samples = config.train_batch_size or config.global_train_batch_size or facts.global_batch_size
     length, tokens = config.max_seq_len or facts.sequence_length, facts.tokens_per_update
@@ -177,12 +177,12 @@ def recipe(
     context = reading.context.with_facts(global_batch_size=samples, tokens_per_update=tokens)
     horizon = None
     if config.max_duration is not None:
-        with config.origin.located("max_duration"):
+        with config.origin.locate_errors("max_duration"):
             run = trainer(config, context)
             horizon = run.first_from(run.length)
     groups = []
     for name, optimizer in optimizers:
-        with config.origin.located("schedulers"):
+        with config.origin.locate_errors("schedulers"):
             base = exact_number(optimizer.lr)
             schedule = rate(context, config, base) if config.schedulers else None
         groups.append(optimizer.group(schedule, name=name, patterns=(name,) if name else ()))

@@ -28,14 +28,14 @@ from closedform.recipes.entries import Context
 from closedform.recipes.keys import (
     OpenKeys,
     Values,
-    ignored,
     integer,
+    irrelevant,
     number,
     section,
 )
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.recipes.section import whole as whole_config
 from closedform.schedules import constant
@@ -54,7 +54,7 @@ CONFIG = OpenKeys(
             "data_efficiency",
             "curriculum_learning",
         ),
-        ignored(),
+        irrelevant(),
     ),
 )
 
@@ -107,7 +107,7 @@ def _read(reading: Reading) -> Recipe:
             )
         # A scheduler with its rates leaves that of the optimizer out.
         rate = None if facts.lr is None else exact_number(facts.lr)
-        optimizer = optimizer.changed(params=params.changed(lr=0 if rate is None else rate))
+        optimizer = optimizer.replace(params=params.replace(lr=0 if rate is None else rate))
     else:
         rate = params.lr
     name, context = optimizer.type, reading.context
@@ -116,7 +116,7 @@ def _read(reading: Reading) -> Recipe:
     if scheduler is None:
         schedules["lr"] = constant(rate)
     else:
-        with scheduler.origin.located("params"):
+        with scheduler.origin.locate_errors("params"):
             schedules["lr"] = schedule(context, optimizer, scheduler)
             if scheduler.type == "OneCycle" and name:
                 for key in ("beta1", "beta2"):
@@ -147,7 +147,7 @@ def _of_muon(
     for name, key in MUON_GROUPS.items():
         rate = constant(optimizer.params.origin.number(key, optimizer.params.lr))
         if scheduler is not None:
-            with scheduler.origin.located("params"):
+            with scheduler.origin.locate_errors("params"):
                 rate = schedule(context.with_facts(group=name), optimizer, scheduler)
         role = Role.DEFAULT if name == "muon" else Role.NAMED
         schedules = {**default.schedules, "lr": rate}
@@ -208,11 +208,11 @@ def _plan(optimizer: Values) -> OptimizerPlan:
     if arguments.get("bias_correction") is True:
         del arguments["bias_correction"]
     if kind not in _RULES:
-        return planned(name or "none", arguments, None, where, by_name=False)
+        return plan_optimizer(name or "none", arguments, None, where, by_name=False)
     rule = _RULES[kind] if is_decoupled else kind.removesuffix("w")
     if "betas" in arguments:
         arguments["betas"] = tuple(arguments["betas"])
-    plan = planned(rule, arguments, where=where)
+    plan = plan_optimizer(rule, arguments, where=where)
     return OptimizerPlan(name, plan.arguments, plan.build)
 
 

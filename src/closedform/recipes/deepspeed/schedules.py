@@ -24,8 +24,8 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     number_or_numbers,
     numbers,
@@ -43,7 +43,7 @@ COUNT = CLOCK.count(Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
 
 
-_STEPPED = {"last_batch_iteration": ignored(), "verbose": ignored()}
+_STEPPED = {"last_batch_iteration": irrelevant(), "verbose": irrelevant()}
 _RISE = {"warmup_num_steps": number(1000), "warmup_type": text("log"), **_STEPPED}
 _WARMUP = {"warmup_min_lr": number_or_numbers(0), **_RISE}
 PARAMETERS = {
@@ -92,14 +92,14 @@ OPTIMIZER = Keys(
             momentum=number(0),
         )
     ),
-    legacy_fusion=ignored(),
+    legacy_fusion=irrelevant(),
 )
 SCHEDULER = Keys(
     type=choice(*PARAMETERS),
     params=Key(
         lambda place, key, default: PARAMETERS[place.text("type")].read(place.section(key)), None
     ),
-    legacy_fusion=ignored(),
+    legacy_fusion=irrelevant(),
 )
 
 

@@ -34,14 +34,14 @@ from closedform.recipes.keys import (
     anything,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
 )
 from closedform.recipes.reader import Reading
 from closedform.recipes.recipe import ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
@@ -111,10 +111,10 @@ def _root(document: Document, name: str) -> dict[str, Any]:
 
 
 _CLASS = "_target_"
-PARAMS = OpenKeys(overrides=anything(), lr_factor_func=ignored(), weight_decay_norm=number(0.0))
+PARAMS = OpenKeys(overrides=anything(), lr_factor_func=irrelevant(), weight_decay_norm=number(0.0))
 TRAIN = OpenKeys(max_iter=integer(None))
 WARMUP = Keys(
-    _target_=ignored(),
+    _target_=irrelevant(),
     scheduler=anything(REQUIRED),
     warmup_factor=number(),
     warmup_length=number(),
@@ -163,7 +163,7 @@ def read_lazy(reading: Reading) -> Recipe:
     for name, section in (("optimizer", optimizer), ("lr_multiplier", top)):
         if (name == "lr_multiplier" and name not in top) or not section.content:
             raise top.error(f"{name} is missing", hint=f"the LazyConfig must have {name}")
-    total = reading.determined(train.max_iter, "total_updates")
+    total = reading.value_or_fact(train.max_iter, "total_updates")
     if total < 1:
         raise train.error(f"max_iter must be above 0, got {total}", "max_iter")
     multiplier = _lazy(document, _root(document, "lr_multiplier"), "lr_multiplier")
@@ -172,7 +172,7 @@ def read_lazy(reading: Reading) -> Recipe:
     left_out = ("params", "lr", "weight_decay", _CLASS)
     arguments = {key: v for key, v in optimizer.content.items() if key not in left_out}
     kind = _class_of(optimizer.content)
-    plan = planned(kind, arguments, where=document.place("optimizer"))
+    plan = plan_optimizer(kind, arguments, where=document.place("optimizer"))
 
     def group(label: str, base: Any, weight_decay: Any, *patterns: str) -> ParamGroup:
         schedule = _multiplied(multiplier, exact_number(base), sp.Integer(total))
@@ -202,7 +202,7 @@ def _multiplied(multiplier: _Lazy, rate: sp.Expr, total: sp.Expr) -> Schedule:
     """The rate times a multiplier of the part of the run that is done."""
     warmup = Warmup(sp.S.Zero, sp.S.Zero, "linear", False)
     section = multiplier.section
-    with section.located():
+    with section.locate_errors():
         if multiplier.kind == "WarmupParamScheduler":
             values = WARMUP.read(section)
             warmup = Warmup(
@@ -261,7 +261,7 @@ def _fixed_gamma(values: Values) -> Curve:
 def _milestones(values: Values) -> Curve:
     levels, marks, updates = values.values, values.milestones, values.num_updates
     if marks is None:
-        width = sp.ceiling(values.required("num_updates") / len(levels))
+        width = sp.ceiling(values.require("num_updates") / len(levels))
         marks = [width * (index + 1) for index in range(len(levels) - 1)]
     expected = len(levels) - (updates is not None)
     if len(marks) != expected:
@@ -278,7 +278,7 @@ def _milestones(values: Values) -> Curve:
 
 
 def _keys(**keys: Key) -> Keys:
-    return Keys(_target_=ignored(), **keys)
+    return Keys(_target_=irrelevant(), **keys)
 
 
 _LEVELS = _keys(start_value=number(), end_value=number())
@@ -292,9 +292,9 @@ _CURVES: Mapping[str, tuple[Callable[[Values], Curve], Keys]] = {
         _keys(values=numbers(), milestones=numbers(None), num_updates=number(None)),
     ),
     "PolynomialDecayParamScheduler": (_polynomial, _keys(base_value=number(), power=number())),
-    "StepParamScheduler": (_steps, _keys(values=numbers(), num_updates=ignored())),
+    "StepParamScheduler": (_steps, _keys(values=numbers(), num_updates=irrelevant())),
     "StepWithFixedGammaParamScheduler": (
         _fixed_gamma,
-        _keys(base_value=number(), num_decays=integer(), gamma=number(), num_updates=ignored()),
+        _keys(base_value=number(), num_decays=integer(), gamma=number(), num_updates=irrelevant()),
     ),
 }

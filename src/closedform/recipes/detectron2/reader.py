@@ -10,7 +10,7 @@ from typing import Any
 
 from closedform.recipes.detectron2.lazy_config import read_lazy
 from closedform.recipes.detectron2.schedules import CLOCK, SOLVER, at_workers, rate_of
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.keys import Values
 from closedform.recipes.reader import Reading
 from closedform.recipes.recipe import (
@@ -21,7 +21,7 @@ from closedform.recipes.recipe import (
     Recipe,
     Role,
 )
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 
@@ -36,7 +36,8 @@ def matches(document: Document) -> bool:
     """Returns whether a config has the section SOLVER, or is a LazyConfig."""
     content = document.content
     return isinstance(content.get("SOLVER"), Mapping) or (
-        document.form is Form.PYTHON and ("lr_multiplier" in content or "train.max_iter" in content)
+        document.syntax is Syntax.PYTHON
+        and ("lr_multiplier" in content or "train.max_iter" in content)
     )
 
 
@@ -48,7 +49,7 @@ def read(reading: Reading) -> Recipe:
             imported and not known.
         ArgumentError: A fact is missing.
     """
-    if reading.document.form is Form.PYTHON:
+    if reading.document.syntax is Syntax.PYTHON:
         return read_lazy(reading)
     return _read_section(reading)
 
@@ -71,7 +72,7 @@ def _read_section(reading: Reading) -> Recipe:
 
     def group(label: str, rate: Any, weight_decay: Any) -> ParamGroup:
         context = reading.context.with_facts(param_groups=[{"lr": rate}])
-        with place.located():
+        with place.locate_errors():
             schedule = rate_of(context, solver)
         schedules = {"lr": schedule, "weight_decay": constant(weight_decay)}
         return ParamGroup(schedules, plan, Role.of(label), label)
@@ -99,9 +100,9 @@ def _read_section(reading: Reading) -> Recipe:
 def _plan(solver: Values) -> OptimizerPlan:
     place = solver.origin.document.place(solver.origin.at("OPTIMIZER"))
     if solver.OPTIMIZER.upper() != "SGD":
-        return planned(solver.OPTIMIZER, {}, where=place)
+        return plan_optimizer(solver.OPTIMIZER, {}, where=place)
     arguments = {"momentum": solver.MOMENTUM, "nesterov": solver.NESTEROV}
-    return planned("SGD", arguments, where=place)
+    return plan_optimizer("SGD", arguments, where=place)
 
 
 def _clipping(clipping: Values) -> Clipping | None:

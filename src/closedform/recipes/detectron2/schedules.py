@@ -22,9 +22,9 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
     integers,
+    irrelevant,
     number,
     section,
     section_entries,
@@ -114,7 +114,7 @@ CLIPPING = Keys(
     ENABLED=flag(False),
     CLIP_TYPE=choice("value", "norm", "full_model", default="value"),
     CLIP_VALUE=number(1.0),
-    NORM_TYPE=ignored(),
+    NORM_TYPE=irrelevant(),
 )
 SOLVER = Keys(
     LR_SCHEDULER_NAME=choice(*CURVES, POLYNOMIAL, default="WarmupMultiStepLR"),
@@ -137,9 +137,9 @@ SOLVER = Keys(
     WEIGHT_DECAY_BIAS=number(None),
     BIAS_LR_FACTOR=number(1.0),
     CLIP_GRADIENTS=section(CLIPPING),
-    IMS_PER_BATCH=ignored(),
-    CHECKPOINT_PERIOD=ignored(),
-    AMP=ignored(),
+    IMS_PER_BATCH=irrelevant(),
+    CHECKPOINT_PERIOD=irrelevant(),
+    AMP=irrelevant(),
     # Those of projects.
     BACKBONE_MULTIPLIER=number(None),
     WEIGHT_DECAY_EMBED=number(None),
@@ -176,7 +176,7 @@ def at_workers(solver: Values, facts: Facts, where: str) -> Values:
         (workers,) = facts.require("world_size", where=where)
         # detectron2 computes in floats, and rounds half to even.
         scale = int(workers) / solver.REFERENCE_WORLD_SIZE
-        solver = solver.changed(
+        solver = solver.replace(
             REFERENCE_WORLD_SIZE=0,
             BASE_LR=exact_number(float(solver.BASE_LR) * scale),
             MAX_ITER=round(solver.MAX_ITER / scale),

@@ -13,13 +13,13 @@ from typing import Any
 
 from closedform import optimizers
 from closedform.errors import nearest
-from closedform.recipes.document import Document, Form, interpolated
+from closedform.recipes.document import Document, Syntax, interpolate
 from closedform.recipes.entries import REQUIRED
 from closedform.recipes.fairseq.schedules import CLASSES, CLOCK, OPTIMIZATION
 from closedform.recipes.keys import Values, numbers
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 
@@ -51,7 +51,7 @@ _GROUP = ("lr", "lr_float", "optimizer", "lr_scheduler")
 def matches(document: Document) -> bool:
     """Returns whether a config has the sections or the flags of fairseq."""
     found = document.content
-    if document.form is Form.ARGUMENTS:
+    if document.syntax is Syntax.ARGUMENTS:
         return "lr-scheduler" in found and ("max-update" in found or "max-epoch" in found)
     return isinstance(found.get("optimization"), Mapping) and "optimizer" in found
 
@@ -63,8 +63,8 @@ def read(reading: Reading) -> Recipe:
         ConfigError: A key or class is unknown or missing, or a value is not valid.
         ArgumentError: A fact is missing.
     """
-    document = interpolated(reading.document)
-    if document.form is Form.ARGUMENTS:
+    document = interpolate(reading.document)
+    if document.syntax is Syntax.ARGUMENTS:
         document = _from_flags(document)
     top = whole(document)
     for key in ("optimization", "optimizer", "lr_scheduler"):
@@ -150,8 +150,8 @@ def _group(
     rates = numbers().read(optimizer, "lr", None) if "lr" in optimizer else optimization.lr
     name = scheduler._name
     context = replace(reading.context, path=(name,))
-    with scheduler.origin.located():
-        rate = CLASSES[name][0](context, scheduler, optimization.changed(lr=rates))
+    with scheduler.origin.locate_errors():
+        rate = CLASSES[name][0](context, scheduler, optimization.replace(lr=rates))
     schedules = {"lr": rate, "weight_decay": constant(optimizer.number("weight_decay", 0.0))}
     return ParamGroup(schedules, _plan(optimizer), Role.of(label), label)
 
@@ -170,13 +170,13 @@ def _plan(optimizer: Section) -> OptimizerPlan:
             "eps": optimizer.number("adam_eps", 1e-8),
         }
         # fairseq's Adam decays the parameters, not the gradients.
-        return planned(name, arguments, optimizers.adamw, place)
+        return plan_optimizer(name, arguments, optimizers.adamw, place)
     arguments = {
         key.removeprefix(f"{name}_"): value
         for key, value in optimizer.content.items()
         if key not in _COMMON and value is not None
     }
-    return planned(name, arguments, where=place)
+    return plan_optimizer(name, arguments, where=place)
 
 
 def _from_flags(document: Document) -> Document:
@@ -200,7 +200,7 @@ def _from_flags(document: Document) -> Document:
         content["optimizer"]["_name"] = name
     known = {key for keys in sections.values() for key in keys}
     Section(document, flags).check_related({*known, "lr_scheduler", "optimizer"})
-    return Document(content, document.source, document.form)
+    return Document(content, document.source, document.syntax)
 
 
 READER = Reader(read, matches)

@@ -29,9 +29,9 @@ from closedform.recipes.keys import (
     Values,
     anything,
     flag,
-    ignored,
     integer,
     integers,
+    irrelevant,
     number,
     numbers,
     section_entries,
@@ -445,7 +445,7 @@ OPTIMIZATION = Keys(
             "skip_remainder_batch",
             "debug_param_names",
         ),
-        ignored(),
+        irrelevant(),
     ),
 )
 _PLACE = "fairseq/optim/lr_scheduler"

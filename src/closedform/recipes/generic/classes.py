@@ -11,7 +11,7 @@ from typing import Any
 
 from closedform.errors import ConfigError, nearest
 from closedform.recipes import torch
-from closedform.recipes.document import Document, joined
+from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import Call, Reference, Unresolved
 from closedform.recipes.entries import ScheduleEntry
 
@@ -72,7 +72,7 @@ def blocks(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         content = {**content.kwargs, **{f"[{i}]": item for i, item in enumerate(content.args)}}
     if isinstance(content, Mapping):
         for key, value in content.items():
-            yield from blocks(value, joined(path, key))
+            yield from blocks(value, join_path(path, key))
     elif isinstance(content, list | tuple):
         for index, value in enumerate(content):
             yield from blocks(value, f"{path}[{index}]")

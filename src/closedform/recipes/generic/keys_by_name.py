@@ -10,7 +10,7 @@ import sympy as sp
 
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
 from closedform.language import exact_number
-from closedform.recipes.document import Document, joined
+from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.values import Call, Reference, Unresolved
 from closedform.recipes.generic.names import (
     CLASS_KEYS,
@@ -58,7 +58,7 @@ def entries(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         content = content.kwargs
     if isinstance(content, Mapping):
         for key, value in content.items():
-            place = joined(path, key)
+            place = join_path(path, key)
             yield place, value
             yield from entries(value, place)
     elif isinstance(content, list | tuple):

@@ -17,9 +17,9 @@ import sympy as sp
 from closedform.errors import ConfigError, MissingFactsError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.recipes import torch
-from closedform.recipes.build import built
+from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit, hold
-from closedform.recipes.document import interpolated
+from closedform.recipes.document import interpolate
 from closedform.recipes.documents.values import Call
 from closedform.recipes.entries import Required
 from closedform.recipes.framework import Framework
@@ -29,7 +29,7 @@ from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, UNITS, Kind,
 from closedform.recipes.generic.python_names import ARGPARSE, stated_elsewhere
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.schedules import (
     constant,
     cosine,
@@ -78,7 +78,7 @@ def read(reading: Reading, paths: Mapping[str, str] | None = None) -> Recipe:
         MissingFactsError: The updates of an epoch are needed.
         UnknownNameError: A concept or a path of ``paths`` does not exist.
     """
-    document = interpolated(reading.document)
+    document = interpolate(reading.document)
     elsewhere = stated_elsewhere(document)
     document = replace(document, content={**elsewhere, **document.content})
     book = Book(document, paths or {})
@@ -246,7 +246,7 @@ class _Proposal:
         framework = "huggingface" if is_function else "torch"
         entry = classes.entry_of(name)
         with book_located(book, path):
-            made = built(
+            made = class_schedule(
                 framework,
                 {**torch.FRAMEWORK.schedules, entry.name: entry},
                 entry.name,
@@ -398,7 +398,7 @@ class _Proposal:
         """The length of the run, in the unit of the clock."""
         if total is not None:
             return counted(total)
-        return sp.Integer(self.reading.determined(None, "total_updates"))
+        return sp.Integer(self.reading.value_or_fact(None, "total_updates"))
 
     def _span(
         self,
@@ -628,7 +628,7 @@ class _Proposal:
         else:
             rule_arguments.pop("betas", None)
             rule_arguments.pop("eps", None)
-        return planned(name, rule_arguments, where=where)
+        return plan_optimizer(name, rule_arguments, where=where)
 
 
 def _refused(where: str) -> Callable[[Mapping[str, Schedule]], UpdateRule]:
@@ -651,7 +651,7 @@ def book_located(book: Book, path: str) -> Any:
     """Returns the context that gives the errors of a builder the place of a block."""
     from closedform.recipes.section import Section
 
-    return Section(book.document, {}, path).located()
+    return Section(book.document, {}, path).locate_errors()
 
 
 def framework_of(paths: Mapping[str, str] | None) -> tuple[Framework, Reader]:

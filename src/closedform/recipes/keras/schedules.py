@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import sympy as sp
 
@@ -12,7 +10,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, floor_div, t
 from closedform.recipes import checks
 from closedform.recipes.cycles import cycles
-from closedform.recipes.entries import REQUIRED, Context, Parameter, ScheduleEntry
+from closedform.recipes.entries import REQUIRED, Arguments, Context, Parameter, ScheduleEntry
 from closedform.schedules import (
     cosine,
     exponential,
@@ -22,8 +20,6 @@ from closedform.schedules import (
     polynomial,
 )
 from closedform.schedules.exponential import check_factor
-
-Arguments = Mapping[str, Any]
 
 
 def _exponential(given: Arguments, context: Context) -> Schedule:

@@ -15,10 +15,10 @@ from typing import Any
 from closedform.errors import nearest
 from closedform.language import Schedule
 from closedform.recipes import torch
-from closedform.recipes.build import built
+from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.keys import OpenKeys, Values, choice, integer, number
 from closedform.recipes.lightning_cli.schedules import ARGUMENTS, CURVES, rate, warmup_updates
 from closedform.recipes.reader import Reader, Reading
@@ -31,7 +31,7 @@ from closedform.recipes.recipe import (
     Role,
     is_constant,
 )
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 
@@ -106,7 +106,7 @@ def read(reading: Reading) -> Recipe:
         ConfigError: A class or key is unknown, or it is not known when a scheduler is stepped.
         ArgumentError: A fact is missing.
     """
-    top = whole(interpolated(reading.document))
+    top = whole(interpolate(reading.document))
     trainer, outer = TRAINER.read(top.section("trainer")), top
     is_within = "optimizer" not in top
     if is_within:
@@ -131,11 +131,11 @@ def read(reading: Reading) -> Recipe:
             )
         clock, name = CLOCKS["epoch" if by_epoch else "update"], _class(block)
         if name in CURVES:
-            total = reading.determined(total, "total_updates")
+            total = reading.value_or_fact(total, "total_updates")
             values = ARGUMENTS.read(block.section("init_args"))
             derived["warmup_updates"] = warmup_updates(values, total)
             context = reading.context.with_facts(total_updates=total)
-            with block.located():
+            with block.locate_errors():
                 schedule = rate(replace(context, base=base), values, name)
         else:
             schedule = _of_torch(reading, block, base, by_epoch)
@@ -181,7 +181,7 @@ def _optimizer(block: Section) -> tuple[OptimizerPlan, Any, Any]:
         for key, value in given.content.items()
         if key not in left_out and value is not None
     }
-    return planned(name, arguments, where=block.document.place(block.path)), rate, decay
+    return plan_optimizer(name, arguments, where=block.document.place(block.path)), rate, decay
 
 
 def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Schedule:
@@ -198,8 +198,8 @@ def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Sc
         raise block.error(f"there is no scheduler {name!r}", "class_path", hint=hint)
     arguments = {key: inner.value(key) for key in inner.content if key in inner}
     arguments.pop("verbose", None)
-    with block.located():
-        schedule = built("torch", classes, name, arguments, base=base)
+    with block.locate_errors():
+        schedule = class_schedule("torch", classes, name, arguments, base=base)
     if not by_epoch or is_constant(schedule):
         return schedule
     facts, place = reading.facts, block.document.place(block.path)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from closedform.language import Schedule, exact_number
 from closedform.recipes import transformers
-from closedform.recipes.build import built
+from closedform.recipes.build import class_schedule
 from closedform.recipes.entries import Context
-from closedform.recipes.keys import Keys, Values, ignored, integer, number
+from closedform.recipes.keys import Keys, Values, integer, irrelevant, number
 
 CURVES = {
     "CosineWithWarmup": "cosine",
@@ -22,8 +22,8 @@ CURVES = {
 ARGUMENTS = Keys(
     warmup_ratio=number(None),
     num_warmup_steps=integer(None, least=0),
-    last_epoch=ignored(),
-    verbose=ignored(),
+    last_epoch=irrelevant(),
+    verbose=irrelevant(),
 )
 
 
@@ -49,4 +49,4 @@ def rate(context: Context, values: Values, name: str) -> Schedule:
         "warmup_steps": warmup_updates(values, int(total)),
         "lr_scheduler_type": CURVES[name],
     }
-    return built("transformers", transformers.FRAMEWORK.schedules, CURVES[name], config)
+    return class_schedule("transformers", transformers.FRAMEWORK.schedules, CURVES[name], config)

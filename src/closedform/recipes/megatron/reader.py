@@ -11,7 +11,7 @@ import sympy as sp
 
 from closedform.language import Schedule
 from closedform.recipes.clock import Clock, Facts
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.keys import Curve, Values
 from closedform.recipes.megatron.ramp import Stage, along_samples, read_ramp, updates_of
@@ -19,7 +19,7 @@ from closedform.recipes.megatron.schedules import CLOCK, FLAGS, decay, rate
 from closedform.recipes.optimizer_classes import fused_adam
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, calls, whole
 
 ARGUMENTS = "MODEL_ARGS"
@@ -79,7 +79,7 @@ def _matches(document: Document) -> bool:
     if isinstance(content.get("scheduler"), dict) and isinstance(content.get("train"), dict):
         return "train_iters" in content["train"] or "train_samples" in content["train"]
     # On a command line, underscores are those of ms-swift.
-    is_line = document.form is Form.ARGUMENTS
+    is_line = document.syntax is Syntax.ARGUMENTS
     names = {str(key) if is_line else str(key).replace("_", "-") for key in content}
     return "lr" in names and bool(
         names & {"train-iters", "train-samples", "global-batch-size", "lr-warmup-samples"}
@@ -198,7 +198,7 @@ def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
     """The length of the run and its batch sizes, and the flags with both."""
     missing: list[str] = []
 
-    def determined(name: str, fact: str) -> Any:
+    def value_or_fact(name: str, fact: str) -> Any:
         value, known = getattr(flags, name), getattr(facts, fact)
         if value is None:
             value = known
@@ -214,29 +214,29 @@ def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
             "step-batch-size-schedule and global-batch-size exclude each other",
             "global_batch_size",
         )
-    length = determined("seq_length", "sequence_length") if grows else 0
-    batch = 0 if grows else determined("global_batch_size", "global_batch_size")
+    length = value_or_fact("seq_length", "sequence_length") if grows else 0
+    batch = 0 if grows else value_or_fact("global_batch_size", "global_batch_size")
     in_samples = "train_samples" in flags or (
         "train_iters" not in flags and any(getattr(flags, name) for name in _SAMPLES)
     )
     samples, iterations = flags.train_samples, 0
     if not in_samples or (samples is None and flags.train_iters is None):
-        iterations = determined("train_iters", "total_updates")
+        iterations = value_or_fact("train_iters", "total_updates")
     if missing:
         facts.require(*missing, where=flags.origin.document.source)
     stages: tuple[Stage, ...] = ()
     if grows:
-        with flags.origin.located("step-batch-size-schedule"):
+        with flags.origin.locate_errors("step-batch-size-schedule"):
             stages = read_ramp(flags.step_batch_size_schedule, int(length), "")
         batch = stages[-1].batch
-    flags = flags.changed(global_batch_size=1 if stages else int(batch))
+    flags = flags.replace(global_batch_size=1 if stages else int(batch))
     if not in_samples:
         if stages:
             raise flags.error("a batch size that grows needs train-samples", "train_iters")
-        return Run(int(batch), (), int(iterations)), flags.changed(train_iters=int(iterations))
+        return Run(int(batch), (), int(iterations)), flags.replace(train_iters=int(iterations))
     samples = int(iterations) * int(batch) if samples is None else samples
     updates = updates_of(stages, samples) if stages else samples // int(batch)
-    return Run(int(batch), stages, updates), flags.changed(train_samples=samples, train_iters=None)
+    return Run(int(batch), stages, updates), flags.replace(train_samples=samples, train_iters=None)
 
 
 def by_bridge(flags: Values, run: Run) -> Values:
@@ -270,11 +270,11 @@ def by_bridge(flags: Values, run: Run) -> Values:
                 f"a constant weight decay must begin as it ends, got {first} and {last}"
             )
         changes |= {"start_weight_decay": None, "end_weight_decay": None, "weight_decay": first}
-    return flags.changed(**changes)
+    return flags.replace(**changes)
 
 
 def _scheduled(curve: Curve, context: Context, flags: Values, run: Run, key: str) -> Schedule:
-    with flags.origin.located("lr" if key == "lr" else "weight-decay"):
+    with flags.origin.locate_errors("lr" if key == "lr" else "weight-decay"):
         schedule = curve(context, flags)
         return along_samples(schedule, run.stages) if run.stages else schedule
 
@@ -300,13 +300,13 @@ def _optimizer(flags: Values) -> OptimizerPlan:
             "eps": flags.adam_eps,
             "adam_w_mode": flags.decoupled_weight_decay,
         }
-        return planned(name, arguments, fused_adam, source)
+        return plan_optimizer(name, arguments, fused_adam, source)
     if name == "sgd":
-        return planned(name, {"momentum": flags.sgd_momentum}, None, source)
+        return plan_optimizer(name, {"momentum": flags.sgd_momentum}, None, source)
     if name == "lion":
-        return planned(name, {"betas": (flags.lion_beta1, flags.lion_beta2)}, None, source)
+        return plan_optimizer(name, {"betas": (flags.lion_beta1, flags.lion_beta2)}, None, source)
     # Their steps depend on how the matrices are split over processes.
-    return planned(f"megatron {name}", {}, None, source)
+    return plan_optimizer(f"megatron {name}", {}, None, source)
 
 
 READER = Reader(_read, _matches)

@@ -19,8 +19,8 @@ from closedform.recipes.keys import (
     Values,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     section_entries,
     text,
@@ -104,7 +104,7 @@ FLAGS = FlagKeys(
     sgd_momentum=number(0.9),
     step_batch_size_schedule=text(None),
     use_checkpoint_opt_param_scheduler=flag(False),
-    **dict.fromkeys(_WITHOUT_EFFECT, ignored()),
+    **dict.fromkeys(_WITHOUT_EFFECT, irrelevant()),
 )
 """The flags near the optimizer and its schedules, with the defaults of Megatron-LM."""
 

@@ -12,7 +12,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import exact_number
 from closedform.recipes.checks import refuse_unless
-from closedform.recipes.entries import REQUIRED, fill, parameters
+from closedform.recipes.entries import REQUIRED, Arguments, fill, parameters
 from closedform.recipes.mmengine.chain import (
     MAX_EXACT_DIGITS,
     ROUNDED_DIGITS,
@@ -22,7 +22,6 @@ from closedform.recipes.mmengine.chain import (
 )
 from closedform.schedules.blends import along_cosine, along_line
 
-Arguments = Mapping[str, Any]
 FOREVER = 10**9
 """The default of ``end``, which no run reaches; the polynomial, which is 0 there, ends at it."""
 MAX_PHASES = 1000

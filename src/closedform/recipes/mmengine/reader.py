@@ -21,7 +21,7 @@ from closedform.recipes.mmengine.classes import split_name
 from closedform.recipes.mmengine.schedules import CLOCK, param_schedule
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import RELATED, Section, whole
 
 _KEYS = ("optim_wrapper", "param_scheduler", "train_cfg", "auto_scale_lr", "train_dataloader")
@@ -243,7 +243,7 @@ def _groups(
     scale = _scale(top, reading) if "lr" in values else 1
     values = {key: value * scale if key == "lr" else value for key, value in values.items()}
     arguments = {key: v for key, v in given.content.items() if key not in ("type", *_KEYED)}
-    plan = planned(kind, arguments, where=reading.document.place(given.path))
+    plan = plan_optimizer(kind, arguments, where=reading.document.place(given.path))
     keys = {"lr", "weight_decay"} & values.keys() | _keys(schedulers)
     counts = wrapper.integer("accumulative_counts", 1)
 
@@ -303,7 +303,7 @@ def _schedule(
     context = replace(reading.context, key=key, path=(key,)).with_facts(**facts)
     plain = {name: v for name, v in optimizer.items() if name in ("betas", *_KEYED)}
     config = {"optimizer": plain, "param_scheduler": schedulers}
-    with wrapper.located():
+    with wrapper.locate_errors():
         made = param_schedule(config, context, has_epochs=loop.has_epochs)
     # Schedulers step after every micro-batch; an update is made at the last one of ``counts``.
     return made if counts == 1 else every(made, counts)

@@ -15,7 +15,14 @@ from closedform.errors import ArgumentError, DefinitionError, nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Condition, Defect, Kind
-from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, located, parameters
+from closedform.recipes.entries import (
+    REQUIRED,
+    Arguments,
+    Context,
+    ScheduleEntry,
+    locate_errors,
+    parameters,
+)
 from closedform.recipes.mmengine.chain import Action, chained
 from closedform.recipes.mmengine.classes import (
     CLASSES,
@@ -24,8 +31,6 @@ from closedform.recipes.mmengine.classes import (
     build_action,
     split_name,
 )
-
-Arguments = Mapping[str, Any]
 
 
 def param_schedule(
@@ -60,7 +65,7 @@ def param_schedule(
             # A weight decay of 0 stays.
             continue
         made = Group(index, lambda: _epoch_length(context), has_epochs, f"{where} > {name}")
-        with located(made.where):
+        with locate_errors(made.where):
             action, initial = build_action(name, arguments, initial, made)
         actions += [] if action is None else [action]
     return chained(context.path[-1], base, actions)

@@ -9,15 +9,15 @@ from typing import Any
 
 from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule, exact_number, floor_div, t
-from closedform.recipes.document import Document, interpolated
+from closedform.recipes.document import Document, interpolate
 from closedform.recipes.keys import (
     ClassKeys,
     Key,
     Keys,
     Values,
     choice,
-    ignored,
     integer,
+    irrelevant,
     mapping,
     number,
     section,
@@ -71,7 +71,7 @@ _OPTIM = ClassKeys(
     _target_=text(None),
     sched=mapping(),
     args=mapping(),
-    cls=ignored(),
+    cls=irrelevant(),
     **dict.fromkeys(
         (
             "bucket_cap_mb",
@@ -82,7 +82,7 @@ _OPTIM = ClassKeys(
             "overlap_param_sync",
             "param_sync_dtype",
         ),
-        ignored(),
+        irrelevant(),
     ),
 )
 _PLACE = ClassKeys(optim=mapping(), optim_param_groups=mapping())
@@ -105,14 +105,16 @@ _ADAM = ClassKeys(
     weight_decay=number(0.01),
 )
 _MODULE = Keys(
-    _target_=ignored(),
+    _target_=irrelevant(),
     config=section(_ADAM),
     lr_scheduler=mapping(),
-    no_weight_decay_cond=ignored(),
-    scale_lr_cond=ignored(),
-    lr_mult=ignored(),
+    no_weight_decay_cond=irrelevant(),
+    scale_lr_cond=irrelevant(),
+    lr_mult=irrelevant(),
 )
-_TARGET = ClassKeys(_target_=text(), max_steps=integer(10), interval=ignored(), frequency=ignored())
+_TARGET = ClassKeys(
+    _target_=text(), max_steps=integer(10), interval=irrelevant(), frequency=irrelevant()
+)
 """The keys of a scheduler module of ``nemo.lightning`` that its policy does not have."""
 
 _RULES: Mapping[str, Callable[..., UpdateRule]] = MappingProxyType({"FusedAdam": fused_adam})
@@ -151,7 +153,7 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
-    config = _CONFIG.read_whole(interpolated(reading.document))
+    config = _CONFIG.read_whole(interpolate(reading.document))
     outer = config.model if "optim" in config.model else config.origin
     place = _PLACE.read(outer)
     for name in _MISTAKEN:
@@ -253,7 +255,7 @@ def _sched(origin: Section, total: int | None, reading: Reading) -> Values:
     keys.check(place)
     if place.integer("last_epoch", -1) != -1:
         raise place.error("a run that goes on from last_epoch is not read", "last_epoch")
-    total = reading.determined(total, "total_updates")
+    total = reading.value_or_fact(total, "total_updates")
     return keys.read(replace(place, content={**place.content, "name": name, "max_steps": total}))
 
 
@@ -267,7 +269,7 @@ def _rate(reading: Reading, sched: Values, rates: list[Any], index: int) -> Sche
         return Schedule(factor, name=sched.name).scale(rates[index])
     groups = [{"lr": rate} for rate in rates]
     context = reading.context.with_facts(param_groups=groups, group_index=index)
-    with sched.origin.located():
+    with sched.origin.locate_errors():
         return rate(context, sched, rates[0])
 
 

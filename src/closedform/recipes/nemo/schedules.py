@@ -15,7 +15,7 @@ from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.entries import Context
 from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
-from closedform.recipes.keys import Key, Keys, Values, flag, ignored, integer, number, text
+from closedform.recipes.keys import Key, Keys, Values, flag, integer, irrelevant, number, text
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = Clock(Unit.UPDATE)
@@ -287,14 +287,14 @@ _OUTSIDE = {
     "name": text(),
     "max_steps": integer(),
     "last_epoch": integer(-1),
-    "monitor": ignored(),
-    "reduce_on_plateau": ignored(),
-    "t_max_epochs": ignored(),
-    "t_accumulate_grad_batches": ignored(),
-    "t_limit_train_batches": ignored(),
-    "t_num_workers": ignored(),
+    "monitor": irrelevant(),
+    "reduce_on_plateau": irrelevant(),
+    "t_max_epochs": irrelevant(),
+    "t_accumulate_grad_batches": irrelevant(),
+    "t_limit_train_batches": irrelevant(),
+    "t_num_workers": irrelevant(),
 }
-OUTER = Keys(**_OUTSIDE, iters_per_batch=ignored(), args=ignored())
+OUTER = Keys(**_OUTSIDE, iters_per_batch=irrelevant(), args=irrelevant())
 """The keys of ``sched`` that has the arguments of its class as ``args``."""
 
 _OPEN = {"max_steps": integer(None)}

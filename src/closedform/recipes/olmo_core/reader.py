@@ -136,7 +136,7 @@ def read(reading: Reading) -> Recipe:
     for optimizer, named in optimizers:
         schedule = None
         if scheduler is not None and context is not None:
-            with scheduler.origin.located():
+            with scheduler.origin.locate_errors():
                 schedule = rate(context, optimizer, scheduler)
         groups.append(optimizer.group(schedule, **named))
     threshold = module.content.get("max_grad_norm")

@@ -27,7 +27,7 @@ from closedform.recipes.keys import (
     Keys,
     Values,
     choice,
-    ignored,
+    irrelevant,
     nullable,
     number,
     numbers,
@@ -409,8 +409,8 @@ _OVERRIDE = {"override_decay": section(Keys(**_RATES, start=number()), is_option
 _OF_ALL = {
     "class": text(),
     "units": choice(*CLOCKS, default="steps"),
-    "lr_field": ignored(),
-    "initial_lr_field": ignored(),
+    "lr_field": irrelevant(),
+    "initial_lr_field": irrelevant(),
 }
 _PERIODS = {
     **_WARMUP,
@@ -437,7 +437,7 @@ CLASSES: Mapping[str, tuple[Curve, Keys]] = {
         (
             "SequentialScheduler",
             _sequence,
-            {"schedulers": ignored(), "schedulers_max": numbers(()), **_OVERRIDE},
+            {"schedulers": irrelevant(), "schedulers_max": numbers(()), **_OVERRIDE},
         ),
     )
 }

@@ -16,6 +16,7 @@ from closedform.language import Schedule, sequential, t
 from closedform.recipes import checks
 from closedform.recipes.entries import (
     REQUIRED,
+    Arguments,
     Context,
     Parameter,
     ScheduleEntry,
@@ -34,8 +35,6 @@ from closedform.schedules import (
     polynomial,
 )
 from closedform.schedules.exponential import check_factor
-
-Arguments = Mapping[str, Any]
 
 _CURVES = {"linear": linear, "cosine": cosine}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from closedform.errors import nearest
 from closedform.language import Schedule, floor_div, t
-from closedform.recipes.build import built
+from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document
@@ -23,8 +23,8 @@ from closedform.recipes.keys import (
     anything,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
     section,
@@ -40,7 +40,7 @@ from closedform.recipes.recipe import (
     Recipe,
     Role,
 )
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
 from closedform.schedules import constant
 
@@ -56,8 +56,8 @@ def _rate_keys(**keys: Key) -> Keys:
         warmup_epoch=number(0),
         warmup_start_lr=number(0.0),
         by_epoch=flag(False),
-        last_epoch=ignored(),
-        verbose=ignored(),
+        last_epoch=irrelevant(),
+        verbose=irrelevant(),
         **keys,
     )
 
@@ -70,7 +70,7 @@ RATES: Mapping[str, Keys] = {
     ),
     "Cosine": _rate_keys(learning_rate=number(), eta_min=number(0.0)),
     "Step": _rate_keys(learning_rate=number(), step_size=integer(), gamma=number()),
-    "Piecewise": _rate_keys(learning_rate=ignored(), decay_epochs=numbers(), values=numbers()),
+    "Piecewise": _rate_keys(learning_rate=irrelevant(), decay_epochs=numbers(), values=numbers()),
     "MultiStepDecay": _rate_keys(learning_rate=number(), milestones=numbers(), gamma=number(0.1)),
 }
 """The rates; that of ``Piecewise`` comes from its values."""
@@ -83,7 +83,7 @@ _COMMON = {
     "regularizer": section(REGULARIZER),
     "weight_decay": number(0.0),
     "clip_norm": number(None),
-    "multi_precision": ignored(),
+    "multi_precision": irrelevant(),
 }
 _SPARED = {"no_weight_decay_name": anything("")}
 _ADAM = {"beta1": number(0.9), "beta2": number(0.999), "epsilon": number(1e-8)}
@@ -91,7 +91,7 @@ OPTIMIZERS: Mapping[str, Keys] = {
     "Momentum": Keys(momentum=number(), use_nesterov=flag(False), **_SPARED, **_COMMON),
     "SGD": Keys(**_COMMON),
     "Adam": Keys(**_ADAM, **_COMMON),
-    "AdamW": Keys(one_dim_param_no_weight_decay=ignored(), **_ADAM, **_SPARED, **_COMMON),
+    "AdamW": Keys(one_dim_param_no_weight_decay=irrelevant(), **_ADAM, **_SPARED, **_COMMON),
     "RMSProp": Keys(momentum=number(0.0), rho=number(0.95), epsilon=number(1e-6), **_COMMON),
 }
 CONFIG = OpenKeys(
@@ -159,8 +159,8 @@ def read(reading: Reading) -> Recipe:
     (length,) = reading.facts.require("updates_per_epoch", where=reading.document.source)
     epochs, length = config.Global.epochs, int(length)
     if reading.version == BEFORE_BASE:
-        rate = rate.changed(by_epoch=False, warmup_start_lr=0, eta_min=0)
-    with rate.origin.located():
+        rate = rate.replace(by_epoch=False, warmup_start_lr=0, eta_min=0)
+    with rate.origin.locate_errors():
         schedule = _schedule(reading, rate, epochs, length)
     schedules = {"lr": schedule, "weight_decay": constant(_decay(optimizer))}
     groups = [ParamGroup(schedules, _plan(name, optimizer), Role.DEFAULT)]
@@ -184,7 +184,7 @@ def _rate_of(place: Section) -> Values:
     name = place.text("name", "Constant")
     if name not in RATES:
         raise place.error(f"PaddleClas has no rate {name!r}", "name", nearest(name, RATES))
-    return RATES[name].read(place).changed(name=name)
+    return RATES[name].read(place).replace(name=name)
 
 
 def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Schedule:
@@ -194,7 +194,9 @@ def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Sched
     warmup = min(float(rate.warmup_epoch), epochs) if is_new else float(rate.warmup_epoch)
     rest = epochs - warmup if is_new else epochs
     name, arguments, peak = _curve(rate, rest, 1 if rate.by_epoch else length)
-    schedule = constant(peak) if name is None else built("paddle", SCHEDULES, name, arguments)
+    schedule = (
+        constant(peak) if name is None else class_schedule("paddle", SCHEDULES, name, arguments)
+    )
     is_in_epochs = not is_new or rate.by_epoch or rate.name == "Linear"
     is_scaled = is_in_epochs or not reading.as_implemented
     # With by_epoch upstream makes updates of the epochs, and the scheduler counts them as epochs.
@@ -208,7 +210,7 @@ def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Sched
             "start_lr": rate.warmup_start_lr,
             "end_lr": peak,
         }
-        schedule = built("paddle", SCHEDULES, "LinearWarmup", arguments)
+        schedule = class_schedule("paddle", SCHEDULES, "LinearWarmup", arguments)
     if rate.by_epoch:
         return Schedule(schedule.bound.xreplace({t: floor_div(t, length)}), name=schedule.name)
     return schedule
@@ -243,7 +245,7 @@ def _decay(optimizer: Values) -> Any:
     regularizer = optimizer.regularizer
     if not regularizer.origin.content:
         return optimizer.weight_decay
-    regularizer.required("name")
+    regularizer.require("name")
     return regularizer.coeff
 
 
@@ -260,4 +262,4 @@ def _plan(name: str, optimizer: Values) -> OptimizerPlan:
             "eps": optimizer.epsilon,
         }
     place = optimizer.origin.document.place(optimizer.origin.path)
-    return planned("sgd" if name == "Momentum" else name.lower(), arguments, where=place)
+    return plan_optimizer("sgd" if name == "Momentum" else name.lower(), arguments, where=place)

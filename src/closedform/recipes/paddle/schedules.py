@@ -15,6 +15,7 @@ from closedform.language import Schedule, floor_div, floor_mod, t
 from closedform.recipes.checks import count, counted_milestones, number, refuse_unless
 from closedform.recipes.entries import (
     REQUIRED,
+    Arguments,
     Context,
     ScheduleBuilder,
     ScheduleEntry,
@@ -29,7 +30,6 @@ from closedform.schedules import table, warm_restarts
 from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_cosine, along_line
 
-Arguments = Mapping[str, Any]
 _updates = count(1)
 
 

@@ -18,12 +18,13 @@ from closedform.language import Schedule, sequential, t
 from closedform.recipes import checks
 from closedform.recipes.entries import (
     REQUIRED,
+    Arguments,
     Context,
     Parameter,
     ScheduleEntry,
     fill,
     find_schedule,
-    located,
+    locate_errors,
 )
 from closedform.recipes.group_values import base_value, of_base
 from closedform.schedules import (
@@ -190,9 +191,6 @@ def _total(given: Mapping[str, Any], context: Context) -> int:
             hint="give it, or num_epochs and num_update_steps_per_epoch",
         )
     return int(total)
-
-
-Arguments = Mapping[str, Any]
 
 
 def _cosine(given: Arguments, context: Context) -> Schedule:
@@ -373,5 +371,5 @@ def wsd_plan(config: Mapping[str, Any], as_implemented: bool = False) -> WsdPlan
     """
     framework, name = "pytorch_accelerated", "WSDLrScheduler"
     context = Context(framework, SCHEDULES, as_implemented=as_implemented, path=(name,))
-    with located(context.where):
+    with locate_errors(context.where):
         return read_plan(fill(SCHEDULES[name].parameters, config, context.where), context)

@@ -17,7 +17,7 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context, build_schedule
 from closedform.recipes.keys import (
     OpenKeys,
@@ -25,15 +25,15 @@ from closedform.recipes.keys import (
     anything,
     choice,
     flag,
-    ignored,
     integer,
+    irrelevant,
     number,
     numbers,
     text,
 )
 from closedform.recipes.reader import Reading
 from closedform.recipes.recipe import Clipping, ClippingKind, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.timm.schedules import SCHEDULES
 from closedform.schedules import constant
 
@@ -52,7 +52,7 @@ CLASSES: Mapping[str, str] = {
 
 ARGUMENTS = OpenKeys(
     batch_size=integer(128),
-    bn_momentum=ignored(),
+    bn_momentum=irrelevant(),
     clip_grad=number(None),
     clip_mode=choice("norm", "value", "agc", default="norm"),
     cooldown_epochs=integer(0),
@@ -78,10 +78,10 @@ ARGUMENTS = OpenKeys(
     lr_noise_std=number(1),
     lr_stable_timescale=number(None),
     min_lr=number(0),
-    model_ema_decay=ignored(),
-    model_ema_warmup=ignored(),
+    model_ema_decay=irrelevant(),
+    model_ema_warmup=irrelevant(),
     momentum=number(0.9),
-    no_resume_opt=ignored(),
+    no_resume_opt=irrelevant(),
     opt=text("sgd"),
     opt_betas=numbers(None),
     opt_eps=number(None),
@@ -90,8 +90,8 @@ ARGUMENTS = OpenKeys(
     sched=choice(*CLASSES, "none", default="cosine"),
     sched_on_updates=flag(False),
     seed=integer(42),
-    train_size_schedule=ignored(),
-    train_size_schedule_spread=ignored(),
+    train_size_schedule=irrelevant(),
+    train_size_schedule_spread=irrelevant(),
     warmup_epochs=integer(5),
     warmup_lr=number(1e-5),
     warmup_prefix=flag(False),
@@ -253,7 +253,7 @@ def _base(context: Context, arguments: Values) -> sp.Expr:
 
 def _named(document: Document) -> dict[str, Any]:
     """The arguments by their names, of flags as well."""
-    if document.form is not Form.ARGUMENTS:
+    if document.syntax is not Syntax.ARGUMENTS:
         return document.content
     flags = {str(key).replace("-", "_"): value for key, value in document.content.items()}
     return {_SHORT.get(key, key): value for key, value in flags.items()}
@@ -306,12 +306,12 @@ def read(reading: Reading) -> Recipe:
     if arguments.sched_on_updates:
         (fact,) = reading.facts.require("updates_per_epoch", where=document.source)
         per_epoch = int(fact)
-    with arguments.origin.located():
+    with arguments.origin.locate_errors():
         plan = _plan(arguments, per_epoch)
         rate = _rate(context, arguments, plan, exact_number(_base(context, arguments)))
     name = arguments.opt.lower()
     rule = None if arguments.opt_kwargs else _RULES.get(name)
-    optimizer = planned(
+    optimizer = plan_optimizer(
         arguments.opt, _optimizer(arguments), rule, document.place("opt"), by_name=False
     )
     schedules = {"lr": rate, "weight_decay": constant(arguments.weight_decay)}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import sympy as sp
 
@@ -20,6 +19,7 @@ from closedform.recipes import checks
 from closedform.recipes.cycles import cycles
 from closedform.recipes.entries import (
     REQUIRED,
+    Arguments,
     Context,
     Parameter,
     ScheduleBuilder,
@@ -106,7 +106,6 @@ def noisy(value: sp.Expr, amount: sp.Expr, steps: tuple[int, int | None]) -> sp.
     return sp.Piecewise(*branches, (changed, t < stop), (value, True))
 
 
-Arguments = Mapping[str, Any]
 Fall = Callable[[Arguments, sp.Expr], sp.Expr]
 
 

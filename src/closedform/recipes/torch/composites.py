@@ -18,6 +18,7 @@ from closedform.language import Schedule, sequential, t
 from closedform.language.exact import value_at
 from closedform.recipes import checks
 from closedform.recipes.entries import (
+    Arguments,
     Context,
     build_schedule,
     check_joints,
@@ -27,7 +28,6 @@ from closedform.recipes.entries import (
 from closedform.recipes.group_values import base_value, number_of_group
 from closedform.recipes.torch.products import factor_of
 
-Arguments = Mapping[str, Any]
 Spec = tuple[Any, Mapping[str, Any]]
 
 _COMPOSITES = ("SequentialLR", "ChainedScheduler")

@@ -9,7 +9,7 @@ import sympy as sp
 
 from closedform.errors import nearest
 from closedform.language import Schedule
-from closedform.recipes.build import built
+from closedform.recipes.build import class_schedule
 from closedform.recipes.section import Section
 from closedform.recipes.torch.schedules import SCHEDULES
 
@@ -44,5 +44,7 @@ def of_class(
     Raises:
         ConfigError: An argument is missing, unknown or not valid.
     """
-    with origin.located():
-        return built("torch", SCHEDULES, name, arguments, base=rate, as_implemented=as_implemented)
+    with origin.locate_errors():
+        return class_schedule(
+            "torch", SCHEDULES, name, arguments, base=rate, as_implemented=as_implemented
+        )

@@ -16,6 +16,7 @@ from closedform.language import Schedule, t
 from closedform.recipes import checks
 from closedform.recipes.entries import (
     REQUIRED,
+    Arguments,
     Context,
     Parameter,
     ScheduleBuilder,
@@ -45,8 +46,6 @@ from closedform.schedules import (
 )
 from closedform.schedules.cyclic import MODES, SCALE_MODES
 from closedform.schedules.one_cycle import ANNEALS, cycle_phases
-
-Arguments = Mapping[str, Any]
 
 
 def _total(given: Arguments, context: Context) -> sp.Rational:

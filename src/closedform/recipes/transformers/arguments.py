@@ -15,12 +15,12 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Facts
-from closedform.recipes.document import Document, Form
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.framework import Framework
-from closedform.recipes.keys import Key, OpenKeys, Values, ignored, integer, number, where_needed
+from closedform.recipes.keys import Key, OpenKeys, Values, integer, irrelevant, number, where_needed
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, calls, is_open, whole
 from closedform.recipes.transformers import schedules
 from closedform.recipes.transformers.optimizers import OPTIMIZER, optimizer_plan
@@ -58,7 +58,7 @@ ARGUMENTS = OpenKeys(
     max_grad_norm=number(1),
     num_train_epochs=where_needed(number(3)),
     per_device_train_batch_size=where_needed(integer(8)),
-    **dict.fromkeys(("beta", "deepspeed", "optim_args", "optim_target_modules"), ignored()),
+    **dict.fromkeys(("beta", "deepspeed", "optim_args", "optim_target_modules"), irrelevant()),
 )
 """The keys of TrainingArguments that decide the schedules, and others that are like them."""
 
@@ -98,7 +98,7 @@ def is_plain(section: Section) -> bool:
     The programs have defaults of their own: the rate has to be given, and on a command line, which
     ms-swift has as well, the scheduler.
     """
-    is_line = section.document.form is Form.ARGUMENTS
+    is_line = section.document.syntax is Syntax.ARGUMENTS
     return "learning_rate" in section and (not is_line or "lr_scheduler_type" in section)
 
 
@@ -133,7 +133,7 @@ def arguments_of(document: Document) -> tuple[Section, str]:
     In a Python file it is the call of a class ``…Config`` or ``…Arguments`` with the most
     arguments that are known.
     """
-    if document.form is not Form.PYTHON or document.python is None:
+    if document.syntax is not Syntax.PYTHON or document.python is None:
         return whole(document), ""
     values = (*document.python.expressions, *document.content.values())
     constructions = [
@@ -169,7 +169,7 @@ def read_arguments(reading: Reading, program: Program) -> Recipe:
         arguments.per_device_train_batch_size,
         arguments.gradient_accumulation_steps,
     )
-    arguments = arguments.changed(
+    arguments = arguments.replace(
         learning_rate=peak,
         max_steps=total,
         warmup_steps=schedules.warmup(arguments, total, reading.version),
@@ -178,8 +178,8 @@ def read_arguments(reading: Reading, program: Program) -> Recipe:
     plan = _plan(arguments, program)
 
     def schedule(rate: sp.Expr) -> Schedule:
-        with section.located("lr_scheduler_type"):
-            return schedules.rate(reading.context, arguments.changed(learning_rate=rate))
+        with section.locate_errors("lr_scheduler_type"):
+            return schedules.rate(reading.context, arguments.replace(learning_rate=rate))
 
     rates = {"": peak, **{key: getattr(arguments, key) for key in program.group_rates}}
     groups = []
@@ -272,5 +272,5 @@ def _plan(arguments: Values, program: Program) -> OptimizerPlan:
     for key in program.switches:
         if getattr(arguments, key):
             where = arguments.origin.document.place(arguments.origin.at(key))
-            return planned(key.removeprefix("use_"), {}, None, where, by_name=False)
+            return plan_optimizer(key.removeprefix("use_"), {}, None, where, by_name=False)
     return optimizer_plan(arguments)

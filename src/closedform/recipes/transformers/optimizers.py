@@ -7,7 +7,7 @@ from typing import Any
 
 from closedform.recipes.keys import Keys, Values, flag, number, text
 from closedform.recipes.recipe import OptimizerPlan
-from closedform.recipes.rules import planned
+from closedform.recipes.rules import plan_optimizer
 
 _ADAM = ("betas", "eps", "weight_decay")
 
@@ -64,4 +64,6 @@ def optimizer_plan(arguments: Values, key: str = "optim") -> OptimizerPlan:
         "weight_decay": arguments.weight_decay,
     }
     where = arguments.origin.document.place(arguments.origin.at(key))
-    return planned(name, {entry: values[entry] for entry in names}, rule, where, by_name=False)
+    return plan_optimizer(
+        name, {entry: values[entry] for entry in names}, rule, where, by_name=False
+    )

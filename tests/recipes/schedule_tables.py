@@ -35,7 +35,7 @@ REFUSED: dict[str, Refusal] = {
         (DefinitionError, "schedulers must hold at least one schedule"),
     ),
     **dict.fromkeys(("cb-0641", "cb-0642"), (DefinitionError, "must not name a tag twice")),
-    **dict.fromkeys(("cb-0647", "cb-0648"), (DefinitionError, "must be those of its composite")),
+    **dict.fromkeys(("cb-0647", "cb-0648"), (DefinitionError, "must have the param_group_tags")),
     "pa-0060": (DefinitionError, "lr_min must be at least 0, got -0.1"),
     "pa-0073": (DefinitionError, "decay_phase_ratio must be at most 1/3 with several checkpoints"),
     "pa-0067": (DefinitionError, "warmup_starting_lr must be at most the largest base value 1/100"),

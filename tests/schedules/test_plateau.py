@@ -168,7 +168,7 @@ OF_FRAMEWORKS: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "torch",
         "LinearLR",
         {},
-        "LinearLR is driven by the step alone, not by a metric (torch > LinearLR): build it with "
+        "LinearLR is driven by the step, not by a metric (torch > LinearLR): build it with "
         "closedform.frameworks.schedule",
     ),
     "patience of transformers": (

@@ -39,7 +39,7 @@ class Length(ABC):
         """Returns the names of the facts that the conversion needs and that are not given."""
 
     @abstractmethod
-    def deferred(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    def defer(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Returns a call with such lengths, which is made when the facts are known."""
 
 
@@ -68,7 +68,7 @@ def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
             bound = inspect.signature(function).bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(str(error), where=function.__name__) from None
-        deferred_call: Made = length.deferred(made, bound.arguments)
+        deferred_call: Made = length.defer(made, bound.arguments)
         return deferred_call
 
     return made

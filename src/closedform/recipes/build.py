@@ -11,7 +11,7 @@ from closedform.recipes.entries import Context, ScheduleEntry, build_schedule
 from closedform.recipes.framework import Framework
 
 MIN_HASH = 7
-"""The fewest characters of a commit's hash that name a version."""
+"""The fewest characters of a commit's hash that name a version: git abbreviates it to 7."""
 
 
 def class_schedule(
@@ -69,13 +69,14 @@ def known_version(framework: Framework, version: str | None) -> str:
     Raises:
         UnknownNameError: The semantics of the version are not known.
     """
-    known = framework.versions
+    versions = framework.versions
     if version is None:
-        return known[0] if known else ""
-    for name in known:
+        return versions[0] if versions else ""
+    for name in versions:
         is_prefix = len(version) >= MIN_HASH and name.startswith(version)
         if version == name or is_prefix or (len(name) >= MIN_HASH and version.startswith(name)):
             return name
     raise UnknownNameError(
-        f"the semantics of {framework.name} {version} are not known", hint=nearest(version, known)
+        f"the semantics of {framework.name} {version} are not known",
+        hint=nearest(version, versions),
     )

@@ -80,24 +80,24 @@ def integer_milestones(value: object, name: str, where: str) -> tuple[sp.Integer
         DefinitionError: They are not a list, or one is not an integer.
     """
     marks = milestones(value, name, where)
-    given: Any = value
+    items: Any = value
     for index, mark in enumerate(marks):
         if not mark.is_Integer:
             raise DefinitionError(
-                f"{name}[{index}] must be an integer, got {given[index]!r}", where=where
+                f"{name}[{index}] must be an integer, got {items[index]!r}", where=where
             )
     return marks
 
 
 def counted_milestones(value: object, name: str, where: str) -> tuple[sp.Integer, ...]:
-    """Returns milestones that are ints, in any order; a float is refused, even a whole one.
+    """Returns milestones that are ints, in any order; floats such as 3.0 are refused.
 
     Raises:
         DefinitionError: They are not a list, or one is not an int.
     """
     marks = integer_milestones(value, name, where)
-    given: Any = value
-    for index, mark in enumerate(given):
+    items: Any = value
+    for index, mark in enumerate(items):
         if isinstance(mark, float):
             raise DefinitionError(
                 f"{name}[{index}] must be an int, got the float {mark!r}", where=where
@@ -105,13 +105,13 @@ def counted_milestones(value: object, name: str, where: str) -> tuple[sp.Integer
     return marks
 
 
-def _number_that(wanted: str, holds: Callable[[sp.Expr], bool]) -> Check:
-    """The check of a finite number that fulfils a condition, given in words as well."""
+def _number_that(condition: str, holds: Callable[[sp.Expr], bool]) -> Check:
+    """The check of a finite number for which ``holds``; ``condition`` is that test in words."""
 
     def check(value: object, name: str, where: str) -> sp.Expr:
         result = number(value, name, where)
         if not holds(result):
-            raise DefinitionError(f"{name} must {wanted}, got {value!r}", where=where)
+            raise DefinitionError(f"{name} must {condition}, got {value!r}", where=where)
         return result
 
     return check
@@ -119,8 +119,8 @@ def _number_that(wanted: str, holds: Callable[[sp.Expr], bool]) -> Check:
 
 def in_range(low: int, high: int, *, is_open_below: bool = False) -> Check:
     """Returns the check of a number in [low, high], or in (low, high]."""
-    wanted = f"be in {'(' if is_open_below else '['}{low}, {high}]"
-    return _number_that(wanted, lambda x: low <= x <= high and not (is_open_below and x == low))
+    condition = f"be in {'(' if is_open_below else '['}{low}, {high}]"
+    return _number_that(condition, lambda x: low <= x <= high and not (is_open_below and x == low))
 
 
 def at_least(low: int) -> Check:
@@ -139,21 +139,21 @@ last_epoch = _number_that("be an integer >= -1", lambda x: x.is_Integer and x >=
 
 
 def count(least: int) -> Check:
-    """Returns the check of an int of at least ``least``; a float is refused, even a whole one."""
+    """Returns the check of an int that is at least ``least``; floats such as 3.0 are refused."""
     return lambda value, name, where: whole(value, name, where, at_least=least)
 
 
 def optional(check: Check) -> Check:
-    """Returns the check that takes None as well."""
+    """Returns the check that accepts None as well."""
 
-    def check_given(value: object, name: str, where: str) -> object:
+    def check_unless_none(value: object, name: str, where: str) -> object:
         return None if value is None else check(value, name, where)
 
-    return check_given
+    return check_unless_none
 
 
 def choice(*names: str) -> Check:
-    """Returns the check of a name that is one of a few."""
+    """Returns the check of a name that must be one of ``names``."""
 
     def check(value: object, name: str, where: str) -> str:
         check_choice(value, names, name, where)

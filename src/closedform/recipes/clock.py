@@ -72,13 +72,13 @@ ALIASES: Mapping[str, str] = {
     "warmup_steps": "warmup_updates",
     "wd": "weight_decay",
 }
-"""From the name that a framework has for a fact to that of :class:`Facts`."""
+"""A framework's name of a fact -> its name in :class:`Facts`."""
 
 CHECKED = ("lr", "total_updates", "warmup_updates", "weight_decay")
-"""Facts that a config may determine as well: both must agree."""
+"""Facts that a config may determine as well: config and fact must agree."""
 
 _BATCHES = ("batches_per_epoch", "dataloader_len_batches")
-"""Names of ``updates_per_epoch`` that count batches: ``gradient_accumulation`` make an update."""
+"""Names of ``updates_per_epoch`` that count batches, of which an update takes several."""
 
 _NOT_NUMBERS = ("group", "defaults", "framework_facts")
 _MAY_BE_ZERO = ("warmup_updates", "lr", "weight_decay")
@@ -151,19 +151,19 @@ class Facts:
             )
 
     @classmethod
-    def among(cls, given: Mapping[str, Any]) -> Facts:
+    def among(cls, entries: Mapping[str, Any]) -> Facts:
         """Returns the facts of a mapping that may hold other entries, as ``of`` does."""
         names = {entry.name for entry in fields(cls)}
-        return cls.of({key: given[key] for key in given if ALIASES.get(key, key) in names})
+        return cls.of({key: entries[key] for key in entries if ALIASES.get(key, key) in names})
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], names: Collection[str] = ()) -> Facts:
-        """Returns the facts of a mapping, under their own names or those of a framework.
+    def of(cls, entries: Mapping[str, Any], names: Collection[str] = ()) -> Facts:
+        """Returns the facts of a mapping, whose keys are names of ``Facts`` or of a framework.
 
-        An entry ``assumed``, the list of those that are not measured, is left out.
+        The entry ``assumed``, a list of the facts that were not measured, is skipped.
 
         Args:
-            given: The facts.
+            entries: The facts.
             names: Facts that only the framework has, which go to ``framework_facts``.
 
         Raises:
@@ -174,10 +174,10 @@ class Facts:
             >>> Facts.of({"training_steps": 100}).total_updates
             100
         """
-        known = {entry.name for entry in fields(cls)} - {"framework_facts"}
+        fact_names = {entry.name for entry in fields(cls)} - {"framework_facts"}
         values: dict[str, Any] = {}
         framework_facts: dict[str, Any] = {}
-        for key, value in given.items():
+        for key, value in entries.items():
             if key in names:
                 framework_facts[key] = value
                 continue
@@ -185,12 +185,12 @@ class Facts:
             if name == "assumed":
                 continue
             if key in _BATCHES and value is not None:
-                value = _updates_of_batches(value, given)
+                value = _updates_of_batches(value, entries)
                 if value is None:
                     continue
-            if name not in known:
+            if name not in fact_names:
                 raise ArgumentError(
-                    f"unknown fact {key!r}", hint=nearest(str(key), {*known, *ALIASES, *names})
+                    f"unknown fact {key!r}", hint=nearest(str(key), {*fact_names, *ALIASES, *names})
                 )
             if values.get(name, value) != value:
                 raise DefinitionError(
@@ -239,23 +239,23 @@ _FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Unit.RUN: ((), ("total_updates",)),
     Unit.WARMUP: ((), ("warmup_updates",)),
 }
-"""Unit -> the facts whose product is its number in an update, and those that divide it."""
+"""Unit -> the facts that are multiplied to its number in an update, and its divisors."""
 
 _GIVEN_FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Unit.TOKEN: (("tokens_per_update",), ()),
     Unit.EPOCH: ((), ("updates_per_epoch",)),
 }
-"""The facts that count instead of those of ``_FACTORS``, where they are known."""
+"""Facts that replace the entries of ``_FACTORS`` where they are known."""
 
 
 def _factors(unit: Unit, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    given = _GIVEN_FACTORS.get(unit)
-    if given is not None and all(getattr(facts, name) is not None for name in sum(given, ())):
-        return given
+    factors = _GIVEN_FACTORS.get(unit)
+    if factors is not None and all(getattr(facts, name) is not None for name in sum(factors, ())):
+        return factors
     return _FACTORS[unit]
 
 
-def _needed(unit: Unit, facts: Facts) -> tuple[str, ...]:
+def _required_facts(unit: Unit, facts: Facts) -> tuple[str, ...]:
     over, under = _factors(unit, facts)
     return over + under
 
@@ -325,7 +325,7 @@ class Clock:
             (1, 4)
         """
         if not self.is_stepped or any(
-            getattr(facts, name) is None for name in _needed(self.unit, facts)
+            getattr(facts, name) is None for name in _required_facts(self.unit, facts)
         ):
             return 1
         updates = 1 / self.per_update(facts)
@@ -392,11 +392,12 @@ def hold(schedule: Schedule, updates: int) -> Schedule:
     if updates == 1:
         return schedule
     last = schedule.last_step
-    marked = schedule.bound.replace(_is_mark, lambda test: _in_updates(test, updates))
+    expr = schedule.bound.replace(_is_mark, lambda test: _in_updates(test, updates))
     return Schedule.of(
-        marked.xreplace({t: floor_div(t, updates), _UPDATE: t}),
+        expr.xreplace({t: floor_div(t, updates), _UPDATE: t}),
         {},
         name=schedule.name,
+        # The last unit ends with its last update.
         domain=() if last is None else (t <= (last + 1) * updates - 1,),
         ending=schedule.ending,
     )
@@ -414,6 +415,7 @@ def _is_mark(expr: sp.Basic) -> bool:
 
 def _in_updates(test: sp.Rel, updates: int) -> sp.Rel:
     """The test of update t for one of floor(t / updates)."""
+    # floor(t / n) > r where t >= (floor(r) + 1) n, and floor(t / n) >= r where t >= ceil(r) n.
     is_after = isinstance(test, sp.LessThan | sp.StrictGreaterThan)
     first = (sp.floor(test.rhs) + 1 if is_after else sp.ceiling(test.rhs)) * updates
     is_below = isinstance(test, sp.StrictLessThan | sp.LessThan)
@@ -433,6 +435,7 @@ _ROUNDED: Mapping[Rounding, Callable[[sp.Expr], sp.Expr]] = {
     Rounding.EXACT: lambda updates: updates,
     Rounding.FLOOR: sp.floor,
     Rounding.CEIL: sp.ceiling,
+    # Halves are rounded up: Python's round would take 2.5 to 2.
     Rounding.NEAREST: lambda updates: sp.floor(updates + sp.S.Half),
 }
 
@@ -494,13 +497,17 @@ class Amount(Length):
 
     def missing(self, facts: object = None) -> tuple[str, ...]:
         """Returns the names of the facts that the conversion needs and that are not given."""
-        known = _facts({} if facts is None else facts)
-        return tuple(name for name in _needed(self.unit, known) if getattr(known, name) is None)
+        run_facts = _facts({} if facts is None else facts)
+        return tuple(
+            name
+            for name in _required_facts(self.unit, run_facts)
+            if getattr(run_facts, name) is None
+        )
 
-    def deferred(
+    def defer(
         self, function: Callable[..., Schedule], arguments: Mapping[str, Any]
     ) -> ScheduleInUnits:
-        """Returns the schedule that a call with such lengths makes when the facts are known."""
+        """Returns the schedule of a call with such lengths, to be built once facts are known."""
         return ScheduleInUnits(function, arguments)
 
 
@@ -520,15 +527,15 @@ def parse_length(text: str) -> Amount | None:
         >>> parse_length("2e9tokens"), parse_length("0.03 fraction:floor"), parse_length("cosine")
         (tokens(2000000000), fraction(3/100, rounding="floor"), None)
     """
-    found = _LENGTH.fullmatch(text)
-    unit = found and _UNITS.get(found[2].replace("-", "_"))
-    if not found or not unit:
+    match = _LENGTH.fullmatch(text)
+    unit = match and _UNITS.get(match[2].replace("-", "_"))
+    if not match or not unit:
         return None
     try:
-        value = float(found[1])
+        value = float(match[1])
     except ValueError:
         raise DefinitionError(f"a length begins with a number, got {text!r}") from None
-    return Amount(value, unit, _rounding(found[3] or Rounding.EXACT))
+    return Amount(value, unit, _rounding(match[3] or Rounding.EXACT))
 
 
 def _rounding(name: str) -> Rounding:
@@ -540,15 +547,15 @@ def _rounding(name: str) -> Rounding:
     return Rounding(name)
 
 
-def _facts(given: object) -> Facts:
-    if isinstance(given, Mapping):
-        return Facts.of(given)
-    if not isinstance(given, Facts):
+def _facts(facts: object) -> Facts:
+    if isinstance(facts, Mapping):
+        return Facts.of(facts)
+    if not isinstance(facts, Facts):
         raise ArgumentError(
-            f"facts must be a mapping of names to numbers, got {type(given).__name__} {given!r}",
+            f"facts must be a mapping of names to numbers, got {type(facts).__name__} {facts!r}",
             hint="give them by name: resolve(global_batch_size=…)",
         )
-    return given
+    return facts
 
 
 def micro_batches(value: Number, *, rounding: str = "exact") -> Amount:

@@ -10,7 +10,7 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import floor_div, floor_mod, t
 
-# Cycles that grow are a finite table; it reaches beyond every step that a run can make.
+# Growing cycles are a finite table. 2^50 updates at 1 ms each take 35,000 years.
 _LAST_START = 2**50
 _MOST = 400
 

@@ -1,4 +1,4 @@
-"""Defects of frameworks: where their values are not those that their documentation suggests."""
+"""Defects of frameworks: values that differ from what their documentation suggests."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def applicable_defects(
     defects: Mapping[str, Defect], version: str, *values: object
 ) -> dict[str, Defect]:
     """Returns the defects that concern a config."""
-    return {name: one for name, one in defects.items() if one.concerns(version, *values)}
+    return {name: defect for name, defect in defects.items() if defect.concerns(version, *values)}
 
 
 def check_documented(
@@ -79,5 +79,5 @@ def check_documented(
         raise DefinitionError(
             f"there is no documented formula for this config: {'; '.join(departures)}",
             where=where,
-            hint="leave as_implemented=False out",
+            hint="omit as_implemented=False",
         )

@@ -87,13 +87,13 @@ class Document:
         """Returns a place in errors: the source, and the path within it."""
         return f"{self.source}: {path}" if path else self.source
 
-    def error(self, what: str, path: str, hint: str | None = None) -> ConfigError:
+    def error(self, message: str, path: str, hint: str | None = None) -> ConfigError:
         """Returns the error of a value, with its place."""
-        return ConfigError(what, where=self.place(path), hint=hint)
+        return ConfigError(message, where=self.place(path), hint=hint)
 
     @property
     def values(self) -> list[Any]:
-        """The values at the top: in Python those of expressions, then those of names."""
+        """The values at the top level: of the expressions of a Python file, then of its names."""
         expressions = [] if self.python is None else self.python.expressions
         return [*expressions, *self.content.values()]
 
@@ -167,15 +167,15 @@ def document_of(text: str, suffix: str, name: str) -> Document:
     if syntax is Syntax.PYTHON:
         module = parsed_python(text, name)
         return Document(module.names, name, syntax, module)
-    parsed = _PARSERS[syntax](text, name)
-    if not isinstance(parsed, dict):
-        if parsed is None:
+    content = _PARSERS[syntax](text, name)
+    if not isinstance(content, dict):
+        if content is None:
             raise ConfigError("the file is empty, expected a config", where=name)
-        raise ConfigError(f"a config must be a mapping, got {type(parsed).__name__}", where=name)
+        raise ConfigError(f"a config must be a mapping, got {type(content).__name__}", where=name)
     if syntax in (Syntax.JSON, Syntax.TOML):
-        parsed = _copy(parsed, "", Budget(name))
+        content = _copy(content, "", Budget(name))
     program = program_of(text) if syntax is Syntax.ARGUMENTS else ""
-    return Document(parsed, name, syntax, program=program)
+    return Document(content, name, syntax, program=program)
 
 
 def text_of(path: Path, most: int = MAX_BYTES) -> str:
@@ -222,7 +222,7 @@ def _copy(value: Any, path: str, budget: Budget, depth: int = 0) -> Any:
 def in_sections(document: Document) -> Document:
     """Returns a document whose keys ``a.b.c``, as on a command line, are paths of sections.
 
-    Of a key that is given in both forms, the path counts.
+    A path ``a.b.c`` overrides the same key of a section.
 
     Raises:
         ConfigError: A path goes through a value that is not a section.
@@ -254,9 +254,9 @@ _MISSING = "???"
 def interpolate(document: Document) -> Document:
     """Returns a document whose ``${a.b.c}`` are replaced as OmegaConf replaces them.
 
-    A text that is one interpolation alone becomes the value itself; within a text it is inserted.
-    A path that the file does not have, a resolver such as ``${oc.env:X}`` and ``???`` are
-    unresolved.
+    A string that is one interpolation becomes the value, with its type; within a longer string,
+    the value is inserted as text. A path that the file does not have, a resolver such as
+    ``${oc.env:X}`` and ``???`` are unresolved.
 
     Raises:
         ConfigError: The result is too large, or an interpolation contains itself.
@@ -269,36 +269,36 @@ def interpolate(document: Document) -> Document:
     budget = Budget(document.source)
 
     def lookup(path: str) -> Any:
-        found: Any = document.content
+        value: Any = document.content
         for key in path.split("."):
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
-            elif isinstance(found, dict) and key in found:
-                found = found[key]
+            if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+                value = value[int(key)]
+            elif isinstance(value, dict) and key in value:
+                value = value[key]
             else:
                 return Unresolved("${" + path + "}")
-        return found
+        return value
 
-    def resolved(value: Any, depth: int) -> Any:
+    def resolve(value: Any, depth: int) -> Any:
         budget.spend(depth)
         if isinstance(value, dict):
-            return {key: resolved(item, depth + 1) for key, item in value.items()}
+            return {key: resolve(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list):
-            return [resolved(item, depth + 1) for item in value]
+            return [resolve(item, depth + 1) for item in value]
         if not isinstance(value, str):
             return value
         if value == _MISSING:
             return Unresolved(value)
         whole = _INTERPOLATION.fullmatch(value)
         if whole is not None:
-            return resolved(lookup(whole.group(1).strip()), depth + 1)
+            return resolve(lookup(whole.group(1).strip()), depth + 1)
         if "${" not in value:
             return value
-        parts = [resolved(lookup(path), depth + 1) for path in _INTERPOLATION.findall(value)]
+        parts = [resolve(lookup(path), depth + 1) for path in _INTERPOLATION.findall(value)]
         if not all(isinstance(part, str | int | float) for part in parts):
             return Unresolved(value)
-        inserted = iter(str(part) for part in parts)
-        text = _INTERPOLATION.sub(lambda found: next(inserted), value)
+        texts = iter(str(part) for part in parts)
+        text = _INTERPOLATION.sub(lambda match: next(texts), value)
         return Unresolved(value) if "${" in text or len(text) > MAX_BYTES else text
 
-    return replace(document, content=resolved(document.content, 0))
+    return replace(document, content=resolve(document.content, 0))

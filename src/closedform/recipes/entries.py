@@ -65,7 +65,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The surroundings in which a schedule is built, besides its own arguments.
+    """The context in which a schedule is built, in addition to its arguments.
 
     Attributes:
         framework: Name of the framework.
@@ -73,12 +73,12 @@ class Context:
         key: The entry of the param group that is scheduled.
         base: Value of that entry before scheduling, where the framework's classes read it.
         bases: That value in every group.
-        group: The param group, for factors of its own.
+        group: The param group, from which a schedule may take factors.
         group_index: Its position, for arguments that are a list with one for each group.
         as_implemented: Whether to build the schedule as the framework implements it, defects
             included.
         frozen: Whether an outer composite keeps the children of composites at their step 0.
-        halted: Whether that outer composite is a chain, which keeps inner chains at step 0 as well.
+        is_halted: Whether that outer composite is a chain, which keeps inner chains at step 0, too.
         path: The classes from the outermost to this one, for errors.
         facts: Numbers of the run that the arguments do not contain, by the framework's own names.
         version: The version of the framework; the newest one if it is empty.
@@ -93,7 +93,7 @@ class Context:
     group_index: int = 0
     as_implemented: bool = False
     frozen: bool = False
-    halted: bool = False
+    is_halted: bool = False
     path: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     version: str = ""
@@ -145,8 +145,10 @@ class Context:
 
     def own_name(self, generic: str) -> str:
         """Returns the name that the class uses for an argument of its builder."""
-        own = self.entries[self.path[-1]].generic.items()
-        return next((name for name, known in own if known == generic), generic)
+        generic_names = self.entries[self.path[-1]].generic.items()
+        return next(
+            (name for name, builder_name in generic_names if builder_name == generic), generic
+        )
 
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]
@@ -156,9 +158,9 @@ Touches = Callable[[Mapping[str, Any], str], bool]
 """From the arguments and a key of the param group to whether the class drives that key."""
 
 
-def touches_all(given: Mapping[str, Any], key: str) -> bool:
+def touches_all(arguments: Mapping[str, Any], key: str) -> bool:
     """Returns True: the class drives every key."""
-    del given, key
+    del arguments, key
     return True
 
 
@@ -196,13 +198,13 @@ class OptimizerEntry:
         name: The name of the class.
         parameters: Its arguments after the parameters.
         build: Its builder.
-        fixed: Entries of its param groups that are not arguments.
+        group_entries: Entries of its param groups that are not arguments.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     build: RuleOfArguments
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    group_entries: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parameters(**defaults: object) -> tuple[Parameter, ...]:
@@ -222,25 +224,25 @@ def parameters_of(
 
     Args:
         make: The function that builds the rule.
-        *left_out: The names of those that the class does not have.
-        **changes: The defaults that differ from those of the library.
+        *left_out: The arguments that the class does not have.
+        **changes: The defaults of the class where they differ from the library's.
 
     Example:
         >>> from closedform.optimizers import lion
         >>> [(p.name, p.default) for p in parameters_of(lion, "betas", weight_decay=0.1)]
         [('lr', 0.0001), ('weight_decay', 0.1)]
     """
-    given = inspect.signature(make).parameters.values()
+    arguments = inspect.signature(make).parameters.values()
     return tuple(
         Parameter(p.name, changes.get(p.name, p.default))
-        for p in given
+        for p in arguments
         if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in left_out
     )
 
 
 def passed_to(make: Callable[..., UpdateRule], **choices: object) -> RuleOfArguments:
     """Returns the builder that passes all arguments on to a rule of the library, with choices."""
-    return lambda given: make(**given, **choices)
+    return lambda arguments: make(**arguments, **choices)
 
 
 def values_of(make: Callable[..., Schedule], *names: str, **keywords: str) -> ScheduleBuilder:
@@ -253,10 +255,10 @@ def values_of(make: Callable[..., Schedule], *names: str, **keywords: str) -> Sc
         1/4
     """
 
-    def build(given: Mapping[str, Any], context: Context) -> Schedule:
+    def build(arguments: Mapping[str, Any], context: Context) -> Schedule:
         del context
-        by_keyword = {keyword: given[name] for keyword, name in keywords.items()}
-        return make(*(given[name] for name in names), **by_keyword)
+        by_keyword = {keyword: arguments[name] for keyword, name in keywords.items()}
+        return make(*(arguments[name] for name in names), **by_keyword)
 
     return build
 
@@ -273,12 +275,12 @@ def locate_errors(where: str) -> Iterator[None]:
 
 
 def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:
-    """Returns a class of your own for the ``own`` argument of the frameworks: it is found by name.
+    """Returns an entry for a custom scheduler class, for the ``own`` argument of ``schedule``.
 
     Args:
         name: The class name.
         make: From the arguments, by name, to the schedule.
-        **defaults: The arguments with their defaults, ``REQUIRED`` for those that have none.
+        **defaults: The arguments with their defaults, ``REQUIRED`` for an argument without one.
 
     Example:
         >>> from closedform.schedules import constant
@@ -286,19 +288,19 @@ def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> S
         'MyLR'
     """
 
-    def build(given: Mapping[str, Any], context: Context) -> Schedule:
+    def build(values: Mapping[str, Any], context: Context) -> Schedule:
         del context
-        arguments = {key: value for key, value in given.items() if key in defaults}
-        made = make(**arguments)
-        if not isinstance(made, Schedule):
+        arguments = {key: value for key, value in values.items() if key in defaults}
+        schedule = make(**arguments)
+        if not isinstance(schedule, Schedule):
             raise DefinitionError(
-                f"a class of your own must return a Schedule, got {type(made).__name__}"
+                f"a class of your own must return a Schedule, got {type(schedule).__name__}"
             )
-        return made
+        return schedule
 
-    given = tuple(Parameter(key, value) for key, value in defaults.items())
-    taken = (*given, Parameter("param_group_tags", None))
-    return ScheduleEntry(name, ("function",), taken, build)
+    own_parameters = tuple(Parameter(key, value) for key, value in defaults.items())
+    all_parameters = (*own_parameters, Parameter("param_group_tags", None))
+    return ScheduleEntry(name, ("function",), all_parameters, build)
 
 
 def build_schedule(name: object, kwargs: object, context: Context) -> Schedule:
@@ -337,7 +339,7 @@ def build_rule(name: object, kwargs: object, context: Context) -> UpdateRule:
     inner = replace(context, path=(entry.name,))
     if entry.rule is None:
         raise DefinitionError(
-            f"{entry.name} is driven by the step alone, not by a metric",
+            f"{entry.name} is driven by the step, not by a metric",
             where=inner.where,
             hint="build it with closedform.frameworks.schedule",
         )
@@ -425,12 +427,12 @@ def sub_schedule(spec: object) -> tuple[str, Mapping[str, Any]]:
     Raises:
         ArgumentError: It has not that form.
     """
-    wanted = 'a sub-schedule must be {"class": name, "kwargs": {...}}'
+    expected = 'a sub-schedule must be {"class": name, "kwargs": {...}}'
     if not isinstance(spec, Mapping) or not set(spec) <= {"class", "kwargs"} or "class" not in spec:
-        raise ArgumentError(f"{wanted}, got {spec!r}")
+        raise ArgumentError(f"{expected}, got {spec!r}")
     kwargs = spec.get("kwargs", {})
     if not isinstance(kwargs, Mapping):
-        raise ArgumentError(f"{wanted}, got kwargs {kwargs!r}")
+        raise ArgumentError(f"{expected}, got kwargs {kwargs!r}")
     return spec["class"], kwargs
 
 

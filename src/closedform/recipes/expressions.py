@@ -22,8 +22,8 @@ MAX_NODES = 400
 MAX_POWER_DIGITS = 4096
 
 
-def _where(condition: sp.Basic, value: sp.Expr, other: sp.Expr) -> sp.Expr:
-    return sp.Piecewise((value, condition), (other, True))
+def _where(condition: sp.Basic, value: sp.Expr, otherwise: sp.Expr) -> sp.Expr:
+    return sp.Piecewise((value, condition), (otherwise, True))
 
 
 def _divide(left: sp.Expr, right: sp.Expr) -> sp.Expr:
@@ -85,7 +85,7 @@ def parse_function(
         spec: The mapping with the text, or an expression in the clock t.
         where: The argument that it is, for errors.
         variable: The name that the clock has in the text.
-        names: Further names, and what they are.
+        names: Further names, with their values.
 
     Raises:
         DefinitionError: It has not that form, or the text is outside of the language.
@@ -123,7 +123,7 @@ def parse_function(
 
 
 def _rename(tree: ast.Expression, variable: str) -> None:
-    """Gives the clock, which the text calls ``variable``, its own name."""
+    """Renames the clock, which the text calls ``variable``, to t."""
     if variable == "t":
         return
     for node in ast.walk(tree):
@@ -138,7 +138,7 @@ class _Reader:
     """Reader of syntax trees.
 
     Attributes:
-        names: What names are.
+        names: The values of names.
     """
 
     names: Mapping[str, sp.Expr]
@@ -159,8 +159,8 @@ class _Reader:
                 return _BINARY[type(op)](self.number(left), self.number(right))
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self._call(name, args)
-            case ast.IfExp(test=test, body=body, orelse=other):
-                return _where(self._condition(test), self.number(body), self.number(other))
+            case ast.IfExp(test=test, body=body, orelse=otherwise):
+                return _where(self._condition(test), self.number(body), self.number(otherwise))
         raise DefinitionError(
             f"{ast.unparse(node)!r} is not a number of the expression language",
             hint="it has t, pi, numbers, + - * / // % **, comparisons and " + ", ".join(_FUNCTIONS),
@@ -171,8 +171,8 @@ class _Reader:
             raise DefinitionError(f"unknown function {name!r}", hint=nearest(name, _FUNCTIONS))
         function, fewest, most = _FUNCTIONS[name]
         if not fewest <= len(args) <= most:
-            wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
-            raise DefinitionError(f"{name} takes {wanted} arguments, got {len(args)}")
+            counts = str(fewest) if fewest == most else f"{fewest} to {most}"
+            raise DefinitionError(f"{name} takes {counts} arguments, got {len(args)}")
         if name == "where":
             return function(self._condition(args[0]), self.number(args[1]), self.number(args[2]))
         return function(*(self.number(arg) for arg in args))

@@ -1,4 +1,4 @@
-"""The forms of learning rates that configs have, and what a framework's writer is given."""
+"""The forms that learning rates have in configs, and the inputs of a framework's writer."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Form:
     a root. It is ``peak (low / peak)**s`` where it is exponential, and for an inverse root
     ``low + (peak - low) sqrt(end / (t - begin))``, where begin and end are the shift and the
     scale, and low is the limit, 0 for most. A multistep decay has the values of ``marks``. A
-    piecewise one is none of them: it has its segments alone.
+    piecewise decay has no such formula: its ``segments`` describe it.
 
     Attributes:
         rise: The line before it, None for none.
@@ -187,15 +187,15 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A param group beside the default one, by its difference from it.
+    """A param group other than the default one, by its difference from the default.
 
     Attributes:
         name: Its name in the config that was read.
         patterns: The patterns on names of parameters, in the syntax of that config.
         factor: What its learning rate is multiplied by, None if that is not a constant.
-        weight_decay: Its weight decay, None if it is that of the default group.
+        weight_decay: Its weight decay, None if it is the default group's.
         form: The form of its learning rate, where that is not a multiple of the default one.
-        is_special: Whether it has an optimizer of its own.
+        is_special: Whether it has another optimizer than the default group.
     """
 
     name: str
@@ -206,7 +206,7 @@ class Group:
     is_special: bool = False
 
     def peak(self, default: sp.Expr) -> sp.Expr | None:
-        """Returns the peak of its learning rate, from that of the default group."""
+        """Returns the peak of its learning rate, from the default group's peak."""
         if self.factor is not None:
             return self.factor * default
         return None if self.form is None else self.form.peak
@@ -222,11 +222,11 @@ class Optimizer:
         weight_decay: Its weight decay at update 0, None for none.
         clipping: The largest norm of the gradients, None for none.
         groups: The other param groups.
-        schedules: The forms of what changes beside the learning rate: ``weight_decay``,
-            ``momentum``, ``beta1``, ``beta2``, and ``clipping`` for the largest norm.
-        own: The class and the arguments of an optimizer that is not one of the library's, where
+        schedules: The forms of other values that change: ``weight_decay``, ``momentum``, ``beta1``,
+            ``beta2``, and ``clipping`` for the largest norm.
+        custom: The class and the arguments of an optimizer that the library does not have, where
             the config that was read is of the same framework.
-        limit: The clipping of the recipe, also where it is not that of the norm of all gradients.
+        limit: The clipping of the recipe, also where it is not of the norm of all gradients.
         version: The version of the framework that the config was read by, where it is the same one.
     """
 
@@ -236,18 +236,18 @@ class Optimizer:
     clipping: Any
     groups: tuple[Group, ...] = ()
     schedules: Mapping[str, Form] = field(default_factory=dict)
-    own: OptimizerPlan | None = None
+    custom: OptimizerPlan | None = None
     limit: Clipping | None = None
     version: str = ""
 
     def argument(self, default: str) -> str:
-        """Returns the class of an optimizer of its own, or else the default."""
-        return default if self.own is None else self.own.name
+        """Returns the class of a custom optimizer, or else the default."""
+        return default if self.custom is None else self.custom.name
 
     def arguments(self, *left_out: str) -> dict[str, Any]:
-        """Returns the arguments of an optimizer of its own."""
-        given = {} if self.own is None else self.own.arguments
-        return {key: plain(one) for key, one in given.items() if key not in left_out}
+        """Returns the arguments of a custom optimizer."""
+        arguments = {} if self.custom is None else self.custom.arguments
+        return {key: plain(value) for key, value in arguments.items() if key not in left_out}
 
     def betas(self) -> list[Any]:
         """Returns the decay rates of the moments, none where it has none."""
@@ -270,17 +270,17 @@ class Optimizer:
         return {"lr": native(peak), "weight_decay": decay, **self.hyperparameters()}
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Returns the arguments of its class beside the learning rate and the weight decay."""
-        found = {key: native(one) for key, one in self.values.items() if key != "betas"}
-        return {**found, "betas": self.betas()} if "betas" in self.values else found
+        """Returns the arguments of its class except the learning rate and the weight decay."""
+        arguments = {key: native(value) for key, value in self.values.items() if key != "betas"}
+        return {**arguments, "betas": self.betas()} if "betas" in self.values else arguments
 
 
 _CLASSES = {"adam": "Adam", "adamw": "AdamW", "lion": "Lion", "sgd": "SGD"}
-"""Rule of the library -> its class; Lion is that of the frameworks that have it."""
+"""Rule of the library -> its class. torch has no Lion: frameworks with one call it that."""
 
 
 RUN = "of the run"
-"""The value of a fact of a writer that is that of the run: its updates, or those of an epoch."""
+"""The value of a writer's fact that the recipe determines: the updates of the run or an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,17 +326,17 @@ def literal(value: Any) -> str:
     """
     if isinstance(value, Mapping):
         if all(isinstance(key, str) and key.isidentifier() for key in value):
-            return f"dict({', '.join(f'{key}={literal(one)}' for key, one in value.items())})"
-        return "{" + ", ".join(f"{key!r}: {literal(one)}" for key, one in value.items()) + "}"
+            return f"dict({', '.join(f'{key}={literal(item)}' for key, item in value.items())})"
+        return "{" + ", ".join(f"{key!r}: {literal(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(literal(one) for one in value)}]"
+        return f"[{', '.join(literal(item) for item in value)}]"
     return repr(value)
 
 
 def plain(value: Any) -> Any:
     """Returns a value in the types of a config: numbers of SymPy and tuples are converted."""
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return native(value) if isinstance(value, sp.Expr) else value
 
 

@@ -1,8 +1,8 @@
 """Names of formulas of the library in frameworks whose readers write the formula out.
 
 The readers of cerebras, torch and others call the schedules of the library, and their entries say
-which. The schedules of most configs come with a warmup, a clock and limits of their own; their
-readers compose them from expressions. What such a schedule does after its warmup is named here.
+which. The schedules of most other configs have a particular warmup, clock and limits; their
+readers compose them from expressions. This table names the decay after such a warmup.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class Framework:
             by the first 7 or more characters of its hash.
         reader: The reader of its configs, None if there is none.
         writer: The writer of its configs, None if there is none.
-        functions: Its functions that come from a config to a class and its arguments, or to None
-            where the config asks for no schedule.
+        functions: Its functions from a config to a class and its arguments, or to None where the
+            config asks for no schedule.
         upstream: The files of the framework that the formulas come from, at a version.
         clock: The clock that its schedules count; a config may have another one.
         defects: Its defects, by short names.

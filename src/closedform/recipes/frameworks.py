@@ -58,7 +58,9 @@ _CEREBRAS = (
 """Functions of one framework that this module had until 0.2."""
 
 
-_renamed = renamed_keywords(system="framework", kwargs="config", as_shipped="as_implemented")
+_accept_old_keywords = renamed_keywords(
+    system="framework", kwargs="config", as_shipped="as_implemented"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ def names(framework: str) -> Names:
         >>> names("torch").optimizers[:3]
         ('SGD', 'Adam', 'AdamW')
     """
-    found = _framework(framework)
-    return Names(tuple(found.schedules), tuple(found.optimizers))
+    declaration = _framework(framework)
+    return Names(tuple(declaration.schedules), tuple(declaration.optimizers))
 
 
 def notes(framework: str, name: str) -> tuple[str, ...]:
@@ -110,11 +112,14 @@ def known_as(name: str) -> dict[str, tuple[str, ...]]:
         for label, framework in FRAMEWORKS.items()
     }
     alike = FORMULAS.get(name, {})
-    every = {label: (*found, *alike.get(label, ())) for label, found in classes.items()}
-    return {label: found for label, found in every.items() if found}
+    all_names = {
+        label: (*classes_of_label, *alike.get(label, ()))
+        for label, classes_of_label in classes.items()
+    }
+    return {label: class_names for label, class_names in all_names.items() if class_names}
 
 
-@_renamed
+@_accept_old_keywords
 def schedule(
     framework: str,
     name: str,
@@ -155,13 +160,13 @@ def schedule(
         >>> schedule("cerebras", "CosineDecayLR", config).exact(50)
         1/2000
     """
-    made = _configured(framework, name, config, as_implemented, own)
-    if made is None:
+    class_and_config = _class_and_config(framework, name, config, as_implemented, own)
+    if class_and_config is None:
         raise DefinitionError("the config asks for no schedule", where=f"{framework} > {name}")
     return class_schedule(
         framework,
         _entries(framework, own),
-        *made,
+        *class_and_config,
         key=key,
         base=base,
         facts=facts,
@@ -170,7 +175,7 @@ def schedule(
     )
 
 
-@_renamed
+@_accept_old_keywords
 def schedules(
     framework: str,
     name: str,
@@ -209,18 +214,18 @@ def schedules(
         raise DefinitionError(
             "groups must hold at least one param group, got none", where=framework
         )
-    made = _configured(framework, name, config, as_implemented, own)
-    if made is None:
+    class_and_config = _class_and_config(framework, name, config, as_implemented, own)
+    if class_and_config is None:
         return [None] * len(groups)
-    name, config = made
+    name, config = class_and_config
     where = f"{framework} > {name}"
     find_schedule(name, Context(framework, entries))
-    given = config.get("param_group_tags") if isinstance(config, Mapping) else None
-    matches = matching_groups(read_tags(given, "param_group_tags", where), groups, where)
+    tags = config.get("param_group_tags") if isinstance(config, Mapping) else None
+    matches = matching_groups(read_tags(tags, "param_group_tags", where), groups, where)
     bases = tuple(group.get(f"initial_{key}", group.get(key)) for group in groups)
-    shared = Context(framework, entries, key=key, bases=bases, as_implemented=as_implemented)
+    common = Context(framework, entries, key=key, bases=bases, as_implemented=as_implemented)
     contexts = [
-        replace(shared, base=base, group=group, group_index=index)
+        replace(common, base=base, group=group, group_index=index)
         for index, (base, group) in enumerate(zip(bases, groups, strict=True))
     ]
     return [
@@ -231,7 +236,7 @@ def schedules(
     ]
 
 
-@_renamed
+@_accept_old_keywords
 def metric_rule(
     framework: str,
     name: str,
@@ -266,7 +271,7 @@ def metric_rule(
     return build_rule(name, config, context)
 
 
-@_renamed
+@_accept_old_keywords
 def optimizer(
     framework: str, name: str, config: Mapping[str, Any], as_implemented: bool = True
 ) -> UpdateRule:
@@ -291,14 +296,15 @@ def optimizer(
         >>> list(rule.states), rule.hyperparameters["weight_decay"]
         (['exp_avg', 'exp_avg_sq'], 1/100)
     """
-    found = _framework(framework)
-    if name not in found.optimizers:
+    declaration = _framework(framework)
+    if name not in declaration.optimizers:
         raise UnknownNameError(
-            f"{framework} has no optimizer {name!r}", hint=nearest(str(name), found.optimizers)
+            f"{framework} has no optimizer {name!r}",
+            hint=nearest(str(name), declaration.optimizers),
         )
-    entry = found.optimizers[name]
+    entry = declaration.optimizers[name]
     if as_implemented:
-        entry = found.optimizers_as_implemented.get(name, entry)
+        entry = declaration.optimizers_as_implemented.get(name, entry)
     return entry.build(fill(entry.parameters, config, f"{framework} > {name}"))
 
 
@@ -312,7 +318,7 @@ def _entries(framework: str, own: Sequence[ScheduleEntry]) -> Mapping[str, Sched
     return {**_framework(framework).schedules, **{entry.name: entry for entry in own}}
 
 
-def _configured(
+def _class_and_config(
     framework: str,
     name: str,
     config: Mapping[str, Any],

@@ -42,18 +42,20 @@ def of_group(value: object, name: str, context: Context) -> Any:
     return value[context.group_index]
 
 
-def number_of_group(given: Mapping[str, Any], name: str, context: Context) -> sp.Expr:
+def number_of_group(arguments: Mapping[str, Any], name: str, context: Context) -> sp.Expr:
     """Returns the number that an argument holds for the group.
 
     Raises:
         ArgumentError: The argument is missing.
         DefinitionError: It is not a finite number, or a list without one for the group.
     """
-    if name not in given:
+    if name not in arguments:
         raise ArgumentError(f"missing argument {name!r}")
-    return checks.number(of_group(given[name], name, context), name, context.where)
+    return checks.number(of_group(arguments[name], name, context), name, context.where)
 
 
 def of_base(make: Callable[..., Schedule], *names: str) -> ScheduleBuilder:
     """Returns the builder of a schedule of the library from the base value and arguments."""
-    return lambda given, context: make(base_value(context), *(given[name] for name in names))
+    return lambda arguments, context: make(
+        base_value(context), *(arguments[name] for name in names)
+    )

@@ -1,8 +1,8 @@
-"""Configs that inherit from others, merged from files that the user names: nothing else is read.
+"""Configs that inherit from other files, which the user names: no other file is read.
 
 MMEngine's ``_base_`` and Detectron2's ``_BASE_``, Hydra's ``defaults``, and gin's ``include``. A
-path is that of a file of the given ones: by its name in a mapping, or below a directory, symbolic
-links resolved. Nothing is run.
+path names an entry of a mapping of texts, or a file below a directory, after symbolic links are
+resolved. Nothing is run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PACKAGE_KEY = "@package"
 _GIN_INCLUDE = re.compile(r"^\s*include\s+['\"]([^'\"]+)['\"]\s*$", re.MULTILINE)
 _NOT_FILES = re.compile(r"\$\{|://")
 
-Given = str | PathLike[str] | Mapping[str, str]
+FileSource = str | PathLike[str] | Mapping[str, str]
 """A directory, or the texts of files by their paths."""
 
 
@@ -79,14 +79,14 @@ class Files:
             if len(text) > MAX_BYTES:
                 raise ConfigError(f"{path} must have at most {MAX_BYTES} bytes", where=self.source)
             return text
-        found = (self.texts / path).resolve()
-        if not found.is_relative_to(self.texts):
+        file = (self.texts / path).resolve()
+        if not file.is_relative_to(self.texts):
             raise ConfigError(
                 f"the file {path!r} is outside of {self.texts}",
                 where=self.source,
                 hint="name a directory that holds all files",
             )
-        return text_of(found)
+        return text_of(file)
 
     def has(self, path: str) -> bool:
         """Returns whether there is a file of a path."""
@@ -96,12 +96,12 @@ class Files:
         return not path.startswith(("/", "..")) and (self.texts / path).is_file()
 
 
-def merge_files(document: Document, given: Given) -> Document:
+def merge_files(document: Document, source: FileSource) -> Document:
     """Returns a config with the files that it inherits from, the file itself winning.
 
     Args:
         document: The config.
-        given: A directory, below which the files are, or their texts by their paths. Where the
+        source: A directory, below which the files are, or their texts by their paths. Where the
             config is a file of the directory, paths are relative to it, otherwise to the directory.
 
     Raises:
@@ -114,37 +114,37 @@ def merge_files(document: Document, given: Given) -> Document:
         >>> merge_files(config, {"a.yaml": "train: {lr: 2, steps: 3}"}).content
         {'train': {'lr': 1, 'steps': 3}}
     """
-    if isinstance(given, Mapping):
-        files = Files(given, document.source)
+    if isinstance(source, Mapping):
+        files = Files(source, document.source)
         place = ""
     else:
-        folder = Path(checked_path(str(given), document.source)).resolve()
+        folder = Path(checked_path(str(source), document.source)).resolve()
         if not folder.is_dir():
-            raise ConfigError(f"{str(given)!r} is not a directory", where=document.source)
+            raise ConfigError(f"{str(source)!r} is not a directory", where=document.source)
         files = Files(folder, document.source)
         path = Path(document.source).resolve()
         is_inside = document.syntax is not Syntax.MAPPING and path.is_relative_to(folder)
         place = path.relative_to(folder).parent.as_posix() if is_inside else ""
     if document.syntax is Syntax.GIN:
         text = text_of(Path(document.source))
-        return document_of(_inlined(text, place, files), ".gin", document.source)
-    return replace(document, content=_resolved(document.content, place, files))
+        return document_of(_inline_includes(text, place, files), ".gin", document.source)
+    return replace(document, content=_resolve(document.content, place, files))
 
 
-def _joined(place: str, path: str) -> str:
+def _join(place: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(place, path))
 
 
 def _read(path: str, files: Files) -> dict[str, Any]:
-    """The content of a file, with that of those that it inherits from."""
+    """The content of a file, merged with the files that it inherits from."""
     text = files.text(path)
     content = document_of(text, posixpath.splitext(path)[1], path).content
-    found = _resolved(content, posixpath.dirname(path), files)
+    entries = _resolve(content, posixpath.dirname(path), files)
     package = _PACKAGE.match(text)
-    return {_PACKAGE_KEY: package.group(1), **found} if package else found
+    return {_PACKAGE_KEY: package.group(1), **entries} if package else entries
 
 
-def _resolved(content: Mapping[str, Any], place: str, files: Files) -> dict[str, Any]:
+def _resolve(content: Mapping[str, Any], place: str, files: Files) -> dict[str, Any]:
     for key in _BASES:
         if content.get(key) is not None:
             return _with_bases(content, key, place, files)
@@ -155,33 +155,33 @@ def _resolved(content: Mapping[str, Any], place: str, files: Files) -> dict[str,
 
 def _with_bases(content: Mapping[str, Any], key: str, place: str, files: Files) -> dict[str, Any]:
     """The bases in their order, which may not have one key twice, and the file over them."""
-    named = content[key]
-    paths = named if isinstance(named, list) else [named]
+    base_files = content[key]
+    paths = base_files if isinstance(base_files, list) else [base_files]
     base: dict[str, Any] = {}
     for path in paths:
         if not isinstance(path, str) or _NOT_FILES.search(path):
             raise ConfigError(f"{key} must name files, got {path!r:.60}", where=files.source)
-        found = _read(_joined(place, path), files)
-        found.pop(_PACKAGE_KEY, None)
-        twice = sorted(set(map(str, base)) & set(map(str, found)))
+        base_entries = _read(_join(place, path), files)
+        base_entries.pop(_PACKAGE_KEY, None)
+        twice = sorted(set(map(str, base)) & set(map(str, base_entries)))
         if twice and key == "_base_":
             raise ConfigError(
                 f"two files of _base_ have the key {twice[0]!r}, which MMEngine refuses",
                 where=files.source,
             )
-        base = _over(base, found)
-    own = {name: value for name, value in content.items() if name != key}
-    return _over(base, own)
+        base = _over(base, base_entries)
+    overrides = {name: value for name, value in content.items() if name != key}
+    return _over(base, overrides)
 
 
-def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings entry by entry, the second one winning; ``_delete_`` drops those of the first."""
+def _over(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings merged by key, the second one winning; ``_delete_`` drops entries of the first."""
     result = dict(base)
-    for key, value in own.items():
+    for key, value in overrides.items():
         before = result.get(key)
         if isinstance(value, Mapping):
             is_new = bool(value.get(_DELETE)) or not isinstance(before, Mapping)
-            inner = {name: one for name, one in value.items() if name != _DELETE}
+            inner = {name: item for name, item in value.items() if name != _DELETE}
             result[key] = _over({} if is_new else before or {}, inner)
         else:
             result[key] = value
@@ -190,24 +190,27 @@ def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_defaults(content: Mapping[str, Any], place: str, files: Files) -> dict[str, Any]:
     """The composition of Hydra 1.1 and later: the file itself comes last, or at ``_self_``."""
-    own = {name: value for name, value in content.items() if name != _DEFAULTS}
+    overrides = {name: value for name, value in content.items() if name != _DEFAULTS}
     entries = list(content[_DEFAULTS])
     if _SELF not in entries:
         entries.append(_SELF)
-    chosen = dict(_choices(entries, files.source))
+    choices = dict(_choices(entries, files.source))
     result: dict[str, Any] = {}
     for entry in entries:
         if entry == _SELF:
-            result = _over(result, own)
+            result = _over(result, overrides)
             continue
-        for group, name, package, is_optional in _entry(entry, chosen, files.source):
-            path = _joined(place, posixpath.join(group, f"{name}.yaml"))
+        for group, name, package, is_optional in _entry(entry, choices, files.source):
+            path = _join(place, posixpath.join(group, f"{name}.yaml"))
             if is_optional and not files.has(path):
                 continue
-            found = _read(path, files)
-            header = found.pop(_PACKAGE_KEY, None)
+            group_content = _read(path, files)
+            header = group_content.pop(_PACKAGE_KEY, None)
             result = _over(
-                result, _placed(found, package or header or group.replace("/", "."), path)
+                result,
+                _place_in_package(
+                    group_content, package or header or group.replace("/", "."), path
+                ),
             )
     return result
 
@@ -225,7 +228,7 @@ def _choices(entries: list[Any], source: str) -> Iterator[tuple[str, Any]]:
 
 
 def _entry(
-    entry: Any, chosen: Mapping[str, Any], source: str
+    entry: Any, choices: Mapping[str, Any], source: str
 ) -> Iterator[tuple[str, str, str, bool]]:
     """The group, the name, the package and whether it is optional, of an entry; none for null."""
     key, name = "", entry
@@ -236,7 +239,7 @@ def _entry(
         return
     is_optional = bool(words) and words[0] == "optional"
     group, _, package = (words[-1] if words else "").lstrip("/").partition("@")
-    name = chosen.get(group, name) if group else name
+    name = choices.get(group, name) if group else name
     if name is None:
         return
     if not isinstance(name, str) or _NOT_FILES.search(name):
@@ -247,7 +250,7 @@ def _entry(
     yield group, name.removesuffix(".yaml"), package, is_optional
 
 
-def _placed(content: dict[str, Any], package: str, source: str) -> dict[str, Any]:
+def _place_in_package(content: dict[str, Any], package: str, source: str) -> dict[str, Any]:
     """A content under its package."""
     if package in ("", "_global_"):
         return content
@@ -256,16 +259,16 @@ def _placed(content: dict[str, Any], package: str, source: str) -> dict[str, Any
     return content
 
 
-def _inlined(text: str, place: str, files: Files) -> str:
-    """The text of a gin file with those that it includes; paths are of the given files first."""
+def _inline_includes(text: str, place: str, files: Files) -> str:
+    """The text of a gin file with its includes; a path is tried as it is, then below the file."""
 
-    def included(match: re.Match[str]) -> str:
+    def include(match: re.Match[str]) -> str:
         path = posixpath.normpath(match.group(1))
         if not files.has(path):
-            path = _joined(place, match.group(1))
-        return _inlined(files.text(path), posixpath.dirname(path), files)
+            path = _join(place, match.group(1))
+        return _inline_includes(files.text(path), posixpath.dirname(path), files)
 
-    result = _GIN_INCLUDE.sub(included, text)
+    result = _GIN_INCLUDE.sub(include, text)
     if len(result) > MAX_BYTES:
         raise ConfigError(
             f"the files must have at most {MAX_BYTES} bytes together", where=files.source

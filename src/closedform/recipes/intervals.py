@@ -30,7 +30,7 @@ class UndefinedError(Exception):
 
 
 def ending(expr: sp.Expr, end: int, reason: str, name: str) -> Schedule:
-    """Returns a schedule that a framework computes before update ``end``, and not from there on.
+    """Returns a schedule that a framework computes only before update ``end``.
 
     Its expression is total, so it can be exported, and joined to another schedule before the end.
 

@@ -48,8 +48,8 @@ def number(default: Any = REQUIRED) -> Key:
     """Returns a key that holds a finite number, read exactly."""
 
     def read(section: Section, key: str, value: Any) -> Any:
-        found = section.number(key, value)
-        return found if found is None else exact_number(found)
+        result = section.number(key, value)
+        return result if result is None else exact_number(result)
 
     return Key(read, default)
 
@@ -145,7 +145,7 @@ def mapping() -> Key:
 
 
 def nullable(key: Key) -> Key:
-    """Returns a key whose null in the config is None, not its default."""
+    """Returns a key that is None, not its default, where the config has null."""
 
     def read(section: Section, name: str, value: Any) -> Any:
         is_null = name in section.content and section.content[name] is None
@@ -155,9 +155,9 @@ def nullable(key: Key) -> Key:
 
 
 def where_needed(key: Key) -> Key:
-    """Returns a key that is read where it is needed: its value is a function without arguments.
+    """Returns a key whose value is a function without arguments, which reads it when called.
 
-    A value that the file does not determine is refused only there.
+    A value that the file does not determine is refused only by that call.
     """
     return Key(
         lambda section, name, default: lambda: key.read(section, name, key.default), None, key.inner
@@ -206,8 +206,8 @@ def variants(kinds: Mapping[str, Keys], default: str, by: str = "type") -> Key:
         )
         kind = place.text(by, absent)
         if kind not in kinds:
-            what = f"there is no {key} {kind!r:.60}"
-            raise outer.error(what, key, nearest(kind, kinds))
+            message = f"there is no {key} {kind!r:.60}"
+            raise outer.error(message, key, nearest(kind, kinds))
         return kinds[kind].read(place)
 
     return Key(read, default, tuple(kinds.values()))
@@ -253,9 +253,9 @@ class Values:
         self.origin.value(self._spell(name), REQUIRED)
         return self._entries[name]
 
-    def error(self, what: str, key: str | None = None, hint: str | None = None) -> ConfigError:
+    def error(self, message: str, key: str | None = None, hint: str | None = None) -> ConfigError:
         """Returns the error of an entry, with its place; without a key, of the section."""
-        return self.origin.error(what, None if key is None else self._spell(key), hint)
+        return self.origin.error(message, None if key is None else self._spell(key), hint)
 
 
 class Keys(Mapping[str, Key]):
@@ -288,7 +288,7 @@ class Keys(Mapping[str, Key]):
         return tuple(self.spell(name) for name in self)
 
     def all_spellings(self) -> set[str]:
-        """Returns the keys as a config spells them, with those of the mappings that they hold."""
+        """Returns the keys as a config spells them, with the keys of inner mappings."""
         inner = (keys.all_spellings() for key in self.values() for keys in key.inner)
         return set(self.spellings).union(*inner)
 
@@ -322,7 +322,7 @@ class Keys(Mapping[str, Key]):
 
 
 class OpenKeys(Keys):
-    """The keys of a section that holds those of the whole training as well.
+    """The keys of a section that holds options of the whole training as well.
 
     Only unknown keys whose names concern the optimizer or its schedules are refused.
     """
@@ -346,7 +346,7 @@ class ClassKeys(Keys):
 class ArgumentKeys(OpenKeys):
     """The flags of a command line, which are spelled as the names of the keys.
 
-    The mapping of all arguments of ``frameworks.schedule`` has them with their two first dashes.
+    In the arguments of ``frameworks.schedule`` they keep their two leading dashes.
     """
 
 
@@ -359,12 +359,12 @@ class FlagKeys(ArgumentKeys):
         return name.replace("_", "-")
 
 
-Curve = Callable[..., Schedule]
+ScheduleOfSections = Callable[..., Schedule]
 """From the context and the values of the sections to a schedule."""
 
 
 def section_entries(
-    curves: Mapping[str, Curve],
+    curves: Mapping[str, ScheduleOfSections],
     layout: Mapping[str, Keys],
     style: Callable[..., str] | None = None,
     defects: Mapping[str, Defect] | None = None,

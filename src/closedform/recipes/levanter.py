@@ -452,7 +452,7 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         "beta2": beta2,
         "max_grad_norm": native(made.clipping or 0),
     }
-    if made.own is not None:
+    if made.custom is not None:
         optimizer = {
             key: optimizer[key] for key in ("type", "learning_rate", "weight_decay")
         } | made.arguments()

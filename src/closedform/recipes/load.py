@@ -14,13 +14,13 @@ from closedform.recipes.clock import CHECKED, Facts
 from closedform.recipes.document import Document, read_document
 from closedform.recipes.framework import Framework
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.recipes.inheritance import Given, merge_files
+from closedform.recipes.inheritance import FileSource, merge_files
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 from closedform.recipes.registry import unknown_framework
 
 _GENERAL = ("transformers",)
-"""Frameworks that others are made on, and whose keys they have: the others go first."""
+"""Frameworks that others build on: a config with keys of both is of the other framework."""
 _INCLUDES: Mapping[str, tuple[str, ...]] = {
     "gpt-neox": ("deepspeed", "ms-swift"),
     "ms-swift": ("megatron",),
@@ -28,11 +28,11 @@ _INCLUDES: Mapping[str, tuple[str, ...]] = {
     "slime": ("megatron",),
     "verl": ("nemo",),
 }
-"""Frameworks whose configs have the keys of others as well: they go before those."""
+"""Framework -> the frameworks whose keys its configs have as well: it precedes them."""
 GENERIC = "generic"
-"""The framework of configs of no known framework, which is read by the names of the keys."""
+"""The framework of configs of no known framework, which are read by the names of their keys."""
 AGREEMENT = 1e-6
-"""How far, relatively, a fact may differ from the config: facts are often rounded to float32."""
+"""The relative difference that a fact may have from the config: float32 rounds by up to 6e-8."""
 
 
 def load_recipe(
@@ -41,7 +41,7 @@ def load_recipe(
     version: str | None = None,
     facts: Mapping[str, Any] | Facts | None = None,
     as_implemented: bool = True,
-    files: Given | None = None,
+    files: FileSource | None = None,
     paths: Mapping[str, str] | None = None,
 ) -> Recipe:
     """Returns the recipe of a config.
@@ -101,26 +101,26 @@ def load_recipe(
         raise ArgumentError(
             f"paths are for framework='generic', got {framework!r}", hint="leave them out"
         )
-    found, reader = _reader(document, framework, paths)
-    known = facts if isinstance(facts, Facts) else Facts.of(facts or {}, found.facts)
+    declaration, reader = _reader(document, framework, paths)
+    run_facts = facts if isinstance(facts, Facts) else Facts.of(facts or {}, declaration.facts)
     reading = Reading(
         document,
-        known,
-        known_version(found, version),
-        framework or found.name,
+        run_facts,
+        known_version(declaration, version),
+        framework or declaration.name,
         as_implemented,
-        found.defects,
+        declaration.defects,
     )
     try:
-        recipe = replace(reader.read(reading), facts=known, document=document)
+        recipe = replace(reader.read(reading), facts=run_facts, document=document)
     except ConfigError as error:
         if framework is not None:
             raise
-        taken = f"the config was taken for {found.name}, by its keys"
-        hint = taken if error.hint is None else f"{error.hint}; {taken}"
+        explanation = f"the config was taken for {declaration.name}, by its keys"
+        hint = explanation if error.hint is None else f"{error.hint}; {explanation}"
         raise ConfigError(error.what, where=error.where, hint=hint) from error
-    _check_facts(recipe, known, document)
-    return recipe if known.group is None else recipe.with_default_group(known.group)
+    _check_facts(recipe, run_facts, document)
+    return recipe if run_facts.group is None else recipe.with_default_group(run_facts.group)
 
 
 def load_schedules(
@@ -142,7 +142,7 @@ def readable() -> tuple[str, ...]:
         >>> "cerebras" in readable()
         True
     """
-    return tuple(name for name, one in FRAMEWORKS.items() if one.reader is not None)
+    return tuple(name for name, declaration in FRAMEWORKS.items() if declaration.reader is not None)
 
 
 def _reader(
@@ -165,16 +165,16 @@ def _reader(
             )
         return FRAMEWORKS[framework], reader
     matching = {
-        name: one.reader
-        for name, one in FRAMEWORKS.items()
-        if one.reader is not None and one.reader.matches(document)
+        name: declaration.reader
+        for name, declaration in FRAMEWORKS.items()
+        if declaration.reader is not None and declaration.reader.matches(document)
     }
     special = {name: reader for name, reader in matching.items() if not reader.is_general}
     matching = special or matching
-    later = {other for name in matching for other in _INCLUDES.get(name, ())}
+    later = {label for name in matching for label in _INCLUDES.get(name, ())}
     if len(matching) > 1:
         matching = {k: v for k, v in matching.items() if k not in {*_GENERAL, *later}}
-    # Frameworks that share a reader: the first one is the framework.
+    # Frameworks that share a reader read the config in the same way: the first one names it.
     if len({id(reader) for reader in matching.values()}) == 1:
         name = next(iter(matching))
         return FRAMEWORKS[name], matching[name]
@@ -184,24 +184,23 @@ def _reader(
             where=document.source,
             hint=f"name it: framework={next(iter(matching))!r}",
         )
-    from closedform.recipes.nearness import (
-        unrecognized_error,  # where a config is recognized: not needed
-    )
+    # Imported only here: a config that is recognized does not need it.
+    from closedform.recipes.nearness import unrecognized_error
 
     raise unrecognized_error(document)
 
 
 def _check_facts(recipe: Recipe, facts: Facts, document: Document) -> None:
     """Refuses facts that contradict what the config determines."""
-    derived = {"total_updates": recipe.horizon, **recipe.derived}
+    config_facts = {"total_updates": recipe.horizon, **recipe.derived}
     for name in CHECKED:
-        given, wanted = getattr(facts, name), derived.get(name)
-        if given is None or wanted is None:
+        fact, expected = getattr(facts, name), config_facts.get(name)
+        if fact is None or expected is None:
             continue
-        gap = abs(exact_number(given, name) - exact_number(wanted, name))
-        if gap > AGREEMENT * abs(exact_number(wanted, name)):
+        gap = abs(exact_number(fact, name) - exact_number(expected, name))
+        if gap > AGREEMENT * abs(exact_number(expected, name)):
             raise ConfigError(
-                f"the fact {name} must agree with the config, which gives {wanted}, got {given}",
+                f"the fact {name} must agree with the config, which gives {expected}, got {fact}",
                 where=document.source,
                 hint="leave the fact out",
             )

@@ -37,17 +37,17 @@ class Near:
 
     Attributes:
         name: The framework.
-        declared: The names of the config's keys that it has.
-        unknown: Those that it does not have, which speak against it.
+        known_keys: The names of the config's keys that it has.
+        unknown_keys: The names that it does not have, which speak against it.
     """
 
     name: str
-    declared: tuple[str, ...]
-    unknown: tuple[str, ...]
+    known_keys: tuple[str, ...]
+    unknown_keys: tuple[str, ...]
 
     def __str__(self) -> str:
-        has = f"{self.name} (has {_enumerate(self.declared, 4)}"
-        return f"{has}; not {_enumerate(self.unknown, 4)})" if self.unknown else f"{has})"
+        has = f"{self.name} (has {_enumerate(self.known_keys, 4)}"
+        return f"{has}; not {_enumerate(self.unknown_keys, 4)})" if self.unknown_keys else f"{has})"
 
 
 def leaves(content: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
@@ -86,9 +86,9 @@ def declared_names(framework: Framework, module: str) -> set[str]:
     if framework.reader is not None:
         modules.add(framework.reader.read.__module__)
     names: set[str] = set()
-    for label, loaded in sorted(sys.modules.items()):
+    for label, loaded_module in sorted(sys.modules.items()):
         if label in modules or label.startswith(f"{module}."):
-            for value in vars(loaded).values():
+            for value in vars(loaded_module).values():
                 if isinstance(value, Keys):
                     names |= value.all_spellings()
     tables = [entry.parameters for entry in framework.schedules.values()]
@@ -101,15 +101,15 @@ def near_frameworks(document: Document) -> list[Near]:
     """Returns the frameworks that have most of a config's keys, the nearest first."""
     keys = dict.fromkeys(keys_of_schedule(document).values())
     readable = {name: entry for name, entry in FRAMEWORKS.items() if entry.reader is not None}
-    declared = {
+    names_of = {
         name: declared_names(entry, FRAMEWORKS.module(name)) for name, entry in readable.items()
     }
-    counts = Counter(key for names in declared.values() for key in keys if _plain(key) in names)
+    counts = Counter(key for names in names_of.values() for key in keys if _plain(key) in names)
     scores = {
         name: sum(1 / counts[key] for key in keys if _plain(key) in names)
-        for name, names in declared.items()
+        for name, names in names_of.items()
     }
-    # Of programs with one reader, the general one goes first.
+    # Among programs that share a reader, the general one goes first.
     general = {name: e.reader is not None and e.reader.is_general for name, e in readable.items()}
     best = sorted(
         (name for name in scores if scores[name]),
@@ -118,8 +118,8 @@ def near_frameworks(document: Document) -> list[Near]:
     return [
         Near(
             name,
-            tuple(key for key in keys if _plain(key) in declared[name]),
-            tuple(key for key in keys if _plain(key) not in declared[name]),
+            tuple(key for key in keys if _plain(key) in names_of[name]),
+            tuple(key for key in keys if _plain(key) not in names_of[name]),
         )
         for name in best[:_MOST_FRAMEWORKS]
     ]
@@ -128,10 +128,12 @@ def near_frameworks(document: Document) -> list[Near]:
 def unrecognized_error(document: Document) -> ConfigError:
     """Returns the error of a config that no framework recognizes: its keys, and what to do."""
     keys = keys_of_schedule(document)
-    seen = f"of a schedule it has {_enumerate(tuple(keys), _MOST_KEYS)}"
+    evidence = f"of a schedule it has {_enumerate(tuple(keys), _MOST_KEYS)}"
     if not keys:
         top = tuple(str(key) for key in document.content)
-        seen = f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
+        evidence = (
+            f"no key is of a schedule: it has {_enumerate(top, _MOST_KEYS) if top else 'none'}"
+        )
     near = near_frameworks(document)
     ways = []
     if near:
@@ -146,7 +148,7 @@ def unrecognized_error(document: Document) -> ConfigError:
         readable = (name for name, entry in FRAMEWORKS.items() if entry.reader is not None)
         ways.append(f"name it, as in framework='cerebras'; there are {', '.join(readable)}")
     return ConfigError(
-        f"the framework of the config is not recognized; {seen}",
+        f"the framework of the config is not recognized; {evidence}",
         where=document.source,
         hint="; ".join(ways),
     )

@@ -156,24 +156,27 @@ def class_optimizer(
     if path.partition(".")[0] not in _FOREIGN:
         rule = rules.get(name) or _OWN.get(name) or rule_of_library(name)
     like = rule or _STATES_OF_8_BITS.get(name)
-    given = {key: section.value(key) for key in section.content if key not in leave_out}
+    settings = {key: section.value(key) for key in section.content if key not in leave_out}
     arguments = {
         **defaults,
         **{
-            key: value for key, value in given.items() if key not in EXECUTION and value is not None
+            key: value
+            for key, value in settings.items()
+            if key not in EXECUTION and value is not None
         },
     }
-    known = dict(inspect.signature(like).parameters) if like is not None else {}
+    parameters = dict(inspect.signature(like).parameters) if like is not None else {}
     if rule is not None:
         further = _OTHERS.get(name, ())
         arguments = {key: value for key, value in arguments.items() if key not in further}
         for key in arguments:
-            if key not in known:
+            if key not in parameters:
                 raise section.error(
-                    f"{name} has no argument {key!r}", hint=nearest(str(key), {*known, *EXECUTION})
+                    f"{name} has no argument {key!r}",
+                    hint=nearest(str(key), {*parameters, *EXECUTION}),
                 )
     values: dict[str, Any] = {
-        key: known[key].default for key in ("lr", "weight_decay") if key in known
+        key: parameters[key].default for key in ("lr", "weight_decay") if key in parameters
     }
     values |= {key: value for key, value in defaults.items() if key in ("lr", "weight_decay")}
     for key in ("lr", "weight_decay"):

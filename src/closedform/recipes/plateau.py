@@ -31,54 +31,54 @@ def metric_entry(name: str, parameters: tuple[Parameter, ...], rule: RuleBuilder
     return ScheduleEntry(name, ("reduce_on_plateau",), parameters, _refuse, rule=rule)
 
 
-def _refuse(given: Arguments, context: Context) -> Schedule:
-    del given
+def _refuse(arguments: Arguments, context: Context) -> Schedule:
+    del arguments
     raise DefinitionError(
         f"{context.path[-1]} is driven by a metric: its value is not a function of the step",
         hint="build its update rule with closedform.frameworks.metric_rule",
     )
 
 
-def torch_plateau(given: Arguments, context: Context) -> UpdateRule:
+def torch_plateau(arguments: Arguments, context: Context) -> UpdateRule:
     """Returns the rule of ``ReduceLROnPlateau``; ``min_lr`` may be a list, one for each group."""
-    if given["factor"] == 1:
+    if arguments["factor"] == 1:
         raise DefinitionError("factor must be below 1, got 1")
     return reduce_on_plateau(
-        given["mode"],
-        given["factor"],
-        given["patience"],
-        given["threshold"],
-        given["threshold_mode"],
-        given["cooldown"],
-        number_of_group(given, "min_lr", context),
-        given["eps"],
+        arguments["mode"],
+        arguments["factor"],
+        arguments["patience"],
+        arguments["threshold"],
+        arguments["threshold_mode"],
+        arguments["cooldown"],
+        number_of_group(arguments, "min_lr", context),
+        arguments["eps"],
     )
 
 
-def timm_plateau(given: Arguments, context: Context) -> UpdateRule:
-    """Returns the rule of ``PlateauLRScheduler``: after its warmup, that of torch.
+def timm_plateau(arguments: Arguments, context: Context) -> UpdateRule:
+    """Returns the rule of ``PlateauLRScheduler``: a warmup, then the rule of torch.
 
     Its step t is timm's epoch t + 1: up to ``warmup_t`` the metric is not looked at.
     """
-    if given["noise_range_t"] is not None:
+    if arguments["noise_range_t"] is not None:
         raise DefinitionError(
             "noise is not modelled: the value that it changes is put back one step later",
             hint="leave noise_range_t out",
         )
-    if given["decay_rate"] == 1:
+    if arguments["decay_rate"] == 1:
         raise DefinitionError("decay_rate must be below 1, got 1")
     rule = reduce_on_plateau(
-        given["mode"],
-        given["decay_rate"],
-        given["patience_t"],
-        given["threshold"],
-        cooldown=given["cooldown_t"],
-        minimum=given["lr_min"],
+        arguments["mode"],
+        arguments["decay_rate"],
+        arguments["patience_t"],
+        arguments["threshold"],
+        cooldown=arguments["cooldown_t"],
+        minimum=arguments["lr_min"],
     )
-    warmup = given["warmup_t"]
+    warmup = arguments["warmup_t"]
     if not warmup:
         return rule
-    start = given["warmup_lr_init"]
+    start = arguments["warmup_lr_init"]
     scale = checks.number(context.group.get("lr_scale", 1), "lr_scale", context.where)
     rise = scale * (start + (base_value(context) - start) * (t + 1) / sp.Integer(warmup))
     states = {

@@ -1,4 +1,4 @@
-"""Schedulers that accelerate steps once for each process: those of diffusers, kohya, SimpleTuner.
+"""Schedulers that accelerate steps once per process: in diffusers, kohya and SimpleTuner.
 
 Their lengths are steps of the scheduler, so update t has the value at ``t * num_processes``.
 """
@@ -30,7 +30,7 @@ def piecewise_constant(run: Run, rules: str) -> Schedule:
     Args:
         run: The numbers of the schedule.
         rules: A multiple and the step before which it counts, for each but the last multiple, such
-            as ``1:10,0.1``. Of two multiples with one step the last counts.
+            as ``1:10,0.1``. The last of two multiples with the same step counts.
 
     Raises:
         DefinitionError: The rules are not of this form.
@@ -38,6 +38,7 @@ def piecewise_constant(run: Run, rules: str) -> Schedule:
     *parts, last = rules.split(",")
     try:
         pairs = [part.split(":") for part in parts]
+        # diffusers/optimization.py at 58eb52c08 fills a dict: the last of two equal steps wins.
         multiples = {int(step): exact_number(float(multiple)) for multiple, step in pairs}
         rest = exact_number(float(last))
     except ValueError:
@@ -66,7 +67,7 @@ def run_of(context: Context, rate: sp.Expr, warmup: int, total: int, processes: 
 
 
 def literal_arguments(words: object, name: str, where: str) -> dict[str, Any]:
-    """Returns the arguments of words of the form ``name=literal``, as in ``T_max=100``.
+    """Returns the arguments that words such as ``T_max=100`` state, with Python literals.
 
     Raises:
         DefinitionError: They are not a list of such words.
@@ -86,7 +87,7 @@ def literal_arguments(words: object, name: str, where: str) -> dict[str, Any]:
 def of_torch(
     path: str, arguments: Mapping[str, Any], rate: sp.Expr, where: str, processes: int = 1
 ) -> Schedule:
-    """Returns the schedule of a class of torch, which takes a number of steps in an update.
+    """Returns the schedule of a class of torch that takes a number of steps in each update.
 
     Args:
         path: The name of the class, or its dotted path.

@@ -4,7 +4,7 @@
 ``recipes/nanotron.py`` is the model.
 
 1. ``matches(document)`` is whether a config of unknown origin can be of this framework, by keys
-   that others do not have (``"trainer" in document.content``). It must not raise an exception.
+   that other frameworks lack (``"trainer" in document.content``). It must not raise an exception.
 2. ``read(reading)`` reads the keys of the whole config, ``CONFIG.read_whole(reading.document)``:
    types, defaults and unknown keys are the matter of :mod:`closedform.recipes.keys`.
 3. What the config does not determine is a fact: ``reading.value_or_fact(value, "total_updates")``,
@@ -21,8 +21,8 @@
    conditions of the framework's defects, which become the notes. ``derived`` repeats what the
    config determines of ``clock.CHECKED`` (lr, total_updates, warmup_updates, weight_decay):
    ``load_recipe`` compares them with the facts of the user.
-7. Tests: the name in ``READ`` of ``tests/recipes/test_corpus.py``, with the tolerance that the
-   framework's own precision asks for.
+7. Tests: configs with the values that the framework computes, as rows of the corpus that
+   ``tests/recipes/test_corpus.py`` reads, with the tolerance of the framework's own precision.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Reading:
         """
         if value is not None:
             return value
-        (known,) = self.facts.require(fact, where=self.document.source)
-        return int(known)
+        (number,) = self.facts.require(fact, where=self.document.source)
+        return int(number)
 
     def recipe(
         self,

@@ -20,7 +20,7 @@ from closedform.schedules import constant
 
 
 class ClippingKind(StrEnum):
-    """The value that is clipped."""
+    """The quantity that clipping limits."""
 
     NORM = "norm"
     PARAM_NORM = "param_norm"
@@ -34,7 +34,7 @@ class Clipping:
     Attributes:
         threshold: The largest norm of all gradients together, the largest norm of the gradient of
             each parameter, or the largest absolute value.
-        kind: Which of them.
+        kind: The quantity that ``threshold`` limits.
     """
 
     threshold: Any
@@ -64,8 +64,8 @@ class OptimizerPlan:
 class Role(StrEnum):
     """The part of the model that a param group covers; the groups of two recipes pair by it.
 
-    A recipe without a group for a role other than ``NAMED`` treats these parameters as its default
-    group does.
+    A recipe that has no group for a role treats its parameters as the default group does, except
+    for ``NAMED``.
     """
 
     DEFAULT = "default"
@@ -91,7 +91,7 @@ _FORMER_NAMES = {"no_weight_decay": "no_decay", "masked": "no_decay"}
 _MOST_CURVES = 8
 
 _STATED = (Role.NORM, Role.BIAS, Role.EMBEDDING)
-"""Roles whose names are those that frameworks have for the groups, too."""
+"""Roles that frameworks use as names of groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,7 @@ class ParamGroup:
         optimizer: Its optimizer.
         role: The part of the model that it covers; ``NAMED`` for a group that only the config
             describes, by its name and patterns.
-        name: Its name: that of the config for ``NAMED``, that of the role otherwise, and empty for
-            the default group.
+        name: Its name in the config for ``NAMED``, otherwise the role; empty for the default group.
         patterns: The patterns on names of parameters that the config gives, in its own syntax.
     """
 
@@ -182,11 +181,11 @@ class Recipe:
         version: The version of the framework whose semantics were read; empty where there is one.
         source: The file, or ``<mapping>``.
         facts: The facts that were given.
-        clock: What the framework counts; the schedules are converted to updates already.
+        clock: The clock of the framework; the schedules are converted to updates already.
         clipping: The clipping of gradients, None for none.
         accumulation: Micro-batches in an update, None if unknown.
         notes: Name -> description of each known defect of the framework that concerns this config.
-        derived: What the config determines of the facts of ``clock.CHECKED``.
+        derived: The facts of ``clock.CHECKED`` that the config determines.
         grouping: The framework's grouping of a model's parameters, with the options of the config;
             None where it is not modelled.
         document: The config as plain data; None for a recipe without one.
@@ -228,11 +227,11 @@ class Recipe:
         rates = {
             group.schedules["lr"]: None for group in self.param_groups if "lr" in group.schedules
         }
-        drawn = [rate for rate in rates if not rate.open][:_MOST_CURVES]
-        if not drawn or importlib.util.find_spec("matplotlib") is None:
+        plotted_rates = [rate for rate in rates if not rate.open][:_MOST_CURVES]
+        if not plotted_rates or importlib.util.find_spec("matplotlib") is None:
             return ""
-        figure = functions().plot(drawn[0], steps=self.horizon, ax=None)
-        for rate in drawn[1:]:
+        figure = functions().plot(plotted_rates[0], steps=self.horizon, ax=None)
+        for rate in plotted_rates[1:]:
             functions().plot(rate, steps=self.horizon, ax=figure.axes[0])
         text = io.StringIO()
         figure.savefig(text, format="svg")
@@ -247,9 +246,9 @@ class Recipe:
     def changing_schedules(self) -> dict[str, Schedule]:
         """The learning rate of the default group, and its other schedules that change, by key."""
         return {
-            key: made
-            for key, made in self.schedules.items()
-            if key == "lr" or not is_constant(made)
+            key: schedule
+            for key, schedule in self.schedules.items()
+            if key == "lr" or not is_constant(schedule)
         }
 
     @property
@@ -273,10 +272,10 @@ class Recipe:
         if group in _FORMER_NAMES:
             warn_renamed(f"the param group {group!r}", repr(_FORMER_NAMES[group]))
             group = _FORMER_NAMES[group]
-        for one in self.param_groups:
-            if one.name == group:
-                return one
-        names = [one.name for one in self.param_groups]
+        for candidate in self.param_groups:
+            if candidate.name == group:
+                return candidate
+        names = [candidate.name for candidate in self.param_groups]
         raise UnknownNameError(
             f"there is no param group {group!r}", where=self.source, hint=nearest(group, names)
         )
@@ -298,14 +297,14 @@ class Recipe:
             >>> recipe.schedule("lr").exact(7)
             1/1000
         """
-        found = self.group(group).schedules
-        if key not in found:
+        schedules = self.group(group).schedules
+        if key not in schedules:
             raise UnknownNameError(
                 f"the config does not determine {key!r}",
                 where=self.source,
-                hint=nearest(key, found),
+                hint=nearest(key, schedules),
             )
-        return found[key]
+        return schedules[key]
 
     def optimizer(self, group: int | str = 0) -> UpdateRule:
         """Returns the update rule of a param group, its schedules inside as hyperparameters.
@@ -320,8 +319,8 @@ class Recipe:
             >>> load_recipe({"trainer": {"init": {"optimizer": optimizer}}}).optimizer().name
             'adamw'
         """
-        one = self.group(group)
-        return one.optimizer.build(one.schedules)
+        param_group = self.group(group)
+        return param_group.optimizer.build(param_group.schedules)
 
     def with_default_group(self, group: str) -> Recipe:
         """Returns the recipe with another param group as the default one.
@@ -330,7 +329,7 @@ class Recipe:
             UnknownNameError: There is no group of that name.
         """
         first = self.group(group)
-        rest = tuple(one for one in self.param_groups if one is not first)
+        rest = tuple(candidate for candidate in self.param_groups if candidate is not first)
         return replace(self, param_groups=(first, *rest))
 
     def groups(self, params: Sequence[str], norms: Sequence[str] = ()) -> list[Group]:

@@ -124,14 +124,14 @@ _ABBREVIATIONS = {
 """Common names of a framework whose name differs too much to be the nearest."""
 
 _LIKENESS = 0.6
-"""Names of systems share letters without being alike: nosuch and nanochat agree by 0.57."""
+"""The least similarity of a suggestion: nosuch and nanochat, which differ, agree by 0.57."""
 
 
 def unknown_framework(name: object, names: Iterable[str] = FRAMEWORKS) -> UnknownNameError:
-    """Returns the error for a name that is not one of a framework's, with the names that are meant.
+    """Returns the error for an unknown name of a framework, with suggestions.
 
     Args:
-        name: What was given.
+        name: The name.
         names: The frameworks that could have been named.
 
     Example:
@@ -139,7 +139,7 @@ def unknown_framework(name: object, names: Iterable[str] = FRAMEWORKS) -> Unknow
         there is no framework 'hf': did you mean 'transformers' or 'huggingface'?
     """
     names = tuple(names)
-    meant = [label for label in _ABBREVIATIONS.get(str(name).lower(), ()) if label in names]
-    texts = " or ".join(map(repr, meant))
-    hint = f"did you mean {texts}?" if meant else nearest(str(name), names, _LIKENESS)
+    candidates = [label for label in _ABBREVIATIONS.get(str(name).lower(), ()) if label in names]
+    texts = " or ".join(map(repr, candidates))
+    hint = f"did you mean {texts}?" if candidates else nearest(str(name), names, _LIKENESS)
     return UnknownNameError(f"there is no framework {name!r}", hint=hint)

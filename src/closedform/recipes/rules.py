@@ -29,7 +29,7 @@ _SAME: Mapping[str, str] = MappingProxyType(
 def rule_of_library(name: str) -> Callable[..., UpdateRule] | None:
     """Returns the function of the library for an optimizer's common name; None if there is none.
 
-    Letter case and underscores do not count.
+    Letter case, underscores and dashes are ignored.
 
     Example:
         >>> rule_of_library("AdamW").__name__
@@ -39,11 +39,11 @@ def rule_of_library(name: str) -> Callable[..., UpdateRule] | None:
 
     plain = name.lower().replace("_", "").replace("-", "")
     plain = _SAME.get(plain, plain)
-    known = {one.replace("_", ""): one for one in optimizers.__all__}
-    found: Callable[..., UpdateRule] | None = (
-        getattr(optimizers, known[plain]) if plain in known else None
+    names = {rule_name.replace("_", ""): rule_name for rule_name in optimizers.__all__}
+    rule: Callable[..., UpdateRule] | None = (
+        getattr(optimizers, names[plain]) if plain in names else None
     )
-    return found
+    return rule
 
 
 def plan_optimizer(
@@ -59,9 +59,9 @@ def plan_optimizer(
         name: The class in the config.
         arguments: Its arguments by the names of the library's rule: ``betas``, ``eps``,
             ``weight_decay``, …; "lr" and "weight_decay" are replaced by the schedules of the group.
-        rule: The function of the library, or its name; that of ``name`` if not given.
+        rule: The function of the library, or its name; found by ``name`` if not given.
         where: The place in the config, for errors.
-        by_name: Whether to look for a rule of that name where none is given.
+        by_name: Whether ``name`` determines the rule where none is given.
 
     Example:
         >>> from closedform.schedules import constant
@@ -71,10 +71,10 @@ def plan_optimizer(
     """
 
     def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
-        # The library is imported only here: a comparison of schedules builds no optimizer.
-        wanted = name if rule is None and by_name else rule
-        found = rule_of_library(wanted) if isinstance(wanted, str) else wanted
-        if found is None:
+        # rule_of_library imports the optimizers: a comparison of schedules does not need them.
+        choice = name if rule is None and by_name else rule
+        function = rule_of_library(choice) if isinstance(choice, str) else choice
+        if function is None:
             from closedform import optimizers
 
             if name in optimizers.__all__:
@@ -88,16 +88,16 @@ def plan_optimizer(
                 where=where,
                 hint=nearest(name, optimizers.__all__),
             )
-        known = inspect.signature(found).parameters
+        parameters = inspect.signature(function).parameters
         for key in arguments:
-            if key not in known:
+            if key not in parameters:
                 raise ArgumentError(
                     f"{name} has no argument {key!r} here",
                     where=where,
-                    hint=nearest(str(key), known),
+                    hint=nearest(str(key), parameters),
                 )
-        values = {key: _plain(made) for key, made in schedules.items() if key in known}
-        return found(**{**arguments, **values})
+        values = {key: _plain(schedule) for key, schedule in schedules.items() if key in parameters}
+        return function(**{**arguments, **values})
 
     return OptimizerPlan(name, dict(arguments), build)
 

@@ -35,7 +35,7 @@ MISSPELLED = 0.87
 class Section:
     """A mapping within a config.
 
-    An absent key and one that is None are the same: the default counts.
+    A key that is None counts as absent: it has its default.
 
     Attributes:
         document: The config.
@@ -50,9 +50,9 @@ class Section:
     def __contains__(self, key: object) -> bool:
         return self.content.get(key) is not None  # type: ignore[call-overload]
 
-    def error(self, what: str, key: str | None = None, hint: str | None = None) -> ConfigError:
+    def error(self, message: str, key: str | None = None, hint: str | None = None) -> ConfigError:
         """Returns the error of an entry, with its place; without a key, of the section."""
-        return self.document.error(what, self.at(key), hint)
+        return self.document.error(message, self.at(key), hint)
 
     def at(self, key: str | None) -> str:
         """Returns the path of an entry."""
@@ -64,106 +64,106 @@ class Section:
         Raises:
             ConfigError: It is missing and has no default, or the file does not determine it.
         """
-        found = self.content.get(key)
-        if found is None:
+        value = self.content.get(key)
+        if value is None:
             if isinstance(default, Required):
                 raise self.error(f"{key} is missing", hint=f"give {self.at(key)}")
             return default
-        if isinstance(found, Unresolved):
+        if isinstance(value, Unresolved):
             raise self.error(
-                f"{key} is needed, but the file does not determine it: {found.text!r}",
+                f"{key} is needed, but the file does not determine it: {value.text!r}",
                 key,
                 hint="write its value into the file",
             )
-        return found
+        return value
 
     def number(self, key: str, default: Any = REQUIRED) -> Any:
-        """Returns a finite number, also of a text that is one.
+        """Returns a finite number; strings that denote one are converted.
 
         Raises:
             ConfigError: It is not one, or missing without a default.
         """
         if key not in self and not isinstance(default, Required):
             return default
-        found = self.value(key, REQUIRED)
-        if isinstance(found, str):
-            found = _number_of(found)
-        is_number = isinstance(found, int | float | sp.Rational) and not isinstance(found, bool)
-        if not is_number or not math.isfinite(found):
+        value = self.value(key, REQUIRED)
+        if isinstance(value, str):
+            value = _number_of(value)
+        is_number = isinstance(value, int | float | sp.Rational) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
             raise self.error(f"{key} must be a finite number, got {self.content[key]!r:.60}", key)
-        return found
+        return value
 
     def integer(self, key: str, default: Any = REQUIRED) -> Any:
-        """Returns an integer, also of a float that is whole or a text of one.
+        """Returns an integer; floats such as 3.0 and strings that denote one are converted.
 
         Raises:
             ConfigError: It is not one, or missing without a default.
         """
         if key not in self and not isinstance(default, Required):
             return default
-        found = self.number(key)
-        if found != int(found):
-            raise self.error(f"{key} must be an integer, got {found!r}", key)
-        return int(found)
+        value = self.number(key)
+        if value != int(value):
+            raise self.error(f"{key} must be an integer, got {value!r}", key)
+        return int(value)
 
     def text(self, key: str, default: Any = REQUIRED) -> Any:
-        """Returns a text.
+        """Returns a string.
 
         Raises:
             ConfigError: It is not one, or missing without a default.
         """
-        found = self.value(key, default)
-        if key in self and not isinstance(found, str):
-            raise self.error(f"{key} must be a string, got {found!r:.60}", key)
-        return found
+        value = self.value(key, default)
+        if key in self and not isinstance(value, str):
+            raise self.error(f"{key} must be a string, got {value!r:.60}", key)
+        return value
 
     def flag(self, key: str, default: Any = REQUIRED) -> Any:
-        """Returns a boolean, also of the texts true and false.
+        """Returns a boolean; the strings true and false are converted.
 
         Raises:
             ConfigError: It is not one, or missing without a default.
         """
-        found = self.value(key, default)
-        if isinstance(found, str):
-            found = {"true": True, "false": False}.get(found.lower(), found)
-        if key in self and found not in (True, False):
-            raise self.error(f"{key} must be true or false, got {found!r:.60}", key)
-        return bool(found) if key in self else found
+        value = self.value(key, default)
+        if isinstance(value, str):
+            value = {"true": True, "false": False}.get(value.lower(), value)
+        if key in self and value not in (True, False):
+            raise self.error(f"{key} must be true or false, got {value!r:.60}", key)
+        return bool(value) if key in self else value
 
     def numbers(self, key: str, default: Any = REQUIRED) -> Any:
-        """Returns a tuple of numbers, also of one number, or of a text such as ``(0.9, 0.98)``.
+        """Returns a tuple of numbers; one number and strings like ``(0.9, 0.98)`` are converted.
 
         Raises:
             ConfigError: It is not such a list, or missing without a default.
         """
         if key not in self and not isinstance(default, Required):
             return default
-        found = self.value(key, REQUIRED)
-        if isinstance(found, str):
-            found = [part for part in re.split(r"[\s,]+", found.strip("()[] ")) if part]
-        inner = self.entries(key, found if isinstance(found, list | tuple) else [found])
+        value = self.value(key, REQUIRED)
+        if isinstance(value, str):
+            value = [part for part in re.split(r"[\s,]+", value.strip("()[] ")) if part]
+        inner = self.entries(key, value if isinstance(value, list | tuple) else [value])
         return tuple(inner.number(entry) for entry in inner.content)
 
     def section(self, key: str) -> Section:
         """Returns a mapping below this one, an empty one where there is none.
 
         A :class:`~closedform.recipes.documents.values.Call` is the mapping of its keyword
-        arguments, and a text of JSON, as on a command line, that of its content.
+        arguments; a string of JSON, as on a command line, is parsed.
 
         Raises:
             ConfigError: It is not a mapping.
         """
-        found = self.value(key, {})
-        if isinstance(found, Call):
-            found = found.kwargs
-        if isinstance(found, str) and found.lstrip().startswith("{"):
+        content = self.value(key, {})
+        if isinstance(content, Call):
+            content = content.kwargs
+        if isinstance(content, str) and content.lstrip().startswith("{"):
             try:
-                found = json.loads(found)
+                content = json.loads(content)
             except (ValueError, RecursionError) as error:
-                raise self.error(f"{key} is not a JSON: {error}", key) from error
-        if not isinstance(found, Mapping):
-            raise self.error(f"{key} must be a mapping, got {type(found).__name__}", key)
-        return Section(self.document, found, self.at(key))
+                raise self.error(f"{key} is not valid JSON: {error}", key) from error
+        if not isinstance(content, Mapping):
+            raise self.error(f"{key} must be a mapping, got {type(content).__name__}", key)
+        return Section(self.document, content, self.at(key))
 
     def sections(self, key: str) -> list[Section]:
         """Returns the mappings of a list below this one, an empty one where there is none.
@@ -171,10 +171,10 @@ class Section:
         Raises:
             ConfigError: It is not a list of mappings.
         """
-        found = self.value(key, [])
-        if not isinstance(found, list | tuple):
-            raise self.error(f"{key} must be a list, got {type(found).__name__}", key)
-        inner = self.entries(key, found)
+        items = self.value(key, [])
+        if not isinstance(items, list | tuple):
+            raise self.error(f"{key} must be a list, got {type(items).__name__}", key)
+        inner = self.entries(key, items)
         return [inner.section(entry) for entry in inner.content]
 
     def entries(self, key: str, items: Sequence[object]) -> Section:
@@ -196,47 +196,47 @@ class Section:
             )
         (name,) = entry
         if not isinstance(name, str):
-            raise self.error(f"a name must be a text, got {name!r:.60}", key)
+            raise self.error(f"a name must be a string, got {name!r:.60}", key)
         return name, self.section(key).section(name)
 
-    def check(self, known: Collection[str]) -> None:
-        """Refuses each key that is unknown: for a section that concerns the optimizer alone.
+    def check(self, known_keys: Collection[str]) -> None:
+        """Refuses unknown keys, in a section that concerns only the optimizer and its schedules.
 
         Raises:
-            ConfigError: A key is not in ``known``.
+            ConfigError: A key is not in ``known_keys``.
         """
         for key in self.content:
-            if key not in known:
-                raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
+            if key not in known_keys:
+                raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known_keys))
 
-    def unknown_related(self, known: Collection[str]) -> list[str]:
+    def unknown_related(self, known_keys: Collection[str]) -> list[str]:
         """Returns the unknown keys whose names concern the optimizer or its schedules.
 
         A misspelled name is one that is close to a known name of concern.
         """
-        concern = [key for key in known if RELATED.search(key)]
+        concern = [key for key in known_keys if RELATED.search(key)]
         return [
             key
             for key in self.content
-            if (name := str(key)) not in known
+            if (name := str(key)) not in known_keys
             and (RELATED.search(name) or difflib.get_close_matches(name, concern, 1, MISSPELLED))
         ]
 
-    def check_related(self, known: Collection[str]) -> None:
+    def check_related(self, known_keys: Collection[str]) -> None:
         """Refuses each unknown key whose name concerns the optimizer or its schedules.
 
-        For a section that has the whole training's keys, of which most are of no concern.
+        For a section with the keys of the whole training, most of which affect neither.
 
         Raises:
             ConfigError: A key that :data:`RELATED` matches, or a misspelled one, is not in
-                ``known``.
+                ``known_keys``.
         """
-        for key in self.unknown_related(known):
-            raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
+        for key in self.unknown_related(known_keys):
+            raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known_keys))
 
     @contextmanager
     def locate_errors(self, key: str | None = None) -> Iterator[None]:
-        """Gives the errors of a builder the place in the config.
+        """Adds the place in the config to the errors of a builder.
 
         Raises:
             ConfigError: Every error of the library that is raised within, except errors of
@@ -258,7 +258,7 @@ def whole(document: Document) -> Section:
 
 
 def calls(value: object, name: str | None = None) -> Iterator[Call]:
-    """Yields the calls within a value, outermost first; only those of a name if one is given.
+    """Yields the calls within a value, outermost first; if a name is given, only its calls.
 
     The name is compared with the last part of the dotted one.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
 
 MOST_GROUPS = 12
-"""Param groups in a summary that is not of all: a screen has some 40 lines."""
+"""Param groups in a shortened summary: a screen has some 40 lines."""
 
 _PATTERNS_WIDTH = 40
 _NOTE_WIDTH = 96
@@ -64,11 +64,11 @@ class Summary:
     def lines(self, most_groups: int | None = MOST_GROUPS) -> list[str]:
         """Returns the summary as lines of text, with at most so many param groups."""
         width = max(len(name) for name in self.options)
-        listed, remaining = self.groups[:most_groups], len(self.groups[most_groups or None :])
+        rows, remaining = self.groups[:most_groups], len(self.groups[most_groups or None :])
         options = [f"  {name:<{width}}  {text}" for name, text in self.options.items()]
-        result = [self.title, *options, "", *aligned(self._rows(listed))]
+        result = [self.title, *options, "", *aligned(self._rows(rows))]
         if most_groups is not None and remaining:
-            result.append(f"… and {_counted(remaining, 'more param group', 'more param groups')}")
+            result.append(f"… and {_quantity(remaining, 'more param group', 'more param groups')}")
         if self.notes:
             result += ["", "notes"]
             for name, text in self.notes.items():
@@ -121,7 +121,7 @@ class Summary:
             *(
                 (
                     row.name,
-                    _shortened(", ".join(row.patterns)),
+                    _shorten(", ".join(row.patterns)),
                     *(row.schedules.get(key, "") for key in keys),
                     *([row.optimizer] if has_optimizers else []),
                 )
@@ -146,7 +146,7 @@ def summarize(recipe: Recipe) -> Summary:
         "clipping": _clipping(recipe.clipping),
     }
     if recipe.accumulation is not None:
-        options["accumulation"] = _counted(recipe.accumulation, "micro-batch", "micro-batches")
+        options["accumulation"] = _quantity(recipe.accumulation, "micro-batch", "micro-batches")
     version = f" {recipe.version}" if recipe.version else ""
     return Summary(
         f"{recipe.name} ({recipe.framework}{version})",
@@ -171,7 +171,7 @@ def _clock(clock: Clock) -> str:
     return f"{unit}s, {clock.offset:+} at each update" if clock.offset else f"{unit}s"
 
 
-def _counted(number: int, singular: str, plural: str) -> str:
+def _quantity(number: int, singular: str, plural: str) -> str:
     return f"{number:,} {singular if number == 1 else plural}"
 
 
@@ -194,5 +194,5 @@ def _amount(value: object) -> str:
     return f"{float(value):g}" if isinstance(value, sp.Number) else str(value)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _PATTERNS_WIDTH else f"{text[: _PATTERNS_WIDTH - 1]}…"

@@ -10,7 +10,7 @@ from closedform.language import Schedule
 from closedform.recipes.entries import Context, build_schedule
 
 Tags = frozenset[Any] | None
-"""Tags that are meant; None for all groups. The tag None addresses groups without tags."""
+"""Tags of param groups; None for all groups. The tag None addresses groups without tags."""
 
 
 def read_tags(value: object, name: str, where: str) -> Tags:
@@ -57,26 +57,29 @@ def matching_groups(tags: Tags, groups: Sequence[Mapping[str, Any]], where: str)
         return [True] * len(groups)
     matches = [bool(tags & group_tags(group)) for group in groups]
     if not any(matches):
-        carried = sorted({str(tag) for group in groups for tag in group_tags(group)})
+        carried_tags = sorted({str(tag) for group in groups for tag in group_tags(group)})
         raise DefinitionError(
             f"param_group_tags {sorted(map(str, tags))} match no param group",
             where=where,
-            hint=f"the groups carry {carried}",
+            hint=f"the groups carry {carried_tags}",
         )
     return matches
 
 
 def build_member(spec: tuple[str, Mapping[str, Any]], tags: Tags, context: Context) -> Schedule:
-    """Returns a sub-schedule, whose tags must be those of the composite around it.
+    """Returns a sub-schedule, which must have the tags of its composite.
 
     Raises:
-        DefinitionError: They are not.
+        DefinitionError: Its tags differ.
     """
     name, kwargs = spec
-    own = read_tags(kwargs.get("param_group_tags"), "param_group_tags", f"{context.where} > {name}")
-    if own != tags:
+    member_tags = read_tags(
+        kwargs.get("param_group_tags"), "param_group_tags", f"{context.where} > {name}"
+    )
+    if member_tags != tags:
         raise DefinitionError(
-            f"param_group_tags of a member must be those of its composite, got {own} within {tags}",
+            "a member must have the param_group_tags of its composite, "
+            f"got {member_tags} within {tags}",
             where=f"{context.where} > {name}",
             hint="give both the same tags",
         )

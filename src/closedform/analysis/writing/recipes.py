@@ -317,7 +317,7 @@ def _optimizer(recipe: Recipe, framework: str, writer: Writer, total: int) -> Op
         threshold,
         groups=tuple(_group(recipe, param_group, total) for param_group in recipe.param_groups[1:]),
         schedules={key: form for key, form in forms.items() if form is not None},
-        own=recipe.param_groups[0].optimizer if is_own else None,
+        custom=recipe.param_groups[0].optimizer if is_own else None,
         limit=limit,
         version=recipe.version if recipe.framework == framework else "",
     )

@@ -1,7 +1,7 @@
 """The schedules of cerebras.pytorch 2.10 that hold other ones.
 
 As implemented, an outer composite moves only the counter of its members, not that of their
-children: ``Context.frozen`` says that one is around, ``Context.halted`` that it is a chain.
+children: ``Context.frozen`` says that one is around, ``Context.is_halted`` that it is a chain.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def sequence(given: Arguments, context: Context) -> Schedule:
     specs = sub_schedules(given["schedulers"], "schedulers")
     marks = given["milestones"]
     check_joints(marks, specs)
-    inner = replace(context, frozen=context.as_implemented, halted=False)
+    inner = replace(context, frozen=context.as_implemented, is_halted=False)
     tags = given["param_group_tags"]
     done = int(given["last_epoch"]) + 1
     # As implemented, last_epoch moves the outer counter alone.
@@ -74,7 +74,7 @@ def product(given: Arguments, context: Context) -> Schedule:
     chain.
     """
     specs = sub_schedules(given["schedulers"], "schedulers")
-    inner = replace(context, frozen=context.as_implemented, halted=context.as_implemented)
+    inner = replace(context, frozen=context.as_implemented, is_halted=context.as_implemented)
     tags = given["param_group_tags"]
     parsed = [sub_schedule(spec) for spec in specs]
     members = [build_member(spec, tags, inner) for spec in parsed]
@@ -84,7 +84,7 @@ def product(given: Arguments, context: Context) -> Schedule:
     else:  # An inverse root begins at another value than its initial one.
         quotients = (m.bound / v for m, v in zip(members[1:], initials, strict=True))
         result = Schedule(sp.Mul(members[0].bound, *quotients), name="chained")
-    return constant(result.exact(0)) if context.halted else result
+    return constant(result.exact(0)) if context.is_halted else result
 
 
 def scaled(given: Arguments, context: Context) -> Schedule:
@@ -94,7 +94,7 @@ def scaled(given: Arguments, context: Context) -> Schedule:
         raise DefinitionError(
             f"a {spec[0]} cannot scale another one", hint="scale once, around the whole schedule"
         )
-    inner = replace(context, frozen=False, halted=False)
+    inner = replace(context, frozen=False, is_halted=False)
     child = build_member(spec, given["param_group_tags"], inner)
     if context.frozen:
         return constant(child.exact(0))

@@ -13,7 +13,7 @@ from closedform.language import Schedule
 from closedform.recipes.clock import Clock, Facts
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
-from closedform.recipes.keys import Curve, Values
+from closedform.recipes.keys import ScheduleOfSections, Values
 from closedform.recipes.megatron.ramp import Stage, along_samples, read_ramp, updates_of
 from closedform.recipes.megatron.schedules import CLOCK, FLAGS, decay, rate
 from closedform.recipes.optimizer_classes import fused_adam
@@ -273,7 +273,9 @@ def by_bridge(flags: Values, run: Run) -> Values:
     return flags.replace(**changes)
 
 
-def _scheduled(curve: Curve, context: Context, flags: Values, run: Run, key: str) -> Schedule:
+def _scheduled(
+    curve: ScheduleOfSections, context: Context, flags: Values, run: Run, key: str
+) -> Schedule:
     with flags.origin.locate_errors("lr" if key == "lr" else "weight-decay"):
         schedule = curve(context, flags)
         return along_samples(schedule, run.stages) if run.stages else schedule

@@ -85,16 +85,18 @@ def _entry(
     make: Callable[..., UpdateRule],
     *switches: Parameter,
     build: RuleOfArguments | None = None,
-    fixed: Mapping[str, Any] = MappingProxyType({}),
+    group_entries: Mapping[str, Any] = MappingProxyType({}),
 ) -> OptimizerEntry:
     """A class whose arguments are those of the library's rule, and switches."""
-    return OptimizerEntry(name, (*parameters_of(make), *switches), build or _passed_to(make), fixed)
+    return OptimizerEntry(
+        name, (*parameters_of(make), *switches), build or _passed_to(make), group_entries
+    )
 
 
 _ENTRIES = (
     _entry("SGD", sgd, *_SWITCHES),
     _entry("Adam", adam, *_SWITCHES, _CAPTURABLE, _DECOUPLED, build=_adam),
-    _entry("AdamW", adamw, *_SWITCHES, _CAPTURABLE, fixed={"decoupled_weight_decay": True}),
+    _entry("AdamW", adamw, *_SWITCHES, _CAPTURABLE, group_entries={"decoupled_weight_decay": True}),
     _entry("RMSprop", rmsprop, _CAPTURABLE, *_UNFUSED),
     _entry("Adagrad", adagrad, *_SWITCHES),
     _entry("Adamax", adamax, *_UNFUSED, _CAPTURABLE),

@@ -59,7 +59,10 @@ class FrameworkRule:
         """The switches that are off by default, which older versions did not save."""
         entry = FRAMEWORKS[self.system].optimizers[self.optimizer]
         switches = (p for p in entry.parameters if p.default is None or p.default is False)
-        return {**entry.fixed, **{parameter.name: parameter.default for parameter in switches}}
+        return {
+            **entry.group_entries,
+            **{parameter.name: parameter.default for parameter in switches},
+        }
 
     @property
     def takes_sparse(self) -> bool:
@@ -102,7 +105,7 @@ class NamedOptimizer(Optimizer):
         del arguments["params"]
         defaults = fill(self.entry.parameters, arguments, source.name)
         _check_numbers(defaults, source.name)
-        self._begin(params, source, {**defaults, **self.entry.fixed}, backend, providers)
+        self._begin(params, source, {**defaults, **self.entry.group_entries}, backend, providers)
 
     def _choices(self) -> dict[str, Any]:
         """The arguments of the library's rule that the class does not take."""

@@ -9,7 +9,7 @@ import pytest
 import closedform as cf
 from closedform import schedules
 from closedform.errors import ArgumentError, ConfigError
-from closedform.recipes.logs import FORMATS, PRESETS, Log, is_log, logged, read_log
+from closedform.recipes.logs import FORMATS, PRESETS, Log, is_log, logged_values, read_log
 from closedform.recipes.logs.columns import key_columns
 from closedform.recipes.logs.formats import format_of
 from closedform.recipes.logs.patterns import LONGEST_PATTERN, parse_pattern
@@ -249,7 +249,7 @@ def test_a_brace_a_star_and_a_bracket_are_literal() -> None:
 
 def test_intervals_of_printed_numbers() -> None:
     def widths(cells: list[str], **more: object) -> list[float]:
-        return [float(one.precision) for one in logged(cells, **more) if one]  # type: ignore[arg-type]
+        return [float(one.precision) for one in logged_values(cells, **more) if one]  # type: ignore[arg-type]
 
     assert widths(["2.50e-4", "1.00e-4"]) == [5e-7, 5e-7]
     assert widths(["0.00025", "0.000125"]) == [5e-7, 5e-7]
@@ -259,7 +259,7 @@ def test_intervals_of_printed_numbers() -> None:
     assert widths(["0.0003"]) == [5e-5]
     assert widths(["0.0003"], are_floats=True) == [pytest.approx(5e-10, rel=1e-15)]
     assert widths(["0", "0.000"]) == [0.0, 5e-4]
-    single = [one for one in logged(["0.10000000149011612"]) if one]
+    single = [one for one in logged_values(["0.10000000149011612"]) if one]
     assert float(single[0].precision) == 4 * 2.0**-27
 
 

@@ -8,7 +8,7 @@ import pytest
 from closedform.errors import ClosedFormError, MissingFactsError
 from closedform.language import Schedule
 from closedform.recipes import load_recipe
-from closedform.recipes.diffusers import CURVES, SCRIPTS, Lengths
+from closedform.recipes.diffusers import CURVES, SCRIPTS, LengthFactor
 from closedform.recipes.document import document_of
 
 LENGTHS = "--learning_rate 1e-4 --lr_warmup_steps 3 --max_train_steps 10"
@@ -41,7 +41,7 @@ def test_a_script_is_recognized_and_its_defaults_are_those_of_its_flags(script: 
     assert recipe.framework == "diffusers"
     assert recipe.horizon == 20 * SCRIPTS[script].epochs
     assert recipe.schedule("weight_decay").exact(0) == pytest.approx(SCRIPTS[script].weight_decay)
-    is_constant = SCRIPTS[script].lengths is not Lengths.MICRO_BATCHES
+    is_constant = SCRIPTS[script].lengths is not LengthFactor.MICRO_BATCHES
     assert recipe.schedule().exact(0) == pytest.approx(
         SCRIPTS[script].learning_rate if is_constant else 0
     )

@@ -152,11 +152,11 @@ def _speculative(context: Context, config: Values) -> Schedule:
     warmup = 1 if least > 1 and part <= 0 else max(least, int(float(part) * total))
     rest = max(1, total - warmup)
     rate, low = optimizer.lr, optimizer.min_lr_ratio
-    counted = replace(CLOCK, offset=1).count(context.numbers)
+    warmup_count = replace(CLOCK, offset=1).count(context.numbers)
     wave = along_cosine(sp.S.One, low, (CLOCK.count(context.numbers).n - warmup) / rest)
     return by_intervals(
         "speculative",
-        (lambda: rate * counted.n / warmup, warmup),
+        (lambda: rate * warmup_count.n / warmup, warmup),
         (lambda: rate * wave, warmup + rest),
         (lambda: rate * low, None),
     )
@@ -241,7 +241,7 @@ def _read(reading: Reading) -> Recipe:
     place = config.recipe_args
     threshold = place.max_grad_norm if place.origin.content else config.clip_grad_norm.max_norm
     return reading.recipe(
-        [default, *(_multiplied(override, default) for override in overrides)],
+        [default, *(_override_group(override, default) for override in overrides)],
         clock=CLOCK,
         horizon=total,
         clipping=Clipping(threshold),
@@ -298,7 +298,7 @@ def _schedules(
         return {"lr": _speculative(context, draft)}
 
 
-def _multiplied(override: Values, default: ParamGroup) -> ParamGroup:
+def _override_group(override: Values, default: ParamGroup) -> ParamGroup:
     """The group of an entry of ``param_group_overrides``: the schedules times multipliers."""
     schedules = {
         key: schedule.scale(override.lr_mult if key == "lr" else override.wd_mult)
@@ -311,7 +311,7 @@ def _multiplied(override: Values, default: ParamGroup) -> ParamGroup:
 _WRITTEN = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     if form.curve not in _WRITTEN:
         return
@@ -330,17 +330,17 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             "wsd_decay_steps": whole(form.end - form.begin),
             "lr_wsd_decay_style": _WRITTEN[form.curve],
         }
-    optimizer: dict[str, Any] = {
-        "_target_": made.argument(f"torch.optim.{made.class_name}"),
-        **made.keywords(form.peak),
+    optimizer_section: dict[str, Any] = {
+        "_target_": optimizer.argument(f"torch.optim.{optimizer.class_name}"),
+        **optimizer.keywords(form.peak),
     }
     config: dict[str, Any] = {
         "step_scheduler": {"max_steps": form.total, "num_epochs": None},
-        "optimizer": optimizer,
+        "optimizer": optimizer_section,
         "lr_scheduler": section,
     }
-    if made.clipping is not None:
-        config["clip_grad_norm"] = {"max_norm": native(made.clipping)}
+    if optimizer.clipping is not None:
+        config["clip_grad_norm"] = {"max_norm": native(optimizer.clipping)}
     yield config
 
 

@@ -17,8 +17,7 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.defects import Defect, Kind
-from closedform.recipes.document import Document
-from closedform.recipes.document import Syntax as FileForm
+from closedform.recipes.document import Document, Syntax
 from closedform.recipes.documents.python_text import run_function
 from closedform.recipes.documents.values import Call, Unresolved
 from closedform.recipes.entries import Context
@@ -130,8 +129,8 @@ def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
     units = [unit for unit, amount in amounts.items() if amount is not None and amount >= 0]
     if not units:
         return None
-    unit, *others = units
-    if others:
+    unit, *further = units
+    if further:
         names = ", ".join(f"{name}_{unit}" for unit in units)
         raise schedule.error(f"only one of {names} may be given")
     if unit == "steps":
@@ -162,8 +161,8 @@ def _line(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> s
 def _root(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
     """The inverse root, from the end of the warmup on."""
     scale = _duration(schedule, "timescale", context) or schedule.timescale
-    done = sp.Max(0, t - (_duration(schedule, "warmup", context) or 0)) + schedule.shift
-    return along_inverse_root(base, sp.S.Zero, done, scale)
+    position = sp.Max(0, t - (_duration(schedule, "warmup", context) or 0)) + schedule.shift
+    return along_inverse_root(base, sp.S.Zero, position, scale)
 
 
 def _stair(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
@@ -250,7 +249,7 @@ _ARGUMENTS = {"b1": "beta1", "b2": "beta2", "eps": "eps"}
 
 
 def _matches(document: Document) -> bool:
-    if document.syntax is not FileForm.PYTHON or document.python is None:
+    if document.syntax is not Syntax.PYTHON or document.python is None:
         return False
     return any(
         isinstance(statement, ast.FunctionDef) and statement.name == _FUNCTION
@@ -284,8 +283,8 @@ def _read(reading: Reading) -> Recipe:
         name = "lr_mults" if key == "lr" else "wd_mults"
         for pattern, mult in mults:
             schedules = {**first, key: first[key].scale(mult)}
-            named = f"{pattern} ({name})"
-            groups.append(ParamGroup(schedules, plan, Role.NAMED, named, (pattern,)))
+            label = f"{pattern} ({name})"
+            groups.append(ParamGroup(schedules, plan, Role.NAMED, label, (pattern,)))
     return reading.recipe(
         (*groups, *frozen),
         clock=CLOCK,
@@ -323,11 +322,13 @@ def _known_call(value: Any) -> Any:
         return dict(first) if isinstance(first, Mapping) else value
     if name == "parse_arg":
         text = value.args[0] if value.args else value.kwargs.get("arg")
-        return _parsed(text, {k: v for k, v in value.kwargs.items() if k not in ("arg", "lazy")})
+        return _parse_arguments(
+            text, {k: v for k, v in value.kwargs.items() if k not in ("arg", "lazy")}
+        )
     return value
 
 
-def _parsed(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_arguments(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of ``parse_arg``: its defaults, and the text of ``get_config``'s own default.
 
     A default may be a pair of the value and the function that converts a text.
@@ -340,11 +341,11 @@ def _parsed(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
         text = f"{text}=True" if text in plain or not plain else f"{next(iter(plain))}={text}"
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
-        plain[key] = _converted(value if equals else "True", plain.get(key))
+        plain[key] = _convert(value if equals else "True", plain.get(key))
     return plain
 
 
-def _converted(text: str, default: Any) -> Any:
+def _convert(text: str, default: Any) -> Any:
     """A text as the type of a default."""
     try:
         if isinstance(default, bool):
@@ -393,8 +394,8 @@ def _sections(form: Form) -> Iterator[dict[str, Any]]:
             yield {**curve, "decay_type": "cosine"}
         case Curve.LINEAR | Curve.POWER if has_whole_run and not form.has_plateau:
             low = native(form.low / form.peak) if form.peak != 0 else 0.0
-            curve = {"decay_type": "polynomial", "end": low, "power": native(form.power)}
-            yield {**curve, **curve}
+            power = native(form.power)
+            yield {**curve, "decay_type": "polynomial", "end": low, "power": power}
         case Curve.LINEAR if form.low == 0 and has_whole_run:
             # A constant rate times a cooldown at the end.
             cooldown = {"cooldown_steps": form.total - whole(form.begin)}
@@ -414,61 +415,59 @@ def _sections(form: Form) -> Iterator[dict[str, Any]]:
 def _inverse_root(form: Form, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """An inverse root after the warmup, perhaps with a cooldown to 0 at the end."""
     if form.curve is Curve.INVERSE_ROOT:
-        scale = form.end
-        shift = -form.begin - whole(form.warmup())
         yield {
             **curve,
             "decay_type": "rsqrt",
-            "timescale": native(scale),
-            "shift": native(shift + scale * 0),
+            "timescale": native(form.end),
+            "shift": native(-form.begin - whole(form.warmup())),
         }
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     options: dict[str, Any] = {}
-    if made.betas():
-        options = {"b1": made.betas()[0], "b2": made.betas()[1]}
-        if "eps" in made.values:
-            options["eps"] = native(made.values["eps"])
+    if optimizer.betas():
+        options = {"b1": optimizer.betas()[0], "b2": optimizer.betas()[1]}
+        if "eps" in optimizer.values:
+            options["eps"] = native(optimizer.values["eps"])
     config: dict[str, Any] = {
         "total_steps": form.total,
         "input": {"batch_size": 1},
-        "optax_name": _NAMES.get(made.argument(made.name), "scale_by_adam"),
-        "optax": options | made.arguments("lr", "weight_decay"),
+        "optax_name": _NAMES.get(optimizer.argument(optimizer.name), "scale_by_adam"),
+        "optax": options | optimizer.arguments("lr", "weight_decay"),
         "lr": native(form.peak),
-        "wd": native(_decay(form, made)),
+        "wd": native(_decay(form, optimizer)),
     }
-    if made.clipping is not None:
-        config["grad_clip_norm"] = native(made.clipping)
+    if optimizer.clipping is not None:
+        config["grad_clip_norm"] = native(optimizer.clipping)
     for key in ("lr_mults", "wd_mults"):
         mults = [
-            (pattern, native(one.factor))
-            for one in made.groups
-            for pattern in one.patterns
-            if one.name.endswith(f"({key})") and one.factor is not None
+            (pattern, native(group.factor))
+            for group in optimizer.groups
+            for pattern in group.patterns
+            if group.name.endswith(f"({key})") and group.factor is not None
         ]
         if mults and key == "lr_mults":
             config[key] = [list(pair) for pair in mults]
     for curve in _sections(form):
         frozen = [
             pattern
-            for one in made.groups
-            if one.factor == 0 and not one.name.endswith("_mults)")
-            for pattern in one.patterns
+            for group in optimizer.groups
+            if group.factor == 0 and not group.name.endswith("_mults)")
+            for pattern in group.patterns
         ]
         schedule: Any = curve
         if frozen:
-            schedule = [*([one, None] for one in frozen), [".*", curve]]
+            schedule = [*([pattern, None] for pattern in frozen), [".*", curve]]
         yield {**config, "schedule": schedule}
 
 
-def _decay(form: Form, made: Optimizer) -> Any:
+def _decay(form: Form, optimizer: Optimizer) -> Any:
     """The weight decay that the schedule multiplies."""
-    changing = made.schedules.get("weight_decay")
+    changing = optimizer.schedules.get("weight_decay")
     if changing is not None:
         return changing.peak
-    return made.weight_decay or sp.S.Zero if form.curve is Curve.CONSTANT else sp.S.Zero
+    return optimizer.weight_decay or sp.S.Zero if form.curve is Curve.CONSTANT else sp.S.Zero
 
 
 def _text(config: Config) -> str:

@@ -52,7 +52,7 @@ CURVES = (
 )
 
 
-class Lengths(StrEnum):
+class LengthFactor(StrEnum):
     """The number by which a script multiplies the lengths of its scheduler.
 
     ``SHARDED``: the processes, and an epoch is that of one of them. ``WHOLE``: the processes, but
@@ -67,7 +67,7 @@ class Lengths(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class ScriptDefaults:
     """A script by the defaults of its flags.
 
     Attributes:
@@ -84,19 +84,19 @@ class Script:
     epochs: int
     weight_decay: float
     batch: int
-    lengths: Lengths = Lengths.SHARDED
+    lengths: LengthFactor = LengthFactor.SHARDED
     lr_scheduler: str = "constant"
     beta1: float = 0.9
 
 
-_DREAMBOOTH = Script(5e-6, 1, 0.01, 4)
-_LORA = Script(1e-4, 1, 1e-4, 4)
-_TEXT_TO_IMAGE = Script(1e-4, 100, 0.01, 16)
-_FAMILIES: tuple[tuple[Script, str], ...] = (
+_DREAMBOOTH = ScriptDefaults(5e-6, 1, 0.01, 4)
+_LORA = ScriptDefaults(1e-4, 1, 1e-4, 4)
+_TEXT_TO_IMAGE = ScriptDefaults(1e-4, 100, 0.01, 16)
+_FAMILIES: tuple[tuple[ScriptDefaults, str], ...] = (
     (_DREAMBOOTH, "train_dreambooth train_controlnet train_controlnet_sdxl train_control_flux"),
     (_DREAMBOOTH, "train_control_lora_flux"),
     (
-        replace(_DREAMBOOTH, lengths=Lengths.WHOLE),
+        replace(_DREAMBOOTH, lengths=LengthFactor.WHOLE),
         "train_control_cogview4 train_controlnet_flux train_controlnet_sd3",
     ),
     (replace(_DREAMBOOTH, learning_rate=1e-5), "train_custom_diffusion"),
@@ -109,24 +109,27 @@ _FAMILIES: tuple[tuple[Script, str], ...] = (
     (_LORA, "train_dreambooth_lora_sdxl train_dreambooth_lora_sdxl_advanced"),
     (_LORA, "train_dreambooth_lora_z_image"),
     (
-        replace(_LORA, lengths=Lengths.WHOLE),
+        replace(_LORA, lengths=LengthFactor.WHOLE),
         "train_dreambooth_sd3 train_dreambooth_lora_hidream train_dreambooth_lora_lumina2 "
         "train_dreambooth_lora_qwen_image train_dreambooth_lora_sana",
     ),
-    (replace(_LORA, learning_rate=3e-4, lengths=Lengths.WHOLE), "train_dreambooth_lora_krea2"),
+    (replace(_LORA, learning_rate=3e-4, lengths=LengthFactor.WHOLE), "train_dreambooth_lora_krea2"),
     (_TEXT_TO_IMAGE, "train_text_to_image train_text_to_image_lora train_instruct_pix2pix"),
     (_TEXT_TO_IMAGE, "textual_inversion_sdxl"),
-    (replace(_TEXT_TO_IMAGE, lengths=Lengths.WHOLE), "textual_inversion"),
+    (replace(_TEXT_TO_IMAGE, lengths=LengthFactor.WHOLE), "textual_inversion"),
     (
-        replace(_TEXT_TO_IMAGE, lengths=Lengths.ACCUMULATED),
+        replace(_TEXT_TO_IMAGE, lengths=LengthFactor.ACCUMULATED),
         "train_text_to_image_sdxl train_text_to_image_lora_sdxl train_instruct_pix2pix_sdxl",
     ),
     (
-        Script(1e-4, 100, 0, 1, Lengths.ACCUMULATED),
+        ScriptDefaults(1e-4, 100, 0, 1, LengthFactor.ACCUMULATED),
         "train_text_to_image_decoder train_text_to_image_lora_decoder "
         "train_text_to_image_prior train_text_to_image_lora_prior",
     ),
-    (Script(1e-4, 100, 1e-6, 16, Lengths.MICRO_BATCHES, "cosine", 0.95), "train_unconditional"),
+    (
+        ScriptDefaults(1e-4, 100, 1e-6, 16, LengthFactor.MICRO_BATCHES, "cosine", 0.95),
+        "train_unconditional",
+    ),
 )
 SCRIPTS = {name: script for script, names in _FAMILIES for name in names.split()}
 """The scripts of examples/ by name."""
@@ -173,7 +176,7 @@ LINEAR = Keys(
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScriptRun:
     """The numbers of a run, lengths in updates.
 
     Attributes:
@@ -186,7 +189,7 @@ class Plan:
         total: The number of steps of the scheduler that ends its decay.
     """
 
-    script: Script
+    script: ScriptDefaults
     kind: str
     rate: sp.Expr
     processes: int
@@ -202,7 +205,7 @@ DEFECTS = {
         "the decay is not finished",
         "examples/unconditional_image_generation/train_unconditional.py:526",
         lambda plan, arguments: (
-            plan.script.lengths is Lengths.MICRO_BATCHES and _departs(plan, arguments)
+            plan.script.lengths is LengthFactor.MICRO_BATCHES and _departs(plan, arguments)
         ),
         documented="a warmup of lr_warmup_steps updates, and a decay to the end of the run",
         classes=CURVES[1:],
@@ -211,7 +214,7 @@ DEFECTS = {
         "the script multiplies the lengths by the accumulation, not by the processes",
         "examples/text_to_image/train_text_to_image_sdxl.py:953",
         lambda plan, arguments: (
-            plan.script.lengths is Lengths.ACCUMULATED and _departs(plan, arguments)
+            plan.script.lengths is LengthFactor.ACCUMULATED and _departs(plan, arguments)
         ),
         documented="a warmup of lr_warmup_steps updates, and a decay to the end of the run",
         classes=CURVES[1:],
@@ -221,7 +224,8 @@ DEFECTS = {
         "many times too long",
         "examples/text_to_image/train_text_to_image.py:818 (before 3511a9623f; others today)",
         lambda plan, arguments: (
-            plan.script.lengths in (Lengths.SHARDED, Lengths.WHOLE) and _departs(plan, arguments)
+            plan.script.lengths in (LengthFactor.SHARDED, LengthFactor.WHOLE)
+            and _departs(plan, arguments)
         ),
         documented="a decay to the end of the run",
         classes=CURVES[1:],
@@ -243,7 +247,7 @@ DEFECTS = {
 }
 
 
-def _departs(plan: Plan, arguments: Values) -> bool:
+def _departs(plan: ScriptRun, arguments: Values) -> bool:
     """Whether the lengths of a schedule are not those of the flags and of the run."""
     if plan.warmup != arguments.lr_warmup_steps * plan.processes and plan.kind != "constant":
         return True
@@ -251,7 +255,7 @@ def _departs(plan: Plan, arguments: Values) -> bool:
     return has_end and plan.total != plan.updates * plan.processes
 
 
-def _script(context: Context, arguments: Values) -> Script:
+def _script(context: Context, arguments: Values) -> ScriptDefaults:
     name = context.facts.get("script")
     if name is None and "num_epochs" in arguments:
         name = "train_unconditional"
@@ -265,22 +269,26 @@ def _script(context: Context, arguments: Values) -> Script:
     return SCRIPTS[name]
 
 
-def _plan(context: Context, arguments: Values) -> Plan:
+def _plan(context: Context, arguments: Values) -> ScriptRun:
     script, where = _script(context, arguments), context.where
-    if context.version == BEFORE and script.lengths is Lengths.SHARDED:
-        script = replace(script, lengths=Lengths.WHOLE)
-    is_unconditional = script.lengths is Lengths.MICRO_BATCHES
+    if context.version == BEFORE and script.lengths is LengthFactor.SHARDED:
+        script = replace(script, lengths=LengthFactor.WHOLE)
+    is_unconditional = script.lengths is LengthFactor.MICRO_BATCHES
     absent = ("num_train_epochs", "max_train_steps") if is_unconditional else ("num_epochs",)
     for name in absent:
         refuse_unless(name not in arguments, f"the script has no flag --{name}", where)
     epochs = arguments.num_train_epochs or arguments.num_epochs or script.epochs
     facts, accumulation = context.numbers, arguments.gradient_accumulation_steps
     kind, updates = arguments.lr_scheduler or script.lr_scheduler, arguments.max_train_steps
-    if updates is None and script.lengths is Lengths.SHARDED and not facts.micro_batches_per_epoch:
+    if (
+        updates is None
+        and script.lengths is LengthFactor.SHARDED
+        and not facts.micro_batches_per_epoch
+    ):
         updates = facts.total_updates
     end, batches = updates, 0
     # Where the processes multiply all lengths, the schedule in updates does not depend on them.
-    is_free = script.lengths is not Lengths.ACCUMULATED or kind == "constant"
+    is_free = script.lengths is not LengthFactor.ACCUMULATED or kind == "constant"
     if updates is not None and is_free and not arguments.scale_lr and facts.world_size is None:
         facts = replace(facts, world_size=1)
     names = ("world_size", "micro_batches_per_epoch")[: 1 if updates is not None else 2]
@@ -288,9 +296,9 @@ def _plan(context: Context, arguments: Values) -> Plan:
     if updates is None or end is None:
         (batches,) = rest
         updates = epochs * -(-math.ceil(batches / processes) // accumulation)
-        is_sharded = script.lengths is Lengths.SHARDED
+        is_sharded = script.lengths is LengthFactor.SHARDED
         end = updates if is_sharded else epochs * -(-batches // accumulation)
-    is_accumulated = script.lengths in (Lengths.ACCUMULATED, Lengths.MICRO_BATCHES)
+    is_accumulated = script.lengths in (LengthFactor.ACCUMULATED, LengthFactor.MICRO_BATCHES)
     factor = accumulation if is_accumulated else processes
     lengths = (arguments.lr_warmup_steps * factor, end * factor)
     if is_unconditional:
@@ -301,23 +309,23 @@ def _plan(context: Context, arguments: Values) -> Plan:
     rate = exact_number(script.learning_rate) if rate is None else rate
     if arguments.scale_lr:
         rate *= accumulation * (arguments.train_batch_size or script.batch) * processes
-    return Plan(script, kind, rate, processes, updates, *lengths)
+    return ScriptRun(script, kind, rate, processes, updates, *lengths)
 
 
-def _rate(context: Context, arguments: Values, plan: Plan, rate: sp.Expr) -> Schedule:
+def _rate(context: Context, arguments: Values, plan: ScriptRun, rate: sp.Expr) -> Schedule:
     refuse_unless(
         plan.kind in CURVES,
         "piecewise_constant needs step rules, which the scripts do not pass",
         context.where,
     )
     run = run_of(context, rate, plan.warmup, plan.total, plan.processes)
-    given = {
+    keywords = {
         "cosine_with_restarts": {"num_cycles": arguments.lr_num_cycles},
         "polynomial": {"power": arguments.lr_power},
     }
     origin = arguments.origin
     return scheduled(
-        plan.kind, Section(origin.document, given.get(plan.kind, {}), origin.path), run
+        plan.kind, Section(origin.document, keywords.get(plan.kind, {}), origin.path), run
     )
 
 

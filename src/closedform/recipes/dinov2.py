@@ -100,7 +100,7 @@ DEFECTS = {
     ),
 }
 
-Fall = Callable[[sp.Expr, sp.Expr, int], sp.Expr]
+TableDecay = Callable[[sp.Expr, sp.Expr, int], sp.Expr]
 """From the first and the last value, and a length, to the values after the warmup from t = 0."""
 
 
@@ -117,7 +117,7 @@ def table(
     warmup: int = 0,
     start: sp.Expr = sp.S.Zero,
     frozen: int = 0,
-    fall: Fall = cosine,
+    fall: TableDecay = cosine,
 ) -> Schedule:
     """Returns the table of ``CosineScheduler``, whose first entries may be set to 0.
 
@@ -137,20 +137,20 @@ def table(
     refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
     rise = along_line(start, first, t / sp.Integer(max(warmup - 1, 1)))
 
-    def fallen() -> sp.Expr:
+    def decay() -> sp.Expr:
         return fall(first, last, total - warmup).xreplace({t: t - warmup})
 
     return by_intervals(
         name,
         (lambda: sp.S.Zero, min(frozen, total)),
         (lambda: rise, warmup),
-        (fallen, total),
+        (decay, total),
         (lambda: last, None),
     )
 
 
 def tables(
-    kind: str, optim: Values, train: Values, teacher: Values, peak: Value, fall: Fall = cosine
+    kind: str, optim: Values, train: Values, teacher: Values, peak: Value, fall: TableDecay = cosine
 ) -> Schedule:
     """Returns one of the tables of a config of DINOv2, or of one without ``schedules`` of DINOv3.
 
@@ -207,31 +207,34 @@ def read_groups(
     """
     optim = config.optim
     with config.origin.locate_errors():
-        made = {kind: schedule(kind) for kind in KINDS}
+        by_kind = {kind: schedule(kind) for kind in KINDS}
     betas = {"betas": (optim.adamw_beta1, optim.adamw_beta2)}
     plan = plan_optimizer("AdamW", betas, where=config.origin.document.place("optim"))
-    driven = {kind: made[kind] for kind in KINDS[:4]}
-    first = ParamGroup(driven, plan, Role.DEFAULT)
+    default_schedules = {kind: by_kind[kind] for kind in KINDS[:4]}
+    first = ParamGroup(default_schedules, plan, Role.DEFAULT)
 
-    def scaled(name: str, factor: sp.Expr, *patterns: str) -> ParamGroup:
-        schedules = {"lr": made["lr"].scale(factor), "weight_decay": made["weight_decay"]}
+    def scaled_group(name: str, factor: sp.Expr, *patterns: str) -> ParamGroup:
+        group_schedules = {
+            "lr": by_kind["lr"].scale(factor),
+            "weight_decay": by_kind["weight_decay"],
+        }
         return replace(
-            first, schedules=schedules, role=Role.NAMED, name=name, patterns=tuple(patterns)
+            first, schedules=group_schedules, role=Role.NAMED, name=name, patterns=tuple(patterns)
         )
 
     last_layer = replace(
-        scaled("last_layer", sp.S.One, "*last_layer*"),
-        schedules={"lr": made["last_layer_lr"], "weight_decay": made["weight_decay"]},
+        scaled_group("last_layer", sp.S.One, "*last_layer*"),
+        schedules={"lr": by_kind["last_layer_lr"], "weight_decay": by_kind["weight_decay"]},
     )
     groups = [first, first.without_decay(("*.bias", "*norm*", "*gamma*")), last_layer]
     if blocks is not None:
         decay, multiplier = optim.layerwise_decay, optim.patch_embed_lr_mult
         lowest = decay ** (blocks + 1)
-        groups.append(scaled("patch_embed", lowest * multiplier, "*patch_embed*"))
+        groups.append(scaled_group("patch_embed", lowest * multiplier, "*patch_embed*"))
         if decay != 1:
-            groups.append(scaled("tokens", lowest, "*pos_embed*", "*_token*"))
+            groups.append(scaled_group("tokens", lowest, "*pos_embed*", "*_token*"))
             groups += [
-                scaled(f"block_{block}", decay ** (blocks - block), f"*blocks.{block}.*")
+                scaled_group(f"block_{block}", decay ** (blocks - block), f"*blocks.{block}.*")
                 for block in range(blocks)
             ]
     if reading.context.facts.get("key") == "last_layer_lr":

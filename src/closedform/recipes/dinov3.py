@@ -112,7 +112,7 @@ def _scale(context: Context, config: Values) -> sp.Expr:
     return 4 * sp.sqrt(samples / sp.Integer(1024))
 
 
-def _truncated(first: sp.Expr, last: sp.Expr, length: int, extra: sp.Expr) -> sp.Expr:
+def _truncated_cosine(first: sp.Expr, last: sp.Expr, length: int, extra: sp.Expr) -> sp.Expr:
     """The first entries of a longer cosine, moved so that the last of them is the end."""
     points = int((1 + float(extra)) * length)
     is_long = points >= length > 1
@@ -128,7 +128,7 @@ def _of_optim(context: Context, config: Values, kind: str) -> Schedule:
     def fall(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
         if extra == 0:
             return dinov2.cosine(first, last, length)
-        return _truncated(first, last, length, extra)
+        return _truncated_cosine(first, last, length, extra)
 
     def peak() -> sp.Expr:
         return config.optim.lr * _scale(context, config)

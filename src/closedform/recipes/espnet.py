@@ -15,7 +15,7 @@ from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes.intervals import Stage, UndefinedError, Value, by_intervals
 from closedform.recipes.keys import (
     ClassKeys,
     Keys,
@@ -47,8 +47,8 @@ MOST_CYCLES, LAST = 128, 10**6
 change, and the update in whose cycle the description ends."""
 
 
-def _scaled(given: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
-    warmup = given.warmup_steps
+def _inverse_root(conf: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
+    warmup = conf.warmup_steps
     refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     return by_intervals(
         "warmuplr",
@@ -57,35 +57,35 @@ def _scaled(given: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedul
     )
 
 
-def _warmup(given: Values, rate: sp.Expr, where: str) -> Schedule:
-    return _scaled(given, rate, sp.sqrt(given.warmup_steps), where)
+def _warmup(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    return _inverse_root(conf, rate, sp.sqrt(conf.warmup_steps), where)
 
 
-def _noam(given: Values, rate: sp.Expr, where: str) -> Schedule:
-    refuse_unless(given.model_size > 0, "model_size must be above 0", where)
-    return _scaled(given, rate, 1 / sp.sqrt(given.model_size), where)
+def _noam(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    refuse_unless(conf.model_size > 0, "model_size must be above 0", where)
+    return _inverse_root(conf, rate, 1 / sp.sqrt(conf.model_size), where)
 
 
-def _warmup_step(given: Values, rate: sp.Expr, where: str) -> Schedule:
-    warmup, length = given.warmup_steps, given.steps_per_epoch
+def _warmup_step(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    warmup, length = conf.warmup_steps, conf.steps_per_epoch
     refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     epoch = sp.floor(N / length) - sp.floor(warmup / length)
     return by_intervals(
         "warmupsteplr",
         (lambda: rate * N / warmup, COUNT.first_after(warmup)),
-        (lambda: rate * given.gamma ** sp.floor(epoch / given.step_size), None),
+        (lambda: rate * conf.gamma ** sp.floor(epoch / conf.step_size), None),
     )
 
 
-def _polyline(given: Values, rate: sp.Expr, where: str) -> Schedule:
-    marks, rates = given.warmup_steps_list, given.warmup_lr_list
+def _polyline(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    marks, rates = conf.warmup_steps_list, conf.warmup_lr_list
     message = "warmup_steps_list and warmup_lr_list must have one length above 0, got"
     is_equal = len(marks) == len(rates) > 0
     refuse_unless(is_equal, f"{message} {len(marks)} and {len(rates)}", where)
     increases = all(mark < following for mark, following in pairwise(marks))
     refuse_unless(increases and marks[-1] >= 0, "warmup_steps_list must increase from 0", where)
 
-    def line(index: int) -> Callable[[], sp.Expr]:
+    def line(index: int) -> Value:
         (x, y), (x2, y2) = ((marks[i], rates[i]) for i in (index, index + 1))
         return lambda: along_line(y, y2, (N - x) / (x2 - x))
 
@@ -98,19 +98,19 @@ def _polyline(given: Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _tri_stage(given: Values, rate: sp.Expr, where: str) -> Schedule:
-    ratios = [float(r) for r in (given.warmup_ratio, given.hold_ratio, given.decay_ratio)]
+def _tri_stage(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    ratios = [float(r) for r in (conf.warmup_ratio, conf.hold_ratio, conf.decay_ratio)]
     refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
-    first, last = given.init_lr_scale, given.final_lr_scale
+    first, last = conf.init_lr_scale, conf.final_lr_scale
     is_part = all(0 < scale <= 1 for scale in (first, last))
     refuse_unless(is_part, "init_lr_scale and final_lr_scale must be in (0, 1]", where)
-    total = int(given.max_steps)
+    total = int(conf.max_steps)
     warmup, hold = (int(total * ratio) for ratio in ratios[:2])
     begin = warmup + hold
     decay = total - begin
 
-    def fallen(done: sp.Expr) -> sp.Expr:
-        return rate * last ** (done / sp.Integer(decay)) if decay else rate
+    def fall(position: sp.Expr) -> sp.Expr:
+        return rate * last ** (position / sp.Integer(decay)) if decay else rate
 
     return by_intervals(
         "tristagelr",
@@ -119,16 +119,16 @@ def _tri_stage(given: Values, rate: sp.Expr, where: str) -> Schedule:
             COUNT.first_from(sp.Integer(warmup)),
         ),
         (lambda: rate, COUNT.first_from(sp.Integer(begin))),
-        (lambda: fallen(N - begin), COUNT.first_from(sp.Integer(total))),
-        (lambda: fallen(sp.Integer(decay)), None),
+        (lambda: fall(N - begin), COUNT.first_from(sp.Integer(total))),
+        (lambda: fall(sp.Integer(decay)), None),
     )
 
 
-def _exponential(given: Values, rate: sp.Expr, where: str) -> Schedule:
-    peak, low, warmup, total = given.max_lr, given.min_lr, given.warmup_steps, given.total_steps
+def _exponential(conf: Values, rate: sp.Expr, where: str) -> Schedule:
+    peak, low, warmup, total = conf.max_lr, conf.min_lr, conf.warmup_steps, conf.total_steps
     refuse_unless(warmup < total, "warmup_steps must be below total_steps", where)
     refuse_unless(peak != 0 and low / peak > 0, "min_lr and max_lr must have one sign", where)
-    is_risen = given.warm_from_zero
+    is_risen = conf.warm_from_zero
     return by_intervals(
         "exponentialdecaywarmup",
         (lambda: sp.S.Zero if is_risen else peak, 1),
@@ -137,37 +137,40 @@ def _exponential(given: Values, rate: sp.Expr, where: str) -> Schedule:
     )
 
 
-def _restarts(given: Values, rate: sp.Expr, where: str) -> Schedule:
+def _restarts(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     del rate
-    warmup, first, low = given.warmup_steps, given.first_cycle_steps, given.min_lr
+    warmup, first, low = conf.warmup_steps, conf.first_cycle_steps, conf.min_lr
     refuse_unless(warmup < first, "warmup_steps must be below first_cycle_steps", where)
 
-    def value(done: sp.Expr, length: int, cycle: sp.Expr) -> sp.Expr:
-        peak = given.max_lr * given.gamma**cycle
+    def value(position: sp.Expr, length: int, cycle: sp.Expr) -> sp.Expr:
+        peak = conf.max_lr * conf.gamma**cycle
         if length == warmup == 0:
             raise UndefinedError("division by zero")
-        rise = along_line(low, peak, done / sp.Integer(max(warmup, 1)))
+        rise = along_line(low, peak, position / sp.Integer(max(warmup, 1)))
         if length == warmup:
             return rise
-        place = (done - warmup) / sp.Integer(length - warmup)
+        place = (position - warmup) / sp.Integer(length - warmup)
         fall = along_line(low, peak, cosine_wave(sp.S.Half, place))
-        return sp.Piecewise((rise, done < warmup), (fall, True)) if warmup else fall
+        return sp.Piecewise((rise, position < warmup), (fall, True)) if warmup else fall
 
-    stages: list[tuple[Callable[[], sp.Expr], int | None]] = [(lambda: low, 1)]
-    for cycle, begin, length, is_last in _cycles(first, warmup, float(given.cycle_mult)):
+    stages: list[Stage] = [(lambda: low, 1)]
+    for cycle, begin, length, is_last in _cycles(first, warmup, float(conf.cycle_mult)):
         if is_last:
             turns = sp.floor((t - begin) / sp.Integer(max(length, 1)))
-            done = floor_mod(t - begin, max(length, 1))
-            stages.append((_later(value, done, length, cycle + turns), None))
+            position = floor_mod(t - begin, max(length, 1))
+            stages.append((_later(value, position, length, cycle + turns), None))
         else:
             stages.append((_later(value, t - begin, length, sp.Integer(cycle)), begin + length))
     return by_intervals("cosineannealingwarmuprestarts", *stages)
 
 
 def _later(
-    value: Callable[[sp.Expr, int, sp.Expr], sp.Expr], done: sp.Expr, length: int, cycle: sp.Expr
+    value: Callable[[sp.Expr, int, sp.Expr], sp.Expr],
+    position: sp.Expr,
+    length: int,
+    cycle: sp.Expr,
 ) -> Callable[[], sp.Expr]:
-    return lambda: value(done, length, cycle)
+    return lambda: value(position, length, cycle)
 
 
 def _cycles(length: int, warmup: int, factor: float) -> Iterator[tuple[int, int, int, bool]]:

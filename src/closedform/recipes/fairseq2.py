@@ -17,6 +17,7 @@ from closedform.recipes.document import Document, in_sections
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import (
+    Stage,
     UndefinedError,
     Value,
     by_intervals,
@@ -91,8 +92,6 @@ TRAINER = OpenKeys(
     max_grad_norm=number(None), grad_accumulation=section(OpenKeys(num_batches=integer(None)))
 )
 
-Stages = tuple[tuple[Value, int | None], ...]
-
 
 def _of_group(context: Context, params: Values, name: str) -> sp.Expr:
     """A parameter, or that of the group where it is a list with one for each group."""
@@ -100,8 +99,8 @@ def _of_group(context: Context, params: Values, name: str) -> sp.Expr:
     if not isinstance(value, tuple):
         return value
     if len(value) != groups:
-        what = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
-        raise params.error(what, name)
+        message = f"{name} must hold one value for each of {groups} param groups, got {len(value)}"
+        raise params.error(message, name)
     return value[context.facts.get("group_index", 0)]
 
 
@@ -110,12 +109,14 @@ def _rise(context: Context, params: Values, rate: sp.Expr) -> tuple[Value, int]:
     return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
 
 
-def _required(context: Context, total: int | None) -> int:
+def _require_total(context: Context, total: int | None) -> int:
     refuse_unless(total is not None, "regime.num_steps must be given", context.where)
     return int(total or 0)
 
 
-def _cosine(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+def _cosine(
+    context: Context, params: Values, rate: sp.Expr, total: int | None
+) -> tuple[Stage, ...]:
     has_scale = params.origin.content.get("final_lr_scale", 0) is not None
     is_one = (params.final_lr is None) is has_scale
     refuse_unless(
@@ -131,22 +132,24 @@ def _cosine(context: Context, params: Values, rate: sp.Expr, total: int | None) 
     rise = _rise(context, params, rate)
     warmup, length = params.num_warmup_steps, params.cycle_len
     if length is None:
-        length = _required(context, total) - warmup
+        length = _require_total(context, total) - warmup
     if params.cycle_mul != 1:
         return (rise, *_growing(params, rate, low, length, total or 0))
     # A warmup beyond the run makes the length negative, and the division of Python rounds down.
-    done, cycle = (t - warmup, length) if length >= 0 else (warmup - t, -length)
+    position, cycle = (t - warmup, length) if length >= 0 else (warmup - t, -length)
 
     def wave() -> sp.Expr:
         if length == 0:
             raise UndefinedError("division by zero: the cycle has no update")
-        factor = params.lr_mul ** floor_div(done, cycle) if params.lr_mul != 1 else sp.S.One
-        return factor * along_cosine(rate, low, floor_mod(done, cycle) / sp.Integer(cycle))
+        factor = params.lr_mul ** floor_div(position, cycle) if params.lr_mul != 1 else sp.S.One
+        return factor * along_cosine(rate, low, floor_mod(position, cycle) / sp.Integer(cycle))
 
     return rise, (wave, None)
 
 
-def _growing(params: Values, rate: sp.Expr, low: sp.Expr, length: int, total: int) -> Stages:
+def _growing(
+    params: Values, rate: sp.Expr, low: sp.Expr, length: int, total: int
+) -> tuple[Stage, ...]:
     """The cycles whose lengths grow by a factor, with the roundings of the framework."""
     factor, warmup = float(params.cycle_mul), params.num_warmup_steps
 
@@ -155,7 +158,7 @@ def _growing(params: Values, rate: sp.Expr, low: sp.Expr, length: int, total: in
             scale * along_cosine(rate, low, quotient(t - warmup - begin, sp.Integer(cycle)))
         )
 
-    stages: list[tuple[Value, int | None]] = []
+    stages: list[Stage] = []
     for index in range(MOST_CYCLES):
         begin = int((1 - factor**index) / (1 - factor) * length)
         if index >= CYCLES and begin > total:
@@ -172,16 +175,18 @@ def _growing(params: Values, rate: sp.Expr, low: sp.Expr, length: int, total: in
 
 def _cycle(step: int, length: int, factor: float) -> int:
     """The cycle of an update after the warmup, as the framework computes it."""
-    done = 1 - step / length * (1 - factor)
-    return int(math.log(done, factor)) if done > 0 else MOST_CYCLES
+    base = 1 - step / length * (1 - factor)
+    return int(math.log(base, factor)) if base > 0 else MOST_CYCLES
 
 
 def _past_the_cycles() -> sp.Expr:
     raise UndefinedError("so many cycles of different lengths are not modelled")
 
 
-def _polynomial(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
-    end, warmup = _required(context, total), params.num_warmup_steps
+def _polynomial(
+    context: Context, params: Values, rate: sp.Expr, total: int | None
+) -> tuple[Stage, ...]:
+    end, warmup = _require_total(context, total), params.num_warmup_steps
     refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
     low = _of_group(context, params, "final_lr")
 
@@ -192,13 +197,13 @@ def _polynomial(context: Context, params: Values, rate: sp.Expr, total: int | No
     return _rise(context, params, rate), (fall, end), (lambda: low, None)
 
 
-def _myle(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+def _myle(context: Context, params: Values, rate: sp.Expr, total: int | None) -> tuple[Stage, ...]:
     del total
     warmup = params.num_warmup_steps
     return _rise(context, params, rate), (lambda: rate * sp.sqrt(warmup) / sp.sqrt(t), None)
 
 
-def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
+def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) -> tuple[Stage, ...]:
     del context, total
     warmup = sp.Integer(params.num_warmup_steps)
     return (
@@ -208,8 +213,10 @@ def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) ->
     )
 
 
-def _tri_stage(context: Context, params: Values, rate: sp.Expr, total: int | None) -> Stages:
-    end, ratios = _required(context, total), [float(part) for part in params.stage_ratio]
+def _tri_stage(
+    context: Context, params: Values, rate: sp.Expr, total: int | None
+) -> tuple[Stage, ...]:
+    end, ratios = _require_total(context, total), [float(part) for part in params.stage_ratio]
     refuse_unless(
         len(ratios) == 3 and math.isclose(sum(ratios), 1),
         f"stage_ratio must hold three parts of 1, got {ratios}",
@@ -232,7 +239,7 @@ def _tri_stage(context: Context, params: Values, rate: sp.Expr, total: int | Non
     )
 
 
-_CURVES: Mapping[str, Callable[[Context, Values, sp.Expr, int | None], Stages]] = {
+_CURVES: Mapping[str, Callable[[Context, Values, sp.Expr, int | None], tuple[Stage, ...]]] = {
     "cosine_annealing": _cosine,
     "polynomial_decay": _polynomial,
     "myle": _myle,
@@ -328,21 +335,23 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 
 def _over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A section with changes; the parameters of another class than the default's replace it."""
-    merged = dict(base)
+    result = dict(base)
     is_other = "name" in changes and changes["name"] != base.get("name", changes["name"])
     for key, value in changes.items():
-        inner = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(inner, Mapping)
-        merged[key] = _over(inner or {}, value) if both and not is_other else value
+        inner = result.get(key)
+        are_sections = isinstance(value, Mapping) and isinstance(inner, Mapping)
+        result[key] = _over(inner or {}, value) if are_sections and not is_other else value
     if is_other and "config" not in changes:
-        merged.pop("config", None)
-    return merged
+        result.pop("config", None)
+    return result
 
 
-def _defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+def _defaults(defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults by plain names, as the fact ``recipe_defaults`` has them, in their sections."""
-    optimizer = {key: given[key] for key in ("lr", "betas", "eps", "weight_decay") if key in given}
-    rest = {key: value for key, value in given.items() if key not in optimizer}
+    optimizer = {
+        key: defaults[key] for key in ("lr", "betas", "eps", "weight_decay") if key in defaults
+    }
+    rest = {key: value for key, value in defaults.items() if key not in optimizer}
     regime = {"num_steps": rest.pop("num_steps")} if "num_steps" in rest else {}
     name = rest.pop("lr_scheduler", None)
     scheduler = {"config": rest, **({} if name is None else {"name": name})}
@@ -417,19 +426,19 @@ def _groups(
 ) -> list[ParamGroup]:
     """The groups of the optimizer: those that are listed, and then all other parameters."""
     config = optimizer.origin.section("config")
-    listed = config.sections("groups")
+    group_sections = config.sections("groups")
     default = _rate_of(optimizer, context)
-    if listed:
-        rates = [exact_number(group.number("lr", default)) for group in listed]
-        context = context.with_facts(group_lrs=(*rates, default), group_index=len(listed))
+    if group_sections:
+        rates = [exact_number(group.number("lr", default)) for group in group_sections]
+        context = context.with_facts(group_lrs=(*rates, default), group_index=len(group_sections))
     groups = [_group(optimizer, config, schedule(context))]
-    for index, group in enumerate(listed):
-        changed = Section(config.document, {**config.content, **group.content}, group.path)
+    for index, group in enumerate(group_sections):
+        group_config = Section(config.document, {**config.content, **group.content}, group.path)
         patterns = group.value("params", ".*")
         groups.append(
             _group(
                 optimizer,
-                changed,
+                group_config,
                 schedule(context.with_facts(group_index=index)),
                 f"group {index}",
                 (patterns,) if isinstance(patterns, str) else tuple(patterns),
@@ -450,8 +459,8 @@ def _group(
         raise optimizer.error(f"there is no optimizer {optimizer.name!r:.60}", "name")
     defaults = {"weight_decay": 0} if optimizer.name == "adamw" else {"lr": 1e-2}
     left_out = ("groups", "impl", "params")
-    made = class_optimizer(config, kinds[optimizer.name], left_out, defaults)
-    return made.group(rate, name=name, patterns=patterns)
+    plan = class_optimizer(config, kinds[optimizer.name], left_out, defaults)
+    return plan.group(rate, name=name, patterns=patterns)
 
 
 FRAMEWORK = Framework(

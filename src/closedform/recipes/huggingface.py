@@ -53,7 +53,8 @@ DEFECTS = {
         "cosine_warmup_with_min_lr-2",
     )
 }
-Curve = Callable[[Arguments, Context, sp.Expr], Schedule]
+ScheduleOfBase = Callable[[Arguments, Context, sp.Expr], Schedule]
+"""From the arguments, the context and the base value to the schedule after the warmup."""
 
 _SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
     "linear": lambda p: p,
@@ -62,20 +63,20 @@ _SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
 }
 
 
-def _warmed(curve: Curve) -> ScheduleBuilder:
+def _with_warmup(curve: ScheduleOfBase) -> ScheduleBuilder:
     """A line from 0 to the base value before a curve that begins at the base value."""
 
-    def build(given: Arguments, context: Context) -> Schedule:
-        base, warmup = base_value(context), given["num_warmup_steps"]
-        later = curve(given, context, base)
+    def build(arguments: Arguments, context: Context) -> Schedule:
+        base, warmup = base_value(context), arguments["num_warmup_steps"]
+        later = curve(arguments, context, base)
         return linear(0, base, warmup).then(later) if warmup else later
 
     return build
 
 
-def _rest(given: Arguments, context: Context) -> int:
+def _rest(arguments: Arguments, context: Context) -> int:
     """The number of steps after the warmup, above 0."""
-    total, warmup = given["num_training_steps"], given["num_warmup_steps"]
+    total, warmup = arguments["num_training_steps"], arguments["num_warmup_steps"]
     if total <= warmup:
         raise DefinitionError(
             f"num_training_steps must be above num_warmup_steps, got {total} and {warmup}"
@@ -83,46 +84,52 @@ def _rest(given: Arguments, context: Context) -> int:
     return int(total - warmup)
 
 
-def _constant(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
-    del given, context
+def _constant(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    del arguments, context
     return constant(base)
 
 
-def _linear(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
-    return linear(base, 0, _rest(given, context))
+def _linear(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    return linear(base, 0, _rest(arguments, context))
 
 
-def _cosine(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _cosine(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
     """It rises again after the last step, where num_cycles is not whole."""
-    return cosine_annealing(base, 0, _half_period(given, context))
+    return cosine_annealing(base, 0, _half_period(arguments, context))
 
 
-def _restarts(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
-    return cosine_hard_restarts(base, 0, _rest(given, context), given["num_cycles"])
+def _restarts(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    return cosine_hard_restarts(base, 0, _rest(arguments, context), arguments["num_cycles"])
 
 
-def _polynomial(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
-    end = given["lr_end"]
+def _polynomial(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    end = arguments["lr_end"]
     if end >= base:
         raise DefinitionError(f"lr_end must be below the base value {base}, got {end}")
-    return polynomial(base, end, _rest(given, context), given["power"])
+    return polynomial(base, end, _rest(arguments, context), arguments["power"])
 
 
-def _inverse_root(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+def _inverse_root(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
     del context
-    scale = given["timescale"] or given["num_warmup_steps"] or 10_000
+    scale = arguments["timescale"] or arguments["num_warmup_steps"] or 10_000
     return inverse_square_root(base, sp.sqrt(sp.Integer(scale)), scale).shift(scale)
 
 
-def _cosine_to_minimum(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
-    return cosine_annealing(base, base * _minimum(given, context), _half_period(given, context))
+def _cosine_to_minimum(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    return cosine_annealing(
+        base, base * _minimum(arguments, context), _half_period(arguments, context)
+    )
 
 
-def _cosine_one_ahead(given: Arguments, context: Context) -> Schedule:
+def _cosine_one_ahead(arguments: Arguments, context: Context) -> Schedule:
     """Warmup from its first step on, and the cosine one step ahead."""
-    base, warmup, first = base_value(context), given["num_warmup_steps"], given["warmup_lr_rate"]
+    base, warmup, first = (
+        base_value(context),
+        arguments["num_warmup_steps"],
+        arguments["warmup_lr_rate"],
+    )
     ahead = 1 if context.as_implemented else 0
-    later = _cosine_to_minimum(given, context, base).shift(ahead)
+    later = _cosine_to_minimum(arguments, context, base).shift(ahead)
     if not warmup:
         return later
     rise = (N + 1) / sp.Integer(warmup)
@@ -131,28 +138,28 @@ def _cosine_one_ahead(given: Arguments, context: Context) -> Schedule:
     return Schedule(base * rise, name="warmup", length=warmup).then(later)
 
 
-def _wsd(given: Arguments, context: Context) -> Schedule:
+def _wsd(arguments: Arguments, context: Context) -> Schedule:
     """Warmup from the minimum, a flat stretch, a decay to the minimum."""
-    base, low = base_value(context), given["min_lr_ratio"]
-    warmup, decay = given["num_warmup_steps"], given["num_decay_steps"]
-    stable = given["num_stable_steps"]
+    base, low = base_value(context), arguments["min_lr_ratio"]
+    warmup, decay = arguments["num_warmup_steps"], arguments["num_decay_steps"]
+    stable = arguments["num_stable_steps"]
     if stable is None:
-        if given["num_training_steps"] is None:
+        if arguments["num_training_steps"] is None:
             raise DefinitionError(
                 "the length is missing", hint="give num_training_steps or num_stable_steps"
             )
-        stable = given["num_training_steps"] - warmup - decay
+        stable = arguments["num_training_steps"] - warmup - decay
     if stable < 0:
         raise DefinitionError(
             f"warmup and decay must fit into num_training_steps, they are {-stable} steps too long"
         )
-    up = _SHAPES[given["warmup_type"]]
+    up = _SHAPES[arguments["warmup_type"]]
     branches = [(low + (1 - low) * up(N / sp.Integer(max(1, warmup))), N < warmup)]
     branches.append((sp.Integer(1), N < warmup + stable))
     progress = (N - warmup - stable) / sp.Integer(decay)
-    if given["decay_type"] == "cosine":
-        fall = (1 + sp.cos(2 * sp.pi * given["num_cycles"] * progress)) / 2
-    elif given["decay_type"] == "linear":
+    if arguments["decay_type"] == "cosine":
+        fall = (1 + sp.cos(2 * sp.pi * arguments["num_cycles"] * progress)) / 2
+    elif arguments["decay_type"] == "linear":
         fall = 1 - progress
     else:
         fall = 1 - sp.sqrt(progress)
@@ -161,13 +168,13 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
     return Schedule(expr, name="warmup_stable_decay", length=warmup + stable + decay)
 
 
-def _half_period(given: Arguments, context: Context) -> sp.Rational:
-    return _rest(given, context) / (2 * given["num_cycles"])
+def _half_period(arguments: Arguments, context: Context) -> sp.Rational:
+    return _rest(arguments, context) / (2 * arguments["num_cycles"])
 
 
-def _minimum(given: Arguments, context: Context) -> sp.Expr:
+def _minimum(arguments: Arguments, context: Context) -> sp.Expr:
     """The minimum as a part of the base value: given so, or as a value."""
-    rate, value = given["min_lr_rate"], given["min_lr"]
+    rate, value = arguments["min_lr_rate"], arguments["min_lr"]
     if (rate is None) == (value is None):
         raise DefinitionError(
             f"one of min_lr and min_lr_rate must be given, got {'none' if rate is None else 'both'}"
@@ -182,13 +189,13 @@ _CYCLES = Parameter("num_cycles", 0.5, checks.steps)
 _MINIMUM = (Parameter("min_lr", None, checks.number), Parameter("min_lr_rate", None, checks.number))
 _RATIO = checks.in_range(0, 1)
 _ENTRIES = (
-    ScheduleEntry("linear", ("linear",), _STEPS, _warmed(_linear)),
-    ScheduleEntry("cosine", ("cosine_annealing",), (*_STEPS, _CYCLES), _warmed(_cosine)),
+    ScheduleEntry("linear", ("linear",), _STEPS, _with_warmup(_linear)),
+    ScheduleEntry("cosine", ("cosine_annealing",), (*_STEPS, _CYCLES), _with_warmup(_cosine)),
     ScheduleEntry(
         "cosine_with_restarts",
         ("cosine_hard_restarts",),
         (*_STEPS, Parameter("num_cycles", 1, checks.steps)),
-        _warmed(_restarts),
+        _with_warmup(_restarts),
     ),
     ScheduleEntry(
         "polynomial",
@@ -198,22 +205,22 @@ _ENTRIES = (
             Parameter("lr_end", 1e-7, checks.number),
             Parameter("power", 1.0, checks.at_least(0)),
         ),
-        _warmed(_polynomial),
+        _with_warmup(_polynomial),
     ),
     ScheduleEntry("constant", ("constant",), (), of_base(constant)),
-    ScheduleEntry("constant_with_warmup", ("constant",), (_WARMUP,), _warmed(_constant)),
+    ScheduleEntry("constant_with_warmup", ("constant",), (_WARMUP,), _with_warmup(_constant)),
     ScheduleEntry(
         "inverse_sqrt",
         ("inverse_square_root",),
         (_WARMUP, Parameter("timescale", None, checks.count(1))),
-        _warmed(_inverse_root),
+        _with_warmup(_inverse_root),
     ),
     metric_entry("reduce_lr_on_plateau", TORCH_ARGUMENTS, torch_plateau),
     ScheduleEntry(
         "cosine_with_min_lr",
         ("cosine_annealing",),
         (*_STEPS, _CYCLES, *_MINIMUM),
-        _warmed(_cosine_to_minimum),
+        _with_warmup(_cosine_to_minimum),
     ),
     ScheduleEntry(
         "cosine_warmup_with_min_lr",
@@ -242,13 +249,13 @@ _ENTRIES = (
 _WHERE = "huggingface > Adafactor"
 
 
-def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
-    arguments = dict(given)
-    is_relative = checks.flag(arguments["relative_step"], "relative_step", _WHERE)
-    is_warmed = checks.flag(arguments.pop("warmup_init"), "warmup_init", _WHERE)
-    if is_relative and arguments["lr"] is not None:
+def _adafactor(arguments: Mapping[str, Any]) -> UpdateRule:
+    values = dict(arguments)
+    is_relative = checks.flag(values["relative_step"], "relative_step", _WHERE)
+    is_warmed = checks.flag(values.pop("warmup_init"), "warmup_init", _WHERE)
+    if is_relative and values["lr"] is not None:
         raise DefinitionError(
-            f"with relative_step the step sets lr itself, got lr {arguments['lr']!r}",
+            f"with relative_step the step sets lr itself, got lr {values['lr']!r}",
             where=_WHERE,
             hint="leave lr out, or give relative_step=False",
         )
@@ -257,10 +264,10 @@ def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
             "warmup_init needs relative_step, got False", where=_WHERE, hint="leave one of them out"
         )
     if is_relative:
-        arguments["lr"] = _warmup() if is_warmed else sp.Rational(1, 100)
-    arguments["decay_rate"] = -checks.number(arguments["decay_rate"], "decay_rate", _WHERE)
-    arguments["beta1"] = 0 if arguments["beta1"] is None else arguments["beta1"]
-    return adafactor(**arguments)
+        values["lr"] = _warmup() if is_warmed else sp.Rational(1, 100)
+    values["decay_rate"] = -checks.number(values["decay_rate"], "decay_rate", _WHERE)
+    values["beta1"] = 0 if values["beta1"] is None else values["beta1"]
+    return adafactor(**values)
 
 
 def _warmup() -> Schedule:

@@ -77,24 +77,24 @@ def _decay(count: sp.Expr, scale: sp.Expr, power: sp.Expr) -> sp.Expr:
     return ((count**2 + scale**2) / scale**2) ** -power
 
 
-def _rate(context: Context, name: str, given: Values) -> Schedule:
+def _rate(context: Context, name: str, values: Values) -> Schedule:
     for key in SCHEDULER:
-        is_known = key in _OF_CLASS[name] or key not in given
+        is_known = key in _OF_CLASS[name] or key not in values
         refuse_unless(is_known, f"{name} has no argument {key!r}", context.where)
     rates, index = context.facts.get("group_lrs"), context.facts.get("group_index", 0)
-    rate = given.base_lr if rates is None else exact_number(rates[index], "group_lrs")
+    rate = values.base_lr if rates is None else exact_number(rates[index], "group_lrs")
     batch = CLOCK.count(context.numbers).n
     if name == "Eden2":
-        falling = rate * _decay(batch, given.lr_batches, sp.S.Half)
+        falling = rate * _decay(batch, values.lr_batches, sp.S.Half)
     else:
         (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
         epoch = floor_div(t, updates)
         quarter = sp.Rational(1, 4)
-        falling = rate * _decay(batch, given.lr_batches, quarter)
-        falling *= _decay(epoch, given.lr_epochs, quarter)
+        falling = rate * _decay(batch, values.lr_batches, quarter)
+        falling *= _decay(epoch, values.lr_epochs, quarter)
     if name == "Eden-2022":
         return by_intervals(name, (lambda: falling, None))
-    start, warmup = given.warmup_start, given.warmup_batches
+    start, warmup = values.warmup_start, values.warmup_batches
     refuse_unless(0 <= start <= 1, f"warmup_start must be in 0..1, got {start}", context.where)
     return by_intervals(
         name,
@@ -103,8 +103,8 @@ def _rate(context: Context, name: str, given: Values) -> Schedule:
     )
 
 
-def _of_class(context: Context, given: Values) -> Schedule:
-    return _rate(context, context.path[-1], given)
+def _of_class(context: Context, values: Values) -> Schedule:
+    return _rate(context, context.path[-1], values)
 
 
 _TYPICAL = {"base-lr", "lr-batches", "lr-epochs"}
@@ -139,9 +139,9 @@ def _read(reading: Reading) -> Recipe:
             content[key] = value
     name = "Eden-2022" if is_of_2022 else "Eden"
     content = {key: value for key, value in content.items() if key in _OF_CLASS[name]}
-    given = SCHEDULER.read(type(flags.origin)(flags.origin.document, content))
+    values = SCHEDULER.read(type(flags.origin)(flags.origin.document, content))
     with flags.origin.locate_errors():
-        rate = _rate(context, name, given)
+        rate = _rate(context, name, values)
         (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
     plan = plan_optimizer("Eve" if is_of_2022 else "ScaledAdam", {}, by_name=False)
     return reading.recipe(

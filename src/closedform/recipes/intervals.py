@@ -24,6 +24,9 @@ class SupportsFloor(Protocol):
 Value = Callable[[], sp.Expr]
 """The expression of an interval, built only if the interval has an update."""
 
+Stage = tuple[Value, int | None]
+"""A value, and the first update at which its test fails; None where it never fails."""
+
 
 class UndefinedError(Exception):
     """The framework raises an exception where it would compute this value."""
@@ -80,13 +83,13 @@ def power_quotient(left: sp.Expr, right: sp.Expr, power: sp.Expr) -> sp.Expr:
     return quotient(left**power, right**power if right != 0 else sp.S.Zero)
 
 
-def by_intervals(name: str, *stages: tuple[Value, int | None]) -> Schedule:
+def by_intervals(name: str, *stages: Stage) -> Schedule:
     """Returns the schedule of a chain of tests, in the order in which a framework makes them.
 
     Args:
         name: The name of the schedule.
-        *stages: A value and the first update at which its test fails; None where it never fails.
-            A stage whose end is not after those before it has no update, and is not built.
+        *stages: The stages. A stage that ends no later than the stages before it has no update, and
+            is not built.
 
     Raises:
         DefinitionError: The value of update 0 is undefined.

@@ -18,7 +18,7 @@ from closedform.recipes import diffusers
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.defects import Defect, Kind
 from closedform.recipes.document import Document, Syntax
-from closedform.recipes.entries import Context
+from closedform.recipes.entries import Arguments, Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals
 from closedform.recipes.keys import (
@@ -74,8 +74,8 @@ def _length(section: Section, key: str, default: int) -> int | Part:
         return Part(value)
     if isinstance(value, str) and form is not Syntax.TOML:
         return _of_word(section, key, value)
-    wanted = "a whole number from 1 on, or a ratio below 1"
-    raise section.error(f"{key} must be {wanted}, got {value!r:.40}", key)
+    expected = "a whole number from 1 on, or a ratio below 1"
+    raise section.error(f"{key} must be {expected}, got {value!r:.40}", key)
 
 
 def _of_word(section: Section, key: str, word: str) -> int | Part:
@@ -84,8 +84,8 @@ def _of_word(section: Section, key: str, word: str) -> int | Part:
             return Part(float(word[:-1]) / 100)
         return int(word) if float(word) >= 1 else Part(float(word))
     except ValueError:
-        wanted = "a whole number from 1 on, a ratio below 1, or a percentage"
-        raise section.error(f"{key} must be {wanted}, got {word!r:.40}", key) from None
+        expected = "a whole number from 1 on, a ratio below 1, or a percentage"
+        raise section.error(f"{key} must be {expected}, got {word!r:.40}", key) from None
 
 
 def _rates(section: Section, key: str, default: None) -> Any:
@@ -141,22 +141,21 @@ _OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """Lower case name -> the class, and the arguments that the scripts give it by default."""
 
-Given = Mapping[str, Any]
-_KEYWORDS: Mapping[str, Callable[[Values], Given]] = {
-    "constant": lambda given: {},
-    "constant_with_warmup": lambda given: {},
-    "cosine": lambda given: {},
-    "cosine_with_min_lr": lambda given: {
-        "num_cycles": sp.Rational(given.lr_scheduler_num_cycles, 2),
-        "min_lr_rate": given.lr_scheduler_min_lr_ratio,
+_KEYWORDS: Mapping[str, Callable[[Values], Arguments]] = {
+    "constant": lambda arguments: {},
+    "constant_with_warmup": lambda arguments: {},
+    "cosine": lambda arguments: {},
+    "cosine_with_min_lr": lambda arguments: {
+        "num_cycles": sp.Rational(arguments.lr_scheduler_num_cycles, 2),
+        "min_lr_rate": arguments.lr_scheduler_min_lr_ratio,
     },
-    "cosine_with_restarts": lambda given: {"num_cycles": given.lr_scheduler_num_cycles},
-    "inverse_sqrt": lambda given: {"timescale": given.lr_scheduler_timescale},
-    "linear": lambda given: {},
-    "polynomial": lambda given: {"power": given.lr_scheduler_power},
-    "warmup_stable_decay": lambda given: {
-        "num_cycles": sp.Rational(given.lr_scheduler_num_cycles, 2),
-        "min_lr_ratio": given.lr_scheduler_min_lr_ratio or 0,
+    "cosine_with_restarts": lambda arguments: {"num_cycles": arguments.lr_scheduler_num_cycles},
+    "inverse_sqrt": lambda arguments: {"timescale": arguments.lr_scheduler_timescale},
+    "linear": lambda arguments: {},
+    "polynomial": lambda arguments: {"power": arguments.lr_scheduler_power},
+    "warmup_stable_decay": lambda arguments: {
+        "num_cycles": sp.Rational(arguments.lr_scheduler_num_cycles, 2),
+        "min_lr_ratio": arguments.lr_scheduler_min_lr_ratio or 0,
     },
 }
 """The schedulers of transformers, and the keyword arguments that the scripts give them."""
@@ -170,7 +169,7 @@ DEFECTS = {
         lambda arguments, processes: (
             processes > 1
             and not is_schedule_free(arguments)
-            and any(isinstance(length, int) and length > 0 for length in _used(arguments))
+            and any(isinstance(length, int) and length > 0 for length in _lengths_in_use(arguments))
         ),
         documented="warmups and decays of whole numbers of updates",
         classes=tuple(_KEYWORDS)[1:],
@@ -179,7 +178,7 @@ DEFECTS = {
         "a float of a TOML file is a ratio: 1.0 is the whole run, and 5.0 are five runs",
         f"{_FIX}:5276",
         lambda arguments, processes: any(
-            isinstance(length, Part) and length.ratio >= 1 for length in _used(arguments)
+            isinstance(length, Part) and length.ratio >= 1 for length in _lengths_in_use(arguments)
         ),
         kind=Kind.CONVENTION,
         classes=tuple(_KEYWORDS)[1:],
@@ -214,7 +213,7 @@ def is_schedule_free(arguments: Values) -> bool:
     return bool(arguments.optimizer_type.lower().endswith("schedulefree"))
 
 
-def _used(arguments: Values) -> tuple[int | Part, ...]:
+def _lengths_in_use(arguments: Values) -> tuple[int | Part, ...]:
     """The lengths that the scheduler uses."""
     if arguments.lr_scheduler == "warmup_stable_decay":
         return arguments.lr_warmup_steps, arguments.lr_decay_steps
@@ -226,7 +225,8 @@ def _processes(context: Context, arguments: Values) -> int:
     facts = context.numbers
     is_counted = arguments.max_train_epochs is None or facts.total_updates is not None
     has_lengths = any(
-        length.ratio if isinstance(length, Part) else length for length in _used(arguments)
+        length.ratio if isinstance(length, Part) else length
+        for length in _lengths_in_use(arguments)
     )
     is_scaled = not (
         has_lengths
@@ -282,15 +282,15 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
         where,
     )
     refuse_unless(name in _KEYWORDS, f"there is no lr_scheduler {name!r:.60}", where)
-    given = _KEYWORDS[name](arguments)
-    twice = [key for key in kwargs if key in given]
+    keywords = _KEYWORDS[name](arguments)
+    twice = [key for key in kwargs if key in keywords]
     if name.startswith("constant"):
         twice = list(kwargs)
     refuse_unless(not twice, f"{name} takes no {', '.join(twice)} in lr_scheduler_args", where)
     if name == "warmup_stable_decay":
         stable = total - warmup - decay
-        given = {**given, "num_decay_steps": decay, "num_stable_steps": stable}
-    section = Section(arguments.origin.document, {**given, **kwargs}, "lr_scheduler_args")
+        keywords = {**keywords, "num_decay_steps": decay, "num_stable_steps": stable}
+    section = Section(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
     return scheduled(name, section, run)
 
 
@@ -349,8 +349,8 @@ def _read(reading: Reading) -> Recipe:
         ),
         *((key, getattr(arguments, key)) for key in _ENCODERS),
     )
-    named = {"unet": arguments.unet_lr, **dict(encoders)}
-    rates = {"": arguments.learning_rate, **{k: v for k, v in named.items() if v is not None}}
+    group_rates = {"unet": arguments.unet_lr, **dict(encoders)}
+    rates = {"": arguments.learning_rate, **{k: v for k, v in group_rates.items() if v is not None}}
     kind = arguments.optimizer_type.lower()
     if arguments.use_8bit_adam or arguments.use_lion_optimizer:
         message = "optimizer_type must not be given with use_8bit_adam or use_lion_optimizer"
@@ -358,8 +358,8 @@ def _read(reading: Reading) -> Recipe:
         kind = "adamw8bit" if arguments.use_8bit_adam else "lion"
     path, defaults = _OPTIMIZERS.get(kind, (arguments.optimizer_type, {}))
     with arguments.origin.locate_errors():
-        given = {"lr": arguments.learning_rate, **defaults, **_optimizer_arguments(arguments)}
-        optimizer = class_optimizer(Section(document, given, "optimizer_args"), path)
+        settings = {"lr": arguments.learning_rate, **defaults, **_optimizer_arguments(arguments)}
+        optimizer = class_optimizer(Section(document, settings, "optimizer_args"), path)
         groups = [
             optimizer.group(_rate(context, arguments, rate), name=name)
             for name, rate in rates.items()

@@ -19,7 +19,7 @@ from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import UndefinedError, by_intervals
+from closedform.recipes.intervals import Stage, UndefinedError, Value, by_intervals
 from closedform.recipes.keys import (
     Key,
     Keys,
@@ -230,8 +230,8 @@ def _power(span: Span, j: sp.Expr) -> sp.Expr:
     if tokens == 0:
         raise UndefinedError("ZeroDivisionError: 0 to a negative power")
     # At 0 tokens the power is infinite, and the rate is the peak.
-    bounded = sp.Min(span.peak, shape.batch_size * shape.a * sp.Max(tokens, 1) ** shape.b)
-    return sp.Piecewise((span.peak, sp.Le(tokens, 0)), (bounded, True))
+    rate = sp.Min(span.peak, shape.batch_size * shape.a * sp.Max(tokens, 1) ** shape.b)
+    return sp.Piecewise((span.peak, sp.Le(tokens, 0)), (rate, True))
 
 
 _DECAYS: Mapping[str, Callable[[Span, sp.Expr], sp.Expr]] = {
@@ -244,16 +244,13 @@ _DECAYS: Mapping[str, Callable[[Span, sp.Expr], sp.Expr]] = {
 }
 """From a decay and the updates since its start to the rate."""
 
-Stage = tuple[Callable[[], sp.Expr], int | None]
-"""A value, and the first update after it; None for the last one."""
-
 
 def _length(optimizer: Values, key: str, total: int) -> int:
     """A part of a length up to 1, or a whole number of updates."""
     length = getattr(optimizer, key)
     if length < 0 or (length > 1 and not length.is_Integer):
-        what = "must be a fraction in [0, 1] or a whole number of updates"
-        raise optimizer.error(f"{key} {what}, got {length}", key)
+        message = f"{key} must be a fraction in [0, 1] or a whole number of updates, got {length}"
+        raise optimizer.error(message, key)
     # The product is that of Python's floats.
     return int(float(length) * total) if length <= 1 else int(length)
 
@@ -311,10 +308,10 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
         stages.append((_rise(before, low, main, cooldown), None))
     else:
         stages[-1] = (stages[-1][0], None)
-    return by_intervals(shape.type, *_joined(stages))
+    return by_intervals(shape.type, *_join_stages(stages))
 
 
-def _joined(stages: list[Stage]) -> list[Stage]:
+def _join_stages(stages: list[Stage]) -> list[Stage]:
     """The stages as optax joins them: the last one whose boundary is reached decides."""
     ends = [end for _, end in stages]
     return [
@@ -323,11 +320,11 @@ def _joined(stages: list[Stage]) -> list[Stage]:
     ]
 
 
-def _fall(span: Span, begin: int) -> Callable[[], sp.Expr]:
+def _fall(span: Span, begin: int) -> Value:
     return lambda: _DECAYS[span.shape.type](span, t - begin)
 
 
-def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> Callable[[], sp.Expr]:
+def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> Value:
     return lambda: along_line(first, last, sp.Min(1, (t - begin) / sp.Integer(length)))
 
 
@@ -436,37 +433,37 @@ def _plan(optimizer: Values) -> OptimizerPlan:
 _WRITTEN = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
 
 
-def _written(updates: int, total: int) -> Any:
+def _length_entry(updates: int, total: int) -> Any:
     """A length in updates; 1 would be the whole run, and is written as a part of it."""
     return updates if updates != 1 or total == 1 else 1.5 / total
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
-    beta1, beta2 = made.betas() or [0.9, 0.95]
-    optimizer: dict[str, Any] = {
-        "type": made.argument("lion" if made.name == "lion" else "adam"),
+    beta1, beta2 = optimizer.betas() or [0.9, 0.95]
+    options: dict[str, Any] = {
+        "type": optimizer.argument("lion" if optimizer.name == "lion" else "adam"),
         "learning_rate": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
+        "weight_decay": native(optimizer.weight_decay or 0),
         "beta1": beta1,
         "beta2": beta2,
-        "max_grad_norm": native(made.clipping or 0),
+        "max_grad_norm": native(optimizer.clipping or 0),
     }
-    if made.custom is not None:
-        optimizer = {
-            key: optimizer[key] for key in ("type", "learning_rate", "weight_decay")
-        } | made.arguments()
-    elif made.name != "lion":
-        optimizer["epsilon"] = native(made.values.get("eps", 1e-8))
+    if optimizer.custom is not None:
+        options = {
+            key: options[key] for key in ("type", "learning_rate", "weight_decay")
+        } | optimizer.arguments()
+    elif optimizer.name != "lion":
+        options["epsilon"] = native(optimizer.values.get("eps", 1e-8))
     for curve, total in _sections(form):
-        yield {"optimizer": {**optimizer, **curve}, "trainer": {"num_train_steps": total}}
+        yield {"optimizer": {**options, **curve}, "trainer": {"num_train_steps": total}}
 
 
 def _sections(form: Form) -> Iterator[tuple[dict[str, Any], int]]:
     warmup = whole(form.warmup()) if form.rise is not None else 0
     total = form.total
     curve: dict[str, Any] = {
-        "warmup": _written(warmup, total),
+        "warmup": _length_entry(warmup, total),
         "min_lr_ratio": native(form.low / form.peak) if form.peak != 0 else 0.0,
     }
     if form.curve in _WRITTEN:
@@ -482,10 +479,10 @@ def _sections(form: Form) -> Iterator[tuple[dict[str, Any], int]]:
         decay = whole(form.end - form.begin)
         if whole(form.end) != total and not form.has_plateau:
             # The decay ends before the run, and the rate stays at its minimum.
-            yield {**curve, "decay": _written(decay, total)}, total
+            yield {**curve, "decay": _length_entry(decay, total)}, total
             yield curve, whole(form.end)
             return
-        yield {**curve, "decay": _written(decay, total)} if form.has_plateau else curve, total
+        yield {**curve, "decay": _length_entry(decay, total)} if form.has_plateau else curve, total
     elif form.curve is Curve.INVERSE_ROOT and form.begin == 0:
         shape = {"type": "inv_sqrt", "timescale": native(form.end)}
         for low in (form.low, form.after or form.low):

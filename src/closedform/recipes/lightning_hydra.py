@@ -144,7 +144,7 @@ def _name(model: Values) -> str:
     return METRIC if path.rpartition(".")[2] == METRIC else class_of(node, "_target_")
 
 
-def _scheduled(context: Context, model: Values) -> Schedule:
+def _learning_rate(context: Context, model: Values) -> Schedule:
     optimizer = model.origin.section("optimizer")
     rate = exact_number(optimizer.number("lr", 1e-3))
     if model.scheduler is None:
@@ -158,7 +158,7 @@ def _scheduled(context: Context, model: Values) -> Schedule:
 
 def _rate(context: Context, model: Values, trainer: Values) -> Schedule:
     del trainer
-    return _scheduled(context, model)
+    return _learning_rate(context, model)
 
 
 def _model(config: Mapping[str, Any]) -> Any:
@@ -190,9 +190,9 @@ def _read(reading: Reading) -> Recipe:
     if interval not in ("epoch", "step"):
         raise config.error(f"the fact interval must be epoch or step, got {interval!r:.40}")
     with model.origin.locate_errors("scheduler"):
-        rate = _scheduled(reading.context, model)
+        rate = _learning_rate(reading.context, model)
     node = model.origin.section("optimizer")
-    made = class_optimizer(
+    optimizer = class_optimizer(
         Section(node.document, _arguments(node), node.path), node.text("_target_")
     )
     facts, horizon = reading.facts, _epochs(trainer, reading.facts)
@@ -205,7 +205,7 @@ def _read(reading: Reading) -> Recipe:
     if limit is not None and limit > 0:
         clipping = Clipping(limit, ClippingKind(trainer.gradient_clip_algorithm))
     return reading.recipe(
-        [made.group(rate)],
+        [optimizer.group(rate)],
         clock=CLOCK if interval == "epoch" else OF_UPDATES,
         horizon=horizon,
         clipping=clipping,

@@ -15,6 +15,7 @@ from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import (
+    Stage,
     UndefinedError,
     Value,
     by_intervals,
@@ -88,17 +89,15 @@ DEFECTS = {
     ),
 }
 
-Stages = Iterator[tuple[Value, int | None]]
 
-
-def _linear(optim: Values, total: int) -> Stages:
-    done, length = t - optim.warmup, sp.Integer(total - optim.warmup)
+def _linear(optim: Values, total: int) -> Iterator[Stage]:
+    position, length = t - optim.warmup, sp.Integer(total - optim.warmup)
     low = optim.lr_min_ratio
-    yield lambda: along_line(sp.S.One, low, quotient(done, length)), total + 1
+    yield lambda: along_line(sp.S.One, low, quotient(position, length)), total + 1
     yield lambda: low, None
 
 
-def _inverse_root(optim: Values, total: int) -> Stages:
+def _inverse_root(optim: Values, total: int) -> Iterator[Stage]:
     del total
     warmup, power = sp.Integer(optim.warmup), optim.exp_factor
 
@@ -110,16 +109,16 @@ def _inverse_root(optim: Values, total: int) -> Stages:
     yield value, None
 
 
-def _cosine(optim: Values, total: int) -> Stages:
+def _cosine(optim: Values, total: int) -> Iterator[Stage]:
     cycle, low = optim.cycle_length, optim.lr_min_ratio
     refuse_unless(cycle > 0, f"cycle_length must be above 0, got {cycle}", "cosine")
     # The framework divides the update by this product of floats, which may not be whole.
     period = Fraction(total * float(cycle))
-    length, done = sp.Integer(total - optim.warmup), t - optim.warmup
+    length, position = sp.Integer(total - optim.warmup), t - optim.warmup
 
     def wave(first: sp.Expr, last: sp.Expr) -> Value:
         return lambda: along_cosine(
-            first, last, power_quotient(done, length, optim.cosine_theta) / cycle
+            first, last, power_quotient(position, length, optim.cosine_theta) / cycle
         )
 
     edges = [first_from(number * period) for number in range(1, int(total / period) + 1)]
@@ -128,22 +127,22 @@ def _cosine(optim: Values, total: int) -> Stages:
     yield lambda: low, None
 
 
-def _wsd(optim: Values, total: int) -> Stages:
+def _wsd(optim: Values, total: int) -> Iterator[Stage]:
     part, cycle, low = optim.decay_fraction, optim.cycle_length, optim.lr_min_ratio
     refuse_unless(part < cycle, f"decay_fraction must be below cycle_length, got {part}", "wsd")
     length = int(total * float(cycle))
     refuse_unless(length > 0, f"a cycle must have an update, got {cycle} of {total}", "wsd")
 
-    def decayed(end: sp.Expr, decay: sp.Expr) -> sp.Expr:
+    def decay_value(end: sp.Expr, decay: sp.Expr) -> sp.Expr:
         if low == 0:
             raise UndefinedError("the minimum is 0, and divides 1")
         progress = (t - end + decay) / decay
         return 1 / along_line(sp.S.One, 1 / low, progress)
 
     def of_cycle(end: int, decay: int) -> Value:
-        return lambda: decayed(sp.Integer(end), sp.Integer(decay))
+        return lambda: decay_value(sp.Integer(end), sp.Integer(decay))
 
-    def cycles(first: int, last: int, run_end: int) -> Stages:
+    def cycles(first: int, last: int, run_end: int) -> Iterator[Stage]:
         for end in range(first, last + length, length):
             decay = int(end * float(part))
             yield lambda: sp.S.One, min(end - decay + 1, end, run_end)
@@ -152,7 +151,7 @@ def _wsd(optim: Values, total: int) -> Stages:
     def of_any_cycle() -> sp.Expr:
         end = length * (floor_div(t, sp.Integer(length)) + 1)
         decay = floor_div(end * part.p, sp.Integer(part.q))
-        decreasing = decayed(end, sp.Max(1, decay))
+        decreasing = decay_value(end, sp.Max(1, decay))
         return sp.Piecewise((sp.S.One, t <= end - decay), (decreasing, True))
 
     # The lengths of the decays are rounded in floats, cycle by cycle up to three times the run.
@@ -164,7 +163,7 @@ def _wsd(optim: Values, total: int) -> Stages:
     yield of_any_cycle, None
 
 
-_CURVES: Mapping[str, Callable[[Values, int], Stages]] = {
+_CURVES: Mapping[str, Callable[[Values, int], Iterator[Stage]]] = {
     "linear": _linear,
     "inv_sqrt": _inverse_root,
     "cosine": _cosine,
@@ -179,10 +178,10 @@ def _rate(context: Context, optim: Values, total: int) -> Schedule:
         stages = () if context.as_implemented else (rise,)
         return by_intervals(kind, *stages, (lambda: rate, None))
 
-    def scaled(value: Value) -> Value:
+    def times_rate(value: Value) -> Value:
         return lambda: rate * value()
 
-    decay = ((scaled(value), end) for value, end in _CURVES[kind](optim, total))
+    decay = ((times_rate(value), end) for value, end in _CURVES[kind](optim, total))
     return by_intervals(kind, rise, *decay)
 
 

@@ -122,7 +122,7 @@ DEFECTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Pretraining:
     """The length of a pretraining.
 
     Attributes:
@@ -152,7 +152,7 @@ def _accumulation(train: Values, world: int) -> int | None:
     return count
 
 
-def _run(context: Context, train: Values) -> Run:
+def _run(context: Context, train: Values) -> Pretraining:
     facts, loader = context.numbers, context.facts.get("dataloader_len")
     facts = replace(facts, sequence_length=train.max_seq_length or facts.sequence_length)
     part, steps = train.lr_warmup_fraction, train.lr_warmup_steps
@@ -173,8 +173,8 @@ def _run(context: Context, train: Values) -> Run:
     total = tokens // world // (micro * facts.sequence_length)
     if part:
         loader = count * (facts.updates_per_epoch or 0) if loader is None else loader
-        return Run(facts, count, min(total, math.ceil(float(part) * loader)), total)
-    return Run(facts, count, min(total, steps * count), total)
+        return Pretraining(facts, count, min(total, math.ceil(float(part) * loader)), total)
+    return Pretraining(facts, count, min(total, steps * count), total)
 
 
 def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Values) -> Schedule:
@@ -296,20 +296,24 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
 
 def _pretraining(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> dict[str, Any]:
     # The rate of an update is that of its last micro-batch: the line is 0 one part before update 0.
-    each = 1
+    accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
         before = form.rise.start / form.rise.slope
-        each = max(1, whole(1 / (1 - before))) if before < 1 else 1
+        accumulation = max(1, whole(1 / (1 - before))) if before < 1 else 1
     elif form.curve is Curve.COSINE and form.begin < 0:
-        each = max(1, whole(1 / (1 + form.begin)))
+        accumulation = max(1, whole(1 / (1 + form.begin)))
     length = int(facts.get("sequence_length", 1))
     world = int(facts.get("world_size", 1))
-    end = sp.Integer(form.total) if form.curve is Curve.CONSTANT else form.end + 1 - sp.S.One / each
+    end = (
+        sp.Integer(form.total)
+        if form.curve is Curve.CONSTANT
+        else form.end + 1 - sp.S.One / accumulation
+    )
     train: dict[str, Any] = {
-        "global_batch_size": each * world,
+        "global_batch_size": accumulation * world,
         "micro_batch_size": 1,
         "max_seq_length": length,
-        "max_tokens": whole(end * each) * length * world,
+        "max_tokens": whole(end * accumulation) * length * world,
         "lr_warmup_steps": 0,
         "min_lr": native(form.low),
     }

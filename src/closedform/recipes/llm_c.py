@@ -44,8 +44,8 @@ DEFECTS = {
 
 def _binary32(value: float) -> float:
     """Rounds to binary32."""
-    rounded: float = struct.unpack("f", struct.pack("f", value))[0]
-    return rounded
+    result: float = struct.unpack("f", struct.pack("f", value))[0]
+    return result
 
 
 def _rate(context: Context, arguments: Values) -> Schedule:

@@ -76,20 +76,20 @@ _WRITTEN = {
 }
 
 
-def _configs(form: Form, written: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     for name, arguments in written_schedulers(form):
-        optimizer = written.keywords(form.peak)
-        if written.name != "decoupled_adamw":
+        options = optimizer.keywords(form.peak)
+        if optimizer.name != "decoupled_adamw":
             # DecoupledAdamW does not multiply its weight decay by the rate.
-            optimizer["weight_decay"] = native((written.weight_decay or 0) * form.peak)
+            options["weight_decay"] = native((optimizer.weight_decay or 0) * form.peak)
         label = name.removesuffix("_with_warmup")
         yield {
-            "optimizer": {"name": "decoupled_adamw", **optimizer},
+            "optimizer": {"name": "decoupled_adamw", **options},
             "scheduler": {"name": _WRITTEN.get(label, label), "t_warmup": "0ba", **arguments},
             "max_duration": f"{form.total}ba",
             "global_train_batch_size": 1,
-            **clipping_entry(written),
+            **clipping_entry(optimizer),
         }
 
 

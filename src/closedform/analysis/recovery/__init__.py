@@ -17,7 +17,7 @@ from closedform.analysis.recovery.usual import Usual, usual_schedules
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
-from closedform.recipes.logs import OFFSETS, Log, Logged, logged, read_log
+from closedform.recipes.logs import OFFSETS, Log, Logged, logged_values, read_log
 
 LogSource = str | PathLike[str] | Log | Mapping[int, Number]
 """A file, a log, or the values by step."""
@@ -243,7 +243,7 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
         return read_log(log, offset)
     cells: list[str | None] = [repr(float(value)) for value in log.values()]
     steps = tuple(int(step) - (offset or 0) for step in log)
-    return Log(steps, {key: logged(cells)}, "<mapping>")
+    return Log(steps, {key: logged_values(cells)}, "<mapping>")
 
 
 def _values(log: Log, key: str) -> tuple[list[int], list[Logged]]:

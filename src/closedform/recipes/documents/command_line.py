@@ -1,7 +1,7 @@
-"""Command lines and shell scripts: the flags of the command that has the most of them.
+"""Command lines and shell scripts: the flags of the command with the most flags.
 
-Words are split as a shell splits them; nothing is run. Variables that the script itself sets to a
-plain text are inserted, arrays as well; everything else with a ``$`` is an :class:`Unresolved`.
+Words are split as a shell splits them; nothing is run. Variables that the script sets to plain
+strings or arrays are inserted; everything else with a ``$`` is an :class:`Unresolved`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def program_of(text: str) -> str:
 def parsed_command_line(text: str, source: str) -> dict[str, Any]:
     """Returns the flags and ``key=value`` words of a command, by their names without dashes.
 
-    A flag without a value is True, one with several is the list of them. Numbers, ``true`` and
-    ``false`` are read as such. Of a flag that occurs twice, the last one counts.
+    A flag without a value is True; several values are a list. Numbers, ``true`` and ``false`` are
+    converted. The last occurrence of a flag counts.
 
     Raises:
         ConfigError: The words cannot be split, or are too many.
@@ -57,19 +57,20 @@ def parsed_command_line(text: str, source: str) -> dict[str, Any]:
     """
     variables: Variables = {}
     text = text.replace("\r\n", "\n").replace("\\\n", " ")
+    # Arrays come before the split: their parentheses and line breaks are not separators.
     text = _COMMENT.sub(r"\1", text)
-    text = _ARRAY.sub(lambda found: _array(found, variables), text)
+    text = _ARRAY.sub(lambda match: _array(match, variables), text)
     best: dict[str, Any] = {}
     for command in _commands(_split(text, source)):
-        given = _flags(_expanded(_without_settings(command, variables), variables, source))
-        if not any(key for key in given):
+        flags = _flags(_expand(_without_settings(command, variables), variables, source))
+        if not any(key for key in flags):
             continue
-        best = {**best, **given} if _is_list(command) else max(best, given, key=len)
+        best = {**best, **flags} if _is_list(command) else max(best, flags, key=len)
     return best
 
 
-def _array(found: re.Match[str], variables: Variables) -> str:
-    name, more, words = found.groups()
+def _array(match: re.Match[str], variables: Variables) -> str:
+    name, more, words = match.groups()
     words = " ".join(words.split("\n"))
     variables[name] = f"{variables.get(name, '')} {words}" if more else words
     return ""
@@ -82,8 +83,8 @@ def _split(text: str, source: str) -> list[str]:
     lexer.commenters = ""
     words: list[str] = []
     try:
-        for one in lexer:
-            words.append(one)
+        for token in lexer:
+            words.append(token)
             if len(words) > MAX_NODES:
                 raise ConfigError(TOO_LARGE, where=source)
     except ValueError as error:
@@ -93,63 +94,63 @@ def _split(text: str, source: str) -> list[str]:
 
 def _commands(words: Iterable[str]) -> Iterator[list[str]]:
     command: list[str] = []
-    for one in words:
-        if one and set(one) <= _SEPARATORS:
+    for token in words:
+        if token and set(token) <= _SEPARATORS:
             if command:
                 yield command
             command = []
         else:
-            command.append(one)
+            command.append(token)
     if command:
         yield command
 
 
 def _is_list(command: list[str]) -> bool:
-    """Whether a line is one flag of a list, and not a command of its own."""
+    """Whether a line is an item of a list of flags, not a command."""
     return _FLAG.fullmatch(command[0].partition("=")[0]) is not None or (
         len(command) == 1 and _KEY_VALUE.fullmatch(command[0]) is not None
     )
 
 
 def _without_settings(command: list[str], variables: Variables) -> list[str]:
-    """The words after the settings of variables, which are kept for the lines below.
+    """The words after assignments of variables, which are kept for the lines below.
 
-    A line that is a setting and nothing else is a word of a list as well: ``steps=100``.
+    A line with nothing but an assignment is a word of a list as well: ``steps=100``.
     """
     rest = command[1:] if command[0] in ("export", "set", "declare", "local") else command
-    for index, one in enumerate(rest):
-        found = _ASSIGNMENT.fullmatch(one)
-        if found is None:
+    for index, token in enumerate(rest):
+        assignment = _ASSIGNMENT.fullmatch(token)
+        if assignment is None:
             return rest[index:]
-        name, more, value = found.groups()
-        value = _inserted(value, variables)
+        name, more, value = assignment.groups()
+        value = _insert_variables(value, variables)
         variables[name] = f"{variables.get(name, '')}{value}" if more else value
     return rest if rest is command and len(rest) == 1 else []
 
 
-def _inserted(text: str, variables: Variables) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found.group(1) or found.group(3)
-        default = found.group(2)
-        return variables.get(name, found.group(0) if default is None else default)
+def _insert_variables(text: str, variables: Variables) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1) or match.group(3)
+        default = match.group(2)
+        return variables.get(name, match.group(0) if default is None else default)
 
-    inserted = _VARIABLE.sub(value, text)
-    return inserted if len(inserted) <= MAX_WORD else text
+    result = _VARIABLE.sub(value, text)
+    return result if len(result) <= MAX_WORD else text
 
 
 MAX_WORD = 100_000
-"""The most characters of a word with its variables inserted; a longer one is left open."""
+"""The most characters of a word with variables inserted; longer words keep their variables."""
 
 
-def _expanded(command: list[str], variables: Variables, source: str) -> list[str]:
-    """The words with variables inserted; one that is a variable alone may become several."""
+def _expand(command: list[str], variables: Variables, source: str) -> list[str]:
+    """The words with variables inserted; a word that is only a variable may become several."""
     words: list[str] = []
-    for one in command:
-        if _VARIABLE.fullmatch(one):
-            inserted = _inserted(one, variables)
-            words.extend(_split(inserted, source) if inserted != one else [one])
+    for token in command:
+        if _VARIABLE.fullmatch(token):
+            expansion = _insert_variables(token, variables)
+            words.extend(_split(expansion, source) if expansion != token else [token])
         else:
-            words.append(_inserted(one, variables))
+            words.append(_insert_variables(token, variables))
         if len(words) > MAX_NODES:
             raise ConfigError(TOO_LARGE, where=source)
     return words
@@ -164,26 +165,26 @@ def _flags(words: list[str]) -> dict[str, Any]:
         if name is not None:
             result[name] = True if not values else values[0] if len(values) == 1 else values
 
-    for one in words:
-        flag, equals, value = one.partition("=")
-        if _FLAG.fullmatch(flag) and (one.startswith("--") or not equals):
+    for token in words:
+        flag, equals, value = token.partition("=")
+        if _FLAG.fullmatch(flag) and (token.startswith("--") or not equals):
             close()
             name, values = flag.lstrip("-"), [_word(value)] if equals else []
         elif name is None or (
-            _KEY_VALUE.fullmatch(one)
+            _KEY_VALUE.fullmatch(token)
             and "{" not in flag
             and not values
             and not name.endswith(_OF_WORDS)
         ):
-            found = _KEY_VALUE.fullmatch(one)
-            if found is not None:
+            setting = _KEY_VALUE.fullmatch(token)
+            if setting is not None:
                 close()
                 name = None
-                result[found.group(1)] = _word(found.group(2))
+                result[setting.group(1)] = _word(setting.group(2))
             elif name is not None:
-                values.append(_word(one))
+                values.append(_word(token))
         else:
-            values.append(_word(one))
+            values.append(_word(token))
     close()
     return result
 

@@ -1,4 +1,4 @@
-"""Gin files as bindings, of which none is run: parameters, macros, references."""
+"""Gin files as bindings: parameters, macros, references. Nothing is run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _BLOCK = re.compile(r"([\w./]+)\s*:\s*")
 def parsed_gin(text: str, source: str) -> dict[str, Any]:
     r"""Returns the bindings of a gin file by ``scope/module.parameter``, macros by their names.
 
-    ``@f()`` is a :class:`Call`, ``@f`` a :class:`Reference`, and ``%NAME`` the value that the file
-    binds to it, wherever it stands; without one, or with ``%gin.REQUIRED``, it is unresolved.
+    ``@f()`` is a :class:`Call`, ``@f`` a :class:`Reference`, and ``%NAME`` the value that any line
+    of the file binds to it. A macro without a value and ``%gin.REQUIRED`` are unresolved.
     The files of ``include`` lines are listed under ``include`` and not read.
 
     Raises:
@@ -40,20 +40,20 @@ def parsed_gin(text: str, source: str) -> dict[str, Any]:
     for number, line in _lines(text, source):
         place = f"{source}, line {number}"
         is_indented = line[0] in " \t"
-        stripped = line.strip()
-        if stripped.startswith(("import ", "from ")):
+        statement = line.strip()
+        if statement.startswith(("import ", "from ")):
             continue
-        if stripped.startswith("include "):
-            name = _value(stripped.removeprefix("include "), place)
+        if statement.startswith("include "):
+            name = _value(statement.removeprefix("include "), place)
             result.setdefault(INCLUDES, []).append(name)
             continue
-        head = _BLOCK.fullmatch(stripped)
+        head = _BLOCK.fullmatch(statement)
         if head is not None and not is_indented:
             block = head.group(1)
             continue
-        binding = _BINDING.fullmatch(stripped)
+        binding = _BINDING.fullmatch(statement)
         if binding is None:
-            raise ConfigError(f"this is not a line of gin: {stripped[:60]!r}", where=place)
+            raise ConfigError(f"this is not a line of gin: {statement[:60]!r}", where=place)
         prefix = f"{block}." if is_indented and block else ""
         if f"{prefix}{binding.group(1)}" == INCLUDES:
             raise ConfigError(f"{INCLUDES} is not a name that can be bound", where=place)
@@ -97,30 +97,30 @@ def _without_comment(line: str) -> str:
 
 
 class _Macro(Unresolved):
-    """A macro before the whole file is read."""
+    """A macro, until the whole file is read: gin looks its value up after all bindings."""
 
 
 def _value(text: str, place: str) -> Any:
     """The value of a binding: references and macros become names of Python for its parser."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
 
     def reference(match: re.Match[str]) -> str:
-        scope, name, called = match.groups()
+        scope, name, parentheses = match.groups()
         scope = scope.rstrip("/")
-        made = Call(name, scope=scope) if called else Reference(name, scope)
-        found[f"_r{len(found)}"] = made
-        return f" _r{len(found) - 1} "
+        value = Call(name, scope=scope) if parentheses else Reference(name, scope)
+        values[f"_r{len(values)}"] = value
+        return f" _r{len(values) - 1} "
 
     def macro(match: re.Match[str]) -> str:
-        found[f"_r{len(found)}"] = _Macro(match.group(1))
-        return f" _r{len(found) - 1} "
+        values[f"_r{len(values)}"] = _Macro(match.group(1))
+        return f" _r{len(values) - 1} "
 
     strings = re.split(r"('[^']*'|\"[^\"]*\")", text.strip())
     for index in range(0, len(strings), 2):
         strings[index] = _MACRO.sub(macro, _REFERENCE.sub(reference, strings[index]))
     try:
         tree = ast.parse("".join(strings).strip(), mode="eval")
-        return literal(tree.body, found, place)
+        return literal(tree.body, values, place)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"this is not a value of gin: {text[:60]!r}", where=place) from error
 
@@ -133,9 +133,9 @@ def _without_macros(value: Any, bindings: Mapping[str, Any], depth: int, budget:
             return Unresolved(f"%{value.text}")
         return _without_macros(bindings[value.text], bindings, depth + 1, budget)
     if isinstance(value, list | tuple):
-        return type(value)(_without_macros(one, bindings, depth + 1, budget) for one in value)
+        return type(value)(_without_macros(item, bindings, depth + 1, budget) for item in value)
     if isinstance(value, dict):
         return {
-            key: _without_macros(one, bindings, depth + 1, budget) for key, one in value.items()
+            key: _without_macros(item, bindings, depth + 1, budget) for key, item in value.items()
         }
     return value

@@ -11,15 +11,15 @@ from closedform.recipes.documents.json_text import parsed_json
 from closedform.recipes.documents.limits import MAX_BYTES
 
 MAX_NOTEBOOK = 20_000_000
-"""The most bytes of a notebook, whose outputs are left out."""
+"""The most bytes of a notebook; its outputs, often images, are skipped."""
 _MAGIC = ("%", "!", "?")
 
 
 def code_of_notebook(text: str, source: str) -> str:
     r"""Returns the code of a notebook, one cell below the other.
 
-    Lines of IPython (``%magic``, ``!command``) are left out, and so is a cell that is not Python,
-    such as one that begins with ``%%bash``.
+    Lines of IPython (``%magic``, ``!command``) and cells in other languages, such as ``%%bash``,
+    are skipped.
 
     Raises:
         ConfigError: It is not a notebook, or its code is too large.
@@ -44,12 +44,12 @@ def code_of_notebook(text: str, source: str) -> str:
         lines = ["" if line.lstrip().startswith(_MAGIC) else line for line in code.splitlines()]
         if _is_python("\n".join(lines)):
             parts.append("\n".join(lines))
-    joined = "\n\n".join(parts)
-    if len(joined) > MAX_BYTES:
+    result = "\n\n".join(parts)
+    if len(result) > MAX_BYTES:
         raise ConfigError(
             f"the code of a notebook must have at most {MAX_BYTES} bytes", where=source
         )
-    return joined
+    return result
 
 
 def _is_python(code: str) -> bool:

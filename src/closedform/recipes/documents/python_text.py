@@ -1,4 +1,4 @@
-"""Python configs as syntax trees: assignments, literals and calls, of which none is run.
+"""Python configs as syntax trees: assignments, literals and calls. Nothing is run.
 
 Assignments to names, entries and arguments, and the methods of dicts and lists are modelled as
 Python runs them, with objects that several names share. A statement that is not modelled leaves
@@ -70,13 +70,13 @@ _OPEN_ATTRIBUTES = frozenset(
     {"__builtins__", "__dict__", "__globals__", "__import__", "_getframe", "currentframe", "exec"}
 ) | {"f_builtins", "f_globals", "f_locals", "globals", "locals", "modules", "setattr"}
 _OPEN_MODULES = ("__main__", "builtins")
-"""The same of attributes, such as ``sys.modules``, and of modules."""
+"""Attributes, such as ``sys.modules``, and modules through which code may change any name."""
 _COPIES = ("copy.deepcopy", "deepcopy")
 MAX_WORK = 20_000_000
-"""The most objects and names that are looked at for what a file may change."""
+"""The most visits of objects and names in the search for the effects of unknown code."""
 
 
-def _unchanged(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -90,13 +90,13 @@ class PythonText:
             value; an import is a :class:`Reference`.
         expressions: The values of the statements that are an expression, and calls whose result is
             assigned to several names at once.
-        convert: What a reader makes of an assigned value, such as of a call that it knows.
+        convert: A reader's conversion of assigned values, such as of calls that it knows.
     """
 
     tree: ast.Module
     names: dict[str, Any] = field(default_factory=dict)
     expressions: list[Any] = field(default_factory=list)
-    convert: Callable[[Any], Any] = _unchanged
+    convert: Callable[[Any], Any] = _identity
 
 
 def parsed_python(text: str, source: str) -> PythonText:
@@ -139,19 +139,19 @@ def run_function(module: PythonText, name: str, source: str) -> PythonText | Non
     definition = _definition(module, name)
     if not isinstance(definition, ast.FunctionDef):
         return None
-    called = PythonText(module.tree, dict(module.names), convert=module.convert)
+    frame = PythonText(module.tree, dict(module.names), convert=module.convert)
     arguments = [*definition.args.posonlyargs, *definition.args.args]
     defaults = definition.args.defaults
     for index, argument in enumerate(arguments):
         place = index - len(arguments) + len(defaults)
-        known = literal(defaults[place], module.names, source) if place >= 0 else None
-        called.names[argument.arg] = Unresolved(argument.arg) if place < 0 else known
+        default = literal(defaults[place], module.names, source) if place >= 0 else None
+        frame.names[argument.arg] = Unresolved(argument.arg) if place < 0 else default
     for argument in definition.args.kwonlyargs:
-        called.names[argument.arg] = Unresolved(argument.arg)
+        frame.names[argument.arg] = Unresolved(argument.arg)
     # The class of a method is what runs now, so that a mention of it runs no other code.
     outer = [part for part in module.tree.body if getattr(part, "name", "") != name.split(".")[0]]
-    _run(definition.body, called, source, outer if "." in name else module.tree.body)
-    return called
+    _run(definition.body, frame, source, outer if "." in name else module.tree.body)
+    return frame
 
 
 def run_class(module: PythonText, name: str, source: str) -> PythonText | None:
@@ -198,7 +198,11 @@ def _definition(module: PythonText, name: str) -> ast.stmt | None:
     if name.partition(".")[0] in module.names:
         return None
     for part in outer:
-        classes = [one for one in body if isinstance(one, ast.ClassDef) and one.name == part]
+        classes = [
+            statement
+            for statement in body
+            if isinstance(statement, ast.ClassDef) and statement.name == part
+        ]
         body = classes[-1].body if classes else []
     definitions = [
         statement
@@ -270,7 +274,7 @@ class _Interpreter:
         self,
         names: dict[str, Any],
         source: str,
-        convert: Callable[[Any], Any] = _unchanged,
+        convert: Callable[[Any], Any] = _identity,
     ) -> None:
         self.names = names
         self.source = source
@@ -325,11 +329,11 @@ class _Interpreter:
                 self.expressions.append(self._evaluate(value))
             case ast.Import() | ast.ImportFrom():
                 self._import(statement)
-            case ast.If(test=test, body=body, orelse=other):
+            case ast.If(test=test, body=body, orelse=orelse):
                 condition = self._evaluate(test)
                 if not _is_open(condition):
-                    return self.run(body if condition else other, depth + 1)
-                if _is_main(test) and not other:
+                    return self.run(body if condition else orelse, depth + 1)
+                if _is_main(test) and not orelse:
                     # A config is imported; as a script, it is used here.
                     self._forget(_bindings(statement), statement)
                 else:
@@ -400,7 +404,7 @@ class _Interpreter:
 
     def _augment(self, statement: ast.AugAssign) -> None:
         target = statement.target
-        before = self.value(_loaded(target))
+        before = self.value(_as_expression(target))
         value = self._evaluate(statement.value)
         match before, statement.op, value:
             # In place, for all names that share the object.
@@ -412,7 +416,7 @@ class _Interpreter:
             case list() | dict(), _, _:
                 self._leave_open(before, statement)
         if isinstance(before, list | dict):
-            self._changed(before, statement)
+            self._leave_calls_open(before, statement)
             return
         result = _arithmetic(statement.op, before, value, _expression(statement), self.source)
         self._assign(target, result, statement.value)
@@ -431,7 +435,7 @@ class _Interpreter:
         match target:
             case ast.Name(id=name):
                 self._bind(name, value)
-                path = dotted(node)
+                path = dotted_name(node)
                 if path is not None and isinstance(value, Reference | Unresolved):
                     self.paths[name] = self._path(path)
                 if isinstance(node, ast.Lambda):
@@ -457,7 +461,7 @@ class _Interpreter:
 
     def _store(self, target: ast.expr, outer: ast.expr, key: Any, value: Any) -> None:
         """Sets an entry of an object, or an argument of a call."""
-        owner, path = self.value(outer), dotted(outer)
+        owner, path = self.value(outer), dotted_name(outer)
         name = f"{path}.{key}" if path is not None and isinstance(key, str) else None
         if name is not None and name.partition(".")[0] in self.definitions:
             self._disturb(target)
@@ -475,7 +479,7 @@ class _Interpreter:
             self._leave_open(owner, target)
             self._disturb(outer)
             return
-        self._changed(owner, target)
+        self._leave_calls_open(owner, target)
         if name is not None:
             self._set_dotted(name, value)
 
@@ -494,13 +498,13 @@ class _Interpreter:
         path, root = self._path(name), name.partition(".")[0]
         self._set_dotted(name, value)
         self._spend(len(self.names))
-        for known, content in tuple(self.names.items()):
-            if known == name or known.partition(".")[0] == root:
+        for entry_name, content in tuple(self.names.items()):
+            if entry_name == name or entry_name.partition(".")[0] == root:
                 continue
-            shares = self._path(known)
+            shares = self._path(entry_name)
             is_same = content is owner or f"{path}.".startswith(f"{shares}.")
-            if "." not in known and isinstance(content, Reference | Unresolved) and is_same:
-                self._forget((known,), None)
+            if "." not in entry_name and isinstance(content, Reference | Unresolved) and is_same:
+                self._forget((entry_name,), None)
 
     def _delete(self, target: ast.expr, statement: ast.stmt) -> None:
         if isinstance(target, ast.Name):
@@ -513,11 +517,11 @@ class _Interpreter:
             is_item = isinstance(owner, list) and isinstance(key, int)
             if is_entry or (is_item and _has_item(owner, key)):
                 del owner[key]
-                self._changed(owner, statement)
+                self._leave_calls_open(owner, statement)
                 return
         self._disturb(target)
 
-    # --- what may have changed -------------------------------------------------------------------
+    # --- possible changes ------------------------------------------------------------------------
 
     def _reason(self, name: str, node: ast.AST | None) -> str:
         line = getattr(node, "lineno", self.line)
@@ -535,8 +539,8 @@ class _Interpreter:
             if id(part) not in self._unknown and not isinstance(part, Unresolved):
                 self._unknown[id(part)] = part, self._reason("its value", node)
 
-    def _changed(self, owner: Any, node: ast.AST) -> None:
-        """Leaves the calls open that an object was passed to before it was changed."""
+    def _leave_calls_open(self, owner: Any, node: ast.AST) -> None:
+        """Leaves the calls open that got an object before it changed: either value is possible."""
         _, calls = self._taken.get(id(owner), (owner, []))
         for call in calls:
             self._leave_open(call, node)
@@ -577,21 +581,21 @@ class _Interpreter:
             key = part.attr if isinstance(part, ast.Attribute) else self.value(part.slice)
             self._store(part, part.value, key, Unresolved(self._reason(f"{root.id}.{key}", node)))
 
-    def _disturb_body(self, definition: _Definition, seen: set[int]) -> None:
+    def _disturb_body(self, definition: _Definition, seen_ids: set[int]) -> None:
         """The same of a function or class that may be called."""
-        if id(definition) in seen:
+        if id(definition) in seen_ids:
             return
-        seen.add(id(definition))
+        seen_ids.add(id(definition))
         for part in ast.walk(definition):
             if isinstance(part, ast.Global | ast.Nonlocal):
                 self._forget(part.names, part)
-        self._disturb_mentioned(definition, definition, seen)
+        self._disturb_mentioned(definition, definition, seen_ids)
 
     def _disturb_mentioned(
         self,
         node: ast.AST,
         cause: ast.AST,
-        seen: set[int],
+        seen_ids: set[int],
         roots: Container[int] = (),
     ) -> None:
         """Leaves the objects open that code mentions, except as the root of a known entry."""
@@ -607,11 +611,11 @@ class _Interpreter:
             if id(part) in roots:
                 continue
             if part.id in self.definitions:
-                self._disturb_body(self.definitions[part.id], seen)
+                self._disturb_body(self.definitions[part.id], seen_ids)
             value = self.names.get(part.id)
             self._leave_open(value, cause)
             for inner in _parts(value):
-                self._changed(inner, cause)
+                self._leave_calls_open(inner, cause)
             for entry in self._dotted.get(part.id, ()):
                 self.names[entry] = Unresolved(self._reason(entry, cause))
 
@@ -678,10 +682,10 @@ class _Interpreter:
                 parts = [inner(item) for item in items]
                 return tuple(parts) if isinstance(node, ast.Tuple) else parts
             case ast.Dict(keys=keys, values=values):
-                made = _dict(keys, values, inner, node)
-                return self._left_open(node) if isinstance(made, Unresolved) else made
+                entries = _dict(keys, values, inner, node)
+                return self._left_open(node) if isinstance(entries, Unresolved) else entries
             case ast.Name() | ast.Attribute():
-                return self._named(node, inner)
+                return self._name_value(node, inner)
             case ast.Subscript(value=value, slice=index):
                 result = _item(inner(value), inner(index), node)
                 return self._left_open(node) if isinstance(result, Unresolved) else result
@@ -695,13 +699,13 @@ class _Interpreter:
                     return self._left_open(node)
                 return result
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-                return self._compared(op, (inner(left), inner(right)), node)
+                return self._compare(op, (inner(left), inner(right)), node)
             case ast.IfExp(test=test, body=body, orelse=other):
                 condition = inner(test)
                 if not _is_open(condition):
                     return inner(body if condition else other)
             case ast.BoolOp(op=op, values=values):
-                return self._joined(values, isinstance(op, ast.And), node, inner)
+                return self._boolean(values, isinstance(op, ast.And), node, inner)
             case ast.Call():
                 return self._call(node, inner)
             case ast.ListComp(elt=item, generators=[ast.comprehension() as generator]):
@@ -711,24 +715,24 @@ class _Interpreter:
                     return Unresolved(_text(node))
         return self._left_open(node)
 
-    def _compared(self, op: ast.cmpop, operands: tuple[Any, Any], node: ast.expr) -> Any:
-        """A comparison of what is known; that of identities with None, True or False."""
+    def _compare(self, op: ast.cmpop, operands: tuple[Any, Any], node: ast.expr) -> Any:
+        """A comparison of known values; ``is`` only with None, True or False."""
         is_identity = isinstance(op, ast.Is | ast.IsNot)
         if is_identity and not any(value is None or isinstance(value, bool) for value in operands):
             return Unresolved(_text(node))
         for part in _parts(operands):
             if _is_open(part) or self.is_unknown(part) is not None:
                 return Unresolved(_text(node))
-        return _computed(_COMPARE[type(op)], operands, node)
+        return _compute(_COMPARE[type(op)], operands, node)
 
     def _left_open(self, node: ast.expr) -> Unresolved:
-        """An unknown value, which may share or have changed what its expression mentions."""
-        if dotted(node) is None:
+        """An unknown value, whose expression may have changed the objects that it mentions."""
+        if dotted_name(node) is None:
             self._disturb(node)
         return Unresolved(_text(node))
 
-    def _named(self, node: ast.Name | ast.Attribute, inner: Callable[[ast.expr], Any]) -> Any:
-        name = dotted(node) or ""
+    def _name_value(self, node: ast.Name | ast.Attribute, inner: Callable[[ast.expr], Any]) -> Any:
+        name = dotted_name(node) or ""
         self._refuse_open(node)
         root = name.partition(".")[0]
         if root in self.definitions:
@@ -737,18 +741,18 @@ class _Interpreter:
             raise self._open_error(root, node.lineno)
         if not name and isinstance(node, ast.Attribute):
             owner = inner(node.value)
-            known = _entries(owner).get(node.attr) if isinstance(owner, Call | dict) else None
-            return self._left_open(node) if known is None else known
-        known = self._walked(name)
-        if known is not _MISSING:
-            return known
+            value = _entries(owner).get(node.attr) if isinstance(owner, Call | dict) else None
+            return self._left_open(node) if value is None else value
+        value = self._dotted_value(name)
+        if value is not _MISSING:
+            return value
         if isinstance(node, ast.Attribute):
             owner = inner(node.value)
             if isinstance(owner, dict | list) and hasattr(type(owner), node.attr):
                 self._leave_open(owner, node)  # a method that may be called later
         return Unresolved(_text(node))
 
-    def _walked(self, name: str) -> Any:
+    def _dotted_value(self, name: str) -> Any:
         """The value of a dotted name, within dicts and calls, or as it was assigned."""
         outer, _, keys = name.partition(".")
         value = self.names.get(outer, _MISSING)
@@ -760,10 +764,10 @@ class _Interpreter:
             value = _entries(value).get(key, _MISSING)
         return value
 
-    def _joined(
+    def _boolean(
         self, parts: list[ast.expr], is_and: bool, node: ast.expr, inner: Callable[[ast.expr], Any]
     ) -> Any:
-        """The value of ``and`` or ``or``, where all before the one that decides are known."""
+        """The value of ``and`` or ``or``, if every operand up to the deciding one is known."""
         value: Any = None
         for part in parts:
             value = inner(part)
@@ -783,14 +787,16 @@ class _Interpreter:
         target = generator.target
         if not isinstance(target, ast.Name) or generator.ifs or generator.is_async or not is_short:
             return self._left_open(node)
-        hidden = {key: self.names[key] for key in self.names if key.partition(".")[0] == target.id}
+        outer_names = {
+            key: self.names[key] for key in self.names if key.partition(".")[0] == target.id
+        }
         results = []
         for value in items:
             self._bind(target.id, value)
             results.append(self.value(item, depth + 1))
         self._bind(target.id, None)
         del self.names[target.id]
-        self.names.update(hidden)
+        self.names.update(outer_names)
         return results
 
     # --- calls -----------------------------------------------------------------------------------
@@ -798,7 +804,7 @@ class _Interpreter:
     def _call(self, node: ast.Call, inner: Callable[[ast.expr], Any]) -> Any:
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return self._left_open(node)
-        name = dotted(node.func) or _text(node.func)
+        name = dotted_name(node.func) or _text(node.func)
         if isinstance(node.func, ast.Name):
             self._refuse_open(node.func)
         owner = self._owner(node.func, inner)
@@ -815,9 +821,9 @@ class _Interpreter:
         if isinstance(owner, dict | list) and isinstance(node.func, ast.Attribute):
             return self._method(owner, node.func.attr, args, kwargs, node)
         if name not in self._bound:
-            known = self._builtin(name, args, kwargs, node)
-            if known is not _MISSING:
-                return known
+            result = self._builtin(name, args, kwargs, node)
+            if result is not _MISSING:
+                return result
         if name in _COPIES and len(args) == 1 and not kwargs:
             return _Final(self).value(args[0])
         return self._unknown_call(node, name, owner, args, kwargs)
@@ -843,7 +849,7 @@ class _Interpreter:
             return list(args[0]) if name == "list" else tuple(args[0])
         is_plain = all(isinstance(value, int | float) for value in args)
         if name in _FUNCTIONS and args and is_plain and not kwargs:
-            return _computed(_FUNCTIONS[name], args, node)
+            return _compute(_FUNCTIONS[name], args, node)
         return Call(name, args, kwargs) if name in _PURE - {"list", "tuple", "dict"} else _MISSING
 
     def _method(
@@ -890,7 +896,7 @@ class _Interpreter:
                 return Unresolved(_text(node))
         self._check_length(owner)
         if method != "get":
-            self._changed(owner, node)
+            self._leave_calls_open(owner, node)
         return result
 
     def _unknown_call(
@@ -960,8 +966,8 @@ class _Final:
         root = self.interpreter.names.get(name.partition(".")[0])
         value = self.interpreter.names[name]
         if "." in name and isinstance(root, dict | Call):
-            walked = self.interpreter._walked(name)
-            value = Unresolved(name) if walked is _MISSING else walked
+            entry = self.interpreter._dotted_value(name)
+            value = Unresolved(name) if entry is _MISSING else entry
         return self.value(value)
 
     def value(self, value: Any) -> Any:
@@ -984,8 +990,8 @@ class _Final:
                 result = [self.value(item) for item in value]
             case Call(name=name, args=args, kwargs=kwargs, scope=scope):
                 inner = tuple(self.value(item) for item in args)
-                named = {key: self.value(item) for key, item in kwargs.items()}
-                result = Call(name, inner, named, scope)
+                keywords = {key: self.value(item) for key, item in kwargs.items()}
+                result = Call(name, inner, keywords, scope)
             case _:
                 result = tuple(self.value(item) for item in value)
         self._active.discard(id(value))
@@ -993,13 +999,13 @@ class _Final:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """The objects that a value reaches, itself included: those that may be changed."""
-    pending, seen = [value], set()
+    """The mutable or unknown objects that a value reaches, itself included."""
+    pending, seen_ids = [value], set()
     while pending:
         part = pending.pop()
-        if id(part) in seen:
+        if id(part) in seen_ids:
             continue
-        seen.add(id(part))
+        seen_ids.add(id(part))
         match part:
             case dict():
                 pending.extend(part.values())
@@ -1015,13 +1021,13 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _containers(value: Any) -> Iterator[Any]:
-    """The dicts and lists that a value reaches, but not those of a call in it."""
-    pending, seen = [value], set()
+    """The dicts and lists that a value reaches, except through a call."""
+    pending, seen_ids = [value], set()
     while pending:
         part = pending.pop()
-        if id(part) in seen or not isinstance(part, dict | list | tuple):
+        if id(part) in seen_ids or not isinstance(part, dict | list | tuple):
             continue
-        seen.add(id(part))
+        seen_ids.add(id(part))
         pending.extend(part.values() if isinstance(part, dict) else part)
         if not isinstance(part, tuple):
             yield part
@@ -1086,7 +1092,7 @@ def _is_read_base(context: ast.expr) -> bool:
     """Whether a context is that of MMEngine, which its imports of other configs stand in."""
     if not isinstance(context, ast.Call) or context.args or context.keywords:
         return False
-    return (dotted(context.func) or "").rpartition(".")[2] == "read_base"
+    return (dotted_name(context.func) or "").rpartition(".")[2] == "read_base"
 
 
 def _is_hashable(key: Any) -> bool:
@@ -1102,16 +1108,16 @@ def _has_item(owner: list[Any], place: int = -1) -> bool:
 
 
 def _expression(statement: ast.AugAssign) -> ast.expr:
-    return ast.BinOp(left=_loaded(statement.target), op=statement.op, right=statement.value)
+    return ast.BinOp(left=_as_expression(statement.target), op=statement.op, right=statement.value)
 
 
-def dotted(node: ast.expr) -> str | None:
+def dotted_name(node: ast.expr) -> str | None:
     """Returns ``a.b.c`` of a name or attribute; None for another expression."""
     match node:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=value, attr=attribute):
-            outer = dotted(value)
+            outer = dotted_name(value)
             return None if outer is None else f"{outer}.{attribute}"
     return None
 
@@ -1121,7 +1127,7 @@ def _text(node: ast.AST) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _loaded(target: ast.expr) -> ast.expr:
+def _as_expression(target: ast.expr) -> ast.expr:
     return ast.parse(ast.unparse(target), mode="eval").body
 
 
@@ -1143,22 +1149,22 @@ def _dict(
     inner: Callable[[ast.expr], Any],
     node: ast.expr,
 ) -> Any:
-    made: dict[Any, Any] = {}
+    result: dict[Any, Any] = {}
     for key, value in zip(keys, values, strict=True):
         name = None if key is None else inner(key)
-        found = inner(value)
+        item = inner(value)
         if key is None:
-            if not isinstance(found, dict):
+            if not isinstance(item, dict):
                 return Unresolved(_text(node))
-            made.update(found)
+            result.update(item)
             continue
         if not isinstance(name, str | int | float | tuple):
             return Unresolved(_text(node))
         try:
-            made[name] = found
+            result[name] = item
         except TypeError:
             return Unresolved(_text(node))
-    return made
+    return result
 
 
 def _item(value: Any, index: Any, node: ast.expr) -> Any:
@@ -1181,16 +1187,16 @@ def _unary(op: ast.unaryop, value: Any, node: ast.expr) -> Any:
 def _arithmetic(op: ast.operator, left: Any, right: Any, node: ast.expr, source: str) -> Any:
     if type(op) not in _BINARY:
         return Unresolved(_text(node))
-    numbers = all(isinstance(value, int | float) for value in (left, right))
+    are_numbers = all(isinstance(value, int | float) for value in (left, right))
     is_sum = isinstance(op, ast.Add)
-    joined = is_sum and type(left) is type(right) and isinstance(left, str | list | tuple)
-    if not numbers and not joined:
+    is_concatenation = is_sum and type(left) is type(right) and isinstance(left, str | list | tuple)
+    if not are_numbers and not is_concatenation:
         return Unresolved(_text(node))
-    if joined and len(left) + len(right) > MAX_NODES:
+    if is_concatenation and len(left) + len(right) > MAX_NODES:
         raise ConfigError(TOO_LARGE, where=source)
     if isinstance(op, ast.Pow) and _power_bits(left, right) > MAX_BITS:
         raise ConfigError(f"the power {_text(node)} is too large", where=source)
-    return _computed(_BINARY[type(op)], (left, right), node)
+    return _compute(_BINARY[type(op)], (left, right), node)
 
 
 def _power_bits(base: Any, exponent: Any) -> int:
@@ -1200,12 +1206,13 @@ def _power_bits(base: Any, exponent: Any) -> int:
     return abs(exponent) * max(1, abs(base)).bit_length()
 
 
-def _computed(function: Callable[..., Any], arguments: tuple[Any, ...], node: ast.expr) -> Any:
+def _compute(function: Callable[..., Any], arguments: tuple[Any, ...], node: ast.expr) -> Any:
     """The value of plain arguments; unresolved where Python raises an exception."""
     if any(isinstance(value, Unresolved | Call | Reference) for value in arguments):
         return Unresolved(_text(node))
     try:
         value = function(*arguments)
+    # round(nan) raises ValueError, 1.0 // 0 and 10.0**400 an ArithmeticError.
     except (ArithmeticError, TypeError, ValueError):
         return Unresolved(_text(node))
     is_large = isinstance(value, int) and value.bit_length() > MAX_BITS

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """A value that the file alone does not determine, such as ``${LR}`` of a shell script.
+    """A value that the file does not determine, such as ``${LR}`` in a shell script.
 
     It is refused where it is needed, and ignored elsewhere.
 

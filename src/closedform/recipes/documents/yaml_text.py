@@ -71,7 +71,7 @@ class _Reader:
         place = f"{self.source}: {path}" if path else self.source
         self.budget.spend(depth)
         if node.tag.startswith("!"):
-            return self._tagged(node, path, place, depth)
+            return self._tag_value(node, path, place, depth)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_CORE}seq":
             return [
                 self.plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(node.value)
@@ -80,10 +80,10 @@ class _Reader:
             return self._mapping(node, path, place, depth)
         return _scalar(node, place)
 
-    def _tagged(self, node: yaml.Node, path: str, place: str, depth: int) -> Any:
+    def _tag_value(self, node: yaml.Node, path: str, place: str, depth: int) -> Any:
         """The value of a tag of the application: the calls and references of HyperPyYAML.
 
-        Another tag, such as !include, is one that the file does not determine.
+        The file does not determine the values of other tags, such as !include.
         """
         kind, _, name = node.tag.partition(":")
         if kind in _CALLS and name and isinstance(node, yaml.MappingNode):
@@ -96,20 +96,20 @@ class _Reader:
 
     def _mapping(self, node: yaml.MappingNode, path: str, place: str, depth: int) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
-        merged: dict[Any, Any] = {}
+        merged_entries: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             if key_node.tag == f"{_CORE}merge":
-                for source in self._merged(value_node, path, place, depth):
-                    merged = {**source, **merged}
+                for source in self._merge_sources(value_node, path, place, depth):
+                    merged_entries = {**source, **merged_entries}
                 continue
             key = _key(key_node, place)
             value = self.plain(value_node, f"{path}.{key}" if path else str(key), depth + 1)
             if key in result and result[key] != value:
                 raise ConfigError(f"the key {key!r} occurs twice", where=place)
             result[key] = value
-        return {**merged, **result}
+        return {**merged_entries, **result}
 
-    def _merged(
+    def _merge_sources(
         self, node: yaml.Node, path: str, place: str, depth: int
     ) -> list[Mapping[Any, Any]]:
         value = self.plain(node, path, depth + 1)

@@ -79,7 +79,7 @@ def blocks(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def arguments(document: Document, value: Any, path: str) -> dict[str, Any]:
-    """Returns the arguments of a block: of its members, ``{"class": name, "kwargs": {…}}``.
+    """Returns the arguments of a block, its members as ``{"class": name, "kwargs": {…}}``.
 
     Raises:
         ConfigError: An argument is not determined, or given by its position where it has no name.
@@ -87,7 +87,7 @@ def arguments(document: Document, value: Any, path: str) -> dict[str, Any]:
     name = str(class_of(value))
     raw = _raw(document, value, path, name)
     return {
-        key: _converted(document, argument, f"{path}.{key}")
+        key: _convert(document, argument, f"{path}.{key}")
         for key, argument in raw.items()
         if argument is not None
     }
@@ -99,27 +99,27 @@ def _raw(document: Document, value: Any, path: str, name: str) -> dict[str, Any]
         extra = value.args[1:]  # the optimizer is the first argument
         if len(extra) > len(positional):
             raise document.error(f"{name} takes fewer arguments", path)
-        given = {**dict(zip(positional, extra, strict=False)), **value.kwargs}
-        return {key: item for key, item in given.items() if key not in _NOT_ARGUMENTS}
+        by_name = {**dict(zip(positional, extra, strict=False)), **value.kwargs}
+        return {key: item for key, item in by_name.items() if key not in _NOT_ARGUMENTS}
     is_target = any(isinstance(value.get(key), str | Reference) for key in _TARGETS)
     if value.get("_args_"):
         raise document.error(
             "arguments by their position are not read", f"{path}._args_", "name each argument"
         )
-    skipped = {*_TARGETS, *_NOT_ARGUMENTS, "_args_"} | (set() if is_target else set(_NAMES))
-    nested = [value[key] for key in _NESTED if isinstance(value.get(key), Mapping)]
-    known = {entry.name for entry in _parameters(name)}
-    own = {
+    left_out = {*_TARGETS, *_NOT_ARGUMENTS, "_args_"} | (set() if is_target else set(_NAMES))
+    inner = [value[key] for key in _NESTED if isinstance(value.get(key), Mapping)]
+    names = {entry.name for entry in _parameters(name)}
+    outer = {
         key: item
         for key, item in value.items()
-        if key not in skipped
+        if key not in left_out
         and not (key in _NESTED and isinstance(item, Mapping))
-        and not (key in _OF_LIGHTNING and key not in known)
+        and not (key in _OF_LIGHTNING and key not in names)
     }
-    merged: dict[str, Any] = own
-    for part in nested:
-        merged = {**merged, **{k: v for k, v in part.items() if k not in _NOT_ARGUMENTS}}
-    return merged
+    result: dict[str, Any] = outer
+    for part in inner:
+        result = {**result, **{k: v for k, v in part.items() if k not in _NOT_ARGUMENTS}}
+    return result
 
 
 def _parameters(name: str) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ def entry_of(name: str) -> ScheduleEntry:
     return torch.FRAMEWORK.schedules[name]
 
 
-def _converted(document: Document, value: Any, path: str) -> Any:
+def _convert(document: Document, value: Any, path: str) -> Any:
     if isinstance(value, Unresolved):
         raise document.error(
             f"{path.rpartition('.')[2]} is needed, but the file does not determine it: "
@@ -151,7 +151,7 @@ def _converted(document: Document, value: Any, path: str) -> Any:
             )
         return {"class": name, "kwargs": arguments(document, value, path)}
     if isinstance(value, list | tuple):
-        return [_converted(document, item, f"{path}[{i}]") for i, item in enumerate(value)]
+        return [_convert(document, item, f"{path}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, Mapping):
         raise ConfigError("a mapping is not an argument of a scheduler", where=document.place(path))
     return value

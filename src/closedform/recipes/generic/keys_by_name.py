@@ -1,4 +1,4 @@
-"""The keys of a config by their concepts: candidates, and the choice of one or a refusal."""
+"""The keys of a config by their concepts: candidates, and a choice among them or a refusal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from closedform.recipes.generic.names import (
     LISTS,
     NAMES,
     TEXTS,
-    Kind,
+    KeyUnit,
     Meaning,
     family,
     fits,
@@ -45,7 +45,7 @@ class Entry:
 
     path: str
     value: Any
-    kind: Kind = Kind.VALUE
+    kind: KeyUnit = KeyUnit.VALUE
     is_weak: bool = False
 
     def __str__(self) -> str:
@@ -69,19 +69,19 @@ def entries(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @dataclass
 class Book:
-    """The entries of a config, and what was read of them.
+    """The entries of a config, with a record of the entries that were read.
 
     Attributes:
         document: The config.
         paths: The places, or literals, that the user chose by concept.
-        notes: What was read and assumed, by concept.
-        used: The paths that were read.
+        notes: Statements on the values that were read or assumed, by concept.
+        paths_read: The paths that were read.
     """
 
     document: Document
     paths: Mapping[str, str]
     notes: dict[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
+    paths_read: set[str] = field(default_factory=set)
     values: dict[str, Any] = field(default_factory=dict)
     blocks: set[str] = field(default_factory=set)
 
@@ -135,41 +135,43 @@ class Book:
             UnknownNameError: The path that the user chose is not in the config.
         """
         if concept in self.paths:
-            return self._used(concept, self._chosen(concept, self.paths[concept]))
-        found = self.candidates(concept)
-        if len(found) > 1:  # an argument of a class is not the length of the run as well
-            found = [entry for entry in found if entry.path not in self.used] or found
-        if len(found) > 1 and concept in _NEAR:
-            found = self._nearest(found)
-        if len(found) > 1 and concept not in ("lr", "decay"):
-            first = found[0]
-            if all((entry.value, entry.kind) == (first.value, first.kind) for entry in found):
+            return self._use(concept, self._entry_of_choice(concept, self.paths[concept]))
+        candidates = self.candidates(concept)
+        if len(candidates) > 1:  # an argument of a class is not the length of the run as well
+            candidates = [
+                entry for entry in candidates if entry.path not in self.paths_read
+            ] or candidates
+        if len(candidates) > 1 and concept in _NEAR:
+            candidates = self._nearest(candidates)
+        if len(candidates) > 1 and concept not in ("lr", "decay"):
+            first = candidates[0]
+            if all((entry.value, entry.kind) == (first.value, first.kind) for entry in candidates):
                 self.notes[f"{concept}-twice"] = (
-                    f"{' and '.join(entry.path for entry in found)} agree: the first was read"
+                    f"{' and '.join(entry.path for entry in candidates)} agree: the first was read"
                 )
-                found = found[:1]
-        if len(found) > 1 and concept in _OF_OPTIMIZER:
-            listed = ", ".join(map(str, found[:6]))
-            self.notes[concept] = f"{listed} can be {CONCEPTS[concept]}: none was read"
+                candidates = candidates[:1]
+        if len(candidates) > 1 and concept in _OF_OPTIMIZER:
+            names = ", ".join(map(str, candidates[:6]))
+            self.notes[concept] = f"{names} can be {CONCEPTS[concept]}: none was read"
             return None
-        if len(found) > 1:
-            raise self.ambiguous(concept, found)
-        return self._used(concept, found[0]) if found else None
+        if len(candidates) > 1:
+            raise self.ambiguous(concept, candidates)
+        return self._use(concept, candidates[0]) if candidates else None
 
-    def ambiguous(self, concept: str, found: list[Entry]) -> ConfigError:
+    def ambiguous(self, concept: str, candidates: list[Entry]) -> ConfigError:
         """Returns the error of several entries for a concept."""
-        listed = ", ".join(map(str, found[:6]))
+        names = ", ".join(map(str, candidates[:6]))
         return ConfigError(
-            f"{len(found)} keys can be {CONCEPTS[concept]}: {listed}",
+            f"{len(candidates)} keys can be {CONCEPTS[concept]}: {names}",
             where=self.document.source,
-            hint=f"choose one: paths={{{concept!r}: {found[0].path!r}}}",
+            hint=f"choose one: paths={{{concept!r}: {candidates[0].path!r}}}",
         )
 
     def missing(self, concept: str, why: str, example: str) -> ConfigError:
         """Returns the error of a concept that no key has; one of another type is named."""
         for path, value in self.values.items():
-            named = value is not None and self._meaning(concept, path, value) is not None
-            if named and not isinstance(value, Mapping | Call) and not fits(concept, value):
+            is_candidate = value is not None and self._meaning(concept, path, value) is not None
+            if is_candidate and not isinstance(value, Mapping | Call) and not fits(concept, value):
                 why += f"; {path} = {value!r:.40} is of another type"
                 break
         return ConfigError(
@@ -178,13 +180,13 @@ class Book:
             hint=f"name its path or value: paths={{{concept!r}: {example!r}}}",
         )
 
-    def _chosen(self, concept: str, choice: str) -> Entry:
+    def _entry_of_choice(self, concept: str, choice: str) -> Entry:
         text = str(choice)
         if text in self.values:
             value = self.values[text]
             name = plain(text)
             meaning = next((m for m in NAMES.get(name, ()) if m.concept == concept), None)
-            return Entry(text, value, Kind.OPEN if meaning is None else meaning.kind)
+            return Entry(text, value, KeyUnit.OPEN if meaning is None else meaning.kind)
         literal = _literal(concept, text)
         if literal is None:
             raise UnknownNameError(
@@ -192,10 +194,10 @@ class Book:
                 where=self.document.source,
                 hint=nearest(text, self.values),
             )
-        return Entry("", literal, Kind.OPEN)
+        return Entry("", literal, KeyUnit.OPEN)
 
-    def _used(self, concept: str, entry: Entry) -> Entry:
-        self.used.add(entry.path)
+    def _use(self, concept: str, entry: Entry) -> Entry:
+        self.paths_read.add(entry.path)
         value = entry.value
         if isinstance(value, Unresolved):
             raise ConfigError(
@@ -204,25 +206,28 @@ class Book:
                 hint=f"write its value into the file, or paths={{{concept!r}: '1'}}",
             )
         place = entry.path or "the choice"
-        unit = "" if entry.kind is Kind.VALUE else f", in {entry.kind}"
-        if entry.kind in (Kind.RUN, Kind.RATIO):
+        unit = "" if entry.kind is KeyUnit.VALUE else f", in {entry.kind}"
+        if entry.kind in (KeyUnit.RUN, KeyUnit.RATIO):
             unit = f", a {entry.kind}"
-        if entry.kind is Kind.OPEN:
+        if entry.kind is KeyUnit.OPEN:
             unit = ""
-        shown = f"{value!r:.60}" if not isinstance(value, Mapping | Call) else "a block"
-        self.notes[concept] = f"{place} = {shown} was read as {CONCEPTS[concept]}{unit}"
+        text = f"{value!r:.60}" if not isinstance(value, Mapping | Call) else "a block"
+        self.notes[concept] = f"{place} = {text} was read as {CONCEPTS[concept]}{unit}"
         return entry
 
-    def _nearest(self, found: list[Entry]) -> list[Entry]:
+    def _nearest(self, candidates: list[Entry]) -> list[Entry]:
         """The entries that share most of their path with the rate."""
         rate = self.paths.get("lr") or next(
-            (path for path in self.used if plain(path) in NAMES), ""
+            (path for path in self.paths_read if plain(path) in NAMES), ""
         )
         section = rate.rpartition(".")[0]
         shares = [
-            (_shared(entry.path, rate), entry.path.rpartition(".")[0] == section) for entry in found
+            (_common_parts(entry.path, rate), entry.path.rpartition(".")[0] == section)
+            for entry in candidates
         ]
-        return [entry for entry, share in zip(found, shares, strict=True) if share == max(shares)]
+        return [
+            entry for entry, share in zip(candidates, shares, strict=True) if share == max(shares)
+        ]
 
     def number(self, entry: Entry) -> sp.Expr:
         """Returns the number of an entry, exactly.
@@ -239,7 +244,7 @@ class Book:
         return [
             path
             for path, value in self.values.items()
-            if path not in self.used
+            if path not in self.paths_read
             and not self.within_block(path)
             and not isinstance(value, Mapping | Call | Reference | list | tuple)
             and value is not None
@@ -252,7 +257,7 @@ def _number(value: Any) -> float:
 
 
 def _literal(concept: str, text: str) -> Any:
-    """The value that a choice states itself, None for what is none."""
+    """The value that a choice states, None if it does not state a value of the concept."""
     if concept == "unit":
         return text if text in ("update", "epoch") else None
     if concept == "decay":
@@ -265,15 +270,15 @@ def _literal(concept: str, text: str) -> Any:
     return text if fits("lr", text) else None
 
 
-def _shared(path: str, base: str) -> int:
+def _common_parts(path: str, base: str) -> int:
     count = 0
-    for one, two in zip(path.split("."), base.split("."), strict=False):
-        if one != two:
+    for left, right in zip(path.split("."), base.split("."), strict=False):
+        if left != right:
             break
         count += 1
     return count
 
 
-def at(document: Document, what: str, path: str, hint: str | None = None) -> ArgumentError:
+def at(document: Document, message: str, path: str, hint: str | None = None) -> ArgumentError:
     """Returns an error of a value of a config that is an argument."""
-    return ArgumentError(what, where=document.place(path), hint=hint)
+    return ArgumentError(message, where=document.place(path), hint=hint)

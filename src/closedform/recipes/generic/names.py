@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class KeyUnit(StrEnum):
     """The unit of a value, by the name of its key."""
 
     VALUE = "value"
@@ -58,28 +58,28 @@ class Meaning:
     """
 
     concept: str
-    kind: Kind = Kind.VALUE
+    kind: KeyUnit = KeyUnit.VALUE
     is_weak: bool = False
 
 
-_ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
+_ROWS: tuple[tuple[str, KeyUnit, bool, str], ...] = (
     (
         "lr",
-        Kind.VALUE,
+        KeyUnit.VALUE,
         False,
         "lr learning_rate base_lr base_learning_rate max_lr max_learning_rate lr_max peak_lr "
         "peak_learning_rate lr_peak lr0 learningrate lrate lr_base optimizer_lr",
     ),
     (
         "lr",
-        Kind.VALUE,
+        KeyUnit.VALUE,
         True,
         "init_lr initial_lr lr_init initial_learning_rate init_learning_rate start_learning_rate "
         "start_lr lr_start learning_rate_init",
     ),
     (
         "min_lr",
-        Kind.VALUE,
+        KeyUnit.VALUE,
         False,
         "min_lr lr_min eta_min end_lr lr_end final_lr lr_final min_learning_rate lr_floor "
         "minimum_learning_rate end_learning_rate final_learning_rate minimum_lr learning_rate_min "
@@ -87,14 +87,14 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
     ),
     (
         "min_lr",
-        Kind.RATIO,
+        KeyUnit.RATIO,
         False,
         "min_lr_ratio min_lr_rate lr_min_ratio min_lr_factor final_lr_ratio end_lr_ratio min_ratio "
         "lr_final_ratio final_lr_factor final_lr_fraction final_lr_frac min_learning_rate_ratio",
     ),
     (
         "warmup",
-        Kind.UPDATES,
+        KeyUnit.UPDATES,
         False,
         "warmup_steps warmup_step warmup_iters warmup_iter warmup_updates warmup_iterations "
         "num_warmup_steps lr_warmup_steps n_warmup_steps lr_warmup_iters num_warmup_iters "
@@ -104,30 +104,30 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
     ),
     (
         "warmup",
-        Kind.EPOCHS,
+        KeyUnit.EPOCHS,
         False,
         "warmup_epochs warmup_epoch num_warmup_epochs warm_up_epochs lr_warmup_epochs "
         "n_warmup_epochs warm_up_epoch warm_epochs",
     ),
     (
         "warmup",
-        Kind.RUN,
+        KeyUnit.RUN,
         False,
         "warmup_ratio warmup_fraction warmup_proportion warmup_prop warmup_frac lr_warmup_fraction "
         "warmup_steps_ratio warmup_steps_proportion warmup_percentage",
     ),
-    ("warmup", Kind.OPEN, True, "warmup warm_up lr_warmup warmup_length"),
+    ("warmup", KeyUnit.OPEN, True, "warmup warm_up lr_warmup warmup_length"),
     (
         "warmup_start",
-        Kind.VALUE,
+        KeyUnit.VALUE,
         False,
         "warmup_start_lr warmup_init_lr warmup_lr warmup_lr_init lr_warmup_init warmup_min_lr "
         "warmup_initial_lr warmup_initial_learning_rate warmup_learning_rate warmup_init",
     ),
-    ("warmup_start", Kind.RATIO, False, "warmup_factor warmup_start_factor warmup_lr_factor"),
+    ("warmup_start", KeyUnit.RATIO, False, "warmup_factor warmup_start_factor warmup_lr_factor"),
     (
         "total",
-        Kind.UPDATES,
+        KeyUnit.UPDATES,
         False,
         "total_steps total_step max_steps max_step num_steps num_step train_steps training_steps "
         "num_training_steps num_train_steps n_steps total_training_steps max_train_steps "
@@ -136,19 +136,19 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
         "max_iterations max_num_iterations train_iterations total_iterations max_updates "
         "max_update total_updates num_updates max_num_steps total_num_steps train_step",
     ),
-    ("total", Kind.UPDATES, True, "steps iters iter"),
+    ("total", KeyUnit.UPDATES, True, "steps iters iter"),
     (
         "total",
-        Kind.EPOCHS,
+        KeyUnit.EPOCHS,
         False,
         "epochs num_epochs num_epoch max_epochs max_epoch n_epochs n_epoch total_epochs "
         "total_epoch num_train_epochs train_epochs training_epochs nepochs end_epoch "
         "epoch_num epoches max_num_epochs number_of_epochs epochs_num nb_epochs",
     ),
-    ("total", Kind.EPOCHS, True, "epoch"),
+    ("total", KeyUnit.EPOCHS, True, "epoch"),
     (
         "decay",
-        Kind.VALUE,
+        KeyUnit.VALUE,
         False,
         "lr_scheduler scheduler lr_scheduler_type lr_schedule lr_schedule_type lr_policy sched "
         "schedule lr_decay_style lr_decay_type decay_method scheduler_type scheduler_name lr_mode "
@@ -156,17 +156,17 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
         "lr_scheduler_name scheduler_class scheduler_fn lr_decay_mode lr_decay_method "
         "learning_rate_decay_type lr_scheduler_class schedulers scheduling lr_scheduling",
     ),
-    ("decay", Kind.VALUE, True, "policy decay lr_decay annealing lr_anneal"),
+    ("decay", KeyUnit.VALUE, True, "policy decay lr_decay annealing lr_anneal"),
     (
         "decay_length",
-        Kind.OPEN,
+        KeyUnit.OPEN,
         False,
         "t_max lr_decay_iters decay_iters cosine_steps lr_decay_length",
     ),
-    ("decay_length", Kind.UPDATES, False, "decay_steps lr_decay_steps"),
+    ("decay_length", KeyUnit.UPDATES, False, "decay_steps lr_decay_steps"),
     (
         "gamma",
-        Kind.VALUE,
+        KeyUnit.VALUE,
         False,
         "gamma lr_gamma decay_rate lr_decay_rate lr_decay_factor decay_factor lr_decay_gamma "
         "lr_decay lr_decay_ratio anneal_rate learning_rate_decay learning_rate_decay_rate "
@@ -174,49 +174,49 @@ _ROWS: tuple[tuple[str, Kind, bool, str], ...] = (
     ),
     (
         "milestones",
-        Kind.OPEN,
+        KeyUnit.OPEN,
         False,
         "milestones lr_milestones decay_milestones decay_step_list anneal_steps lr_step_milestones "
         "lr_steps",
     ),
-    ("milestones", Kind.EPOCHS, False, "lr_decay_epochs decay_epochs lr_drop_epochs lr_epochs"),
-    ("milestones", Kind.UPDATES, False, "lr_decay_iterations lr_decay_iters decay_iters"),
+    ("milestones", KeyUnit.EPOCHS, False, "lr_decay_epochs decay_epochs lr_drop_epochs lr_epochs"),
+    ("milestones", KeyUnit.UPDATES, False, "lr_decay_iterations lr_decay_iters decay_iters"),
     (
         "milestones",
-        Kind.OPEN,
+        KeyUnit.OPEN,
         True,
         "steps step lr_step decay_steps lr_decay_steps lr_decay_step",
     ),
     (
         "step_size",
-        Kind.OPEN,
+        KeyUnit.OPEN,
         False,
         "step_size lr_step_size lr_step lr_drop decay_every lr_decay_every "
         "decay_interval lr_decay_interval lr_decay_period step_lr stepsize",
     ),
-    ("step_size", Kind.UPDATES, False, "decay_step lr_decay_step"),
+    ("step_size", KeyUnit.UPDATES, False, "decay_step lr_decay_step"),
     (
         "step_size",
-        Kind.EPOCHS,
+        KeyUnit.EPOCHS,
         False,
         "lr_decay_epochs decay_epochs lr_drop_epochs lr_decay_epoch lr_step_epochs "
         "epochs_per_decay",
     ),
-    ("power", Kind.VALUE, False, "power lr_power poly_power poly_exp lr_decay_power"),
-    ("unit", Kind.VALUE, False, "interval scheduler_interval lr_scheduler_interval by_epoch"),
-    ("weight_decay", Kind.VALUE, False, "weight_decay wd weightdecay l2_weight_decay"),
+    ("power", KeyUnit.VALUE, False, "power lr_power poly_power poly_exp lr_decay_power"),
+    ("unit", KeyUnit.VALUE, False, "interval scheduler_interval lr_scheduler_interval by_epoch"),
+    ("weight_decay", KeyUnit.VALUE, False, "weight_decay wd weightdecay l2_weight_decay"),
     (
         "optimizer",
-        Kind.VALUE,
+        KeyUnit.VALUE,
         False,
         "optimizer optim opt optimizer_name optimizer_type optim_name optim_type optimizing_method "
         "optimizer_class",
     ),
-    ("betas", Kind.VALUE, False, "betas adam_betas optimizer_betas"),
-    ("beta1", Kind.VALUE, False, "beta1 adam_beta1 beta_1 b1"),
-    ("beta2", Kind.VALUE, False, "beta2 adam_beta2 beta_2 b2"),
-    ("eps", Kind.VALUE, False, "eps adam_eps adam_epsilon epsilon"),
-    ("momentum", Kind.VALUE, False, "momentum"),
+    ("betas", KeyUnit.VALUE, False, "betas adam_betas optimizer_betas"),
+    ("beta1", KeyUnit.VALUE, False, "beta1 adam_beta1 beta_1 b1"),
+    ("beta2", KeyUnit.VALUE, False, "beta2 adam_beta2 beta_2 b2"),
+    ("eps", KeyUnit.VALUE, False, "eps adam_eps adam_epsilon epsilon"),
+    ("momentum", KeyUnit.VALUE, False, "momentum"),
 )
 
 

@@ -24,21 +24,21 @@ def stated_elsewhere(document: Document) -> dict[str, Any]:
     """
     if document.python is None:
         return {}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for node in list(ast.walk(document.python.tree))[: 10 * _MOST]:
         if isinstance(node, ast.ClassDef) and node.name not in document.content:
             body = _attributes(node, document)
             if body:
-                found[node.name] = body
+                result[node.name] = body
         elif isinstance(node, ast.Call) and _is_option(node):
             name, value = _option(node, document)
             if value is not None:
                 is_new = options.get(name, value) == value
                 options[name] = value if is_new else Unresolved("two defaults")
     if options and ARGPARSE not in document.content:
-        found[ARGPARSE] = options
-    return found
+        result[ARGPARSE] = options
+    return result
 
 
 def _attributes(node: ast.ClassDef, document: Document) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def _attributes(node: ast.ClassDef, document: Document) -> dict[str, Any]:
         else:
             continue
         if isinstance(target, ast.Name):
-            known = literal(value, {**document.content, **result}, document.source)
-            if not isinstance(known, Reference | Call):
-                result[target.id] = known
+            literal_value = literal(value, {**document.content, **result}, document.source)
+            if not isinstance(literal_value, Reference | Call):
+                result[target.id] = literal_value
     return result
 
 

@@ -1,8 +1,8 @@
-"""The reading of a config of no known framework, with everything that it assumes as notes.
+"""The reader of configs of no known framework, which notes everything that it assumes.
 
-The rate is that of one key, taken as it is written. A warmup is a line from the rate that it starts
-with, or 0, to the rate; the decay takes the rest of the run. A schedule whose lengths are epochs
-changes once in an epoch. Each of these is a note of the recipe; ``paths`` corrects a key.
+One key states the rate, without further factors. The warmup is a line from its first rate, or 0, to
+the rate; the decay takes the rest of the run. A schedule whose lengths are epochs changes once per
+epoch. Each of these assumptions is a note of the recipe; ``paths`` corrects a key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from closedform.recipes.entries import Required
 from closedform.recipes.framework import Framework
 from closedform.recipes.generic import classes
 from closedform.recipes.generic.keys_by_name import Book, Entry
-from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, UNITS, Kind, family, plain
+from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, UNITS, KeyUnit, family, plain
 from closedform.recipes.generic.python_names import ARGPARSE, stated_elsewhere
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role
@@ -43,7 +43,7 @@ from closedform.schedules import (
 )
 
 NAME = "generic"
-_COUNTED = {Kind.UPDATES, Kind.EPOCHS}
+_COUNTED = {KeyUnit.UPDATES, KeyUnit.EPOCHS}
 _EPOCHS = "updates_per_epoch"
 _FROM_THE_WARMUP = frozenset({"t_max", "cosine_steps", "lr_decay_length"})
 """Names of a length that is counted from the end of the warmup; others are from the start."""
@@ -116,7 +116,7 @@ class _Proposal:
         if unread:
             more = f" and {len(unread) - 12} more" if len(unread) > 12 else ""
             book.notes["not-read"] = f"these keys were not used: {', '.join(unread[:12])}{more}"
-        made = self.reading.recipe(
+        recipe = self.reading.recipe(
             [group],
             clock=clock,
             horizon=self._horizon(total),
@@ -124,32 +124,34 @@ class _Proposal:
             accumulation=None,
             values=(),
         )
-        return replace(made, notes=dict(book.notes))
+        return replace(recipe, notes=dict(book.notes))
 
     def _has_length(self) -> bool:
         """Whether the length is to be looked for: a fact of the user wins over several keys."""
-        known = self.reading.facts.total_updates
+        updates = self.reading.facts.total_updates
         return (
-            known is None or len(self.book.candidates("total")) <= 1 or ("total" in self.book.paths)
+            updates is None
+            or len(self.book.candidates("total")) <= 1
+            or ("total" in self.book.paths)
         )
 
     def _block(self) -> tuple[str, Any] | None:
         """The block of a scheduler's class, and its path."""
-        document, chosen = self.book.document, self.book.paths.get("decay")
-        if chosen is not None:
-            value = self.book.values.get(chosen)
-            return (chosen, value) if classes.is_scheduler(classes.class_of(value)) else None
-        found = list(classes.blocks(document.content))
-        if not found and document.python is not None:
-            found = list(classes.blocks(document.python.expressions))
-        if len(found) > 1:
+        document, choice = self.book.document, self.book.paths.get("decay")
+        if choice is not None:
+            value = self.book.values.get(choice)
+            return (choice, value) if classes.is_scheduler(classes.class_of(value)) else None
+        blocks = list(classes.blocks(document.content))
+        if not blocks and document.python is not None:
+            blocks = list(classes.blocks(document.python.expressions))
+        if len(blocks) > 1:
             raise self.book.ambiguous(
-                "decay", [Entry(path, classes.class_of(value)) for path, value in found]
+                "decay", [Entry(path, classes.class_of(value)) for path, value in blocks]
             )
-        if not found:
+        if not blocks:
             self._refuse_unknown_class()
             return self._block_of_text()
-        return found[0]
+        return blocks[0]
 
     def _block_of_text(self) -> tuple[str, Any] | None:
         """The class that a text names, with the arguments that keys of their names have."""
@@ -159,49 +161,49 @@ class _Proposal:
         ]
         if len(texts) != 1:
             return None
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         name = str(texts[0].value)
-        known = torch.FRAMEWORK.schedules[name].parameters
+        parameters = torch.FRAMEWORK.schedules[name].parameters
         names = {
             path.rpartition(".")[2] for path, value in book.values.items() if value is not None
         }
-        needed = {entry.name for entry in known if isinstance(entry.default, Required)}
-        if needed - names - set(book.paths) and family(name) is not None:
+        required_names = {entry.name for entry in parameters if isinstance(entry.default, Required)}
+        if required_names - names - set(book.paths) and family(name) is not None:
             return None  # its keys have other names
-        for parameter in known:
-            chosen = book.paths.get(parameter.name)
+        for parameter in parameters:
+            choice = book.paths.get(parameter.name)
             paths = [
                 path
                 for path, value in book.values.items()
                 if path.rpartition(".")[2] == parameter.name and value is not None
             ]
-            if chosen in book.values:
-                paths = [str(chosen)]
+            if choice in book.values:
+                paths = [str(choice)]
             if len(paths) > 1:
-                listed = ", ".join(f"{path} = {book.values[path]!r:.40}" for path in paths[:6])
+                candidates = ", ".join(f"{path} = {book.values[path]!r:.40}" for path in paths[:6])
                 raise ConfigError(
-                    f"{len(paths)} keys can be {parameter.name} of {name}: {listed}",
+                    f"{len(paths)} keys can be {parameter.name} of {name}: {candidates}",
                     where=book.document.source,
                     hint="name the family and its keys: paths={'decay': 'cosine'}",
                 )
             if paths:
-                given[parameter.name] = book.values[paths[0]]
-                book.used.add(paths[0])
+                arguments[parameter.name] = book.values[paths[0]]
+                book.paths_read.add(paths[0])
                 book.notes[parameter.name] = (
-                    f"{paths[0]} = {given[parameter.name]!r:.60} was read as {parameter.name}"
+                    f"{paths[0]} = {arguments[parameter.name]!r:.60} was read as {parameter.name}"
                 )
             elif parameter.name in _SHOWN_DEFAULTS:
                 is_concept = parameter.name in ("gamma", "power")
                 spare = book.choose(parameter.name) if is_concept else None
                 if spare is not None:
-                    given[parameter.name] = book.number(spare)
+                    arguments[parameter.name] = book.number(spare)
                 else:
                     book.notes[parameter.name] = (
                         f"no key names {parameter.name}: torch's default of {parameter.default} "
                         "is assumed"
                     )
-        book.used.add(texts[0].path)
-        return texts[0].path, {"name": name, **given}
+        book.paths_read.add(texts[0].path)
+        return texts[0].path, {"name": name, **arguments}
 
     def _refuse_unknown_class(self) -> None:
         """Refuses a block in the place of a scheduler whose class is not torch's."""
@@ -220,7 +222,7 @@ class _Proposal:
     def _by_class(self, path: str, block: Any, total: Entry | None) -> tuple[Schedule, Clock]:
         book = self.book
         name = str(classes.class_of(block))
-        given = classes.arguments(book.document, block, path)
+        arguments = classes.arguments(book.document, block, path)
         book.notes["decay"] = f"{path or 'the file'} is a block of {name}, read by its class"
         rate = None
         if name not in ("OneCycleLR", "CyclicLR"):
@@ -233,7 +235,7 @@ class _Proposal:
             )
         is_function = name in classes.FUNCTIONS
         by_epoch = self._is_by_epoch(total, default="update" if is_function else None)
-        if is_function and "num_training_steps" not in given:
+        if is_function and "num_training_steps" not in arguments:
             names = [entry.name for entry in classes.entry_of(name).parameters]
             if "num_training_steps" in names:
                 if total is None and self.reading.facts.total_updates is None:
@@ -241,19 +243,19 @@ class _Proposal:
                 length = (
                     self._horizon(total) if not by_epoch or total is None else (book.number(total))
                 )
-                given["num_training_steps"] = int(length or 0)
+                arguments["num_training_steps"] = int(length or 0)
                 book.notes["num_training_steps"] = f"num_training_steps is the run's {length}"
         framework = "huggingface" if is_function else "torch"
         entry = classes.entry_of(name)
-        with book_located(book, path):
-            made = class_schedule(
+        with locate_block_errors(book, path):
+            schedule = class_schedule(
                 framework,
                 {**torch.FRAMEWORK.schedules, entry.name: entry},
                 entry.name,
-                given,
+                arguments,
                 base=rate,
             )
-        return self._in_updates(made, by_epoch)
+        return self._in_updates(schedule, by_epoch)
 
     # --- by names ------------------------------------------------------------------------------
 
@@ -295,17 +297,17 @@ class _Proposal:
         if warmup is not None and warmup.value is not False and book.number(warmup) < 0:
             book.notes["warmup"] += ": below 0, there is none"
             warmup = None
-        counted = self._counted(by_epoch)
-        rise = counted(warmup) if warmup is not None else sp.S.Zero
-        if warmup is not None and (warmup.kind is Kind.RUN or 0 < rise < 1):
-            whole = self._whole(total, counted)
+        count = self._counter(by_epoch)
+        rise = count(warmup) if warmup is not None else sp.S.Zero
+        if warmup is not None and (warmup.kind is KeyUnit.RUN or 0 < rise < 1):
+            whole = self._whole(total, count)
             rise = sp.floor(book.number(warmup) * whole)
             book.notes["warmup"] += f": {rise} of {whole}, rounded down"
         low = self._low(rate) if needs_total else sp.S.Zero
         span = self._span(name, rate, low, rise, length, total, by_epoch) if needs_total else low
-        distance = counted(size) if size is not None else sp.S.Zero
-        later = self._later(name, rate, low, span, rise, milestones, distance, counted)
-        made = later
+        distance = count(size) if size is not None else sp.S.Zero
+        later = self._later(name, rate, low, span, rise, milestones, distance, count)
+        schedule = later
         if rise > 0:
             if rise != int(rise):
                 raise ConfigError(
@@ -318,8 +320,8 @@ class _Proposal:
             # Steps of a run are counted from its beginning, and so is an inverse square root.
             is_absolute = name in ("multistep", "step", "exponential", "inverse_sqrt")
             rest = later.shift(int(rise)) if is_absolute else later
-            made = linear(start, rate, int(rise)).then(rest)
-        return self._in_updates(made, by_epoch)
+            schedule = linear(start, rate, int(rise)).then(rest)
+        return self._in_updates(schedule, by_epoch)
 
     def _rate(self) -> sp.Expr:
         entry = self.book.choose("lr")
@@ -366,16 +368,16 @@ class _Proposal:
         concepts = {concept for concept in OF_SCHEDULE if book.candidates(concept)} - {
             "decay_length"
         }
-        for wanted, name in (("milestones", "multistep"), ("step_size", "step")):
-            others = concepts - {wanted, "gamma"}
-            if {wanted, "gamma"} <= concepts and not others and not cycles:
+        for concept, name in (("milestones", "multistep"), ("step_size", "step")):
+            further = concepts - {concept, "gamma"}
+            if {concept, "gamma"} <= concepts and not further and not cycles:
                 book.notes["decay"] = (
-                    f"no key names the decay: {wanted} and gamma are assumed to be those of "
+                    f"no key names the decay: {concept} and gamma are assumed to be arguments of "
                     f"{'MultiStepLR' if name == 'multistep' else 'StepLR'}"
                 )
                 return name
-        listed = ", ".join([*(entry.path for entry in speaking), *cycles][:8])
-        raise book.missing("decay", f"no key names it, but {listed} speak of one", "cosine")
+        keys = ", ".join([*(entry.path for entry in speaking), *cycles][:8])
+        raise book.missing("decay", f"no key names it, but {keys} speak of one", "cosine")
 
     def _decay_length(self, name: str) -> Entry | None:
         book = self.book
@@ -388,16 +390,16 @@ class _Proposal:
     def _step_size(self, name: str) -> Entry:
         book = self.book
         entry = book.choose("step_size")
-        # A length such as decay_steps is the distance between steps where no key is.
+        # Without a key for it, a length such as decay_steps is the distance between the steps.
         entry = book.choose("decay_length") if entry is None else entry
         if entry is None:
             raise book.missing("step_size", f"a {name} decay needs it", "30")
         return entry
 
-    def _whole(self, total: Entry | None, counted: Callable[[Entry], sp.Expr]) -> sp.Expr:
+    def _whole(self, total: Entry | None, count: Callable[[Entry], sp.Expr]) -> sp.Expr:
         """The length of the run, in the unit of the clock."""
         if total is not None:
-            return counted(total)
+            return count(total)
         return sp.Integer(self.reading.value_or_fact(None, "total_updates"))
 
     def _span(
@@ -411,8 +413,8 @@ class _Proposal:
         by_epoch: bool,
     ) -> sp.Expr:
         """The length of the decay: the rest of the run, or that of its key."""
-        book, counted = self.book, self._counted(by_epoch)
-        whole = self._whole(total, counted) if length is None else counted(length)
+        book, count = self.book, self._counter(by_epoch)
+        whole = self._whole(total, count) if length is None else count(length)
         is_own = length is not None and plain(length.path) in _FROM_THE_WARMUP
         span = whole if is_own else whole - rise
         end = "of the run" if length is None else f"of {length.path}"
@@ -436,7 +438,7 @@ class _Proposal:
         if entry is None:
             return sp.S.Zero
         number = book.number(entry)
-        return number * rate if entry.kind is Kind.RATIO else number
+        return number * rate if entry.kind is KeyUnit.RATIO else number
 
     def _low(self, rate: sp.Expr) -> sp.Expr:
         entry = self.book.choose("min_lr")
@@ -444,7 +446,7 @@ class _Proposal:
             self.book.notes["min_lr"] = "no key names the lowest rate: it is assumed to be 0"
             return sp.S.Zero
         number = self.book.number(entry)
-        return number * rate if entry.kind is Kind.RATIO else number
+        return number * rate if entry.kind is KeyUnit.RATIO else number
 
     def _later(
         self,
@@ -455,7 +457,7 @@ class _Proposal:
         rise: sp.Expr,
         milestones: Entry | None,
         size: sp.Expr,
-        counted: Callable[[Entry], sp.Expr],
+        count: Callable[[Entry], sp.Expr],
     ) -> Schedule:
         """The decay; that of steps and of an inverse square root counts from the run's start."""
         book = self.book
@@ -488,7 +490,7 @@ class _Proposal:
                 book.notes["decay-place"] = (
                     f"gamma is assumed to be the factor over {over.path}, smooth in between"
                 )
-                return exponential(rate, factor, counted(over))
+                return exponential(rate, factor, count(over))
             book.notes["decay-place"] = "gamma is assumed to be the factor of every unit"
             return multiplicative(rate, factor)
         if name == "step":
@@ -498,7 +500,7 @@ class _Proposal:
         items = milestones.value
         if isinstance(items, str):
             items = [item for item in items.strip("[]() ").split(",") if item.strip()]
-        marks = [counted(replace(milestones, value=item)) for item in items]
+        marks = [count(replace(milestones, value=item)) for item in items]
         return multi_step(rate, factor, marks)
 
     # --- clock ---------------------------------------------------------------------------------
@@ -508,18 +510,18 @@ class _Proposal:
     ) -> bool:
         """Whether the scheduler steps once in an epoch; a note says why."""
         book = self.book
-        chosen = book.choose("unit")
-        if chosen is not None:
-            return chosen.value is True or UNITS.get(str(chosen.value).lower(), False)
-        # A part of the run is one of its updates.
-        kinds: set[Kind] = {part.kind for part in parts or ()}
-        kinds = (kinds | ({Kind.UPDATES} if Kind.RUN in kinds else set())) & _COUNTED
+        unit = book.choose("unit")
+        if unit is not None:
+            return unit.value is True or UNITS.get(str(unit.value).lower(), False)
+        # A part of the run is a number of updates.
+        kinds: set[KeyUnit] = {part.kind for part in parts or ()}
+        kinds = (kinds | ({KeyUnit.UPDATES} if KeyUnit.RUN in kinds else set())) & _COUNTED
         if not kinds and total is not None:
             kinds = {total.kind} & _COUNTED
         if default is None and not kinds and parts is not None:
-            kinds = {Kind.UPDATES} if self.reading.facts.total_updates is not None else set()
+            kinds = {KeyUnit.UPDATES} if self.reading.facts.total_updates is not None else set()
         if default is not None:
-            kinds = {Kind.UPDATES}
+            kinds = {KeyUnit.UPDATES}
         if len(kinds) == 2:
             book.notes["unit"] = (
                 "lengths in updates and in epochs: the rate is assumed to change at every update"
@@ -529,7 +531,7 @@ class _Proposal:
             raise book.missing(
                 "unit", "no key says whether the schedule counts updates or epochs", "update"
             )
-        is_epoch = kinds == {Kind.EPOCHS}
+        is_epoch = kinds == {KeyUnit.EPOCHS}
         book.notes["unit"] = (
             "lengths are in epochs: the rate is assumed to change once in an epoch"
             if is_epoch
@@ -537,14 +539,14 @@ class _Proposal:
         )
         return is_epoch
 
-    def _counted(self, by_epoch: bool) -> Callable[[Entry], sp.Expr]:
+    def _counter(self, by_epoch: bool) -> Callable[[Entry], sp.Expr]:
         """The length of an entry in the unit of the clock."""
 
         def count(entry: Entry) -> sp.Expr:
             value = sp.S.Zero if entry.value is False else self.book.number(entry)
-            if entry.kind is Kind.EPOCHS and not by_epoch:
+            if entry.kind is KeyUnit.EPOCHS and not by_epoch:
                 return value * self._epoch()
-            if entry.kind is Kind.UPDATES and by_epoch:
+            if entry.kind is KeyUnit.UPDATES and by_epoch:
                 return value / self._epoch()
             return value
 
@@ -575,7 +577,7 @@ class _Proposal:
         if total is None:
             return facts.total_updates
         number = self.book.number(total)
-        if total.kind is Kind.EPOCHS:
+        if total.kind is KeyUnit.EPOCHS:
             if facts.total_updates is not None:
                 return facts.total_updates
             try:
@@ -609,18 +611,18 @@ class _Proposal:
         for path, value in book.values.items():
             if plain(path) == "nesterov" and value is True and "momentum" in arguments:
                 arguments["nesterov"] = True
-        named = book.choose("optimizer")
+        optimizer = book.choose("optimizer")
         where = book.document.source
         calls = [
             value.name.rpartition(".")[2]
             for path, value in book.values.items()
             if isinstance(value, Call) and book.is_named("optimizer", path)
         ]
-        if named is None and len(calls) == 1:
-            named = Entry("", calls[0])
-        if named is None:
-            return OptimizerPlan("not named", arguments, _refused(where))
-        name = str(named.value).rpartition(".")[2]
+        if optimizer is None and len(calls) == 1:
+            optimizer = Entry("", calls[0])
+        if optimizer is None:
+            return OptimizerPlan("not named", arguments, _refuse_optimizer(where))
+        name = str(optimizer.value).rpartition(".")[2]
         rule_arguments = {k: v for k, v in arguments.items() if k != "momentum" or v}
         if name.lower() != "sgd":
             for key in ("momentum", "nesterov"):
@@ -631,7 +633,7 @@ class _Proposal:
         return plan_optimizer(name, rule_arguments, where=where)
 
 
-def _refused(where: str) -> Callable[[Mapping[str, Schedule]], UpdateRule]:
+def _refuse_optimizer(where: str) -> Callable[[Mapping[str, Schedule]], UpdateRule]:
     def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
         del schedules
         raise UnknownNameError(
@@ -647,7 +649,7 @@ def _is_set(entry: Entry | None) -> bool:
     return entry is not None and entry.value not in (False, 0, "0", 0.0)
 
 
-def book_located(book: Book, path: str) -> Any:
+def locate_block_errors(book: Book, path: str) -> Any:
     """Returns the context that gives the errors of a builder the place of a block."""
     from closedform.recipes.section import Section
 

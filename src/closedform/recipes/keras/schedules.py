@@ -22,22 +22,26 @@ from closedform.schedules import (
 from closedform.schedules.exponential import check_factor
 
 
-def _exponential(given: Arguments, context: Context) -> Schedule:
-    start, rate, steps = (given[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps"))
+def _exponential(arguments: Arguments, context: Context) -> Schedule:
+    start, rate, steps = (
+        arguments[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps")
+    )
     names = ("decay_rate", "decay_steps")
-    check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
-    return exponential(start, rate, steps, staircase=given["staircase"])
+    check_factor(rate, steps, context.where, staircase=arguments["staircase"], names=names)
+    return exponential(start, rate, steps, staircase=arguments["staircase"])
 
 
-def _inverse_time(given: Arguments, context: Context) -> Schedule:
-    checks.rate(given["decay_rate"], "decay_rate", context.where)
-    start, rate, steps = (given[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps"))
-    return inverse_time(start, rate, steps, staircase=given["staircase"])
+def _inverse_time(arguments: Arguments, context: Context) -> Schedule:
+    checks.rate(arguments["decay_rate"], "decay_rate", context.where)
+    start, rate, steps = (
+        arguments[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps")
+    )
+    return inverse_time(start, rate, steps, staircase=arguments["staircase"])
 
 
-def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
+def _piecewise_constant(arguments: Arguments, context: Context) -> Schedule:
     """A boundary is the last step of the value before it."""
-    values, marks = given["values"], given["boundaries"]
+    values, marks = arguments["values"], arguments["boundaries"]
     if len(values) != len(marks) + 1:
         raise DefinitionError(
             f"values must be one more than boundaries: expected {len(marks) + 1}, got {len(values)}"
@@ -50,33 +54,33 @@ def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
     return piecewise_constant(values, [mark + 1 for mark in marks])
 
 
-def _polynomial(given: Arguments, context: Context) -> Schedule:
+def _polynomial(arguments: Arguments, context: Context) -> Schedule:
     """With ``cycle`` the length is stretched to its next multiple, which is met at its end."""
     del context
-    start, end = given["initial_learning_rate"], given["end_learning_rate"]
-    steps, power = given["decay_steps"], given["power"]
-    if not given["cycle"]:
+    start, end = arguments["initial_learning_rate"], arguments["end_learning_rate"]
+    steps, power = arguments["decay_steps"], arguments["power"]
+    if not arguments["cycle"]:
         return polynomial(start, end, steps, power)
-    stretched = steps * (floor_div(sp.Max(t, 1) - 1, steps) + 1)
-    return Schedule(end + (start - end) * (1 - t / stretched) ** power, name="polynomial")
+    length = steps * (floor_div(sp.Max(t, 1) - 1, steps) + 1)
+    return Schedule(end + (start - end) * (1 - t / length) ** power, name="polynomial")
 
 
-def _cosine(given: Arguments, context: Context) -> Schedule:
+def _cosine(arguments: Arguments, context: Context) -> Schedule:
     """With ``warmup_target`` a line to it, from which the cosine falls."""
-    start, steps = given["initial_learning_rate"], given["decay_steps"]
-    target, warmup = given["warmup_target"], given["warmup_steps"]
+    start, steps = arguments["initial_learning_rate"], arguments["decay_steps"]
+    target, warmup = arguments["warmup_target"], arguments["warmup_steps"]
     if target is None:
-        return cosine(start, given["alpha"] * start, steps)
-    fall = cosine(target, given["alpha"] * target, steps)
+        return cosine(start, arguments["alpha"] * start, steps)
+    fall = cosine(target, arguments["alpha"] * target, steps)
     del context
     return linear(start, target, warmup).then(fall) if warmup else fall
 
 
-def _restarts(given: Arguments, context: Context) -> Schedule:
+def _restarts(arguments: Arguments, context: Context) -> Schedule:
     """The height of each cycle is above alpha; its factor is m_mul to the number of restarts."""
-    start, alpha = given["initial_learning_rate"], given["alpha"]
-    first, growth = given["first_decay_steps"], given["t_mul"]
-    place = cycles(first, growth, given["m_mul"], None, context.where)
+    start, alpha = arguments["initial_learning_rate"], arguments["alpha"]
+    first, growth = arguments["first_decay_steps"], arguments["t_mul"]
+    place = cycles(first, growth, arguments["m_mul"], None, context.where)
     swing = place.decay * (1 + sp.cos(sp.pi * place.progress)) / 2
     return Schedule(start * ((1 - alpha) * swing + alpha), name="warm_restarts", length=first)
 

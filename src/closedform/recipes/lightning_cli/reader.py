@@ -73,8 +73,8 @@ def matches(document: Document) -> bool:
     if not any(isinstance(top.content.get(key), Mapping) for key in ("trainer", "model")):
         return False
     return any(
-        isinstance(found.get(key), Mapping) and "class_path" in found[key]
-        for found in (top.content, _inner(top).content)
+        isinstance(content.get(key), Mapping) and "class_path" in content[key]
+        for content in (top.content, _inner(top).content)
         for key in ("optimizer", "lr_scheduler")
     )
 
@@ -118,7 +118,7 @@ def read(reading: Reading) -> Recipe:
     optimizer = outer.section("optimizer")
     total = _updates(reading, trainer)
     plan, base, decay = _optimizer(optimizer)
-    derived: dict[str, Any] = {"lr": base}
+    config_facts: dict[str, Any] = {"lr": base}
     schedule, clock, name = constant(base), CLOCKS["update"], ""
     if "lr_scheduler" in outer:
         block = outer.section("lr_scheduler")
@@ -133,7 +133,7 @@ def read(reading: Reading) -> Recipe:
         if name in CURVES:
             total = reading.value_or_fact(total, "total_updates")
             values = ARGUMENTS.read(block.section("init_args"))
-            derived["warmup_updates"] = warmup_updates(values, total)
+            config_facts["warmup_updates"] = warmup_updates(values, total)
             context = reading.context.with_facts(total_updates=total)
             with block.locate_errors():
                 schedule = rate(replace(context, base=base), values, name)
@@ -150,7 +150,7 @@ def read(reading: Reading) -> Recipe:
         else None,
         accumulation=trainer.accumulate_grad_batches,
         values=(name, clock, schedule),
-        derived=derived,
+        derived=config_facts,
     )
 
 
@@ -163,22 +163,22 @@ def _steps_each_update(top: Section, block: Section) -> bool:
     """Whether the model is a module of ModelGenerator."""
     model = top.content.get("model")
     path = model.get("class_path", "") if isinstance(model, Mapping) else ""
-    return any(str(one).startswith(_MODULES) for one in (path, block.text("class_path")))
+    return any(str(name).startswith(_MODULES) for name in (path, block.text("class_path")))
 
 
 def _optimizer(block: Section) -> tuple[OptimizerPlan, Any, Any]:
     """The optimizer, its rate and its weight decay, with the defaults of torch."""
     block.check(_BLOCK)
     name = _class(block)
-    given = block.section("init_args")
-    known = torch.FRAMEWORK.optimizers.get(name)
-    defaults = {} if known is None else {p.name: p.default for p in known.parameters}
-    rate = given.number("lr", *[defaults["lr"]] if "lr" in defaults else [])
-    decay = given.number("weight_decay", defaults.get("weight_decay", 0))
+    init_args = block.section("init_args")
+    entry = torch.FRAMEWORK.optimizers.get(name)
+    defaults = {} if entry is None else {p.name: p.default for p in entry.parameters}
+    rate = init_args.number("lr", *[defaults["lr"]] if "lr" in defaults else [])
+    decay = init_args.number("weight_decay", defaults.get("weight_decay", 0))
     left_out = ("lr", "weight_decay", "foreach", "fused", "capturable", "differentiable")
     arguments = {
         key: value
-        for key, value in given.content.items()
+        for key, value in init_args.content.items()
         if key not in left_out and value is not None
     }
     return plan_optimizer(name, arguments, where=block.document.place(block.path)), rate, decay

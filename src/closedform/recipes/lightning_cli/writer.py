@@ -18,53 +18,53 @@ _OWN = {
 _MODULE = "modelgenerator.lr_schedulers"
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
-    path = f"torch.optim.{made.class_name}"
-    optimizer = {"class_path": path, "init_args": made.keywords(form.peak)}
+    path = f"torch.optim.{optimizer.class_name}"
+    optimizer_block = {"class_path": path, "init_args": optimizer.keywords(form.peak)}
     trainer: dict[str, Any] = {"max_steps": form.total}
-    if made.clipping is not None:
-        trainer["gradient_clip_val"] = native(made.clipping)
+    if optimizer.clipping is not None:
+        trainer["gradient_clip_val"] = native(optimizer.clipping)
     if form.curve is Curve.CONSTANT and form.rise is None:
-        yield {"trainer": trainer, "optimizer": optimizer}
+        yield {"trainer": trainer, "optimizer": optimizer_block}
         return
-    for name, given in _by_epochs(form):
-        block = {"class_path": f"torch.optim.lr_scheduler.{name}", "init_args": given}
-        yield {"trainer": trainer, "optimizer": optimizer, "lr_scheduler": block}
+    for name, arguments in _by_epochs(form):
+        block = {"class_path": f"torch.optim.lr_scheduler.{name}", "init_args": arguments}
+        yield {"trainer": trainer, "optimizer": optimizer_block, "lr_scheduler": block}
     if form.stride == 1 and form.curve in _OWN and not form.has_plateau:
-        given = {"num_warmup_steps": whole(form.warmup())}
-        block = {"class_path": f"{_MODULE}.{_OWN[form.curve]}", "init_args": given}
-        inner = {"optimizer": optimizer, "lr_scheduler": block}
+        arguments = {"num_warmup_steps": whole(form.warmup())}
+        block = {"class_path": f"{_MODULE}.{_OWN[form.curve]}", "init_args": arguments}
+        inner = {"optimizer": optimizer_block, "lr_scheduler": block}
         model = {"class_path": "modelgenerator.tasks.MLM", "init_args": inner}
         yield {"trainer": trainer, "model": model}
 
 
 def _by_epochs(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
     """Torch's schedulers, which are stepped after each epoch."""
-    each = form.stride
+    stride = form.stride
     if form.rise is not None:
         return
     match form.curve:
         case Curve.COSINE if form.cycles == 1 and form.begin == 0:
-            curve = {"T_max": whole(form.end / each), "eta_min": native(form.low)}
+            curve = {"T_max": whole(form.end / stride), "eta_min": native(form.low)}
             yield "CosineAnnealingLR", curve
         case Curve.STEPS:
             values = [value for _, value in form.marks]
-            marks = [native(sp.Integer(first) / each) for first, _ in form.marks[1:]]
+            marks = [native(sp.Integer(first) / stride) for first, _ in form.marks[1:]]
             gamma = native(values[1] / values[0]) if values[0] != 0 else 0
             yield "MultiStepLR", {"milestones": marks, "gamma": gamma}
         case Curve.EXPONENTIAL:
-            gamma = (form.low / form.peak) ** (sp.Integer(each) / (form.end - form.begin))
+            gamma = (form.low / form.peak) ** (sp.Integer(stride) / (form.end - form.begin))
             yield "ExponentialLR", {"gamma": float(sp.N(gamma, 30))}
         case Curve.LINEAR if form.begin == 0 and form.peak != 0:
             factor = native(form.low / form.peak)
-            length = whole(form.end / each)
+            length = whole(form.end / stride)
             line = {"start_factor": 1.0, "end_factor": factor, "total_iters": length}
             yield "LinearLR", line
         case Curve.POWER if form.begin == 0 and form.low == 0:
             yield (
                 "PolynomialLR",
-                {"total_iters": whole(form.end / each), "power": native(form.power)},
+                {"total_iters": whole(form.end / stride), "power": native(form.power)},
             )
         case _:
             return

@@ -4,7 +4,7 @@ from closedform.recipes.logs.columns import KEYS
 from closedform.recipes.logs.formats import FORMATS, LOG_SUFFIXES, is_log
 from closedform.recipes.logs.log import OFFSETS, Log, read_log
 from closedform.recipes.logs.patterns import PRESETS
-from closedform.recipes.logs.printed import Logged, logged
+from closedform.recipes.logs.printed import Logged, logged_values
 
 __all__ = [
     "FORMATS",
@@ -15,6 +15,6 @@ __all__ = [
     "Log",
     "Logged",
     "is_log",
-    "logged",
+    "logged_values",
     "read_log",
 ]

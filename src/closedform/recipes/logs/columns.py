@@ -29,7 +29,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "weight_decay": ("weight_decay", "wd", "weight-decay"),
     "momentum": ("momentum",),
 }
-"""Key of the param group -> the names of its column, without what stands before the last ``/``."""
+"""Key of the param group -> the names of its column, without the prefix up to the last ``/``."""
 
 MULTIPLIERS = ("lrm", "lr_mult", "lr_multiplier")
 """Names of the rate in units of the largest rate."""
@@ -87,8 +87,8 @@ def epoch_column(names: Iterable[str]) -> str | None:
 
 def metric_columns(names: Iterable[str]) -> list[str]:
     """Returns the names of columns that hold a loss or a score."""
-    chosen = [name for name in names if _METRIC.search(name.lower()[:_LONGEST_NAME])]
-    return chosen[:MOST_METRICS]
+    metrics = [name for name in names if _METRIC.search(name.lower()[:_LONGEST_NAME])]
+    return metrics[:MOST_METRICS]
 
 
 def key_columns(names: Iterable[str], where: str) -> list[Column]:
@@ -106,7 +106,7 @@ def key_columns(names: Iterable[str], where: str) -> list[Column]:
     best: dict[tuple[str, int], Column] = {}
     for column in sorted(candidates, key=lambda column: column.rank):
         first = best.setdefault((column.key, column.group), column)
-        runs = [_run(one.name) for one in (first, column)]
+        runs = [_run(candidate.name) for candidate in (first, column)]
         if runs[0] != runs[1] and None not in runs:
             raise ConfigError(
                 f"the log has several runs: {first.name!r} and {column.name!r}",
@@ -127,18 +127,18 @@ def _columns(name: str) -> Iterator[Column]:
         return
     last = whole.rpartition("/")[2]
     depth = 0 if last == whole or whole == f"train/{last}" else 10
-    for key, known in KEYS.items():
-        if last in known:
-            yield Column(name, key, rank=depth + known.index(last))
+    for key, column_names in KEYS.items():
+        if last in column_names:
+            yield Column(name, key, rank=depth + column_names.index(last))
             return
     if last in MULTIPLIERS:
         yield Column(name, "lr", is_multiplier=True, rank=30)
         return
-    numbered = _NUMBERED.fullmatch(whole.removeprefix("train/"))
-    if numbered is not None:
-        for key, known in KEYS.items():
-            if numbered["name"] in known:
-                yield Column(name, key, int(numbered["group"]), rank=5 + known.index(numbered[1]))
+    match = _NUMBERED.fullmatch(whole.removeprefix("train/"))
+    if match is not None:
+        for key, column_names in KEYS.items():
+            if match["name"] in column_names:
+                yield Column(name, key, int(match["group"]), rank=5 + column_names.index(match[1]))
 
 
 def _run(name: str) -> str | None:
@@ -147,8 +147,8 @@ def _run(name: str) -> str | None:
     return run if dash else None
 
 
-def _first(names: Iterable[str], known: Iterable[str]) -> str | None:
+def _first(names: Iterable[str], preference: Iterable[str]) -> str | None:
     plain: dict[str, str] = {}
     for name in names:
         plain.setdefault(name.rpartition(" - ")[2].strip().lower().removeprefix("train/"), name)
-    return next((plain[name] for name in known if name in plain), None)
+    return next((plain[name] for name in preference if name in plain), None)

@@ -42,7 +42,7 @@ class Format:
         name: Its name.
         is_of: Whether a path and the first bytes of the file are of this format; a folder has none.
         rows: Reads the rows, from the path and the text of the file.
-        offset: The step that it has beside the rate of update 0, for those who do not say it.
+        offset: The logged step of update 0, where the reader of the log does not state it.
         are_floats: Whether it writes each float in full.
         is_text: Whether ``rows`` gets the text; it reads the path itself otherwise.
         framework: The framework that writes it; empty for a format of several.
@@ -138,7 +138,8 @@ def _in_columns(cells: Mapping[str, str]) -> Mapping[str, str]:
     return cells
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
+    """JSON with its numbers as strings, since a logged number counts by its printed digits."""
     return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
 
 
@@ -148,7 +149,7 @@ def _object_row(line: int, content: Any) -> Iterator[Row]:
 
 
 def _cells(prefix: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The numbers of an object, those of objects in it with ``name/`` before their own names."""
+    """The numbers of an object; numbers of an inner object have the prefix ``name/``."""
     for name, value in content.items():
         if isinstance(value, str):
             yield f"{prefix}{name}", value
@@ -158,7 +159,7 @@ def _cells(prefix: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]
 
 def _array_rows(path: Path, text: str) -> Iterator[Row]:
     del path
-    content = _parsed(text)
+    content = _parse_json(text)
     if isinstance(content, Mapping):
         content = content.get("log_history")
     for position, row in enumerate(content if isinstance(content, list) else [content], 1):
@@ -169,7 +170,7 @@ def _line_rows(path: Path, text: str) -> Iterator[Row]:
     del path
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
-            yield from _object_row(number, _parsed(line))
+            yield from _object_row(number, _parse_json(line))
 
 
 def _metric_rows(path: Path, text: str) -> Iterator[Row]:
@@ -205,10 +206,10 @@ def _matching(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def printed_rows(text: str, patterns: Sequence[str]) -> Iterator[Row]:
     """Yields the lines of a text that match one of several patterns."""
-    parsed = [parse_pattern(one) for one in patterns]
+    line_patterns = [parse_pattern(pattern_text) for pattern_text in patterns]
     # Bars of progress end their lines with a carriage return, at which splitlines splits, too.
     for number, line in enumerate(text.splitlines(), 1):
-        for pattern in parsed:
+        for pattern in line_patterns:
             numbers = pattern.match(line)
             if numbers is None:
                 continue
@@ -228,7 +229,7 @@ def _program(text: str) -> str:
 
 
 def printed_offset(text: str) -> int:
-    """Returns the step that the program of a text prints beside the rate of update 0."""
+    """Returns the step that the program of a text prints with the rate of update 0."""
     return OFFSETS.get(_program(text), 0)
 
 

@@ -28,7 +28,7 @@ from closedform.recipes.logs.formats import (
     read_text,
 )
 from closedform.recipes.logs.patterns import patterns_of
-from closedform.recipes.logs.printed import Logged, integer, logged, printed
+from closedform.recipes.logs.printed import Logged, integer, logged_values, parse_printed
 
 OFFSETS = (0, 1)
 """The logged steps of update 0 that are tried."""
@@ -72,8 +72,8 @@ class Log:
 
     def at_offset(self, offset: int) -> Log:
         """Returns the log read with another logged step of update 0."""
-        moved = tuple(step + self.offset - offset for step in self.steps)
-        return replace(self, steps=moved, offset=offset, is_offset_open=False)
+        steps = tuple(step + self.offset - offset for step in self.steps)
+        return replace(self, steps=steps, offset=offset, is_offset_open=False)
 
     def in_updates(self, count: int, *, are_longer: bool) -> Log:
         """Returns the log with a count that is not one of updates converted to it.
@@ -123,9 +123,9 @@ def read_log(
         return _with_pattern(file, offset, pattern)
     form = format_of(file)
     if form is None:
-        known = ", ".join(one.name for one in FORMATS)
+        names = ", ".join(candidate.name for candidate in FORMATS)
         raise ConfigError(
-            f"this is not a log: it is not one of {known}",
+            f"this is not a log: it is not one of {names}",
             where=str(file),
             hint="give the pattern of a line, such as 'step {step} .* lr {lr}'",
         )
@@ -144,8 +144,8 @@ _PRINTED = FORMATS[-1].rows
 
 
 def _with_pattern(file: Path, offset: int | None, pattern: str) -> Log:
-    parsed = [one.text for one in patterns_of(pattern)]
-    rows = list(printed_rows(read_text(file), parsed))
+    texts = [line_pattern.text for line_pattern in patterns_of(pattern)]
+    rows = list(printed_rows(read_text(file), texts))
     if not rows:
         raise ConfigError(f"no line of the log matches {pattern!r}", where=str(file))
     from closedform.recipes.logs.patterns import OFFSETS as OF_PROGRAMS
@@ -158,7 +158,7 @@ def _read(
     file: Path,
     form: Format,
     default: int,
-    asked: int | None,
+    offset: int | None,
     column: str | None,
 ) -> Log:
     if not rows:
@@ -172,51 +172,51 @@ def _read(
     count, unit = step_column(names), "step"
     if count is None:
         count, unit = epoch_column(names), "epoch"
-    if count is None or not any(one.key == "lr" for one in columns):
+    if count is None or not any(key_column.key == "lr" for key_column in columns):
         raise ConfigError(
             f"a log must have a step and a learning rate, got the columns {', '.join(names)[:200]}",
             where=str(file),
             hint=f"name them {STEPS[0]} and {KEYS['lr'][0]}, or give column=, --column in a "
             "terminal",
         )
-    is_of_trainer = any(one.name.endswith(_TRAINER_TAG) for one in columns)
+    is_of_trainer = any(key_column.name.endswith(_TRAINER_TAG) for key_column in columns)
     is_of_trainer = is_of_trainer or form.framework == "transformers"
     default = 1 if is_of_trainer else default
-    first = default if asked is None else asked
+    first = default if offset is None else offset
     metrics = metric_columns(names)
-    used = [one.name for one in columns] + metrics
-    chosen = []
+    value_names = [key_column.name for key_column in columns] + metrics
+    entries = []
     for row in rows:
         step = integer(row.cells.get(count))
-        has_value = any(printed(row.cells.get(name)) is not None for name in used)
-        if step is not None and step >= (asked or 0) and has_value:
-            chosen.append((step, row))
-    steps = tuple(step - first for step, _ in chosen)
+        has_value = any(parse_printed(row.cells.get(name)) is not None for name in value_names)
+        if step is not None and step >= (offset or 0) and has_value:
+            entries.append((step, row))
+    steps = tuple(step - first for step, _ in entries)
     updates = max(steps, default=0)
-    are_floats = form.are_floats or any(one.is_of_floats for one in columns)
+    are_floats = form.are_floats or any(key_column.is_of_floats for key_column in columns)
 
-    def values(one: Column) -> tuple[Logged | None, ...]:
-        cells = [row.cells.get(one.name) for _, row in chosen]
-        return logged(cells, updates=updates, are_floats=are_floats)
+    def values(key_column: Column) -> tuple[Logged | None, ...]:
+        cells = [row.cells.get(key_column.name) for _, row in entries]
+        return logged_values(cells, updates=updates, are_floats=are_floats)
 
     groups: dict[str, list[tuple[Logged | None, ...]]] = {}
-    for one in columns:
-        if one.group > 0:
-            groups.setdefault(one.key, []).append(values(one))
+    for key_column in columns:
+        if key_column.group > 0:
+            groups.setdefault(key_column.key, []).append(values(key_column))
     return Log(
         steps,
-        {one.key: values(one) for one in _first_groups(columns)},
+        {key_column.key: values(key_column) for key_column in _first_groups(columns)},
         str(file),
-        lines=tuple(row.line for _, row in chosen),
+        lines=tuple(row.line for _, row in entries),
         form=form.name,
         offset=first,
-        is_offset_open=asked is None,
+        is_offset_open=offset is None,
         unit=unit,
         groups={key: tuple(several) for key, several in groups.items()},
         metrics={
-            name: tuple(_number(row.cells.get(name)) for _, row in chosen) for name in metrics
+            name: tuple(_number(row.cells.get(name)) for _, row in entries) for name in metrics
         },
-        is_multiplier=any(one.is_multiplier for one in columns),
+        is_multiplier=any(key_column.is_multiplier for key_column in columns),
         framework="transformers" if is_of_trainer else form.framework,
     )
 
@@ -224,11 +224,11 @@ def _read(
 def _first_groups(columns: Sequence[Column]) -> list[Column]:
     """The column of the first param group of each key."""
     first: dict[str, Column] = {}
-    for one in columns:
-        first.setdefault(one.key, one)
-    return [one for one in first.values() if one.group == min(c.group for c in columns)]
+    for column in columns:
+        first.setdefault(column.key, column)
+    return [column for column in first.values() if column.group == min(c.group for c in columns)]
 
 
 def _number(cell: str | None) -> Fraction | None:
-    number = printed(cell)
+    number = parse_printed(cell)
     return None if number is None else number.value

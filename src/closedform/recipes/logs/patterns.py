@@ -52,7 +52,7 @@ mmengine's ``LogProcessor``, fairseq's ``simple`` and ``json`` progress bars.
 """
 
 OFFSETS: Mapping[str, int] = {"mmengine": 1, "torchtitan": 1, "megatron": 0, "fairseq": 0}
-"""Name of a program -> the step that it prints beside the rate of update 0; 0 if not named.
+"""Name of a program -> the step that it prints with the rate of update 0; 0 if not listed.
 
 Megatron and fairseq read the rate after the scheduler has stepped: it is that of the next update.
 """
@@ -150,8 +150,10 @@ def updates_of(numbers: Mapping[str, str]) -> str | None:
         return numbers["step"]
     if {"epoch", "batch", "batches"} <= numbers.keys():
         counts = [numbers[name] for name in ("epoch", "batch", "batches")]
+        # 18 digits: the counts stay below 2^63.
         if all(count.isdecimal() and len(count) < 19 for count in counts):
             epoch, batch, batches = map(int, counts)
+            # Epochs and batches are counted from 1, so the count includes this update.
             return str((epoch - 1) * batches + batch)
     return None
 
@@ -203,10 +205,10 @@ def _find(
             if blank is None:
                 return None
             place = blank.start()
-        added: dict[str, str] = {}
-        end = _match_at(stretch, text, place, added)
+        stretch_numbers: dict[str, str] = {}
+        end = _match_at(stretch, text, place, stretch_numbers)
         if end is not None:
-            numbers |= added
+            numbers |= stretch_numbers
             return end
         place = place + 1 if first is not None else _after_blanks(text, place)
     return None

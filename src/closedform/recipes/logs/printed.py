@@ -25,7 +25,7 @@ and 1,724 after 50,000.
 """
 
 _SINGLE_ULP = 2**29
-"""A unit in the last place of float32, in those of float64."""
+"""A unit in the last place of float32, in units of float64: 53 - 24 bits apart."""
 
 _VALUES_PER_LEVEL = 4
 """Values of each level, on average, of a column that is constant in stretches."""
@@ -57,14 +57,14 @@ class Printed:
     exponent: int
 
 
-def logged(
+def logged_values(
     cells: Sequence[str | None], *, updates: int = 0, are_floats: bool = False
 ) -> tuple[Logged | None, ...]:
     """Returns the numbers of a column, with the precision of its format.
 
     The format has the most digits that occur, after the point or in all: shorter numbers have
-    zeros that were left out. With 15 digits and more, the numbers are those of float64, or of
-    float32 where all of them are, and 4 units in the last place of the largest value are added:
+    zeros that were omitted. With 15 digits and more, the numbers are float64, or float32 where all
+    of them are float32, and 4 units in the last place of the largest value are added:
     ``1 + cos`` loses digits near its zero, and the recursive schedulers of torch lose more with
     each update.
 
@@ -74,7 +74,7 @@ def logged(
         are_floats: Whether the format writes each float in full, as JSON does: a column with a few
             short values, as that of a rate in steps, was then not rounded to them.
     """
-    numbers = [printed(cell) for cell in cells]
+    numbers = [parse_printed(cell) for cell in cells]
     nonzero = [number for number in numbers if number is not None and number.value != 0]
     if not nonzero:
         return tuple(None if number is None else _of_zero(number) for number in numbers)
@@ -98,11 +98,11 @@ def logged(
     )
 
 
-def printed(text: str | None) -> Printed | None:
+def parse_printed(text: str | None) -> Printed | None:
     """Returns a printed number; None for another text, and for infinities.
 
     Example:
-        >>> printed("2.50e-4")
+        >>> parse_printed("2.50e-4")
         Printed(value=Fraction(1, 4000), digits=3, exponent=-6)
     """
     word = (text or "").strip().lower()
@@ -123,7 +123,7 @@ def printed(text: str | None) -> Printed | None:
 
 def integer(text: str | None) -> int | None:
     """Returns the integer that a text denotes, with or without a fraction of 0; None if none."""
-    number = printed(text)
+    number = parse_printed(text)
     return int(number.value) if number is not None and number.value.denominator == 1 else None
 
 

@@ -111,6 +111,20 @@ SAMPLES = (
 TARGETS = (*LARGEST, "megatron", "torchtitan", "composer", "olmo", "transformers", "deepspeed")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lr_scheduler_type": "linear"},
+        {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"power": 2.0}},
+    ],
+)
+def test_big_vision_keeps_the_warmup_before_a_line(changes: Row) -> None:
+    config = {"learning_rate": 1e-3, "max_steps": 100, "warmup_steps": 10, **changes}
+    written = write_recipe(load_recipe(config, framework="transformers"), "big_vision")
+    assert written.verdict is Verdict.EXACT
+    assert "warmup_steps=10" in written.text
+
+
 def test_the_largest_systems_are_those_with_the_most_configs() -> None:
     counts = Counter(file.partition("/")[0] for file in ROWS)
     assert {name for name, _ in counts.most_common(5)} == set(LARGEST)

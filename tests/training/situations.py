@@ -337,8 +337,11 @@ SITUATIONS: dict[str, Entry] = {
     },
     "packed sequence": Entry(
         Packed,
-        lambda rows: (torch.randn(rows, 5, 4), torch.full((rows,), 3), torch.randn(rows, 3)),
-        refused="packed sequences are not supported.*on the padded batch",
+        lambda rows: (
+            torch.randn(rows, 5, 4),
+            torch.randint(1, 6, (rows,)),
+            torch.randn(rows, 3),
+        ),
     ),
     "written column": Entry(Writes, vectors()),
     "length of a tensor": Entry(mlp(nn.ReLU(), outputs=8), vectors(6, 8), _contrast),

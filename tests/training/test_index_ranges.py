@@ -44,6 +44,19 @@ READS: dict[str, Read] = {
     "replaced label": lambda m, i: functional.cross_entropy(
         m.rows.weight[:3], i[0].masked_fill(i[0] == 7, -100)
     ),
+    "labels from 1": lambda m, i: functional.cross_entropy(m.rows.weight[:3], i[0] - 1),
+    "reversed labels": lambda m, i: functional.cross_entropy(m.rows.weight[:3], 4 - i[0]),
+    "ignored label, shifted": lambda m, i: functional.cross_entropy(
+        m.rows.weight[:3], 1 + i[0], ignore_index=-1
+    ),
+    "replaced label, shifted": lambda m, i: functional.cross_entropy(
+        m.rows.weight[:3], (i[0] + 2).masked_fill(i[0] + 2 == 7, -100)
+    ),
+    "coarse tokens": lambda m, i: m.rows(i // 2).mean(),
+    "multiplied tokens": lambda m, i: m.rows(-2 * i + 2).mean(),
+    "clamped tokens": lambda m, i: m.rows((i - 1).clamp(min=0)).mean(),
+    "clamped index": lambda m, i: m.rows.weight[i.clamp(max=3)].mean(),
+    "sorted tokens": lambda m, i: m.rows(i.sort(-1)[0]).mean(),
     "images": lambda m, i: functional.nll_loss(
         m.rows.weight[None].expand(1, 5, 5), i[:1, :1].expand(1, 5)
     ),
@@ -71,7 +84,7 @@ def _mean(output: torch.Tensor) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("indices")
-    example = {"indices": {name: torch.zeros(3, 3, dtype=torch.int64) for name in READS}}
+    example = {"indices": {name: torch.ones(3, 3, dtype=torch.int64) for name in READS}}
     rule = optimizers.sgd(0.0)
     export(Table(), _mean, example, rule, path, dynamic_axes={}, validate=False)
     return path
@@ -85,7 +98,7 @@ def session(folder: Path) -> TrainSession:
 @pytest.mark.parametrize("name", READS)
 def test_values_that_torch_refuses_are_refused(session: TrainSession, name: str) -> None:
     model, refused = Table(), 0
-    values = (-100, -6, -5, -2, -1, 0, 4, 5, 7)
+    values = (-102, -100, -6, -5, -2, -1, 0, 1, 2, 4, 5, 7, 9, 10)
     for value, row, column in itertools.product(values, range(3), range(3)):
         batch = {other: np.ones((3, 3), np.int64) for other in READS}
         batch[name][row, column] = value
@@ -101,7 +114,9 @@ def test_values_that_torch_refuses_are_refused(session: TrainSession, name: str)
 
 
 def test_the_check_can_be_left_out(folder: Path) -> None:
-    batch = {"indices": {name: np.full((3, 3), -1) for name in READS}}
+    # Past the end, the runtime itself refuses an index; 4 − (−1) is past the end.
+    numbers = {"reversed labels": 1, "multiplied tokens": 1}
+    batch = {"indices": {name: np.full((3, 3), numbers.get(name, -1)) for name in READS}}
     with pytest.raises(SessionError, match=r"'indices.embedding' must have values in 0\.\.4"):
         TrainSession(folder, threads=1).predict(*batch["indices"].values())
     TrainSession(folder, threads=1, check=False).step(batch)

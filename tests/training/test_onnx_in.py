@@ -232,3 +232,39 @@ def test_a_recurrence_over_a_free_length_is_refused(
         export(recurrent(strides), loss, example, rule, tmp_path / "run", validate=validate)
     rows = {"src": {0: "rows"}}
     export(recurrent(strides), loss, example, rule, tmp_path / "run", dynamic_axes=rows)
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_lengths_of_sequences_end_a_recurrence(operator: str, gates: int, tmp_path: Path) -> None:
+    shapes = {"W": (2, 4 * gates, 3), "R": (2, 4 * gates, 4), "B": (2, 8 * gates)}
+    weights = [
+        numpy_helper.from_array(NUMBERS.normal(size=shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    node = helper.make_node(
+        operator,
+        ["x", "W", "R", "B", "lengths"],
+        ["y", "last"],
+        hidden_size=4,
+        direction="bidirectional",
+    )
+    inputs = [
+        helper.make_tensor_value_info("x", 1, [5, "rows", 3]),
+        helper.make_tensor_value_info("lengths", 6, ["rows"]),
+    ]
+    outputs = [helper.make_tensor_value_info(name, 1, None) for name in ("y", "last")]
+    graph = helper.make_graph([node], "g", inputs, outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    x = NUMBERS.normal(size=(5, 3, 3)).astype(np.float32)
+    lengths = np.array([2, 5, 1], np.int32)
+
+    def loss(output: Any) -> Any:
+        return (output[0] ** 2).sum() + (output[1] ** 3).sum()
+
+    example = torch.from_numpy(x), torch.from_numpy(lengths)
+    export(model, loss, example, optimizers.sgd(0.0), tmp_path)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    expected = loss(session.run(None, {"x": x, "lengths": lengths}))
+    result = TrainSession(tmp_path, threads=1).step((x, lengths))
+    # Sums of some hundred terms in another order, in float32.
+    assert result.loss == pytest.approx(float(expected), rel=1e-5)

@@ -7,7 +7,8 @@ a wrong row.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -23,6 +24,13 @@ METADATA = "closedform.indices"
 Cut = tuple[int, int | None, int | None, int]
 """A slice: axis, start, stop, step."""
 
+Step = tuple[str, int]
+"""A monotone function of the values with a number: add, multiply, floor_divide, clip_low or
+clip_high."""
+
+Interval = tuple[float, float]
+"""The least and the greatest integer, which may be infinite."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
@@ -33,8 +41,9 @@ class IndexRange:
         size: The values are below it: a number, or a formula of the free sizes.
         low: The least value.
         is_from_end: Whether values down to −size count from the end.
-        free: Further values, such as the ``ignore_index`` of a loss.
+        free: Further values of the input, such as the ``ignore_index`` of a loss.
         cuts: The slices, one after the other, whose result is read.
+        steps: The arithmetic, one step after the other, whose result is read.
     """
 
     input: str
@@ -43,6 +52,34 @@ class IndexRange:
     is_from_end: bool = False
     free: tuple[int, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+def preimage(interval: Interval, steps: Sequence[Step]) -> Interval:
+    """Returns the integers whose results of the steps are in an interval."""
+    low, high = interval
+    for kind, number in reversed(steps):
+        match kind:
+            case "add":
+                low, high = low - number, high - number
+            case "multiply":
+                low, high = sorted((low / number, high / number))
+                low, high = _whole(math.ceil, low), _whole(math.floor, high)
+            case "floor_divide":
+                low, high = low * number, high * number + number - 1
+            case "clip_low":
+                low = -math.inf if low <= number else low
+                high = high if number <= high else -math.inf
+            case "clip_high":
+                high = math.inf if number <= high else high
+                low = low if low <= number else math.inf
+            case _:
+                raise ValueError(f"{kind!r} is not a step of index ranges")
+    return low, high
+
+
+def _whole(function: Callable[[float], int], bound: float) -> float:
+    return bound if math.isinf(bound) else function(bound)
 
 
 def metadata_of(ranges: Sequence[IndexRange]) -> dict[str, str]:
@@ -60,6 +97,8 @@ def read(metadata: Mapping[str, str]) -> tuple[IndexRange, ...]:
             entry["is_from_end"],
             tuple(entry["free"]),
             tuple((axis, start, stop, step) for axis, start, stop, step in entry["cuts"]),
+            # Files written before arithmetic was followed have no steps.
+            tuple((kind, number) for kind, number in entry.get("steps", ())),
         )
         for entry in json.loads(metadata.get(METADATA, "[]"))
     )
@@ -83,10 +122,11 @@ def check(
         array = arrays[f"{BATCH}{entry.input}"]
         values = _cut(array, entry.cuts)
         size = size_value(entry.size, sizes, entry.input, where)
-        low = -size if entry.is_from_end else entry.low
-        if not values.size or (values.min() >= low and values.max() < size):
+        least = -size if entry.is_from_end else entry.low
+        low, high = preimage((least, size - 1), entry.steps)
+        if not values.size or (values.min() >= low and values.max() <= high):
             continue
-        is_wrong = (values < low) | (values >= size)
+        is_wrong = (values < low) | (values > high)
         if entry.free:
             is_wrong &= ~np.isin(values, entry.free)
         if not is_wrong.any():
@@ -94,7 +134,7 @@ def check(
         # The same slices of the places tell where in the input a wrong value is.
         places = _cut(np.arange(array.size).reshape(array.shape), entry.cuts)
         place = np.unravel_index(int(places[is_wrong][0]), array.shape)
-        bounds = " or ".join((f"in {low}..{size - 1}", *map(str, entry.free)))
+        bounds = " or ".join((_text((low, high)), *map(str, entry.free)))
         row = f"row {place[0]}" if place else "the batch"
         at = f" (at {list(map(int, place))})" if len(place) > 1 else ""
         raise SessionError(
@@ -103,6 +143,16 @@ def check(
             hint="they are labels or indices of the model; TrainSession(…, check=False) leaves "
             "this out",
         )
+
+
+def _text(interval: Interval) -> str:
+    match interval:
+        case (low, high) if math.isinf(low):
+            return f"<= {high}"
+        case (low, high) if math.isinf(high):
+            return f">= {low}"
+        case (low, high):
+            return f"in {low}..{high}"
 
 
 def _cut(array: Array, cuts: Sequence[Cut]) -> Array:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.training.onnx_torch.values import Call, FixedSizeError
+from closedform.training.onnx_torch.recurrence import States, scan
+from closedform.training.onnx_torch.values import Call
 
 Tensor = torch.Tensor
-States = tuple[Tensor, ...]
 Activation = Callable[[Tensor], Tensor]
-Cell = Callable[[Call, Tensor, States, Tensor, Tensor, Sequence[Activation]], States]
+Cell = Callable[..., States]
 """The next states, given the product of an input, the states, R, the bias of R and activations."""
 
 ACTIVATIONS: Mapping[str, Activation] = {
@@ -101,8 +102,8 @@ def _recurrent(
     def row(call: Call) -> tuple[Tensor, ...]:
         call.refuse(activation_alpha=None, activation_beta=None, clip=None)
         call.refuse(layout=0)
-        if call.has(4) or call.has(7):
-            raise ExportError("lengths of sequences, or peepholes, are not supported")
+        if call.has(7):
+            raise ExportError("peepholes are not supported")
         value, inner, outer, bias = (
             call.tensor(),
             call.tensor(1),
@@ -121,33 +122,24 @@ def _recurrent(
             # B holds Wb and Rb, one after the other.
             of_input, of_state = bias[direction].chunk(2)
             projections = functional.linear(value, inner[direction], of_input)
-            states = tuple(state[direction] for state in initial_states)
-            outputs = []
-            places = range(_length(value))
-            for place in reversed(places) if is_reverse else places:
-                states = cell(
-                    call,
-                    projections[place],
-                    states,
-                    outer[direction],
-                    of_state,
-                    activations[direction],
-                )
-                outputs.append(states[0])
-            sequences.append(torch.stack(outputs[::-1] if is_reverse else outputs))
+            of_direction = {
+                "weight": outer[direction],
+                "bias": of_state,
+                "activations": activations[direction],
+            }
+            outputs, states = scan(
+                partial(cell, call, **of_direction),
+                projections,
+                tuple(state[direction] for state in initial_states),
+                call.optional(4),
+                is_reverse=is_reverse,
+            )
+            sequences.append(outputs)
             last.append(states)
         finals = (torch.stack(values) for values in zip(*last, strict=True))
         return torch.stack(sequences, 1), *finals
 
     return row
-
-
-def _length(value: Tensor) -> int:
-    """The number of places, which a graph without loops has to know."""
-    length = value.shape[0]
-    if isinstance(length, torch.SymInt):
-        raise FixedSizeError(f"the length of its sequence is a free size, {int(length)} here")
-    return length
 
 
 _ATTRIBUTES: Mapping[str, Any] = {

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-from closedform.training.index_ranges import Cut, IndexRange
+from closedform.training.index_ranges import Cut, IndexRange, Step, preimage
 from closedform.training.tracing.size_formulas import UnwrittenError, formula
 
 _ATEN = torch.ops.aten
@@ -24,8 +24,9 @@ class _InputPart:
         input: The name of the input.
         cuts: The slices that led to it.
         axes: Its axes as axes of the input, None for new ones; None if they are mixed.
-        free: Values that other operators have taken out.
+        free: Values of the input that other operators have taken out.
         pads: How many entries an axis has in addition, at its end.
+        steps: The arithmetic that led to it.
     """
 
     input: str
@@ -33,6 +34,12 @@ class _InputPart:
     axes: tuple[int | None, ...] | None
     free: tuple[int, ...] = ()
     pads: tuple[tuple[int, int], ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    def value_of_input(self, value: int) -> int | None:
+        """Returns the only value of the input that leads to a value; None if there is not one."""
+        low, high = preimage((value, value), self.steps)
+        return int(low) if low == high else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class _Claim:
 class IndexReads(TorchDispatchMode):
     """Records ranges of the inputs that operators read as indices.
 
-    Values that pass through arithmetic first have no range.
+    Values are followed through arithmetic with numbers; those of several inputs have no range.
 
     Args:
         inputs: Tensors of integers by the names of the batch.
@@ -72,10 +79,10 @@ class IndexReads(TorchDispatchMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        self._record(function, args, result)
+        self._record(function, args, kwargs or {}, result)
         return result
 
-    def _record(self, function: Any, args: Any, result: Any) -> None:
+    def _record(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         if function in _READS:
             read = _READS[function](*args)
             if read is not None:
@@ -86,6 +93,8 @@ class IndexReads(TorchDispatchMode):
                 self._add(_Read(index, args[0].shape[axis], is_from_end=True))
         elif function in _SAME and (part := self._part(args[0])) is not None:
             self._follow(part, function, args, result)
+        elif function in _ARITHMETIC:
+            self._compute(_ARITHMETIC[function](*args, **kwargs), result)
         elif function in _COMPARISONS and (part := self._part(args[0])) is not None:
             if isinstance(args[1], int):
                 self._claims[result] = _Claim(part, _COMPARISONS[function], args[1])
@@ -110,9 +119,15 @@ class IndexReads(TorchDispatchMode):
         size = self._size(read.size)
         if part is None or size is None:
             return
-        free = tuple(dict.fromkeys((*read.free, *part.free)))
-        entry = IndexRange(part.input, size, read.low, read.is_from_end, free, part.cuts)
-        self._found[entry] = None
+        of_read = [part.value_of_input(value) for value in read.free]
+        if any(value is None for value in of_read):
+            return
+        free = tuple(
+            dict.fromkeys((*(value for value in of_read if value is not None), *part.free))
+        )
+        self._found[
+            IndexRange(part.input, size, read.low, read.is_from_end, free, part.cuts, part.steps)
+        ] = None
 
     def _size(self, size: Any) -> str | None:
         """A size as a formula of the names of the free sizes."""
@@ -127,7 +142,8 @@ class IndexReads(TorchDispatchMode):
         """An assertion that a comparison holds everywhere, as ``one_hot`` makes two of them."""
         if claim.relation == "lt":
             part = claim.part
-            entry = IndexRange(part.input, str(claim.number), 0, False, part.free, part.cuts)
+            size = str(claim.number)
+            entry = IndexRange(part.input, size, 0, False, part.free, part.cuts, part.steps)
             self._found[entry] = None
 
     def _replace(self, value: object, mask: object, relation: str, result: torch.Tensor) -> None:
@@ -135,8 +151,18 @@ class IndexReads(TorchDispatchMode):
         part, claim = self._part(value), self._claims.get(mask)
         if part is None or claim is None or (claim.part, claim.relation) != (part, relation):
             return
-        if isinstance(value, torch.Tensor) and value.shape == result.shape:
-            self._parts[result] = replace(part, free=(*part.free, claim.number))
+        number = part.value_of_input(claim.number)
+        is_whole = isinstance(value, torch.Tensor) and value.shape == result.shape
+        if is_whole and number is not None:
+            self._parts[result] = replace(part, free=(*part.free, number))
+
+    def _compute(self, arithmetic: _Computed | None, result: torch.Tensor) -> None:
+        """Follows a part through arithmetic with numbers, where its shape stays."""
+        if arithmetic is None or result.dtype.is_floating_point:
+            return
+        part = self._part(arithmetic.value)
+        if part is not None and arithmetic.value.shape == result.shape:
+            self._parts[result] = replace(part, steps=(*part.steps, *arithmetic.steps))
 
     def _follow(self, part: _InputPart, function: Any, args: Any, result: Any) -> None:
         many = result if isinstance(result, list | tuple) else [result]
@@ -227,6 +253,87 @@ _READS: Mapping[Any, Callable[..., _Read | None]] = {
 }
 """Operators that read indices, as torch checks them."""
 
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Steps of arithmetic on the values of a tensor."""
+
+    value: torch.Tensor
+    steps: tuple[Step, ...]
+
+
+def _sum(first: Any, second: Any, alpha: Any = 1) -> _Computed | None:
+    if type(second) is int and type(alpha) is int:
+        return _Computed(first, (("add", second * alpha),))
+    if type(first) is int and alpha == 1:
+        return _Computed(second, (("add", first),))
+    return None
+
+
+def _difference(first: Any, second: Any, alpha: Any = 1) -> _Computed | None:
+    if type(second) is int and type(alpha) is int:
+        return _Computed(first, (("add", -second * alpha),))
+    if type(first) is int and alpha == 1:
+        return _Computed(second, (("multiply", -1), ("add", first)))
+    return None
+
+
+def _reversed_difference(value: Any, number: Any, alpha: Any = 1) -> _Computed | None:
+    return _difference(number, value) if type(number) is int and alpha == 1 else None
+
+
+def _product(first: Any, second: Any) -> _Computed | None:
+    value, number = (second, first) if type(first) is int else (first, second)
+    # A product with 0 has one value, which the trace has read with the example.
+    return _Computed(value, (("multiply", number),)) if type(number) is int and number else None
+
+
+def _negative(value: Any) -> _Computed:
+    return _Computed(value, (("multiply", -1),))
+
+
+def _quotient(value: Any, divisor: Any, *, rounding_mode: str = "floor") -> _Computed | None:
+    if rounding_mode != "floor" or type(divisor) is not int or divisor <= 0:
+        return None
+    return _Computed(value, (("floor_divide", divisor),))
+
+
+def _clamp(value: Any, low: Any = None, high: Any = None, **bounds: Any) -> _Computed | None:
+    bounds_by_kind = {
+        "clip_low": bounds.get("min", low),
+        "clip_high": bounds.get("max", high),
+    }
+    if any(type(bound) not in (int, type(None)) for bound in bounds_by_kind.values()):
+        return None
+    steps = ((kind, bound) for kind, bound in bounds_by_kind.items() if bound is not None)
+    return _Computed(value, tuple(steps))
+
+
+def _clamp_max(value: Any, high: Any) -> _Computed | None:
+    return _clamp(value, None, high)
+
+
+_ARITHMETIC: Mapping[Any, Callable[..., _Computed | None]] = {
+    **dict.fromkeys((_ATEN.add.Tensor, _ATEN.add.Scalar), _sum),
+    **dict.fromkeys((_ATEN.sub.Tensor, _ATEN.sub.Scalar), _difference),
+    **dict.fromkeys((_ATEN.rsub.Tensor, _ATEN.rsub.Scalar), _reversed_difference),
+    **dict.fromkeys((_ATEN.mul.Tensor, _ATEN.mul.Scalar), _product),
+    **dict.fromkeys(
+        (
+            _ATEN.floor_divide.default,
+            _ATEN.floor_divide.Scalar,
+            _ATEN.div.Tensor_mode,
+            _ATEN.div.Scalar_mode,
+        ),
+        _quotient,
+    ),
+    _ATEN.neg.default: _negative,
+    _ATEN.clamp.default: _clamp,
+    _ATEN.clamp_min.default: _clamp,
+    _ATEN.clamp_max.default: _clamp_max,
+}
+"""Monotone functions of integers, with the numbers that they compute with."""
+
 _MANY = frozenset({_ATEN.index.Tensor, _ATEN.index_put.default, _ATEN._unsafe_index.Tensor})
 """Operators with a list of indices, one for each axis."""
 
@@ -255,6 +362,10 @@ def _whole(part: _InputPart, result: torch.Tensor, place: int, *_: Any) -> _Inpu
 def _mix(part: _InputPart, result: torch.Tensor, *_: Any) -> _InputPart:
     del result
     return replace(part, axes=None)
+
+
+def _sorted(part: _InputPart, result: torch.Tensor, place: int, *_: Any) -> _InputPart | None:
+    return _mix(part, result) if place == 0 else None  # the other result has places
 
 
 def _permute(
@@ -392,6 +503,7 @@ _SAME: Mapping[Any, Callable[..., _InputPart | None]] = {
         ),
         _mix,
     ),
+    **dict.fromkeys((_ATEN.sort.default, _ATEN.sort.stable), _sorted),
     _ATEN.permute.default: _permute,
     _ATEN.transpose.int: _transpose,
     _ATEN.t.default: _transpose,

@@ -25,6 +25,11 @@ from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import ExportError
+from closedform.training.tracing.packed_sequences import (
+    PaddedEntries,
+    padded_sequences,
+    recurrent,
+)
 from closedform.training.tracing.places import Places
 
 
@@ -164,8 +169,9 @@ def plain_kernels() -> Iterator[None]:
     def is_causal_mask(_mask: Any, is_causal: bool | None = None, _size: Any = None) -> bool:
         return is_causal is True  # otherwise the mask itself is added
 
-    recurrent: dict[str, Any] = {n: _by_layers(getattr(torch._VF, n)) for n in _RECURRENT}
-    recurrent["_pack_padded_sequence"] = _refuse_packing
+    recurrent_functions: dict[str, Any] = {
+        name: _by_layers(name, getattr(torch._VF, name)) for name in _RECURRENT
+    }
     backends = torch.nn.attention
     of_distribution = torch.distributions.Distribution.__init__
 
@@ -189,7 +195,8 @@ def plain_kernels() -> Iterator[None]:
             mock.patch.object(
                 torch.nn.modules.transformer, "_detect_is_causal_mask", is_causal_mask
             ),
-            mock.patch.multiple(torch._VF, **recurrent),
+            mock.patch.multiple(torch._VF, **recurrent_functions),
+            padded_sequences(),
             mock.patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss),
             mock.patch.object(torch.distributions.Distribution, "__init__", without_validation),
             _without_compilation(),
@@ -300,25 +307,16 @@ def _gaussian_nll_loss(
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
-def _refuse_packing(*_: Any) -> Any:
-    """Raises ExportError: the number of sequences at each time depends on the lengths."""
-    raise ExportError(
-        "packed sequences are not supported: their sizes depend on the lengths",
-        hint="run the layer on the padded batch, take the last outputs with "
-        "output[torch.arange(rows), lengths - 1], and mask the loss; a layer in both directions "
-        "needs its second half reversed by index",
-    )
-
-
-def _by_layers(function: Callable[..., Any]) -> Callable[..., Any]:
+def _by_layers(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A recurrent function that is called once for each layer where it drops between layers.
 
     torch 2.13 leaves the dropout between layers out when it traces the layers at once.
     """
 
     def call(value: Any, states: Any, weights: Any, *options: Any) -> Any:
-        if len(options) != 6:  # a packed sequence
-            return function(value, states, weights, *options)
+        if isinstance(value, PaddedEntries):
+            # The numbers of rows at each place come second: the entries have their lengths.
+            return recurrent(name, value, weights, *options)
         has_biases, layers, dropout, train, bidirectional, batch_first = options
         if layers == 1 or not (train and dropout):
             return function(value, states, weights, *options)

@@ -408,7 +408,8 @@ def explain_error(error: Exception, where: str, place: str) -> ExportError:
         return ExportError(
             f"the model has control flow that depends on data: {text}, in {place}",
             where=where,
-            hint="write it with torch.where; a graph has no control flow",
+            hint="write it with torch.where; a graph has no control flow; if the loss within the "
+            "model branches, leave its labels out of the call and pass a loss to the export",
         )
     if kind == "DynamicOutputShapeException":
         return ExportError(

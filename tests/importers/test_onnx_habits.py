@@ -352,23 +352,6 @@ KINDS: dict[str, tuple[ModelProto, str]] = {
                   op("Cast", "b", "c", to=1), op("Add", "a c", "y")], {}, (1, 2, 4)),
         "its result 1 is not supported .*operator MaxPool",
     ),
-    "a branch on data": (
-        model_of(
-            [
-                op("ReduceMax", "x", "m", keepdims=0),
-                op("Greater", "m zero", "is"),
-                helper.make_node("If", ["is"], ["y"], **{
-                    f"{name}_branch": helper.make_graph(
-                        [op(kind, "x", name)], name, [],
-                        [helper.make_tensor_value_info(name, 1, None)])
-                    for name, kind in (("then", "Relu"), ("else", "Neg"))
-                }),
-            ],
-            {"zero": np.float32(0)},
-            (2,),
-        ),
-        "its condition 'is' depends on data: .*operator If",
-    ),
 }  # fmt: skip
 
 

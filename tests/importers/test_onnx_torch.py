@@ -360,9 +360,9 @@ REFUSED: dict[str, tuple[ModelProto, list[str], str]] = {
         r"no weight has the name 'fc.wait'.*fc.weight \[3, 6\], fc.bias \[3\]",
     ),
     "operator": (
-        _changed(lambda m: setattr(m.graph.node[0], "op_type", "Loop")),
+        _changed(lambda m: setattr(m.graph.node[0], "op_type", "Scan")),
         ["*"],
-        "the operator 'Loop' is not supported.*operator Loop",
+        "the operator 'Scan' is not supported.*operator Scan",
     ),
     "domain": (
         _changed(lambda m: setattr(m.graph.node[0], "domain", "com.microsoft")),

@@ -26,6 +26,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from closedform.errors import ClosedFormError, ExportError, nearest
 from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
 from closedform.importers.onnx_limits import MOST_ENTRIES
+from closedform.training.onnx_torch.control_flow import (
+    BRANCH,
+    LOOP,
+    guard_operands,
+    select_branch,
+    unroll_loop,
+)
 from closedform.training.onnx_torch.elementwise import ELEMENTWISE
 from closedform.training.onnx_torch.known import known_results
 from closedform.training.onnx_torch.layers import LAYERS
@@ -47,9 +54,6 @@ ROWS = {**ELEMENTWISE, **MOVEMENT, **LAYERS, **RECURRENT, **RESIZING}
 
 OLDEST, NEWEST = 7, 24
 """The opsets that the table is for: rows also have the attributes that were operands later on."""
-
-BRANCH = "If"
-"""The operator that runs one of two graphs."""
 
 MOST_BYTES = 4 * 2**30
 """Bytes of all weights of a model."""
@@ -141,8 +145,14 @@ class OnnxModule(torch.nn.Module):
         """Adds the results of nodes; ``of_sizes`` has the tensors that sizes determine."""
         for node in nodes:
             operands = [values[name] for name in node.inputs]
+            if node.operator == LOOP:
+                self._run_loop(node, operands, values, of_sizes)
+                continue
+            if node.branches and not isinstance(operands[0], np.ndarray):
+                self._run_both(node, as_tensor(_present(operands[0])), values, of_sizes)
+                continue
             if node.branches:
-                branch = node.branches[self._is_then(node, operands[0])]
+                branch = node.branches[_is_true(operands[0])]
                 self._run(branch.nodes, values, of_sizes)
                 results = [values[name] for name in branch.outputs]
                 of_sizes |= {
@@ -163,27 +173,72 @@ class OnnxModule(torch.nn.Module):
             if all(is_of_sizes):
                 of_sizes |= set(node.outputs)
 
-    def _is_then(self, node: _Node, condition: Value | None) -> bool:
-        """Whether a node runs its first branch."""
-        if isinstance(condition, np.ndarray):
-            return bool(condition.reshape(-1)[0])
-        raise ExportError(
-            f"its condition {node.inputs[0]!r} depends on data: a graph that is trained has no "
-            "control flow",
-            where=node.where,
-            hint="export the model without the branch, or make the condition a constant",
-        )
+    def _run_both(
+        self,
+        node: _Node,
+        condition: torch.Tensor,
+        values: dict[str, Value | None],
+        of_sizes: set[str],
+    ) -> None:
+        """Adds the results of the branch that a condition in the data selects: both are run."""
+        results: list[list[Value | None]] = []
+        for is_taken, branch in zip((~condition, condition), node.branches, strict=True):
+            written = next(filter(self._writes_statistics, _nodes_within(branch.nodes)), None)
+            if written is not None:
+                raise ExportError(
+                    f"its condition {node.inputs[0]!r} depends on data, and {written.where} moves "
+                    "its running statistics in one branch only",
+                    where=node.where,
+                    hint="leave its scale and bias out of trainable, or make the condition a "
+                    "constant",
+                )
+            inner = guard_operands(values, is_taken.reshape(()))
+            self._run(branch.nodes, inner, set(of_sizes))
+            results.append([inner[name] for name in branch.outputs])
+        with _errors_of(node):
+            selected = select_branch(condition, results[1], results[0])
+        values |= dict(zip(node.outputs, selected, strict=True))
+
+    def _writes_statistics(self, node: _Node) -> bool:
+        return node.operator == "BatchNormalization" and node.is_trained and self.training
+
+    def _run_loop(
+        self,
+        node: _Node,
+        operands: Sequence[Value | None],
+        values: dict[str, Value | None],
+        of_sizes: set[str],
+    ) -> None:
+        """Adds the results of a loop, whose iterations are run one after the other."""
+        (body,) = node.branches
+        sources = list(node.inputs)
+
+        def iterate(inner: Sequence[Value | None]) -> list[Value | None]:
+            values.update(zip(body.inputs, inner, strict=True))
+            is_of_sizes = [name in of_sizes for name in sources]
+            for name, is_known in zip(body.inputs, is_of_sizes, strict=True):
+                of_sizes.add(name) if is_known else of_sizes.discard(name)
+            self._run(body.nodes, values, of_sizes)
+            # The number of the iteration is known; the condition and the others are carried on.
+            sources[1:] = body.outputs[: len(sources) - 1]
+            return [values[name] for name in body.outputs]
+
+        padded = [*operands, *[None] * (2 - len(operands))]
+        with _errors_of(node):
+            results = unroll_loop(iterate, padded)
+        values |= dict(zip(node.outputs, results, strict=False))
 
     def _fold_constants(self, nodes: Sequence[_Node]) -> tuple[_Node, ...]:
         """The nodes that do not compute constants; the results of the others are constants."""
         left: list[_Node] = []
         for node in nodes:
-            if not all(name in self._known or not name for name in node.inputs):
+            is_constant = all(name in self._known or not name for name in node.inputs)
+            if not is_constant or node.operator == LOOP:
                 left.append(node)
                 continue
             operands = [self._known.get(name) for name in node.inputs]
             if node.branches:
-                branch = node.branches[self._is_then(node, operands[0])]
+                branch = node.branches[_is_true(operands[0])]
                 left += self._fold_constants(branch.nodes)
                 left += [
                     _identity(inner, outer, node.where)
@@ -254,14 +309,19 @@ class OnnxModule(torch.nn.Module):
         where = f"{self._where}, node {node.name or node.output[0]!r}, operator {node.op_type}"
         outputs = tuple(node.output)
         is_used = tuple(name in names_used for name in outputs)
-        if node.op_type == BRANCH:
+        if node.op_type in (BRANCH, LOOP):
             graphs = {attribute.name: attribute.g for attribute in node.attribute}
+            kinds = ("else_branch", "then_branch") if node.op_type == BRANCH else ("body",)
             branches = tuple(
-                _Branch(self._body(graph.node, names), names)
-                for graph in (graphs["else_branch"], graphs["then_branch"])
+                _Branch(
+                    self._body(graph.node, names), tuple(value.name for value in graph.input), names
+                )
+                for graph in map(graphs.__getitem__, kinds)
                 for names in [tuple(value.name for value in graph.output)]
             )
-            return _Node(BRANCH, tuple(node.input), outputs, {}, True, where, is_used, branches)
+            return _Node(
+                node.op_type, tuple(node.input), outputs, {}, True, where, is_used, branches
+            )
         attributes = _attributes(node, where)
         is_trained = True
         if node.op_type == "BatchNormalization":
@@ -315,7 +375,8 @@ class _Node:
         is_trained: Whether it is in training form when the module is in training mode.
         where: The node, named in errors.
         is_used: Whether a node or the graph reads each result.
-        branches: The graphs of an ``If``, for a false and for a true condition.
+        branches: The graphs of an ``If``, for a false and for a true condition, or that of a
+            ``Loop``.
     """
 
     operator: str
@@ -334,11 +395,26 @@ class _Branch:
 
     Attributes:
         nodes: Its nodes.
+        inputs: Names of its arguments: the number of the iteration, the condition and the carried
+            values of a loop.
         outputs: Names of its results.
     """
 
     nodes: tuple[_Node, ...]
+    inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+
+def _nodes_within(nodes: Iterable[_Node]) -> Iterator[_Node]:
+    """Nodes, with those of their branches."""
+    for node in nodes:
+        yield node
+        for branch in node.branches:
+            yield from _nodes_within(branch.nodes)
+
+
+def _is_true(condition: Value | None) -> bool:
+    return isinstance(condition, np.ndarray) and bool(condition.reshape(-1)[0])
 
 
 def _identity(inner: str, outer: str, where: str) -> _Node:
@@ -610,11 +686,11 @@ _REDUCED = dict.fromkeys((name for name in ROWS if name.startswith("Reduce")), (
 
 KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
     **_REDUCED,
-    BRANCH: (0,),
     "ConstantOfShape": (0,),
     "CumSum": (1,),
     "Dropout": (1, 2),
     "Expand": (1,),
+    LOOP: (0, 1),
     "OneHot": (1,),
     "Pad": (1, 2, 3),
     "Range": (0, 1, 2),
@@ -637,16 +713,33 @@ KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
 def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
     """The names that have to be known while the graph is traced."""
     names: set[str] = set()
-    # Against the order of the nodes: a name is needed by the nodes that come after its producer.
-    for node in reversed(list(_all_nodes(nodes))):
-        if not names.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
-            names.update(node.input)
-            for attribute in node.attribute:
-                names.update(value.name for value in attribute.g.output)
-            continue
+    count = -1
+    # Once more while a loop has names that its next iteration reads.
+    while len(names) > count:
+        count = len(names)
+        # Against the order of the nodes: a name is needed by the nodes after its producer.
+        for node in reversed(list(_all_nodes(nodes))):
+            _add_needed(node, names)
+    return names
+
+
+def _add_needed(node: NodeProto, names: set[str]) -> None:
+    """Adds the names that a node needs."""
+    for attribute in node.attribute if node.op_type == LOOP else ():
+        # An argument of the body has its first value from outside, and others from the body.
+        for place, value in enumerate(attribute.g.input):
+            if value.name in names and place < len(node.input):
+                names.add(node.input[place])
+            if value.name in names and 0 < place <= len(attribute.g.output):
+                names.add(attribute.g.output[place - 1].name)
+        names.update(value.name for value in attribute.g.output[:1])
+    if not names.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
+        names.update(node.input)
+        for attribute in node.attribute:
+            names.update(value.name for value in attribute.g.output)
+    else:
         places = KNOWN_PLACES.get(node.op_type, ())
         names.update(node.input[place] for place in places if place < len(node.input))
-    return names
 
 
 def _trainable_names(
@@ -733,9 +826,9 @@ _QUANTIZED = frozenset(
 
 def _check_operator(node: NodeProto) -> None:
     """Raises ExportError if an operator is not supported."""
-    if node.op_type == BRANCH and not node.domain:
+    if node.op_type in (BRANCH, LOOP) and not node.domain:
         for inner in _all_nodes([node]):
-            if inner is not node and inner.op_type != BRANCH:
+            if inner is not node and inner.op_type not in (BRANCH, LOOP):
                 _check_operator(inner)
         return
     if node.op_type in (*ROWS, "Constant") and not node.domain:
@@ -752,7 +845,7 @@ def _check_operator(node: NodeProto) -> None:
         )
     if node.domain == "ai.onnx.ml":
         raise ExportError(f"{problem}: {_KINDS[node.domain]}", where=place)
-    if node.op_type in ("Loop", "Scan"):
+    if node.op_type == "Scan":
         raise ExportError(
             f"{problem}: a graph that is trained has no control flow",
             where=place,
@@ -796,7 +889,8 @@ def _check_order(
                 where=node.where,
             )
         for branch in node.branches:
-            _check_order(branch.nodes, set(defined_names), branch.outputs, node.where)
+            inner_names = {*defined_names, *branch.inputs}
+            _check_order(branch.nodes, inner_names, branch.outputs, node.where)
         defined_names |= set(node.outputs)
     missing = [name for name in outputs if name not in defined_names]
     if missing:

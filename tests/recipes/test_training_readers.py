@@ -178,7 +178,7 @@ def values(schedule: Schedule, steps: list[int]) -> Any:
 def test_ramp_of_the_batch_size_counts_samples() -> None:
     stages = read_ramp("0:4 10:8 100:16", None, "here")
     # 4, 8, 12 samples after three updates of 4; then updates of 8 until at least 100 are seen.
-    assert [(one.begin, one.seen, one.batch) for one in stages] == [
+    assert [(one.begin, one.samples_before, one.batch) for one in stages] == [
         (0, 0, 4),
         (3, 12, 8),
         (14, 100, 16),

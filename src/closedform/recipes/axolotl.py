@@ -46,7 +46,7 @@ from closedform.recipes.transformers.schedules import (
     OF_LOSS,
     Run,
     cosine_wave,
-    scheduled,
+    schedule_by_name,
 )
 from closedform.recipes.transformers.writer import kinds
 from closedform.schedules import constant
@@ -227,7 +227,7 @@ def _jagged(config: Values, run: Run) -> Schedule:
 def _plain(config: Values, run: Run) -> Schedule:
     name = config.lr_scheduler
     refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
-    return scheduled(name, config.lr_scheduler_kwargs.origin, run)
+    return schedule_by_name(name, config.lr_scheduler_kwargs.origin, run)
 
 
 KINDS: Mapping[str, Callable[[Values, Run], Schedule]] = {

@@ -37,7 +37,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.schedules import scheduled
+from closedform.recipes.transformers.schedules import schedule_by_name
 from closedform.schedules import constant
 from closedform.schedules.blends import along_line
 
@@ -324,7 +324,7 @@ def _rate(context: Context, arguments: Values, plan: ScriptRun, rate: sp.Expr) -
         "polynomial": {"power": arguments.lr_power},
     }
     origin = arguments.origin
-    return scheduled(
+    return schedule_by_name(
         plan.kind, Section(origin.document, keywords.get(plan.kind, {}), origin.path), run
     )
 

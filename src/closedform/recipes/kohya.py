@@ -46,7 +46,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section
 from closedform.recipes.torch import FRAMEWORK as TORCH
-from closedform.recipes.transformers.schedules import scheduled
+from closedform.recipes.transformers.schedules import schedule_by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
         stable = total - warmup - decay
         keywords = {**keywords, "num_decay_steps": decay, "num_stable_steps": stable}
     section = Section(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
-    return scheduled(name, section, run)
+    return schedule_by_name(name, section, run)
 
 
 def _class_rate(context: Context, arguments: Values) -> Schedule:

@@ -99,7 +99,7 @@ DEFECTS = {
 }
 
 
-def _filled(arguments: Values, name: str) -> Values:
+def _with_script_defaults(arguments: Values, name: str) -> Values:
     """The arguments with the defaults of a script."""
     defaults = {key: exact_number(value) for key, value in SCRIPTS[name].defaults.items()}
     absent = {key: value for key, value in defaults.items() if getattr(arguments, key) is None}
@@ -139,7 +139,7 @@ def _rate(context: Context, arguments: Values) -> Schedule:
 
 
 def _of_class(context: Context, arguments: Values) -> Schedule:
-    return _rate(context, _filled(arguments, context.path[-1]))
+    return _rate(context, _with_script_defaults(arguments, context.path[-1]))
 
 
 def _script(reading: Reading) -> str:
@@ -198,7 +198,7 @@ def _layers(context: Context, arguments: Values, group: ParamGroup) -> list[Para
 
 def _read(reading: Reading) -> Recipe:
     script = _script(reading)
-    arguments = _filled(ARGUMENTS.read_whole(reading.document), script)
+    arguments = _with_script_defaults(ARGUMENTS.read_whole(reading.document), script)
     context = reading.context
     with arguments.origin.locate_errors():
         schedule = _rate(context, arguments)

@@ -129,7 +129,7 @@ def _phases(config: Values) -> tuple[int, int]:
     return warmup, int(total * float(config.wsd_decay_steps_fraction))
 
 
-def _timed(context: Context, config: Values) -> Values:
+def _with_lengths(context: Context, config: Values) -> Values:
     """The options with the lengths of the run and of the schedule, of which -1 is the other one."""
     steps, total = config.steps, config.learning_rate_schedule_steps
     if steps is None:
@@ -145,14 +145,14 @@ def _timed(context: Context, config: Values) -> Values:
     )
 
 
-def _cosine(peak: sp.Expr, low: sp.Expr, done: sp.Expr, length: int) -> sp.Expr:
+def _cosine(peak: sp.Expr, low: sp.Expr, step: sp.Expr, length: int) -> sp.Expr:
     """The cosine whose last update has the final rate; of one update, only that."""
-    return along_cosine(peak, low, done / (length - 1)) if length > 1 else low
+    return along_cosine(peak, low, step / (length - 1)) if length > 1 else low
 
 
-def _line(peak: sp.Expr, low: sp.Expr, done: sp.Expr, length: int) -> sp.Expr:
+def _line(peak: sp.Expr, low: sp.Expr, step: sp.Expr, length: int) -> sp.Expr:
     """The line whose last update has the final rate; of one update, only that."""
-    return along_line(peak, low, sp.Min(1, done / (length - 1))) if length > 1 else low
+    return along_line(peak, low, sp.Min(1, step / (length - 1))) if length > 1 else low
 
 
 _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, int], sp.Expr]] = {
@@ -163,7 +163,7 @@ _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, int], sp.Expr]] = {
 
 
 def _rate(context: Context, config: Values) -> Schedule:
-    config = _timed(context, config)
+    config = _with_lengths(context, config)
     kind, peak = _kind(config), config.learning_rate
     parts = config.warmup_steps_fraction, config.wsd_decay_steps_fraction
     if config.lr_schedule_type == "wsd" and sum(map(float, parts)) > 1:
@@ -207,16 +207,16 @@ def _options(reading: Reading) -> Section:
 
 def _read(reading: Reading) -> Recipe:
     options = CONFIG.read(_options(reading))
-    config = _timed(reading.context, options)
+    config = _with_lengths(reading.context, options)
     with options.origin.locate_errors("lr_schedule_type"):
         rate = _rate(reading.context, config)
     plan, decay = _optimizer(config)
     group = ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
     mask = config.adamw_mask
-    masked = [str(pattern) for pattern in mask] if isinstance(mask, list | tuple) else []
+    no_decay = [str(pattern) for pattern in mask] if isinstance(mask, list | tuple) else []
     threshold = config.gradient_clipping_threshold
     return reading.recipe(
-        [group, *([group.without_decay(masked)] if masked else [])],
+        [group, *([group.without_decay(no_decay)] if no_decay else [])],
         clock=CLOCK,
         horizon=config.steps,
         clipping=Clipping(threshold) if threshold > 0 else None,
@@ -256,7 +256,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
     if form.curve not in (Curve.COSINE, Curve.LINEAR, Curve.CONSTANT):
         return
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
-    shared: dict[str, Any] = {
+    config: dict[str, Any] = {
         "opt_type": "sgd" if optimizer.name == "sgd" else "adamw",
         "learning_rate": native(form.peak),
         "learning_rate_final_fraction": native(form.low / form.peak) if form.peak != 0 else 0.0,
@@ -268,22 +268,22 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         "gradient_clipping_threshold": native(optimizer.clipping or 0),
     }
     groups = [group for group in optimizer.groups if group.weight_decay == 0]
-    if masked := [pattern for group in groups for pattern in group.patterns]:
-        shared["adamw_mask"] = masked
+    if no_decay := [pattern for group in groups for pattern in group.patterns]:
+        config["adamw_mask"] = no_decay
     warmup = whole(form.warmup())
     # The last update of the decay has the final rate.
     total = form.total if form.curve is Curve.CONSTANT else whole(form.end) + 1
     if total < 1:
         return
-    shared["learning_rate_schedule_steps"] = total
-    shared["warmup_steps_fraction"] = _part(warmup, total)
+    config["learning_rate_schedule_steps"] = total
+    config["warmup_steps_fraction"] = _part(warmup, total)
     if form.curve is Curve.COSINE and not form.has_plateau:
-        yield {**shared, "lr_schedule_type": "cosine"}
+        yield {**config, "lr_schedule_type": "cosine"}
         return
     decay = 0 if form.curve is Curve.CONSTANT else total - whole(form.begin)
     style = "cosine" if form.curve is Curve.COSINE else "linear"
     part = {"wsd_decay_steps_fraction": _part(decay, total), "wsd_decay_style": style}
-    yield {**shared, "lr_schedule_type": "wsd", **part}
+    yield {**config, "lr_schedule_type": "wsd", **part}
 
 
 FRAMEWORK = Framework(

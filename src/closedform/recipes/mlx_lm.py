@@ -155,24 +155,24 @@ def _rate(context: Context, config: Values) -> Schedule:
     schedule, where = config.lr_schedule, context.where
     if schedule is None:
         return constant(config.learning_rate)
-    name, given, warmup = schedule.name, schedule.arguments, schedule.warmup
+    name, numbers, warmup = schedule.name, schedule.arguments, schedule.warmup
     refuse_unless(name in _KINDS, f"mlx has no schedule {name!r:.60}", where)
     build, (least, most), place = _KINDS[name]
     refuse_unless(
-        isinstance(given, list | tuple) and least <= len(given) <= most,
-        f"arguments of {name} must be a list of {least} to {most} numbers, got {given!r:.60}",
+        isinstance(numbers, list | tuple) and least <= len(numbers) <= most,
+        f"arguments of {name} must be a list of {least} to {most} numbers, got {numbers!r:.60}",
         where,
     )
-    arguments = [exact_number(argument, f"arguments[{i}]") for i, argument in enumerate(given)]
+    arguments = [exact_number(argument, f"arguments[{i}]") for i, argument in enumerate(numbers)]
     if place is not None:
-        message = f"the length of {name} must be at least 1, got {given[place]}"
+        message = f"the length of {name} must be at least 1, got {numbers[place]}"
         refuse_unless(arguments[place] >= 1, message, where)
     if warmup == 0:
         return by_intervals(name, *build(sp.S.Zero, *arguments))
     message = f"warmup must be 0 or at least 1 update, not a ratio, got {warmup}"
     refuse_unless(warmup >= 1, message, where)
-    counted = t if warmup.is_Integer else sp.Min(t, warmup)
-    rise = along_line(schedule.warmup_init, arguments[0], counted / warmup)
+    rise_step = t if warmup.is_Integer else sp.Min(t, warmup)
+    rise = along_line(schedule.warmup_init, arguments[0], rise_step / warmup)
     decay = build(warmup + 1, *arguments)
     return by_intervals(name, (lambda: rise, first_from(warmup + 1)), *decay)
 
@@ -191,14 +191,14 @@ def _optimizer(config: Values) -> tuple[str, Values]:
 
 def _group(config: Values, rate: Schedule) -> ParamGroup:
     name, arguments = _optimizer(config)
-    given: dict[str, Any] = {key: getattr(arguments, key) for key in OPTIMIZERS[name]}
-    decay = given.get("weight_decay", 0)
-    if "bias_correction" in given:
-        given["correct_bias"] = given.pop("bias_correction")
+    kwargs: dict[str, Any] = {key: getattr(arguments, key) for key in OPTIMIZERS[name]}
+    decay = kwargs.get("weight_decay", 0)
+    if "bias_correction" in kwargs:
+        kwargs["correct_bias"] = kwargs.pop("bias_correction")
     # The dampening of mlx counts at the first update as well, that of the library's rule does not.
-    is_of_library = name in ("adam", "adamw") or (name == "sgd" and given["dampening"] == 0)
+    is_of_library = name in ("adam", "adamw") or (name == "sgd" and kwargs["dampening"] == 0)
     where = config.origin.document.place("optimizer")
-    plan = plan_optimizer(name, given, name if is_of_library else None, where, by_name=False)
+    plan = plan_optimizer(name, kwargs, name if is_of_library else None, where, by_name=False)
     return ParamGroup({"lr": rate, "weight_decay": constant(decay)}, plan, Role.DEFAULT)
 
 

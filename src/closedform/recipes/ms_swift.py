@@ -170,16 +170,16 @@ def _plan(flags: Values) -> OptimizerPlan:
     return plan_optimizer("adamw", arguments, where=where)
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     if transformers.FRAMEWORK.writer is None or megatron.FRAMEWORK.writer is None:
         return
-    yield from transformers.FRAMEWORK.writer.configs(form, made, facts)
+    yield from transformers.FRAMEWORK.writer.configs(form, optimizer, facts)
     rates = {
         group.name: native(peak)
-        for group in made.groups
+        for group in optimizer.groups
         if group.name in _GROUP_RATES and (peak := group.peak(form.peak)) is not None
     }
-    for config in megatron.FRAMEWORK.writer.configs(form, made, facts):
+    for config in megatron.FRAMEWORK.writer.configs(form, optimizer, facts):
         flags = {key.replace("-", "_"): value for key, value in config.items()}
         if "train_iters" in flags:
             yield {**flags, **rates}

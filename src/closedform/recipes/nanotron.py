@@ -100,10 +100,10 @@ DEFECTS = {
     ),
 }
 _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]] = {
-    "linear": lambda first, last, done, length: along_line(first, last, done / length),
-    "cosine": lambda first, last, done, length: along_cosine(first, last, done / length),
-    "1-sqrt": lambda first, last, done, length: along_line(
-        first, last, power_quotient(done, length, sp.S.Half)
+    "linear": lambda first, last, step, length: along_line(first, last, step / length),
+    "cosine": lambda first, last, step, length: along_cosine(first, last, step / length),
+    "1-sqrt": lambda first, last, step, length: along_line(
+        first, last, power_quotient(step, length, sp.S.Half)
     ),
 }
 
@@ -174,9 +174,9 @@ def _read(reading: Reading) -> Recipe:
     with scheduler.origin.locate_errors():
         rate = _rate(reading.context, scheduler, tokens)
     group = _optimizer(optimizer).group(rate)
-    excluded = optimizer.weight_decay_exclude_named_params
+    excluded_names = optimizer.weight_decay_exclude_named_params
     return reading.recipe(
-        [group, *([group.without_decay(excluded)] if excluded else [])],
+        [group, *([group.without_decay(excluded_names)] if excluded_names else [])],
         clock=CLOCK,
         horizon=total,
         clipping=None if optimizer.clip_grad is None else Clipping(optimizer.clip_grad),
@@ -208,20 +208,20 @@ def _optimizer(optimizer: Values) -> ClassOptimizer:
 _STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.ROOT: "1-sqrt"}
 
 
-def _factory(made: Optimizer) -> dict[str, Any]:
-    if made.name == "sgd":
+def _factory(optimizer: Optimizer) -> dict[str, Any]:
+    if optimizer.name == "sgd":
         return {"name": "sgd"}
-    betas = made.betas() or [0.9, 0.999]
+    betas = optimizer.betas() or [0.9, 0.999]
     return {
         "name": "adamW",
         "adam_beta1": betas[0],
         "adam_beta2": betas[1],
-        "adam_eps": native(made.values.get("eps", 1e-8)),
+        "adam_eps": native(optimizer.values.get("eps", 1e-8)),
         "torch_adam_is_fused": True,
     }
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     if form.curve not in (*_STYLES, Curve.CONSTANT):
         return
@@ -235,19 +235,19 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     if form.curve is not Curve.CONSTANT:
         scheduler["lr_decay_starting_step"] = whole(form.begin)
         scheduler["lr_decay_steps"] = whole(form.end - form.begin)
-    excluded = [group for group in made.groups if group.weight_decay == 0]
-    optimizer: dict[str, Any] = {
+    no_decay_groups = [group for group in optimizer.groups if group.weight_decay == 0]
+    section: dict[str, Any] = {
         "accumulate_grad_in_fp32": True,
-        "clip_grad": None if made.clipping is None else native(made.clipping),
+        "clip_grad": None if optimizer.clipping is None else native(optimizer.clipping),
         "learning_rate_scheduler": scheduler,
-        "optimizer_factory": _factory(made),
-        "weight_decay": native(made.weight_decay or 0),
+        "optimizer_factory": _factory(optimizer),
+        "weight_decay": native(optimizer.weight_decay or 0),
         "zero_stage": 0,
     }
-    if excluded:
-        patterns = [pattern for group in excluded for pattern in group.patterns]
-        optimizer["weight_decay_exclude_named_params"] = patterns
-    yield {"optimizer": optimizer, "tokens": {"train_steps": form.total}}
+    if no_decay_groups:
+        patterns = [pattern for group in no_decay_groups for pattern in group.patterns]
+        section["weight_decay_exclude_named_params"] = patterns
+    yield {"optimizer": section, "tokens": {"train_steps": form.total}}
 
 
 FRAMEWORK = Framework(

@@ -93,10 +93,10 @@ def _rate_of_optimizer(policy: Section) -> sp.Expr:
 
 
 def _of_torch(policy: Section, as_implemented: bool) -> Schedule:
-    rate, given = _rate_of_optimizer(policy), policy.value("scheduler")
-    if given is None:
+    rate, scheduler = _rate_of_optimizer(policy), policy.value("scheduler")
+    if scheduler is None:
         return constant(rate)
-    if isinstance(given, list | tuple):
+    if isinstance(scheduler, list | tuple):
         members, marks = _list(policy)
         arguments = {"schedulers": members, "milestones": marks}
         return of_class(policy, "SequentialLR", arguments, rate, as_implemented)
@@ -113,7 +113,7 @@ def _flags(config: Section, iterations: int) -> tuple[Values, Run]:
     policy = config.section("policy")
     bridge = policy.section("megatron_cfg")
     algorithm = _algorithm(config)
-    merged: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name in ("optimizer", "scheduler"):
         for key, value in bridge.section(name).content.items():
             if algorithm in PAIRED and "iters" in key and value is None:
@@ -122,9 +122,9 @@ def _flags(config: Section, iterations: int) -> tuple[Values, Run]:
                     key,
                     hint="leave it out",
                 )
-            merged[key.replace("_", "-")] = value
+            content[key.replace("_", "-")] = value
     batch = policy.integer("train_global_batch_size") * (2 if algorithm in PAIRED else 1)
-    flags = FLAGS.read(Section(config.document, merged, bridge.path))
+    flags = FLAGS.read(Section(config.document, content, bridge.path))
     flags = flags.replace(global_batch_size=batch, train_iters=iterations, train_samples=None)
     part = flags.lr_warmup_fraction
     if part is not None and part >= 1 and not flags.lr_warmup_iters:
@@ -141,17 +141,17 @@ def _iterations(config: Section, context: Context) -> int | None:
     algorithm, facts = config.section(_algorithm(config)), context.numbers
     steps: int | None = algorithm.integer("max_num_steps", None)
     epochs: int | None = algorithm.integer("max_num_epochs", None)
-    known: int | None = context.facts.get("training_steps")
-    if known is None and facts.total_updates is not None:
-        known = int(facts.total_updates) // (facts.updates_per_training_step or 1)
-    if known is None and facts.updates_per_epoch is not None:
-        known = int(facts.updates_per_epoch) * (epochs or 1)
-    if known is None:
+    training_steps: int | None = context.facts.get("training_steps")
+    if training_steps is None and facts.total_updates is not None:
+        training_steps = int(facts.total_updates) // (facts.updates_per_training_step or 1)
+    if training_steps is None and facts.updates_per_epoch is not None:
+        training_steps = int(facts.updates_per_epoch) * (epochs or 1)
+    if training_steps is None:
         return None if epochs is not None else steps
-    return known if steps is None else min(steps, known)
+    return training_steps if steps is None else min(steps, training_steps)
 
 
-def _required(config: Section, context: Context) -> int:
+def _require_iterations(config: Section, context: Context) -> int:
     iterations = _iterations(config, context)
     if iterations is None:
         raise MissingFactsError(
@@ -162,9 +162,9 @@ def _required(config: Section, context: Context) -> int:
     return iterations
 
 
-def _of_megatron(context: Context, given: Values) -> Schedule:
-    config = given.origin
-    flags, run = _flags(config, _required(config, context))
+def _of_megatron(context: Context, policy: Values) -> Schedule:
+    config = policy.origin
+    flags, run = _flags(config, _require_iterations(config, context))
     curve = decay if context.key == "weight_decay" else rate_of_flags
     return curve(context, by_bridge(flags, run))
 
@@ -188,7 +188,7 @@ def _read(reading: Reading) -> Recipe:
     backend = reading.facts.framework_facts.get("backend")
     bridge = policy.origin.section("megatron_cfg")
     if backend == "megatron" or (backend is None and bridge.flag("enabled", False)):
-        flags, run = _flags(config, _required(config, context))
+        flags, run = _flags(config, _require_iterations(config, context))
         values = (flags, (), ())
         return recipe_of(reading, by_bridge(flags, run), run, CLOCK, values)
     optimizer = policy.origin.section("optimizer")
@@ -203,7 +203,7 @@ def _read(reading: Reading) -> Recipe:
             for length, member in zip(lengths, members, strict=True)
         ]
     starts = [0, *marks]
-    elapsed = [mark - start for start, mark in zip(starts, marks, strict=False)]
+    durations = [mark - start for start, mark in zip(starts, marks, strict=False)]
     group = class_optimizer(optimizer.section("kwargs"), optimizer.text("name")).group(rate)
     clipping = policy.max_grad_norm
     return reading.recipe(
@@ -212,7 +212,7 @@ def _read(reading: Reading) -> Recipe:
         horizon=_iterations(config, context),
         clipping=None if clipping is None else Clipping(clipping),
         accumulation=None,
-        values=(None, elapsed, lengths),
+        values=(None, durations, lengths),
     )
 
 

@@ -88,15 +88,15 @@ def _falling(plan: Plan, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[Stage, ...
 
 
 def _cosine(plan: Plan) -> tuple[Stage, ...]:
-    return _falling(plan, lambda done: along_cosine(plan.peak, plan.end, done))
+    return _falling(plan, lambda progress: along_cosine(plan.peak, plan.end, progress))
 
 
 def _linear(plan: Plan) -> tuple[Stage, ...]:
-    return _falling(plan, lambda done: along_line(plan.peak, plan.end, done))
+    return _falling(plan, lambda progress: along_line(plan.peak, plan.end, progress))
 
 
 def _envelope(plan: Plan) -> tuple[Stage, ...]:
-    return _falling(plan, lambda done: along_envelope(plan.peak, plan.end, done))
+    return _falling(plan, lambda progress: along_envelope(plan.peak, plan.end, progress))
 
 
 def _inverse_root(plan: Plan) -> tuple[Stage, ...]:
@@ -188,12 +188,12 @@ def _run(config: Values, facts: Facts) -> Run:
     if tokens is None and length is not None:
         tokens = config.global_train_batch_size * length
     facts = replace(facts, tokens_per_update=tokens)
-    updates, seen = _length(config, facts)
+    updates, run_tokens = _length(config, facts)
     if clock.unit is Unit.UPDATE:
         return Run(clock, facts, updates, updates)
-    if seen is None and updates is not None and tokens is not None:
-        seen = updates * tokens
-    return Run(clock, facts, updates, seen)
+    if run_tokens is None and updates is not None and tokens is not None:
+        run_tokens = updates * tokens
+    return Run(clock, facts, updates, run_tokens)
 
 
 def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
@@ -213,8 +213,8 @@ def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
     if unit == "":
         return amount, None
     if unit == "ep":
-        each = facts.updates_per_epoch
-        return None if each is None else amount * int(each), None
+        updates_per_epoch = facts.updates_per_epoch
+        return None if updates_per_epoch is None else amount * int(updates_per_epoch), None
     # The last update may have more tokens than are left.
     per_update = facts.tokens_per_update
     return None if per_update is None else math.ceil(exact_number(amount) / per_update), tokens
@@ -238,10 +238,10 @@ def _plan(config: Values, run: Run, context: Context) -> Plan:
 def _rate(context: Context, config: Values) -> Schedule:
     run = _run(config, context.numbers)
     plan = _plan(config, run, context)
-    return _scheduled(CURVES[config.scheduler.name](plan), run, config.scheduler.name)
+    return _build_schedule(CURVES[config.scheduler.name](plan), run, config.scheduler.name)
 
 
-def _bolted(context: Context, config: Values) -> Schedule:
+def _bolt_on_warmup(context: Context, config: Values) -> Schedule:
     """A warmup from 0 to where the inner schedule is at its end; 0 before its start."""
     run = _run(config, context.numbers)
     stages = CURVES[config.scheduler.name](_plan(config, run, context))
@@ -253,10 +253,10 @@ def _bolted(context: Context, config: Values) -> Schedule:
     arrival = inner(end)
     rise: Stage = (lambda n: arrival * (n - start) / (end - start), end)
     zero: Stage = (lambda n: sp.S.Zero, start)
-    return _scheduled((zero, *([rise] if start < end else []), *stages), run, "bolt_on_warmup")
+    return _build_schedule((zero, *([rise] if start < end else []), *stages), run, "bolt_on_warmup")
 
 
-def _scheduled(stages: tuple[Stage, ...], run: Run, name: str) -> Schedule:
+def _build_schedule(stages: tuple[Stage, ...], run: Run, name: str) -> Schedule:
     count = run.clock.count(run.facts)
     return by_intervals(
         name,
@@ -318,7 +318,7 @@ def _read(reading: Reading) -> Recipe:
     with config.scheduler.origin.locate_errors():
         rate = _rate(reading.context, config)
     group = _optimizer(optimizer).group(rate)
-    spared = tuple(
+    no_decay = tuple(
         name
         for name, is_decayed in (
             ("norm and bias", optimizer.decay_norm_and_bias),
@@ -328,7 +328,7 @@ def _read(reading: Reading) -> Recipe:
     )
     ends = [length for length in (run.updates, config.stop_at) if length is not None]
     return reading.recipe(
-        [group, *([group.without_decay(spared)] if spared else [])],
+        [group, *([group.without_decay(no_decay)] if no_decay else [])],
         clock=run.clock,
         horizon=None if run.updates is None else min(ends),
         clipping=_clipping(config, run),
@@ -372,41 +372,45 @@ _WRITTEN = {
 }
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     if form.curve not in _WRITTEN:
         return
-    optimizer: dict[str, Any] = {
-        "name": "lionw" if made.name == "lion" else "adamw",
-        "weight_decay": native(made.weight_decay or 0),
+    section: dict[str, Any] = {
+        "name": "lionw" if optimizer.name == "lion" else "adamw",
+        "weight_decay": native(optimizer.weight_decay or 0),
     }
-    if "betas" in made.values:
-        optimizer["betas"] = [native(beta) for beta in made.values["betas"]]
-    if "eps" in made.values:
-        optimizer["eps"] = native(made.values["eps"])
-    more = {} if made.clipping is None else {"max_grad_norm": native(made.clipping)}
-    spared = " ".join(pattern for one in made.groups for pattern in one.patterns)
-    optimizer["decay_norm_and_bias"] = "norm" not in spared and "bias" not in spared
-    optimizer["decay_embeddings"] = "embed" not in spared
+    if "betas" in optimizer.values:
+        section["betas"] = [native(beta) for beta in optimizer.values["betas"]]
+    if "eps" in optimizer.values:
+        section["eps"] = native(optimizer.values["eps"])
+    more = {} if optimizer.clipping is None else {"max_grad_norm": native(optimizer.clipping)}
+    no_decay_patterns = " ".join(
+        pattern for group in optimizer.groups for pattern in group.patterns
+    )
+    section["decay_norm_and_bias"] = (
+        "norm" not in no_decay_patterns and "bias" not in no_decay_patterns
+    )
+    section["decay_embeddings"] = "embed" not in no_decay_patterns
     clipping: dict[str, Any] = {}
-    limit = made.schedules.get("clipping")
+    limit = optimizer.schedules.get("clipping")
     if limit is not None and len(limit.marks) == 2:
         (_, first), (mark, last) = limit.marks
         more = {"max_grad_norm": native(last)}
         clipping = {"grad_clip_warmup_steps": mark, "grad_clip_warmup_factor": native(first / last)}
     for scheduler, peak in _schedulers(form, facts.get("tokens_per_update")):
         yield {
-            "optimizer": {**optimizer, "learning_rate": native(peak)},
-            "scheduler": {**scheduler, **_scaled(clipping, scheduler, facts)},
+            "optimizer": {**section, "learning_rate": native(peak)},
+            "scheduler": {**scheduler, **_scale_clipping(clipping, scheduler, facts)},
             "max_duration": form.total,
             **more,
         }
 
 
-def _scaled(clipping: Config, section: Config, facts: Mapping[str, Any]) -> Config:
+def _scale_clipping(clipping: Config, section: Config, facts: Mapping[str, Any]) -> Config:
     """The warmup of the clipping in the unit of the scheduler."""
-    each = int(facts.get("tokens_per_update", 1)) if section.get("units") == "tokens" else 1
+    unit = int(facts.get("tokens_per_update", 1)) if section.get("units") == "tokens" else 1
     key = "grad_clip_warmup_steps"
-    return {**clipping, key: clipping[key] * each} if clipping else {}
+    return {**clipping, key: clipping[key] * unit} if clipping else {}
 
 
 def _schedulers(form: Form, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]:
@@ -427,9 +431,9 @@ def _schedulers(form: Form, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]
         yield _lasting({**section, "t_warmup": 0}, form, peak, end), peak
     yield _lasting({**section, "t_warmup": max(0, whole(begin))}, form, form.peak, end), form.peak
     if tokens is not None and not (begin.is_Integer and end.is_Integer):
-        counted = {**section, "units": "tokens", "t_warmup": max(0, whole(begin * tokens))}
-        counted["alpha_f"] = _part(form, form.peak)
-        yield {**counted, "t_max": whole(end * tokens)}, form.peak
+        token_section = {**section, "units": "tokens", "t_warmup": max(0, whole(begin * tokens))}
+        token_section["alpha_f"] = _part(form, form.peak)
+        yield {**token_section, "t_max": whole(end * tokens)}, form.peak
 
 
 def _part(form: Form, peak: Any) -> Any:
@@ -448,7 +452,7 @@ FRAMEWORK = Framework(
         **section_entries(
             dict.fromkeys(CURVES, _rate), _LAYOUT, lambda config: str(config.scheduler.name)
         ),
-        **section_entries({"bolt_on_warmup": _bolted}, _LAYOUT),
+        **section_entries({"bolt_on_warmup": _bolt_on_warmup}, _LAYOUT),
     },
     versions=("59a53e3f68e5",),
     upstream="olmo/optim.py, olmo/train.py",

@@ -112,11 +112,11 @@ DEFECTS = {
 def _stages(config: Values, count: Count, warmup: int, rest: int) -> tuple[Any, ...]:
     """The stages after the warmup, of a factor of the rate."""
     kind, cycles = config.learning_rate_scheduler, config.learning_rate_cycles
-    done, end = count.n - warmup, count.first_from(sp.Integer(warmup + rest))
+    steps, end = count.n - warmup, count.first_from(sp.Integer(warmup + rest))
     length = sp.Integer(rest)
 
     def progress() -> sp.Expr:
-        return quotient(done, length)
+        return quotient(steps, length)
 
     def hard(position: sp.Expr) -> sp.Expr:
         part = floor_mod(cycles * position, length) / length
@@ -146,7 +146,7 @@ def _stages(config: Values, count: Count, warmup: int, rest: int) -> tuple[Any, 
             raise UndefinedError("division by zero")
         return curve(length - 1)
 
-    return (lambda: curve(done), end), (last, None)
+    return (lambda: curve(steps), end), (last, None)
 
 
 CURVES = (
@@ -178,7 +178,7 @@ def _rate(context: Context, config: Values) -> Schedule:
         warmup = int(float(steps) / accumulation)
     elif steps > 0:
         warmup = int(float(steps) * total)
-    kind, rate = config.learning_rate_scheduler, _scaled(context, config)
+    kind, rate = config.learning_rate_scheduler, _scale_rate(context, config)
     if config.optimizer["optimizer"] in SCHEDULE_FREE:
         return constant(rate)
     count = CLOCK.count(context.numbers)
@@ -196,7 +196,7 @@ def _rate(context: Context, config: Values) -> Schedule:
     return by_intervals(kind, rise, *((value(factor), end) for factor, end in stages))
 
 
-def _scaled(context: Context, config: Values) -> sp.Expr:
+def _scale_rate(context: Context, config: Values) -> sp.Expr:
     """The rate times the root of the samples of a batch, an update, or all processes."""
     scaler, factor = config.learning_rate_scaler, sp.S.One
     if scaler.endswith(("BATCH", "BOTH")):
@@ -260,18 +260,18 @@ def _read(reading: Reading) -> Recipe:
     with config.origin.locate_errors():
         rate = _rate(reading.context, config)
         updates = _updates(reading.context, config)
-    given = config.optimizer
-    name = str(given["optimizer"])
+    optimizer = config.optimizer
+    name = str(optimizer["optimizer"])
     arguments: dict[str, Any] = {}
     if name in _RULES:
-        decay = given.get("weight_decay")
+        decay = optimizer.get("weight_decay")
         arguments["weight_decay"] = _DEFAULTS[name] if decay is None else decay
     if name in ("ADAM", "ADAMW", "LION"):
         usual = 0.99 if name == "LION" else 0.999
-        betas = (given.get("beta1"), given.get("beta2"))
+        betas = (optimizer.get("beta1"), optimizer.get("beta2"))
         arguments["betas"] = (betas[0] or 0.9, betas[1] or usual)
-    if name in ("ADAM", "ADAMW") and given.get("eps") is not None:
-        arguments["eps"] = given["eps"]
+    if name in ("ADAM", "ADAMW") and optimizer.get("eps") is not None:
+        arguments["eps"] = optimizer["eps"]
     place = config.origin.document.place("optimizer")
     plan = plan_optimizer(name, arguments, _RULES.get(name), place, by_name=False)
     schedules = {"lr": rate}

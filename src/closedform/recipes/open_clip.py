@@ -120,9 +120,9 @@ def _rate(context: Context, arguments: Values) -> Schedule:
         return by_intervals(kind, rise, (lambda: rate, None))
     total = _total(context, arguments)
     if kind == "cosine":
-        done, length = t - warmup, total - warmup
+        steps, length = t - warmup, total - warmup
         return by_intervals(
-            kind, rise, (lambda: along_cosine(rate, sp.S.Zero, quotient(done, length)), None)
+            kind, rise, (lambda: along_cosine(rate, sp.S.Zero, quotient(steps, length)), None)
         )
     message = "const-cooldown needs --epochs-cooldown"
     refuse_unless("epochs_cooldown" in arguments, message, context.where)
@@ -190,8 +190,8 @@ def _read(reading: Reading) -> Recipe:
         by_name=False,
     )
     group = ParamGroup({"lr": schedule, "weight_decay": constant(arguments.wd)}, plan, Role.DEFAULT)
-    excluded = arguments.wd_exclude
-    patterns = (excluded,) if isinstance(excluded, str) else tuple(map(str, excluded))
+    no_decay = arguments.wd_exclude
+    patterns = (no_decay,) if isinstance(no_decay, str) else tuple(map(str, no_decay))
     clip = arguments.grad_clip_norm
     return reading.recipe(
         [group, group.without_decay(patterns)],

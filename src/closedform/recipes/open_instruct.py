@@ -36,7 +36,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.schedules import scheduled
+from closedform.recipes.transformers.schedules import schedule_by_name
 from closedform.schedules import constant
 
 OF_UPDATES = Clock(Unit.UPDATE)
@@ -149,14 +149,14 @@ def _plan(context: Context, arguments: Values) -> Plan:
     if most is not None:
         processes = int(facts.world_size or 1)
         return Plan(processes, most, most * processes)
-    needed = ("world_size", "micro_batches_per_epoch")
-    processes, batches = (int(value) for value in facts.require(*needed, where=context.where))
+    fact_names = ("world_size", "micro_batches_per_epoch")
+    processes, batches = (int(value) for value in facts.require(*fact_names, where=context.where))
     updates = epochs * -(-math.ceil(batches / processes) // accumulation)
     steps = epochs * -(-batches // accumulation)
     return Plan(processes, updates, steps)
 
 
-def _scheduled(
+def _build_schedule(
     context: Context, arguments: Values, plan: Plan, ratio: sp.Expr | None = None
 ) -> Schedule:
     """The schedule of ``get_scheduler``, where the line may end at a part of the rate."""
@@ -168,7 +168,9 @@ def _scheduled(
     if ratio is not None:
         run = replace(run, total=(total - ratio * warmup) / (1 - ratio))
     origin = arguments.origin
-    return scheduled(arguments.lr_scheduler_type, Section(origin.document, {}, origin.path), run)
+    return schedule_by_name(
+        arguments.lr_scheduler_type, Section(origin.document, {}, origin.path), run
+    )
 
 
 def _is_olmo(context: Context) -> bool:
@@ -208,7 +210,7 @@ def _of_tuning(context: Context, arguments: Values) -> Schedule:
             f"final_lr_ratio must be in [0, 1), where 1 divides by zero, got {ratio}",
             where,
         )
-    return _scheduled(context, arguments, _plan(context, arguments), ratio)
+    return _build_schedule(context, arguments, _plan(context, arguments), ratio)
 
 
 def _plan_of_grpo(context: Context, arguments: Values) -> Plan:
@@ -230,7 +232,7 @@ def _of_grpo(context: Context, arguments: Values) -> Schedule:
     plan = _plan_of_grpo(context, arguments)
     if _is_olmo(context):
         return _of_olmo(context, arguments, plan.updates)
-    return _scheduled(context, arguments, plan)
+    return _build_schedule(context, arguments, plan)
 
 
 _MARKS = (

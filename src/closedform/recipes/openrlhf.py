@@ -32,7 +32,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
-from closedform.recipes.transformers.schedules import CURVES, Run, scheduled
+from closedform.recipes.transformers.schedules import CURVES, Run, schedule_by_name
 from closedform.recipes.transformers.schedules import DEFECTS as TRAINER_DEFECTS
 from closedform.schedules import constant
 
@@ -172,7 +172,7 @@ def _rate(context: Context, run: Values) -> Schedule:
         as_implemented=context.as_implemented,
     )
     origin = run.origin
-    return scheduled(name, Section(origin.document, kwargs, origin.path), numbers_of_run)
+    return schedule_by_name(name, Section(origin.document, kwargs, origin.path), numbers_of_run)
 
 
 def _matches(document: Document) -> bool:

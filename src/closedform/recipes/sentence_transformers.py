@@ -30,7 +30,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, calls, is_open, whole
-from closedform.recipes.transformers.schedules import Run, scheduled
+from closedform.recipes.transformers.schedules import Run, schedule_by_name
 from closedform.schedules import constant
 
 CLOCK = Clock(Unit.UPDATE)
@@ -109,7 +109,7 @@ def _rate(context: Context, fit: Values) -> Schedule:
     refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
     total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
     run = Run(rate, rate, fit.warmup_steps, total, where)
-    return scheduled(CURVES[name], Section(fit.origin.document, {}), run)
+    return schedule_by_name(CURVES[name], Section(fit.origin.document, {}), run)
 
 
 def _class_rate(context: Context, fit: Values) -> Schedule:
@@ -148,9 +148,13 @@ def _read(reading: Reading) -> Recipe:
     with origin.locate_errors():
         rate = _rate(context, fit)
         updates = _updates(context, fit)
-    given = fit.optimizer_params.origin
-    names = [name for name in ("betas", "eps") if name in given and not is_open(given.value(name))]
-    arguments = {name: given.value(name) for name in names}
+    parameters = fit.optimizer_params.origin
+    names = [
+        name
+        for name in ("betas", "eps")
+        if name in parameters and not is_open(parameters.value(name))
+    ]
+    arguments = {name: parameters.value(name) for name in names}
     is_adam = "optimizer_class" not in origin
     plan = plan_optimizer(
         "AdamW" if is_adam else "optimizer_class",

@@ -35,7 +35,7 @@ from closedform.recipes.process_steps import CLOCK, run_of
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.schedules import scheduled
+from closedform.recipes.transformers.schedules import schedule_by_name
 from closedform.schedules import constant
 from closedform.schedules.arguments import stepwise
 from closedform.schedules.blends import along_line
@@ -179,11 +179,11 @@ def _periodic(
     cuts = [
         update
         for update in _within(whole, period, end)
-        if _floored(kind, float(rate), float(low), update * processes, half)
+        if _floor_of_wave(kind, float(rate), float(low), update * processes, half)
         != whole[update % period]
     ]
     if period == 1:
-        start = sp.Integer(_floored(kind, float(rate), float(low), 0, half))
+        start = sp.Integer(_floor_of_wave(kind, float(rate), float(low), 0, half))
         return constant(start / BILLION)
     generic = sp.floor(exact(t * turns))
     branches = [(value, sp.Eq(floor_mod(t, period), update)) for update, value in whole.items()]
@@ -203,7 +203,7 @@ def _within(whole: Mapping[int, sp.Expr], period: int, end: int) -> Iterator[int
         yield from (begin + update for update in whole)
 
 
-def _floored(kind: str, rate: float, low: float, step: int, half: int) -> int:
+def _floor_of_wave(kind: str, rate: float, low: float, step: int, half: int) -> int:
     """The framework's arithmetic."""
     if kind == "sine":
         value = low + (rate - low) * (0.5 * (1 + math.sin(math.pi * step / half)))
@@ -254,8 +254,10 @@ def _rate(context: Context, arguments: Values) -> Schedule:
         refuse_unless(half or kind == "cosine", f"{kind} needs lr_warmup_steps above 0", where)
         return _periodic(kind, rate, low, half or 1000, processes, total)
     run = run_of(context, rate, warmup * processes, total * processes, processes)
-    given = {"lr_end": low, "power": arguments.lr_power} if kind == "polynomial" else {}
-    return scheduled(kind, Section(arguments.origin.document, given), run)
+    arguments_of_class = (
+        {"lr_end": low, "power": arguments.lr_power} if kind == "polynomial" else {}
+    )
+    return schedule_by_name(kind, Section(arguments.origin.document, arguments_of_class), run)
 
 
 def _class_rate(context: Context, arguments: Values) -> Schedule:
@@ -294,12 +296,12 @@ def _read(reading: Reading) -> Recipe:
         updates = _updates(reading.context, config)
     path, defaults = _OPTIMIZERS.get(config.optimizer, (config.optimizer, {}))
     betas = (config.optimizer_beta1, config.optimizer_beta2)
-    given = {"lr": config.learning_rate, **defaults}
+    arguments_of_class = {"lr": config.learning_rate, **defaults}
     if None not in betas:
-        given["betas"] = betas
+        arguments_of_class["betas"] = betas
     norm = config.max_grad_norm
     return reading.recipe(
-        [class_optimizer(Section(document, given, "optimizer"), path).group(rate)],
+        [class_optimizer(Section(document, arguments_of_class, "optimizer"), path).group(rate)],
         clock=CLOCK,
         horizon=updates,
         clipping=Clipping(norm) if norm > 0 else None,

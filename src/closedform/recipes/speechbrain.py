@@ -74,12 +74,12 @@ def _fails(reason: str) -> Callable[[], sp.Expr]:
     return value
 
 
-def _noam(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
-    warmup, size = given.n_warmup_steps, given.model_size
+    warmup, size = arguments.n_warmup_steps, arguments.model_size
     if warmup == 0:
         return ((_fails("0 is raised to a negative power"), None),)
-    scale = given.lr_initial * (sp.sqrt(warmup) if size is None else 1 / sp.sqrt(size))
+    scale = arguments.lr_initial * (sp.sqrt(warmup) if size is None else 1 / sp.sqrt(size))
     root = 1 / sp.sqrt(sp.Max(N, max(sp.S.One, warmup)))
     return (
         (lambda: scale * N / warmup ** sp.Rational(3, 2), _from(warmup)),
@@ -87,8 +87,8 @@ def _noam(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     )
 
 
-def _noam_interval(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
-    steps, rates = given.anneal_steps, given.anneal_rates
+def _noam_interval(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+    steps, rates = arguments.anneal_steps, arguments.anneal_rates
     refuse_unless(
         len(steps) == len(rates), "anneal_steps and anneal_rates must have one length", where
     )
@@ -96,15 +96,15 @@ def _noam_interval(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...
     values = [sp.Mul(*(factor for _, factor in pairs[:index])) for index in range(len(pairs) + 1)]
     factor = stepwise(values, [sp.floor(step) + 1 for step, _ in pairs])
 
-    def annealed(value: Callable[[], sp.Expr]) -> Callable[[], sp.Expr]:
+    def anneal(value: Callable[[], sp.Expr]) -> Callable[[], sp.Expr]:
         return lambda: value() * factor
 
-    return tuple((annealed(value), end) for value, end in _noam(given, rate, where))
+    return tuple((anneal(value), end) for value, end in _noam(arguments, rate, where))
 
 
-def _linear_noam(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _linear_noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
-    warmup, flat, peak = given.n_warmup_steps, given.n_keep_steps, given.lr_initial
+    warmup, flat, peak = arguments.n_warmup_steps, arguments.n_keep_steps, arguments.lr_initial
     return (
         (lambda: peak * N / warmup, _from(warmup)),
         (lambda: peak, _from(warmup + flat)),
@@ -112,20 +112,24 @@ def _linear_noam(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     )
 
 
-def _linear_warmup(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _linear_warmup(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
-    warmup, total, peak = given.num_warmup_steps, given.num_training_steps, given.initial_value
+    warmup, total, peak = (
+        arguments.num_warmup_steps,
+        arguments.num_training_steps,
+        arguments.initial_value,
+    )
     rest = sp.Max(0, (total - N) / max(sp.S.One, total - warmup))
     return (lambda: peak * N / max(sp.S.One, warmup), _from(warmup)), (lambda: peak * rest, None)
 
 
-def _inverse_root(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _inverse_root(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
-    return ((lambda: 1 / sp.sqrt(sp.Max(N, max(sp.S.One, given.warmup_steps))), None),)
+    return ((lambda: 1 / sp.sqrt(sp.Max(N, max(sp.S.One, arguments.warmup_steps))), None),)
 
 
-def _cyclic_cosine(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
-    warmup, total, peak = given.n_warmup_steps, given.total_steps, given.lr_initial
+def _cyclic_cosine(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+    warmup, total, peak = arguments.n_warmup_steps, arguments.total_steps, arguments.lr_initial
     refuse_unless(warmup > 0, "n_warmup_steps must be above 0, got 0", where)
     refuse_unless(total != 0, "total_steps must not be 0", where)
     if peak is not None:
@@ -145,64 +149,69 @@ def _value(value: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: value
 
 
-def _cyclic(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _cyclic(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
-    low, high, size = given.base_lr, given.max_lr, given.step_size
-    if given.mode not in ("triangular", "triangular2", "exp_range"):
+    low, high, size = arguments.base_lr, arguments.max_lr, arguments.step_size
+    if arguments.mode not in ("triangular", "triangular2", "exp_range"):
         return ((_fails("there is no such mode"), None),)
     cycle = sp.floor(N / (2 * size))
     factor = {
         "triangular": sp.S.One,
         "triangular2": sp.Integer(2) ** -cycle,
-        "exp_range": given.gamma**N,
-    }[given.mode]
+        "exp_range": arguments.gamma**N,
+    }[arguments.mode]
     part = sp.Max(0, 1 - sp.Abs(N / size - 2 * cycle - 1))
     return ((lambda: low + (high - low) * part * factor, None),)
 
 
-def _exponential(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _exponential(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
-    peak, warmup, factor = given.lr, given.n_warmup_steps, given.decay_factor
-    done, length = N - 1 - warmup, given.total_steps - warmup
+    peak, warmup, factor = arguments.lr, arguments.n_warmup_steps, arguments.decay_factor
+    steps, length = N - 1 - warmup, arguments.total_steps - warmup
     return (
         (lambda: peak * (N - 1) / warmup, _from(warmup + 1)),
-        (lambda: sp.Min(peak, peak * factor ** quotient(done, length)), None),
+        (lambda: sp.Min(peak, peak * factor ** quotient(steps, length)), None),
     )
 
 
-def _warm_cool(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _warm_cool(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
-    refuse_unless(given.decay_every != 0, "decay_every must not be 0", where)
-    peak, warmup, cool, base = given.lr, given.warmup, given.cooldown, given.decay_factor
-    begin = given.total_steps - cool
+    refuse_unless(arguments.decay_every != 0, "decay_every must not be 0", where)
+    peak, warmup, cool, base = (
+        arguments.lr,
+        arguments.warmup,
+        arguments.cooldown,
+        arguments.decay_factor,
+    )
+    begin = arguments.total_steps - cool
 
-    def decayed(steps: sp.Expr) -> sp.Expr:
-        return peak * base ** (steps / given.decay_every)
+    def decay_after(steps: sp.Expr) -> sp.Expr:
+        return peak * base ** (steps / arguments.decay_every)
 
     return (
         (lambda: peak * N / warmup, _from(warmup)),
-        (lambda: decayed(N - warmup), _from(sp.floor(begin) + 1)),
-        (lambda: decayed(begin) * (1 - quotient(N - begin, cool)), None),
+        (lambda: decay_after(N - warmup), _from(sp.floor(begin) + 1)),
+        (lambda: decay_after(begin) * (1 - quotient(N - begin, cool)), None),
     )
 
 
-def _tri_stage(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _tri_stage(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
-    peak, warmup, decay = given.lr, given.warmup_steps, given.decay_steps
+    peak, warmup, decay = arguments.lr, arguments.warmup_steps, arguments.decay_steps
     refuse_unless(warmup != 0 and decay != 0, "warmup_steps and decay_steps must not be 0", where)
-    begin, first = warmup + given.hold_steps, given.init_lr_scale * peak
+    begin, first = warmup + arguments.hold_steps, arguments.init_lr_scale * peak
     return (
         (lambda: along_line(first, peak, N / warmup), _from(warmup)),
         (lambda: peak, _from(begin)),
-        (lambda: peak * given.final_lr_scale ** ((N - begin) / decay), None),
+        (lambda: peak * arguments.final_lr_scale ** ((N - begin) / decay), None),
     )
 
 
-def _interval(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _interval(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del where
     stages: list[Stage] = []
     call, current = 0, rate
-    for entry in given.intervals:
+    for entry in arguments.intervals:
         if entry.steps > 0:
             # One entry is used at a call, in the order of the list.
             call = max(_from(entry.steps), call + 1)
@@ -211,10 +220,14 @@ def _interval(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     return *stages, (_value(current), None)
 
 
-def _table(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _table(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     """The values of ``torch.linspace`` in binary32, one for an epoch."""
     del rate
-    count, first, last = given.epoch_count, float(given.initial_value), float(given.final_value)
+    count, first, last = (
+        arguments.epoch_count,
+        float(arguments.initial_value),
+        float(arguments.final_value),
+    )
     refuse_unless(count >= 0, f"epoch_count must not be negative, got {count}", where)
     first, last = _single(first), _single(last)
     step = _single(_single(last - first) / (count - 1)) if count > 1 else 0.0
@@ -239,15 +252,15 @@ def _single(value: float) -> float:
     return single
 
 
-def _steps(given: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
+def _steps(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate
-    first, half = given.initial_value, given.half_life
+    first, half = arguments.initial_value, arguments.half_life
     if half:
-        is_one = not given.decay_factor and not given.decay_drop
+        is_one = not arguments.decay_factor and not arguments.decay_drop
         message = "half_life must not be given with decay_factor and decay_drop"
         refuse_unless(is_one, message, where)
         return ((lambda: first * sp.Integer(2) ** (-(N + 1) / half), None),)
-    factor, drop = given.decay_factor or sp.S.Half, given.decay_drop or sp.Integer(2)
+    factor, drop = arguments.decay_factor or sp.S.Half, arguments.decay_drop or sp.Integer(2)
     return ((lambda: first * factor ** sp.floor((N + 1) / drop), None),)
 
 
@@ -385,8 +398,8 @@ DEFECTS = {
 
 def _rate(name: str, arguments: Section, rate: sp.Expr, where: str) -> Schedule:
     stages, keys = CLASSES[name]
-    given = keys.read(arguments)
-    return by_intervals(name, (lambda: rate, 1), *stages(given, rate, where))
+    values = keys.read(arguments)
+    return by_intervals(name, (lambda: rate, 1), *stages(values, rate, where))
 
 
 def _class_rate(context: Context, optimizer: Values, annealing: Values) -> Schedule:
@@ -410,39 +423,39 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def _resolved(value: Any, content: Mapping[str, Any], depth: int = 0) -> Any:
+def _resolve_references(value: Any, content: Mapping[str, Any], depth: int = 0) -> Any:
     """A value with its references and their arithmetic; what is not determined stays open."""
     if isinstance(value, dict):
-        return {key: _resolved(item, content, depth) for key, item in value.items()}
+        return {key: _resolve_references(item, content, depth) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolved(item, content, depth) for item in value]
+        return [_resolve_references(item, content, depth) for item in value]
     if not isinstance(value, Unresolved) or not value.text.startswith("!ref ") or depth > 20:
         return value
     formula = value.text.removeprefix("!ref ").strip()
     whole = _NAME.fullmatch(formula)
     if whole is not None:
-        return _resolved(content.get(whole[1], value), content, depth + 1)
+        return _resolve_references(content.get(whole[1], value), content, depth + 1)
     names = {
-        match[1]: _resolved(content.get(match[1]), content, depth + 1)
+        match[1]: _resolve_references(content.get(match[1]), content, depth + 1)
         for match in _NAME.finditer(formula)
     }
     try:
         tree = ast.parse(_NAME.sub(lambda match: f"({names[match[1]]!r})", formula), mode="eval")
-        return _computed(tree.body)
+        return _evaluate_arithmetic(tree.body)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         return value
 
 
-def _computed(node: ast.expr) -> Any:
+def _evaluate_arithmetic(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=int() | float() as number):
             return number
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_computed(operand)
+            return -_evaluate_arithmetic(operand)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_computed(left), _computed(right))
+            return _OPERATORS[type(op)](_evaluate_arithmetic(left), _evaluate_arithmetic(right))
         case ast.Tuple(elts=items) | ast.List(elts=items):
-            return [_computed(item) for item in items]
+            return [_evaluate_arithmetic(item) for item in items]
     raise ValueError("not arithmetic")
 
 
@@ -464,24 +477,24 @@ def _missing(document: Document, fact: str, hint: str) -> MissingFactsError:
 
 def _read(reading: Reading) -> Recipe:
     document, facts = reading.document, reading.facts
-    found = _calls(document, PACKAGE)
+    schedulers = _calls(document, PACKAGE)
     key = facts.framework_facts.get("scheduler_key")
     if key is None:
-        if len(found) != 1:
-            names = ", ".join(found) or "none"
+        if len(schedulers) != 1:
+            names = ", ".join(schedulers) or "none"
             raise _missing(document, "scheduler_key", f"the schedulers of the file are: {names}")
-        (key,) = found
-    if key not in found:
+        (key,) = schedulers
+    if key not in schedulers:
         raise document.error(f"there is no scheduler of {PACKAGE}", str(key))
-    call = found[key]
+    call = schedulers[key]
     name = call.name.rpartition(".")[2]
-    arguments = Section(document, _resolved(call.kwargs, document.content), str(key))
+    arguments = Section(document, _resolve_references(call.kwargs, document.content), str(key))
     if name in OF_LOSS:
         raise arguments.error(f"{name} is a function of the loss")
     if name not in CLASSES:
         raise arguments.error(f"there is no scheduler {name!r:.60}")
     optimizers = {
-        place: Section(document, _resolved(optimizer.kwargs, document.content), place)
+        place: Section(document, _resolve_references(optimizer.kwargs, document.content), place)
         for place, optimizer in _calls(document, "torch.optim.").items()
     }
     rates = {place: section.content.get("lr") for place, section in optimizers.items()}

@@ -59,8 +59,8 @@ def _root(scheduler: Values, n: sp.Expr) -> sp.Expr:
 
 
 def _cosine(scheduler: Values, n: sp.Expr) -> sp.Expr:
-    done = sp.Max(0, n - scheduler.warmup_steps)
-    part = floor_mod(done, scheduler.steps_per_cycle) / scheduler.steps_per_cycle
+    steps = sp.Max(0, n - scheduler.warmup_steps)
+    part = floor_mod(steps, scheduler.steps_per_cycle) / scheduler.steps_per_cycle
     return (1 + sp.cos(sp.pi * part)) / 2
 
 
@@ -127,9 +127,9 @@ def _matches(document: Document) -> bool:
     if document.syntax is not Syntax.GIN:
         return False
     content = document.content
-    included = [str(file) for file in content.get(INCLUDES, [])]
+    files = [str(file) for file in content.get(INCLUDES, [])]
     is_bound = any(f"{NAME}." in key or key.startswith("trainer.Trainer.") for key in content)
-    return is_bound or any(file.startswith("t5x/") for file in included)
+    return is_bound or any(file.startswith("t5x/") for file in files)
 
 
 def _read(reading: Reading) -> Recipe:

@@ -96,7 +96,7 @@ def _read(reading: Reading) -> Recipe:
     )
     total = _length(config, reading.facts)
     scheduler = config.lr_scheduler
-    rate = None if scheduler is None else _scheduled(reading, scheduler, optimizer, total)
+    rate = None if scheduler is None else _build_schedule(reading, scheduler, optimizer, total)
     threshold = config.clip_grad_norm
     return reading.recipe(
         [optimizer.group(rate)],
@@ -108,7 +108,7 @@ def _read(reading: Reading) -> Recipe:
     )
 
 
-def _scheduled(
+def _build_schedule(
     reading: Reading, scheduler: Values, optimizer: ClassOptimizer, total: int | None
 ) -> Schedule:
     length = reading.value_or_fact(total, "total_updates")

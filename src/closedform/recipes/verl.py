@@ -220,8 +220,8 @@ def _factor(
     return by_intervals(name, (lambda: rate * rise, warmup), *factors)
 
 
-def _wave(optim: Values, low: sp.Expr, done: sp.Expr) -> sp.Expr:
-    wave = sp.cos(2 * sp.pi * optim.num_cycles * done)
+def _wave(optim: Values, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
+    wave = sp.cos(2 * sp.pi * optim.num_cycles * progress)
     return sp.Max(low, (1 - low) / 2 * wave + (1 + low) / 2)
 
 
@@ -338,8 +338,8 @@ def _place(reading: Reading, config: Section) -> tuple[str, Section]:
                 where=config.document.source,
                 hint="give sft for the FSDP SFT trainer, engine for the one of engines",
             )
-    named = f"{config.text('config-name', '')} {actor.text('strategy', '')}"
-    is_megatron = "megatron" in named
+    program = f"{config.text('config-name', '')} {actor.text('strategy', '')}"
+    is_megatron = "megatron" in program
     if part is None:
         part = "megatron" if is_megatron else "actor"
     if part == "fsdp":

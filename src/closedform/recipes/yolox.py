@@ -102,16 +102,16 @@ def _rate(context: Context, experiment: Values) -> Schedule:
             int(int(total) * _float(mark) / experiment.max_epoch) for mark in experiment.milestones
         ]
 
-        def dropped(passed: int) -> Value:
-            return lambda: peak * experiment.gamma**passed
+        def rate_after(count: int) -> Value:
+            return lambda: peak * experiment.gamma**count
 
-        stages += [(dropped(passed), mark) for passed, mark in enumerate(sorted(marks))]
-        return by_intervals(kind, *stages, (dropped(len(marks)), None))
+        stages += [(rate_after(count), mark) for count, mark in enumerate(sorted(marks))]
+        return by_intervals(kind, *stages, (rate_after(len(marks)), None))
     if has_warmup:
 
         def rise() -> sp.Expr:
-            done = quotient(t, warmup)
-            return along_line(start, peak, done**2 if is_quick else done)
+            progress = quotient(t, warmup)
+            return along_line(start, peak, progress**2 if is_quick else progress)
 
         stages.append((rise, first_after(warmup) if warmup > 0 else 0))
 
@@ -131,11 +131,11 @@ def _attributes(document: Document) -> Mapping[str, Any] | None:
     """The attributes that the constructor of an experiment sets; None for another document."""
     if document.python is None:
         return document.content
-    called = run_function(document.python, "Exp.__init__", document.source)
-    if called is None:
+    constructor = run_function(document.python, "Exp.__init__", document.source)
+    if constructor is None:
         return None
-    attributes = (name.partition(".") for name in called.names if name.startswith("self."))
-    return {name: called.names[f"self.{name}"] for _, _, name in attributes if "." not in name}
+    attributes = (name.partition(".") for name in constructor.names if name.startswith("self."))
+    return {name: constructor.names[f"self.{name}"] for _, _, name in attributes if "." not in name}
 
 
 _TYPICAL = {"basic_lr_per_img", "no_aug_epochs"}

@@ -32,12 +32,12 @@ class Stage:
     """
 
     begin: int
-    seen: int
+    samples_before: int
     batch: int
 
     def update(self, samples: int) -> int:
         """Returns the first update before which that many samples, or more, are seen."""
-        return self.begin - min(0, self.seen - samples) // self.batch
+        return self.begin - min(0, self.samples_before - samples) // self.batch
 
 
 def read_ramp(text: str, sequence_length: int | None, where: str) -> tuple[Stage, ...]:
@@ -60,14 +60,14 @@ def read_ramp(text: str, sequence_length: int | None, where: str) -> tuple[Stage
     """
     steps: list[tuple[int, int]] = []
     for entry in text.replace(",", " ").split():
-        found = _ENTRY.fullmatch(entry)
-        if found is None:
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
             raise DefinitionError(
                 f"a step of the batch size must be such as 200B:768, got {entry!r:.40}",
                 where=where,
             )
-        threshold = int(float(found[1]) * _FACTORS[found[2].upper()])
-        batch = int(float(found[3]) * _FACTORS[found[4].upper()])
+        threshold = int(float(match[1]) * _FACTORS[match[2].upper()])
+        batch = int(float(match[3]) * _FACTORS[match[4].upper()])
         steps.append((threshold // (sequence_length or 1), batch))
     steps.sort()
     grows = all(before[0] < after[0] for before, after in pairwise(steps))
@@ -81,7 +81,7 @@ def read_ramp(text: str, sequence_length: int | None, where: str) -> tuple[Stage
     for threshold, batch in steps[1:]:
         last = stages[-1]
         begin = last.update(threshold)
-        stage = Stage(begin, last.seen + (begin - last.begin) * last.batch, batch)
+        stage = Stage(begin, last.samples_before + (begin - last.begin) * last.batch, batch)
         if begin == last.begin:
             stages.pop()
         stages.append(stage)
@@ -95,7 +95,7 @@ def updates_of(stages: tuple[Stage, ...], samples: int) -> int:
         >>> updates_of(read_ramp("0:4 10:8", None, "here"), 20)
         4
     """
-    last = next((one for one in reversed(stages) if one.seen < samples), stages[0])
+    last = next((stage for stage in reversed(stages) if stage.samples_before < samples), stages[0])
     return last.update(samples)
 
 
@@ -109,7 +109,8 @@ def along_samples(schedule: Schedule, stages: tuple[Stage, ...]) -> Schedule:
         end = schedule.last_step + 1
         raise DefinitionError(f"sample {end} has no value: {schedule.ending}")
     values = [
-        schedule.expr.subs(t, stage.seen + stage.batch * (t - stage.begin)) for stage in stages
+        schedule.expr.subs(t, stage.samples_before + stage.batch * (t - stage.begin))
+        for stage in stages
     ]
     marks = [sp.Integer(stage.begin) for stage in stages[1:]]
     return Schedule(stepwise(values, marks), name=schedule.name, **dict(schedule.hyperparameters))

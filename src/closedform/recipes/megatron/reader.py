@@ -71,8 +71,8 @@ def _matches(document: Document) -> bool:
     content = document.content
     if document.python is not None:
         return any(
-            one.name.rpartition(".")[2] in ("SchedulerConfig", *_MADE)
-            for one in calls(document.values)
+            call.name.rpartition(".")[2] in ("SchedulerConfig", *_MADE)
+            for call in calls(document.values)
         )
     if ARGUMENTS in content:
         return True
@@ -107,10 +107,10 @@ def _flags(document: Document) -> Section:
         flags = config.section(ARGUMENTS)
         return Section(document, _normal(flags.content), ARGUMENTS)
     if any(isinstance(config.content.get(name), Mapping) for name in _SECTIONS):
-        merged: dict[str, Any] = {}
+        contents: dict[str, Any] = {}
         for name in _SECTIONS:
-            merged |= _normal(config.section(name).content)
-        return Section(document, merged)
+            contents |= _normal(config.section(name).content)
+        return Section(document, contents)
     return Section(document, _normal(config.content))
 
 
@@ -121,21 +121,21 @@ def _is_bridge(document: Document) -> bool:
 
 def _from_python(document: Document) -> Section:
     """The fields of Megatron-Bridge's config classes, or of the functions that make two of them."""
-    merged: dict[str, Any] = {}
-    for one in calls(document.values):
-        name = one.name.rpartition(".")[2]
+    flags: dict[str, Any] = {}
+    for call in calls(document.values):
+        name = call.name.rpartition(".")[2]
         if name in _MADE:
-            merged |= {**_MADE[name], **{_RENAMED.get(k, k): v for k, v in one.kwargs.items()}}
-            if merged.get("min-lr") is None and "lr" in merged and name != _MUON:
-                merged["min-lr"] = _tenth(merged["lr"])
+            flags |= {**_MADE[name], **{_RENAMED.get(k, k): v for k, v in call.kwargs.items()}}
+            if flags.get("min-lr") is None and "lr" in flags and name != _MUON:
+                flags["min-lr"] = _tenth(flags["lr"])
         elif name in _CONFIGS:
-            merged |= one.kwargs
-    if not merged:
+            flags |= call.kwargs
+    if not flags:
         raise document.error(
             "the file calls none of Megatron-Bridge's config classes", "", ", ".join(_CONFIGS)
         )
-    merged.pop("precision", None)
-    return Section(document, _normal(merged))
+    flags.pop("precision", None)
+    return Section(document, _normal(flags))
 
 
 def _tenth(rate: Any) -> Any:
@@ -150,8 +150,8 @@ def _read(reading: Reading) -> Recipe:
     run, flags_of_run = _run(flags, reading.facts)
     if _is_bridge(reading.document):
         flags_of_run = by_bridge(flags_of_run, run)
-    derived = {"total_updates": run.updates} if has_length else {}
-    return recipe_of(reading, flags_of_run, run, CLOCK, (flags,), derived)
+    derived_facts = {"total_updates": run.updates} if has_length else {}
+    return recipe_of(reading, flags_of_run, run, CLOCK, (flags,), derived_facts)
 
 
 def recipe_of(
@@ -160,7 +160,7 @@ def recipe_of(
     run: Run,
     clock: Clock,
     values: Sequence[object],
-    derived: Mapping[str, Any] | None = None,
+    derived_facts: Mapping[str, Any] | None = None,
 ) -> Recipe:
     """Returns the recipe of flags that have the numbers of their run.
 
@@ -170,27 +170,27 @@ def recipe_of(
         run: The run.
         clock: The clock of the framework that passes the flags to Megatron.
         values: The arguments of the conditions of its defects.
-        derived: As in ``Reading.recipe``.
+        derived_facts: As in ``Reading.recipe``.
     """
     plan = _optimizer(flags)
     context = reading.context
     schedules = {
-        "lr": _scheduled(rate, context, flags, run, "lr"),
-        "weight_decay": _scheduled(decay, context, flags, run, "weight_decay"),
+        "lr": _build_schedule(rate, context, flags, run, "lr"),
+        "weight_decay": _build_schedule(decay, context, flags, run, "weight_decay"),
     }
     group = ParamGroup(schedules, plan, Role.DEFAULT)
     return reading.recipe(
         [
             group,
             group.without_decay(("*.bias", "one dimension")),
-            *_decoupled(flags, run, context, group),
+            *_decoupled_groups(flags, run, context, group),
         ],
         clock=clock,
         horizon=run.updates,
         clipping=Clipping(flags.clip_grad) if flags.clip_grad > 0 else None,
         accumulation=None,
         values=values,
-        derived=derived,
+        derived=derived_facts,
     )
 
 
@@ -199,13 +199,13 @@ def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
     missing: list[str] = []
 
     def value_or_fact(name: str, fact: str) -> Any:
-        value, known = getattr(flags, name), getattr(facts, fact)
+        value, fact_value = getattr(flags, name), getattr(facts, fact)
         if value is None:
-            value = known
-            if known is None:
+            value = fact_value
+            if fact_value is None:
                 missing.append(fact)
-        elif fact == "global_batch_size" and known not in (None, value):
-            raise flags.error(f"{name} is {value}, but the fact {fact} is {known}", name)
+        elif fact == "global_batch_size" and fact_value not in (None, value):
+            raise flags.error(f"{name} is {value}, but the fact {fact} is {fact_value}", name)
         return value
 
     grows = "step_batch_size_schedule" in flags
@@ -273,7 +273,7 @@ def by_bridge(flags: Values, run: Run) -> Values:
     return flags.replace(**changes)
 
 
-def _scheduled(
+def _build_schedule(
     curve: ScheduleOfSections, context: Context, flags: Values, run: Run, key: str
 ) -> Schedule:
     with flags.origin.locate_errors("lr" if key == "lr" else "weight-decay"):
@@ -281,14 +281,16 @@ def _scheduled(
         return along_samples(schedule, run.stages) if run.stages else schedule
 
 
-def _decoupled(flags: Values, run: Run, context: Context, default: ParamGroup) -> list[ParamGroup]:
+def _decoupled_groups(
+    flags: Values, run: Run, context: Context, default: ParamGroup
+) -> list[ParamGroup]:
     """The group of the input and output layers, where it has its own rate."""
     if flags.decoupled_lr is None:
         return []
     ends = {"max_lr": flags.decoupled_lr, "min_lr": flags.decoupled_min_lr}
     ends = {name: end for name, end in ends.items() if end is not None}
     context = replace(context, facts={**context.facts, "param_group": ends})
-    schedules = {**default.schedules, "lr": _scheduled(rate, context, flags, run, "lr")}
+    schedules = {**default.schedules, "lr": _build_schedule(rate, context, flags, run, "lr")}
     patterns = ("is_embedding_or_output_parameter",)
     role = Role.EMBEDDING_AND_OUTPUT
     return [ParamGroup(schedules, default.optimizer, role, "decoupled_lr", patterns)]

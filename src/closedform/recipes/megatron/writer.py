@@ -14,11 +14,11 @@ _TAILS = {**_STYLES, Curve.EXPONENTIAL: "exponential", Curve.ROOT: "minus_sqrt"}
 """The decays after a constant phase."""
 
 
-def _optimizer(made: Optimizer) -> dict[str, Any]:
-    flags: dict[str, Any] = {"clip-grad": native(made.clipping or 0)}
-    if made.weight_decay is not None:
-        flags["weight-decay"] = native(made.weight_decay)
-    changing = made.schedules.get("weight_decay")
+def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
+    flags: dict[str, Any] = {"clip-grad": native(optimizer.clipping or 0)}
+    if optimizer.weight_decay is not None:
+        flags["weight-decay"] = native(optimizer.weight_decay)
+    changing = optimizer.schedules.get("weight_decay")
     if changing is not None and changing.curve in (Curve.LINEAR, Curve.COSINE, Curve.CONSTANT):
         first, last = changing.peak, changing.low
         style = changing.curve.value
@@ -30,20 +30,20 @@ def _optimizer(made: Optimizer) -> dict[str, Any]:
             "start-weight-decay": native(first),
             "end-weight-decay": native(last),
         }
-    if "betas" in made.values:
-        prefix = "lion" if made.name == "lion" else "adam"
-        for index, beta in enumerate(made.values["betas"], 1):
+    if "betas" in optimizer.values:
+        prefix = "lion" if optimizer.name == "lion" else "adam"
+        for index, beta in enumerate(optimizer.values["betas"], 1):
             flags[f"{prefix}-beta{index}"] = native(beta)
-    if made.name == "lion":
+    if optimizer.name == "lion":
         return {**flags, "optimizer": "lion"}
-    if made.name == "sgd":
-        return {**flags, "optimizer": "sgd", "sgd-momentum": native(made.values["momentum"])}
-    return {**flags, "adam-eps": native(made.values.get("eps", 1e-8))}
+    if optimizer.name == "sgd":
+        return {**flags, "optimizer": "sgd", "sgd-momentum": native(optimizer.values["momentum"])}
+    return {**flags, "adam-eps": native(optimizer.values.get("eps", 1e-8))}
 
 
-def _groups(form: Form, made: Optimizer) -> dict[str, Any]:
+def _groups(form: Form, optimizer: Optimizer) -> dict[str, Any]:
     """The rate of embeddings and output layers."""
-    for group in made.groups:
+    for group in optimizer.groups:
         peak = group.peak(form.peak)
         if group.name != "decoupled_lr" or peak is None:
             continue
@@ -52,7 +52,7 @@ def _groups(form: Form, made: Optimizer) -> dict[str, Any]:
     return {}
 
 
-def _inverse_root(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _inverse_root(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     """The root of the warmup over the update, at least the minimum."""
     if form.begin != 0 or form.rise is None:
         return
@@ -61,7 +61,7 @@ def _inverse_root(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iter
         flags["global-batch-size"] = int(facts["global_batch_size"])
     yield {
         **flags,
-        **_optimizer(made),
+        **_optimizer(optimizer),
         "lr-decay-style": "inverse-square-root",
         "train-iters": form.total,
         "lr-decay-iters": form.total,
@@ -69,9 +69,9 @@ def _inverse_root(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iter
     }
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     if form.curve is Curve.INVERSE_ROOT:
-        yield from _inverse_root(form, made, facts)
+        yield from _inverse_root(form, optimizer, facts)
         return
     if form.curve not in _TAILS:
         return
@@ -86,21 +86,24 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     rates = {"lr": native(form.peak), "min-lr": native(form.low), **style}
     if form.rise is not None and form.at() != 0:
         rates["lr-warmup-init"] = native(form.at())
-    shared = {**rates, **_optimizer(made), **_groups(form, made)}
+    common_flags = {**rates, **_optimizer(optimizer), **_groups(form, optimizer)}
     if "global_batch_size" in facts:
-        shared["global-batch-size"] = int(batch)
+        common_flags["global-batch-size"] = int(batch)
     for unit, factor in (("iters", sp.S.One), ("samples", batch)):
-        scaled = {key: length * factor for key, length in lengths.items()}
+        lengths_in_unit = {key: length * factor for key, length in lengths.items()}
         is_last = unit == "samples"
-        lasting = {key: one for key, one in scaled.items() if key != "lr-warmup"}
-        flags = {**shared, **{f"{key}-{unit}": whole(one) for key, one in lasting.items()}}
-        warmup = scaled["lr-warmup"]
+        lasting = {key: length for key, length in lengths_in_unit.items() if key != "lr-warmup"}
+        flags = {
+            **common_flags,
+            **{f"{key}-{unit}": whole(length) for key, length in lasting.items()},
+        }
+        warmup = lengths_in_unit["lr-warmup"]
         if not is_last and not all(length.is_Integer for length in lasting.values()):
             continue
         if warmup.is_Integer or is_last:
             yield {**flags, f"lr-warmup-{unit}": whole(warmup)}
         if not warmup.is_Integer:
-            yield {**flags, "lr-warmup-fraction": native(warmup / scaled["lr-decay"])}
+            yield {**flags, "lr-warmup-fraction": native(warmup / lengths_in_unit["lr-decay"])}
 
 
 WRITER = Writer(".args", _configs, {"global_batch_size": 1}, ("adamw", "lion", "sgd"))

@@ -53,7 +53,7 @@ def _matches(document: Document) -> bool:
     if document.python is None:
         module = document.content.get("train_module")
         return isinstance(module, dict) and "optim" in module and "scheduler" in module
-    return any(_last(one.name) in _OPTIMIZERS for one in calls(document.values))
+    return any(_last(call.name) in _OPTIMIZERS for call in calls(document.values))
 
 
 def _last(name: str) -> str:
@@ -63,15 +63,15 @@ def _last(name: str) -> str:
 def _plain(value: Any) -> Any:
     """Calls as mappings with a class, classes of JSON without their packages."""
     if isinstance(value, Call):
-        kwargs = {key: _plain(one) for key, one in value.kwargs.items()}
+        kwargs = {key: _plain(item) for key, item in value.kwargs.items()}
         return {"class": _last(value.name), **kwargs}
     if isinstance(value, Reference):
         return _last(value.name)
     if isinstance(value, Mapping):
-        named = {"class": _last(str(value[_CLASS]))} if _CLASS in value else {}
-        return named | {key: _plain(one) for key, one in value.items() if key != _CLASS}
+        class_entry = {"class": _last(str(value[_CLASS]))} if _CLASS in value else {}
+        return class_entry | {key: _plain(item) for key, item in value.items() if key != _CLASS}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, Unresolved) and value.text.startswith("SchedulerUnits."):
         return _last(value.text)
     return value
@@ -79,15 +79,15 @@ def _plain(value: Any) -> Any:
 
 def _from_python(document: Document) -> Document:
     """The sections of the JSON, from the calls of a script."""
-    found = list(calls(document.values))
+    config_calls = list(calls(document.values))
 
     def first(*names: str) -> Call | None:
-        return next((one for one in found if _last(one.name) in names), None)
+        return next((call for call in config_calls if _last(call.name) in names), None)
 
     def argument(key: str) -> Any:
-        return next((one.kwargs[key] for one in found if key in one.kwargs), None)
+        return next((call.kwargs[key] for call in config_calls if key in call.kwargs), None)
 
-    duration = next((one for one in found if one.name.startswith("Duration.")), None)
+    duration = next((call for call in config_calls if call.name.startswith("Duration.")), None)
     length: Any = None
     if duration is not None:
         value = duration.args[0] if duration.args else next(iter(duration.kwargs.values()), None)
@@ -133,12 +133,12 @@ def read(reading: Reading) -> Recipe:
     scheduler = scheduler_values(place) if place.content else None
     context = None if scheduler is None else _context(scheduler, config, total, tokens, reading)
     groups = []
-    for optimizer, named in optimizers:
+    for optimizer, group_fields in optimizers:
         schedule = None
         if scheduler is not None and context is not None:
             with scheduler.origin.locate_errors():
                 schedule = rate(context, optimizer, scheduler)
-        groups.append(optimizer.group(schedule, **named))
+        groups.append(optimizer.group(schedule, **group_fields))
     threshold = module.content.get("max_grad_norm")
     return reading.recipe(
         groups,
@@ -152,16 +152,16 @@ def read(reading: Reading) -> Recipe:
 
 def _overrides(optim: Section, name: str) -> list[tuple[ClassOptimizer, dict[str, Any]]]:
     """The param groups that the config pulls out, with options of their own."""
-    found = []
-    for one in optim.sections("group_overrides"):
-        one.check(("class", "params", "opts"))
-        options = one.section("opts")
+    overrides = []
+    for override in optim.sections("group_overrides"):
+        override.check(("class", "params", "opts"))
+        options = override.section("opts")
         content = {**optim.content, **{k: v for k, v in options.content.items() if k != "class"}}
-        own = Section(optim.document, content, one.path)
-        patterns = tuple(str(part) for part in one.value("params", []))
-        named = {"name": ", ".join(patterns), "patterns": patterns}
-        found.append((class_optimizer(own, name, _OUTSIDE), named))
-    return found
+        section = Section(optim.document, content, override.path)
+        patterns = tuple(str(part) for part in override.value("params", []))
+        group_fields = {"name": ", ".join(patterns), "patterns": patterns}
+        overrides.append((class_optimizer(section, name, _OUTSIDE), group_fields))
+    return overrides
 
 
 def _total(duration: Section, tokens: Any, reading: Reading) -> int | None:

@@ -88,30 +88,30 @@ class Scope:
 Curve = Callable[[Values, Scope], Stages]
 
 
-def _length(given: Values, kind: str, scope: Scope) -> sp.Expr:
+def _length(scheduler: Values, kind: str, scope: Scope) -> sp.Expr:
     """The length of a warmup or decay, from a number or a fraction of the horizon."""
-    fixed, part = getattr(given, kind), getattr(given, f"{kind}_fraction")
-    if kind == "warmup" and given.warmup_steps is not None:
+    length, part = getattr(scheduler, kind), getattr(scheduler, f"{kind}_fraction")
+    if kind == "warmup" and scheduler.warmup_steps is not None:
         refuse_unless(
-            fixed is None, "only one of warmup and warmup_steps may be given", scope.where
+            length is None, "only one of warmup and warmup_steps may be given", scope.where
         )
-        fixed = given.warmup_steps
+        length = scheduler.warmup_steps
     refuse_unless(
-        (fixed is None) != (part is None),
+        (length is None) != (part is None),
         f"exactly one of {kind} and {kind}_fraction must be given",
         scope.where,
     )
-    if fixed is not None:
-        return fixed
+    if length is not None:
+        return length
     refuse_unless(0 <= part <= 1, f"{kind}_fraction must be in [0, 1], got {part}", scope.where)
     # The product of OLMo-core is one of floats.
     return sp.Integer(round(float(part) * int(scope.total)))
 
 
-def _warm(given: Values, scope: Scope, *, includes_end: bool) -> tuple[Stage, sp.Expr]:
+def _warm(scheduler: Values, scope: Scope, *, includes_end: bool) -> tuple[Stage, sp.Expr]:
     """The warmup and its length."""
-    warmup = _length(given, "warmup", scope)
-    first = given.warmup_min_lr
+    warmup = _length(scheduler, "warmup", scope)
+    first = scheduler.warmup_min_lr
 
     def rise(n: sp.Expr) -> sp.Expr:
         if not 0 <= first < scope.rate:
@@ -137,33 +137,33 @@ def _tail(
     return fall
 
 
-def _constant(given: Values, scope: Scope) -> Stages:
-    del given
+def _constant(scheduler: Values, scope: Scope) -> Stages:
+    del scheduler
     return (Stage(lambda n: scope.rate),)
 
 
-def _constant_warmed(given: Values, scope: Scope) -> Stages:
-    warm, _ = _warm(given, scope, includes_end=True)
+def _constant_warmed(scheduler: Values, scope: Scope) -> Stages:
+    warm, _ = _warm(scheduler, scope, includes_end=True)
     return warm, Stage(lambda n: scope.rate)
 
 
-def _decay(given: Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
+def _decay(scheduler: Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
     """The length of the decay and its minimum."""
-    low = given.decay_min_lr
-    return _length(given, "decay", scope), low
+    low = scheduler.decay_min_lr
+    return _length(scheduler, "decay", scope), low
 
 
-def _wsd(given: Values, scope: Scope) -> Stages:
-    warm, _ = _warm(given, scope, includes_end=True)
-    length, low = _decay(given, scope)
+def _wsd(scheduler: Values, scope: Scope) -> Stages:
+    warm, _ = _warm(scheduler, scope, includes_end=True)
+    length, low = _decay(scheduler, scope)
     fall = _tail(lambda: scope.rate, low, scope.total, length)
     return warm, Stage(lambda n: scope.rate, scope.total - length), Stage(fall)
 
 
-def _power(given: Values, scope: Scope) -> Stages:
-    warm, warmup = _warm(given, scope, includes_end=True)
-    length, low = _decay(given, scope)
-    exponent = given.b
+def _power(scheduler: Values, scope: Scope) -> Stages:
+    warm, warmup = _warm(scheduler, scope, includes_end=True)
+    length, low = _decay(scheduler, scope)
+    exponent = scheduler.b
     refuse_unless(exponent < 0, f"b must be negative, got {exponent}", scope.where)
 
     def curve(n: sp.Expr) -> sp.Expr:
@@ -174,13 +174,13 @@ def _power(given: Values, scope: Scope) -> Stages:
 
 
 def _falling(
-    given: Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
+    scheduler: Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
 ) -> Stages:
     """A warmup, a curve from the rate to the last one, and that after the horizon."""
-    total = given.t_max
+    total = scheduler.t_max
     total = scope.total if total is None else total
-    warm, warmup = _warm(given, replace(scope, total=total), includes_end=False)
-    end = scope.rate * given.alpha_f
+    warm, warmup = _warm(scheduler, replace(scope, total=total), includes_end=False)
+    end = scope.rate * scheduler.alpha_f
 
     def value(n: sp.Expr) -> sp.Expr:
         return fall(scope.rate, end, quotient(n - warmup, total - warmup))
@@ -188,28 +188,28 @@ def _falling(
     return warm, Stage(value, total), Stage(lambda n: end)
 
 
-def _linear(given: Values, scope: Scope) -> Stages:
-    return _falling(given, scope, along_line)
+def _linear(scheduler: Values, scope: Scope) -> Stages:
+    return _falling(scheduler, scope, along_line)
 
 
-def _cosine(given: Values, scope: Scope) -> Stages:
-    return _falling(given, scope, along_cosine)
+def _cosine(scheduler: Values, scope: Scope) -> Stages:
+    return _falling(scheduler, scope, along_cosine)
 
 
-def _half_cosine(given: Values, scope: Scope) -> Stages:
+def _half_cosine(scheduler: Values, scope: Scope) -> Stages:
     """The second half of a cosine of double length; the warmup ends where it begins."""
-    end = given.alpha_f
+    end = scheduler.alpha_f
     top = scope.rate * (1 + end) / 2
-    _, *rest = _falling(given, scope, along_half_cosine)
-    total = given.t_max
+    _, *rest = _falling(scheduler, scope, along_half_cosine)
+    total = scheduler.t_max
     total = scope.total if total is None else total
-    warm, _ = _warm(given, replace(scope, rate=top, total=total), includes_end=False)
+    warm, _ = _warm(scheduler, replace(scope, rate=top, total=total), includes_end=False)
     return warm, *rest
 
 
-def _cosine_cut(given: Values, scope: Scope) -> Stages:
-    inner = _cosine(given, scope)
-    length, low = _decay(given, scope)
+def _cosine_cut(scheduler: Values, scope: Scope) -> Stages:
+    inner = _cosine(scheduler, scope)
+    length, low = _decay(scheduler, scope)
     begin = scope.total - length
     before = [
         stage if stage.end is not None and stage.end < begin else Stage(stage.value, begin)
@@ -219,9 +219,9 @@ def _cosine_cut(given: Values, scope: Scope) -> Stages:
     return *before, Stage(fall)
 
 
-def _inverse_root(given: Values, scope: Scope) -> Stages:
-    warm, warmup = _warm(given, scope, includes_end=False)
-    end = scope.rate * given.alpha_f
+def _inverse_root(scheduler: Values, scope: Scope) -> Stages:
+    warm, warmup = _warm(scheduler, scope, includes_end=False)
+    end = scope.rate * scheduler.alpha_f
 
     def fall(n: sp.Expr) -> sp.Expr:
         return end + (scope.rate - end) * sp.sqrt(warmup) / sp.sqrt(n)
@@ -229,8 +229,8 @@ def _inverse_root(given: Values, scope: Scope) -> Stages:
     return warm, Stage(fall)
 
 
-def _exponential(given: Values, scope: Scope) -> Stages:
-    low = given.lr_min
+def _exponential(scheduler: Values, scope: Scope) -> Stages:
+    low = scheduler.lr_min
 
     def rise(n: sp.Expr) -> sp.Expr:
         return along_geometric(low, scope.rate, n / scope.total)
@@ -238,10 +238,10 @@ def _exponential(given: Values, scope: Scope) -> Stages:
     return Stage(rise, scope.total), Stage(lambda n: scope.rate)
 
 
-def _periods(given: Values, scope: Scope) -> Stages:
+def _periods(scheduler: Values, scope: Scope) -> Stages:
     where = scope.where
-    lengths = given.period_lengths
-    factors = given.period_lr_multipliers
+    lengths = scheduler.period_lengths
+    factors = scheduler.period_lr_multipliers
     factors = (sp.S.One,) * len(lengths) if factors is None else factors
     refuse_unless(
         len(factors) == len(lengths) and lengths,
@@ -250,35 +250,37 @@ def _periods(given: Values, scope: Scope) -> Stages:
         where,
     )
     first = replace(scope, total=lengths[0], rate=scope.rate * factors[0])
-    warm, warmup = _warm(given, first, includes_end=False)
-    low = given.decay_min_lr
+    warm, warmup = _warm(scheduler, first, includes_end=False)
+    low = scheduler.decay_min_lr
     stages = [warm]
     for index, end in enumerate(accumulate(lengths)):
-        own = lengths[index] - (warmup if index == 0 else 0)
-        length = _length(given, "decay", replace(scope, total=lengths[index]))
+        available = lengths[index] - (warmup if index == 0 else 0)
+        length = _length(scheduler, "decay", replace(scope, total=lengths[index]))
         refuse_unless(
-            length <= own,
+            length <= available,
             f"warmup and decay must fit into period {index} of {lengths[index]}",
             where,
         )
         rate = scope.rate * factors[index]
-        stages.append(Stage(_fixed(rate), end - length))
-        fall = _tail(_given(rate), low, end, length) if length > 0 else _fixed(low)
+        stages.append(Stage(_rate_of_step(rate), end - length))
+        fall = _tail(_start_of_fall(rate), low, end, length) if length > 0 else _rate_of_step(low)
         stages.append(Stage(fall, end, includes_end=True))
     return *stages, Stage(lambda n: low)
 
 
-def _fixed(rate: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
+def _rate_of_step(rate: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
     return lambda n: rate
 
 
-def _given(rate: sp.Expr) -> Callable[[], sp.Expr]:
+def _start_of_fall(rate: sp.Expr) -> Callable[[], sp.Expr]:
     return lambda: rate
 
 
-def _ends(given: Values, end: str, base: sp.Expr, default: sp.Expr | None, where: str) -> sp.Expr:
+def _ends(
+    scheduler: Values, end: str, base: sp.Expr, default: sp.Expr | None, where: str
+) -> sp.Expr:
     """A rate of a stage, given so or as a fraction of the initial rate."""
-    value, part = getattr(given, f"{end}_lr"), getattr(given, f"{end}_lr_fraction")
+    value, part = getattr(scheduler, f"{end}_lr"), getattr(scheduler, f"{end}_lr_fraction")
     refuse_unless(
         value is None or part is None,
         f"only one of {end}_lr and {end}_lr_fraction may be given",
@@ -311,26 +313,26 @@ def _line_stage(
     return Stage(value, begin + length)
 
 
-def _composed(given: Values, scope: Scope) -> Stages:
+def _compose_segments(scheduler: Values, scope: Scope) -> Stages:
     begin, last, stages = sp.S.Zero, scope.rate, []
-    for own in given.stages:
-        length = own.duration
-        start = _ends(own, "start", scope.rate, last, scope.where)
-        last = _ends(own, "end", scope.rate, None, scope.where)
-        stages.append(_line_stage(_SHAPES[own.shape], start, last, begin, length))
+    for segment in scheduler.stages:
+        length = segment.duration
+        start = _ends(segment, "start", scope.rate, last, scope.where)
+        last = _ends(segment, "end", scope.rate, None, scope.where)
+        stages.append(_line_stage(_SHAPES[segment.shape], start, last, begin, length))
         begin += length
-    return _overridden((*stages, Stage(_fixed(last))), given, scope)
+    return _override_decay((*stages, Stage(_rate_of_step(last))), scheduler, scope)
 
 
-def _overridden(stages: Stages, given: Values, scope: Scope) -> Stages:
+def _override_decay(stages: Stages, scheduler: Values, scope: Scope) -> Stages:
     """The stages until the start of the override, then its decay, then its last rate."""
-    own = given.override_decay
-    if own is None:
+    override = scheduler.override_decay
+    if override is None:
         return stages
-    begin = own.start
-    length = own.duration
-    end = _ends(own, "end", scope.rate, None, scope.where)
-    shape = _SHAPES[own.shape]
+    begin = override.start
+    length = override.duration
+    end = _ends(override, "end", scope.rate, None, scope.where)
+    shape = _SHAPES[override.shape]
 
     def value(n: sp.Expr) -> sp.Expr:
         return shape(_at(stages, begin), end, quotient(n - begin, length))
@@ -340,11 +342,11 @@ def _overridden(stages: Stages, given: Values, scope: Scope) -> Stages:
         for stage in stages
     ]
     decay = Stage(value, begin + length, includes_end=True)
-    return *before, decay, Stage(_fixed(end))
+    return *before, decay, Stage(_rate_of_step(end))
 
 
-def _sequence(given: Values, scope: Scope) -> Stages:
-    specs, lengths = given.origin.sections("schedulers"), given.schedulers_max
+def _sequence(scheduler: Values, scope: Scope) -> Stages:
+    specs, lengths = scheduler.origin.sections("schedulers"), scheduler.schedulers_max
     lengths = lengths[: len(specs) - 1] if len(lengths) == len(specs) else lengths
     refuse_unless(
         len(lengths) == len(specs) - 1,
@@ -357,19 +359,19 @@ def _sequence(given: Values, scope: Scope) -> Stages:
         total = rest if length is None else min(rest, length)
         inner = _stages(spec, Scope(rate, total, scope.where))
         end = scope.total if length is None else begin + length
-        stages += [_moved(stage, begin, end) for stage in inner]
+        stages += [_shift_stage(stage, begin, end) for stage in inner]
         if length is not None:
             whole = _stages(spec, Scope(rate, length, scope.where))
             rate, rest, begin = _at(whole, length), rest - length, end
     stages.append(Stage(_past_the_end))
-    made = _overridden(tuple(stages), given, scope)
-    if made[-1].value is _past_the_end:
-        return made
-    inside = [_moved(stage, sp.S.Zero, scope.total) for stage in made]
+    overridden_stages = _override_decay(tuple(stages), scheduler, scope)
+    if overridden_stages[-1].value is _past_the_end:
+        return overridden_stages
+    inside = [_shift_stage(stage, sp.S.Zero, scope.total) for stage in overridden_stages]
     return *inside, Stage(_past_the_end)
 
 
-def _moved(stage: Stage, begin: sp.Expr, limit: sp.Expr) -> Stage:
+def _shift_stage(stage: Stage, begin: sp.Expr, limit: sp.Expr) -> Stage:
     """A stage on a clock that begins at ``begin``, up to and with ``limit``."""
 
     def value(n: sp.Expr) -> sp.Expr:
@@ -433,7 +435,7 @@ CLASSES: Mapping[str, tuple[Curve, Keys]] = {
         ("CosWithWarmupAndLinearDecay", _cosine_cut, {**_FALL, **_DECAY}),
         ("ExponentialScheduler", _exponential, {"lr_min": number(1e-9)}),
         ("WSDS", _periods, _PERIODS),
-        ("ComposableScheduler", _composed, {"stages": sections(_STAGE), **_OVERRIDE}),
+        ("ComposableScheduler", _compose_segments, {"stages": sections(_STAGE), **_OVERRIDE}),
         (
             "SequentialScheduler",
             _sequence,

@@ -11,29 +11,29 @@ _CLASSES = {"adam": "AdamConfig", "adamw": "AdamWConfig", "lion": "LionConfig"}
 _MODULE = "olmo_core.optim"
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     optim: dict[str, Any] = {
-        "_CLASS_": f"{_MODULE}.{_CLASSES.get(made.name, 'AdamWConfig')}",
-        "weight_decay": native(made.weight_decay or 0),
-        **made.hyperparameters(),
+        "_CLASS_": f"{_MODULE}.{_CLASSES.get(optimizer.name, 'AdamWConfig')}",
+        "weight_decay": native(optimizer.weight_decay or 0),
+        **optimizer.hyperparameters(),
     }
     overrides = [
-        {"params": list(one.patterns or (one.name,)), "opts": {"weight_decay": native(decay)}}
-        for one in made.groups
-        if (decay := one.weight_decay) is not None and one.factor == 1
+        {"params": list(group.patterns or (group.name,)), "opts": {"weight_decay": native(decay)}}
+        for group in optimizer.groups
+        if (decay := group.weight_decay) is not None and group.factor == 1
     ]
     if overrides:
         optim["group_overrides"] = overrides
     for scheduler, peak in _schedulers(form):
         module: dict[str, Any] = {"optim": {**optim, "lr": native(peak)}, "scheduler": scheduler}
-        if made.clipping is not None:
-            module["max_grad_norm"] = native(made.clipping)
+        if optimizer.clipping is not None:
+            module["max_grad_norm"] = native(optimizer.clipping)
         duration = {"_CLASS_": "olmo_core.train.Duration", "value": form.total, "unit": "steps"}
         yield {"train_module": module, "trainer": {"max_duration": duration}}
 
 
-def _named(name: str, **fields: Any) -> dict[str, Any]:
+def _scheduler_section(name: str, **fields: Any) -> dict[str, Any]:
     return {"_CLASS_": f"{_MODULE}.scheduler.{name}", **fields}
 
 
@@ -49,32 +49,32 @@ def _schedulers(form: Form) -> Iterator[tuple[dict[str, Any], Any]]:
     match form.curve:
         case Curve.CONSTANT:
             if form.rise is None:
-                yield _named("ConstantScheduler"), form.peak
+                yield _scheduler_section("ConstantScheduler"), form.peak
             else:
-                yield _named("ConstantWithWarmup", **rise), form.peak
+                yield _scheduler_section("ConstantWithWarmup", **rise), form.peak
         case Curve.COSINE | Curve.LINEAR if not form.has_plateau:
             name = "CosWithWarmup" if form.curve is Curve.COSINE else "LinearWithWarmup"
             if form.rise is None and form.begin == 0:
                 # A warmup of one update is none: n = 1 is at the peak, where the curve begins.
-                yield _named(name, warmup=1, alpha_f=ratio, **length), form.peak
-            yield _named(name, **rise, alpha_f=ratio, **length), form.peak
+                yield _scheduler_section(name, warmup=1, alpha_f=ratio, **length), form.peak
+            yield _scheduler_section(name, **rise, alpha_f=ratio, **length), form.peak
             if form.rise is None and form.curve is Curve.LINEAR:
                 # The line goes on to where the clock is 0.
                 share = (form.begin + 1) / (form.end - form.begin)
                 peak = form.peak + (form.peak - form.low) * share
                 part = native(form.low / peak)
-                yield _named(name, **rise, alpha_f=part, **length), peak
+                yield _scheduler_section(name, **rise, alpha_f=part, **length), peak
         case Curve.LINEAR:
             # The minimum is the rate of the last update, where n is the length of the run.
             decay = form.total - 1 - form.begin
             low = form.peak + (form.low - form.peak) * decay / (form.end - form.begin)
             fields = {"decay": whole(decay), "decay_fraction": None, "decay_min_lr": native(low)}
-            yield _named("WSD", **rise, **fields), form.peak
+            yield _scheduler_section("WSD", **rise, **fields), form.peak
         case Curve.INVERSE_ROOT:
             # The root is that of the warmup, which is 1 where the first update is at the peak.
             rise["warmup"] = rise["warmup"] or form.first + 1
             for part in (0.0, ratio):
-                yield _named("InvSqrtWithWarmup", **rise, alpha_f=part), form.peak
+                yield _scheduler_section("InvSqrtWithWarmup", **rise, alpha_f=part), form.peak
 
 
 WRITER = Writer(".json", _configs, {}, ("adam", "adamw", "lion"))

@@ -216,26 +216,28 @@ def _schedule(reading: Reading, rate: Values, epochs: int, length: int) -> Sched
     return schedule
 
 
-def _curve(rate: Values, rest: float, each: int) -> tuple[str | None, dict[str, Any], Any]:
+def _curve(
+    rate: Values, rest: float, steps_per_epoch: int
+) -> tuple[str | None, dict[str, Any], Any]:
     """The class of paddle with its arguments, None for a constant rate, and the peak."""
     if rate.name == "Piecewise":
-        marks = [int(float(mark) * each) for mark in rate.decay_epochs]
+        marks = [int(float(mark) * steps_per_epoch) for mark in rate.decay_epochs]
         return "PiecewiseDecay", {"boundaries": marks, "values": rate.values}, rate.values[0]
-    peak, duration = rate.learning_rate, int(rest * each)
-    shared = {"learning_rate": peak}
+    peak, duration = rate.learning_rate, int(rest * steps_per_epoch)
+    common = {"learning_rate": peak}
     match rate.name:
         case "Linear" if duration > 0:
             line = {"end_lr": rate.end_lr, "power": rate.power, "cycle": rate.cycle}
-            return "PolynomialDecay", {**shared, "decay_steps": duration, **line}, peak
+            return "PolynomialDecay", {**common, "decay_steps": duration, **line}, peak
         case "Cosine" if duration > 0:
             wave = {"T_max": duration, "eta_min": rate.eta_min}
-            return "CosineAnnealingDecay", {**shared, **wave}, peak
+            return "CosineAnnealingDecay", {**common, **wave}, peak
         case "Step":
-            steps = {"step_size": rate.step_size * each, "gamma": rate.gamma}
-            return "StepDecay", {**shared, **steps}, peak
+            steps = {"step_size": rate.step_size * steps_per_epoch, "gamma": rate.gamma}
+            return "StepDecay", {**common, **steps}, peak
         case "MultiStepDecay":
-            marks = [int(float(mark) * each) for mark in rate.milestones]
-            return "MultiStepDecay", {**shared, "milestones": marks, "gamma": rate.gamma}, peak
+            marks = [int(float(mark) * steps_per_epoch) for mark in rate.milestones]
+            return "MultiStepDecay", {**common, "milestones": marks, "gamma": rate.gamma}, peak
         case _:
             return None, {}, peak
 

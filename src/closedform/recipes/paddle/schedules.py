@@ -33,8 +33,8 @@ from closedform.schedules.blends import along_cosine, along_line
 _updates = count(1)
 
 
-def _numbers(given: Arguments, context: Context, *names: str) -> tuple[sp.Expr, ...]:
-    return tuple(number(given[name], name, context.where) for name in names)
+def _numbers(arguments: Arguments, context: Context, *names: str) -> tuple[sp.Expr, ...]:
+    return tuple(number(arguments[name], name, context.where) for name in names)
 
 
 def _whole(expression: sp.Expr, name: str) -> Schedule:
@@ -44,14 +44,14 @@ def _whole(expression: sp.Expr, name: str) -> Schedule:
 def _curve(make: Callable[..., sp.Expr], *names: str) -> ScheduleBuilder:
     """The builder of one formula of numbers."""
 
-    def build(given: Arguments, context: Context) -> Schedule:
-        return _whole(make(*_numbers(given, context, *names)), context.path[-1])
+    def build(arguments: Arguments, context: Context) -> Schedule:
+        return _whole(make(*_numbers(arguments, context, *names)), context.path[-1])
 
     return build
 
 
-def _noam(given: Arguments, context: Context) -> Schedule:
-    size, warmup, rate = _numbers(given, context, "d_model", "warmup_steps", "learning_rate")
+def _noam(arguments: Arguments, context: Context) -> Schedule:
+    size, warmup, rate = _numbers(arguments, context, "d_model", "warmup_steps", "learning_rate")
     refuse_unless(size > 0, f"d_model must be above 0, got {size}", context.where)
     refuse_unless(warmup > 0, "warmup_steps is 0: division by zero", context.where)
     line = t / warmup ** sp.Rational(3, 2)
@@ -59,9 +59,9 @@ def _noam(given: Arguments, context: Context) -> Schedule:
     return _whole(rate / sp.sqrt(size) * sp.Min(root, line), "NoamDecay")
 
 
-def _piecewise(given: Arguments, context: Context) -> Schedule:
-    marks = [number(mark, "boundaries", context.where) for mark in given["boundaries"]]
-    values = [number(value, "values", context.where) for value in given["values"]]
+def _piecewise(arguments: Arguments, context: Context) -> Schedule:
+    marks = [number(mark, "boundaries", context.where) for mark in arguments["boundaries"]]
+    values = [number(value, "values", context.where) for value in arguments["values"]]
     refuse_unless(
         len(values) == len(marks) + 1,
         f"values must be one more than boundaries, got {len(values)} and {len(marks)}",
@@ -70,75 +70,75 @@ def _piecewise(given: Arguments, context: Context) -> Schedule:
     return _whole(stepwise(values, marks), "PiecewiseDecay")
 
 
-def _polynomial(given: Arguments, context: Context) -> Schedule:
+def _polynomial(arguments: Arguments, context: Context) -> Schedule:
     rate, length, end, power = _numbers(
-        given, context, "learning_rate", "decay_steps", "end_lr", "power"
+        arguments, context, "learning_rate", "decay_steps", "end_lr", "power"
     )
     refuse_unless(length > 0, f"decay_steps must be above 0, got {length}", context.where)
-    done = t
+    step = t
     whole = length
-    if given["cycle"]:
+    if arguments["cycle"]:
         whole = length * sp.Max(1, -floor_div(-t, length))
     else:
-        done = sp.Min(t, length)
-    rest = (whole - done) ** power / whole**power
+        step = sp.Min(t, length)
+    rest = (whole - step) ** power / whole**power
     return _whole(along_line(end, rate, rest), "PolynomialDecay")
 
 
-def _warmup(given: Arguments, context: Context) -> Schedule:
-    steps = _updates(given["warmup_steps"], "warmup_steps", context.where)
-    first, last = _numbers(given, context, "start_lr", "end_lr")
+def _warmup(arguments: Arguments, context: Context) -> Schedule:
+    steps = _updates(arguments["warmup_steps"], "warmup_steps", context.where)
+    first, last = _numbers(arguments, context, "start_lr", "end_lr")
     refuse_unless(last > first, f"end_lr must be above start_lr {first}, got {last}", context.where)
-    inner = given["learning_rate"]
+    inner = arguments["learning_rate"]
     if isinstance(inner, Mapping):
-        own = {key: value for key, value in inner.items() if key != "type"}
-        name, kwargs = sub_schedule({"class": inner.get("type"), "kwargs": own})
+        inner_arguments = {key: value for key, value in inner.items() if key != "type"}
+        name, kwargs = sub_schedule({"class": inner.get("type"), "kwargs": inner_arguments})
         later = build_schedule(name, kwargs, context)
     else:
         later = _whole(number(inner, "learning_rate", context.where), "rate")
     rise = along_line(first, last, t / sp.Integer(steps))
-    shifted = later.bound.xreplace({t: t - steps})
-    return by_intervals("LinearWarmup", (lambda: rise, steps), (lambda: shifted, None))
+    curve = later.bound.xreplace({t: t - steps})
+    return by_intervals("LinearWarmup", (lambda: rise, steps), (lambda: curve, None))
 
 
-def _exponential(given: Arguments, context: Context) -> Schedule:
-    rate, gamma = _numbers(given, context, "learning_rate", "gamma")
+def _exponential(arguments: Arguments, context: Context) -> Schedule:
+    rate, gamma = _numbers(arguments, context, "learning_rate", "gamma")
     refuse_unless(0 < gamma < 1, f"gamma must be in (0, 1), got {gamma}", context.where)
     return _whole(rate * gamma**t, "ExponentialDecay")
 
 
-def _milestones(given: Arguments, context: Context) -> Schedule:
-    rate, gamma = _numbers(given, context, "learning_rate", "gamma")
-    marks = list(counted_milestones(given["milestones"], "milestones", context.where))
+def _milestones(arguments: Arguments, context: Context) -> Schedule:
+    rate, gamma = _numbers(arguments, context, "learning_rate", "gamma")
+    marks = list(counted_milestones(arguments["milestones"], "milestones", context.where))
     refuse_unless(marks == sorted(set(marks)), "milestones must increase", context.where)
     refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
     values = [rate * gamma**index for index in range(len(marks) + 1)]
     return _whole(stepwise(values, marks), "MultiStepDecay")
 
 
-def _steps(given: Arguments, context: Context) -> Schedule:
-    rate, gamma = _numbers(given, context, "learning_rate", "gamma")
-    size = _updates(given["step_size"], "step_size", context.where)
+def _steps(arguments: Arguments, context: Context) -> Schedule:
+    rate, gamma = _numbers(arguments, context, "learning_rate", "gamma")
+    size = _updates(arguments["step_size"], "step_size", context.where)
     refuse_unless(gamma < 1, f"gamma must be below 1, got {gamma}", context.where)
     return _whole(rate * gamma ** floor_div(t, size), "StepDecay")
 
 
-def _function(given: Arguments, context: Context) -> sp.Expr:
-    text = given["lr_lambda"]
+def _function(arguments: Arguments, context: Context) -> sp.Expr:
+    text = arguments["lr_lambda"]
     where = context.where
     if isinstance(text, str):
         text = {"expr": text}
     return parse_function(text, f"lr_lambda of {where}", variable="epoch")
 
 
-def _lambda(given: Arguments, context: Context) -> Schedule:
-    (rate,) = _numbers(given, context, "learning_rate")
-    return _whole(rate * _function(given, context), "LambdaDecay")
+def _lambda(arguments: Arguments, context: Context) -> Schedule:
+    (rate,) = _numbers(arguments, context, "learning_rate")
+    return _whole(rate * _function(arguments, context), "LambdaDecay")
 
 
-def _product(given: Arguments, context: Context) -> Schedule:
-    (rate,) = _numbers(given, context, "learning_rate")
-    factor, where = _function(given, context), context.where
+def _product(arguments: Arguments, context: Context) -> Schedule:
+    (rate,) = _numbers(arguments, context, "learning_rate")
+    factor, where = _function(arguments, context), context.where
     try:
         return _whole(rate * running_product(factor, where), "MultiplicativeDecay")
     except DefinitionError:
@@ -166,26 +166,26 @@ UNDERFLOW = sp.Rational(1, 2**1076)
 """Half of the smallest float64: a product below it is 0 there."""
 
 
-def _cosine(given: Arguments, context: Context) -> Schedule:
-    rate, low = _numbers(given, context, "learning_rate", "eta_min")
-    length = _updates(given["T_max"], "T_max", context.where)
+def _cosine(arguments: Arguments, context: Context) -> Schedule:
+    rate, low = _numbers(arguments, context, "learning_rate", "eta_min")
+    length = _updates(arguments["T_max"], "T_max", context.where)
     return _whole(along_cosine(rate, low, t / sp.Integer(length)), "CosineAnnealingDecay")
 
 
-def _one_cycle(given: Arguments, context: Context) -> Schedule:
+def _one_cycle(arguments: Arguments, context: Context) -> Schedule:
     where = context.where
     peak, divisor, end, part = _numbers(
-        given, context, "max_learning_rate", "divide_factor", "end_learning_rate", "phase_pct"
+        arguments, context, "max_learning_rate", "divide_factor", "end_learning_rate", "phase_pct"
     )
-    total = _updates(given["total_steps"], "total_steps", where)
+    total = _updates(arguments["total_steps"], "total_steps", where)
     refuse_unless(0 <= part <= 1, f"phase_pct must be in [0, 1], got {part}", where)
     first = peak / divisor
     rates, marks = [first, peak, end], [sp.S.Zero, part * total - 1, sp.Integer(total - 1)]
-    if given["three_phase"]:
+    if arguments["three_phase"]:
         refuse_unless(part < sp.S.Half, "phase_pct must be below 0.5 with three phases", where)
         rates.insert(2, first)
         marks.insert(2, 2 * part * total - 2)
-    strategy = given["anneal_strategy"]
+    strategy = arguments["anneal_strategy"]
     refuse_unless(
         strategy in ("cos", "linear"),
         f"anneal_strategy must be cos or linear, got {strategy!r}",
@@ -212,15 +212,15 @@ def _past_the_end() -> sp.Expr:
     raise UndefinedError("ValueError: tried to step past total_steps")
 
 
-def _cyclic(given: Arguments, context: Context) -> Schedule:
+def _cyclic(arguments: Arguments, context: Context) -> Schedule:
     where = context.where
     low, high, gamma = _numbers(
-        given, context, "base_learning_rate", "max_learning_rate", "exp_gamma"
+        arguments, context, "base_learning_rate", "max_learning_rate", "exp_gamma"
     )
-    up = _updates(given["step_size_up"], "step_size_up", where)
-    down = given["step_size_down"]
+    up = _updates(arguments["step_size_up"], "step_size_up", where)
+    down = arguments["step_size_down"]
     down = up if down is None else _updates(down, "step_size_down", where)
-    mode, whole = given["mode"], up + down
+    mode, whole = arguments["mode"], up + down
     scales = {
         "triangular": sp.S.One,
         "triangular2": sp.Rational(1, 2) ** floor_div(t, whole),
@@ -232,19 +232,19 @@ def _cyclic(given: Arguments, context: Context) -> Schedule:
     return _whole(low + (high - low) * part * scales[mode], "CyclicLR")
 
 
-def _linear(given: Arguments, context: Context) -> Schedule:
-    rate, first, last = _numbers(given, context, "learning_rate", "start_factor", "end_factor")
-    total = _updates(given["total_steps"], "total_steps", context.where)
+def _linear(arguments: Arguments, context: Context) -> Schedule:
+    rate, first, last = _numbers(arguments, context, "learning_rate", "start_factor", "end_factor")
+    total = _updates(arguments["total_steps"], "total_steps", context.where)
     refuse_unless(0 < first <= 1, f"start_factor must be in (0, 1], got {first}", context.where)
     refuse_unless(0 <= last <= 1, f"end_factor must be in [0, 1], got {last}", context.where)
     part = along_line(first, last, sp.Min(1, t / sp.Integer(total)))
     return _whole(rate * part, "LinearLR")
 
 
-def _restarts(given: Arguments, context: Context) -> Schedule:
-    rate, low = _numbers(given, context, "learning_rate", "eta_min")
-    first = _updates(given["T_0"], "T_0", context.where)
-    growth = _updates(given["T_mult"], "T_mult", context.where)
+def _restarts(arguments: Arguments, context: Context) -> Schedule:
+    rate, low = _numbers(arguments, context, "learning_rate", "eta_min")
+    first = _updates(arguments["T_0"], "T_0", context.where)
+    growth = _updates(arguments["T_mult"], "T_mult", context.where)
     return warm_restarts(rate, low, first, growth)
 
 

@@ -99,8 +99,8 @@ class WsdPlan:
 
         Beyond the last checkpoint it is the last period.
         """
-        found = [info for info in self.get_decay_info() if info["period_end"] >= num_updates]
-        return found[0] if found else self.get_decay_info()[-1]
+        periods = [info for info in self.get_decay_info() if info["period_end"] >= num_updates]
+        return periods[0] if periods else self.get_decay_info()[-1]
 
     def get_decay_info(self) -> list[dict[str, int]]:
         """Returns for each period its start, its end, its decay's length and first step."""
@@ -116,7 +116,7 @@ class WsdPlan:
         ]
 
 
-def read_plan(given: Mapping[str, Any], context: Context) -> WsdPlan:
+def read_plan(arguments: Mapping[str, Any], context: Context) -> WsdPlan:
     """Returns the plan of checked arguments, after the state of a first run was loaded if any was.
 
     As documented, a continuation has its own arguments and no warmup. As implemented, loading a
@@ -127,35 +127,37 @@ def read_plan(given: Mapping[str, Any], context: Context) -> WsdPlan:
         DefinitionError: The ratio is too large for several checkpoints, the run too short for
             them, or ``continuation`` has another form.
     """
-    plan = _plan(given, context)
-    loaded = given["continuation"]
-    if loaded is None:
+    plan = _plan(arguments, context)
+    continuation = arguments["continuation"]
+    if continuation is None:
         return plan
-    if not isinstance(loaded, Mapping) or not isinstance(loaded.get("first"), Mapping):
+    if not isinstance(continuation, Mapping) or not isinstance(continuation.get("first"), Mapping):
         raise DefinitionError(
-            f'continuation must be {{"first": {{…}}, "load_state": bool}}, got {loaded!r}'
+            f'continuation must be {{"first": {{…}}, "load_state": bool}}, got {continuation!r}'
         )
-    if not context.as_implemented or not loaded.get("load_state", True):
+    if not context.as_implemented or not continuation.get("load_state", True):
         return plan
     entry = find_schedule("WSDLrScheduler", context)
-    first = _plan(fill(entry.parameters, loaded["first"], f"{context.where} > first"), context)
+    first = _plan(
+        fill(entry.parameters, continuation["first"], f"{context.where} > first"), context
+    )
     if not plan.is_continuation_from_checkpoint:
         return first
     return replace(first, total_steps=plan.total_steps)
 
 
-def _plan(given: Mapping[str, Any], context: Context) -> WsdPlan:
-    total = _total(given, context)
-    warmup = given["num_warmup_steps"]
+def _plan(arguments: Mapping[str, Any], context: Context) -> WsdPlan:
+    total = _total(arguments, context)
+    warmup = arguments["num_warmup_steps"]
     plan = WsdPlan(
         total_steps=total,
         num_warmup_steps=total // 100 if warmup is None else warmup,
-        decay_phase_ratio=given["decay_phase_ratio"],
-        lr_min=given["lr_min"],
-        warmup_starting_lr=given["warmup_starting_lr"],
-        use_inverse_sqrt_decay=given["use_inverse_sqrt_decay"],
-        num_checkpoints=given["num_checkpoints"],
-        is_continuation_from_checkpoint=given["is_continuation_from_checkpoint"],
+        decay_phase_ratio=arguments["decay_phase_ratio"],
+        lr_min=arguments["lr_min"],
+        warmup_starting_lr=arguments["warmup_starting_lr"],
+        use_inverse_sqrt_decay=arguments["use_inverse_sqrt_decay"],
+        num_checkpoints=arguments["num_checkpoints"],
+        is_continuation_from_checkpoint=arguments["is_continuation_from_checkpoint"],
     )
     if plan.num_checkpoints > 1 and plan.decay_phase_ratio > _LARGEST_RATIO:
         raise DefinitionError(
@@ -174,10 +176,10 @@ def _plan(given: Mapping[str, Any], context: Context) -> WsdPlan:
     return plan
 
 
-def _total(given: Mapping[str, Any], context: Context) -> int:
+def _total(arguments: Mapping[str, Any], context: Context) -> int:
     """The length: of epochs times steps per epoch, or given itself."""
-    epochs, per_epoch = given["num_epochs"], given["num_update_steps_per_epoch"]
-    total = given["total_steps"]
+    epochs, per_epoch = arguments["num_epochs"], arguments["num_update_steps_per_epoch"]
+    total = arguments["total_steps"]
     if epochs is not None and per_epoch is not None:
         if total is not None:
             raise DefinitionError(
@@ -193,58 +195,62 @@ def _total(given: Mapping[str, Any], context: Context) -> int:
     return int(total)
 
 
-def _cosine(given: Arguments, context: Context) -> Schedule:
+def _cosine(arguments: Arguments, context: Context) -> Schedule:
     """Warmup, a cosine of the time to the power k_decay, and the minimum.
 
     As implemented, the cosine ends as many steps early as the warmup is long, and the warmup from a
     ratio has the slope of the one from ``warmup_starting_lr``.
     """
-    base, per_epoch = base_value(context), given["num_update_steps_per_epoch"]
+    base, per_epoch = base_value(context), arguments["num_update_steps_per_epoch"]
     names = ("total_num_epochs", "num_warmup_epochs", "num_cooldown_epochs")
-    steps, warmup, cooldown = (given[name] * per_epoch for name in names)
+    steps, warmup, cooldown = (arguments[name] * per_epoch for name in names)
     if warmup + cooldown > steps:
         raise DefinitionError(
             f"warmup and cooldown must fit into the epochs, got {warmup} + {cooldown} of {steps} "
             "steps"
         )
-    low = given["lr_min"] if given["min_lr_ratio"] is None else given["min_lr_ratio"] * base
-    fixed, ratio = given["warmup_starting_lr"], given["warmup_starting_lr_ratio"]
-    start = fixed if ratio is None else ratio * base
+    low = (
+        arguments["lr_min"]
+        if arguments["min_lr_ratio"] is None
+        else arguments["min_lr_ratio"] * base
+    )
+    default_start, ratio = arguments["warmup_starting_lr"], arguments["warmup_starting_lr_ratio"]
+    start = default_start if ratio is None else ratio * base
     fall = steps - warmup - cooldown
-    if not (warmup.is_Integer and cooldown.is_Integer) and fall != 0 and given["k_decay"] != 0:
+    if not (warmup.is_Integer and cooldown.is_Integer) and fall != 0 and arguments["k_decay"] != 0:
         wave = along_line(
-            low, base, (1 + sp.cos(sp.pi * ((t - warmup) / fall) ** given["k_decay"])) / 2
+            low, base, (1 + sp.cos(sp.pi * ((t - warmup) / fall) ** arguments["k_decay"])) / 2
         )
-        slope = base - fixed if context.as_implemented else base - start
+        slope = base - default_start if context.as_implemented else base - start
         end = fall if context.as_implemented else steps - cooldown
         rise = start + t * slope / warmup if warmup else start
         cut = sp.Piecewise((wave, t < sp.Max(end, warmup)), (low, True))
         return Schedule(_after(rise, cut, warmup), length=steps)
-    if fall == 0 or given["k_decay"] == 0:  # 0^0 is 1: power 0 is at the minimum throughout.
+    if fall == 0 or arguments["k_decay"] == 0:  # 0^0 is 1: power 0 is at the minimum throughout.
         curve = constant(low)
     elif context.as_implemented and warmup:
-        curve = cosine_k_decay(base, low, fall, given["k_decay"])
+        curve = cosine_k_decay(base, low, fall, arguments["k_decay"])
     else:
-        return cosine_k_decay(base, low, steps, given["k_decay"], warmup, start, cooldown)
+        return cosine_k_decay(base, low, steps, arguments["k_decay"], warmup, start, cooldown)
     if not warmup:
         return curve
     local = curve.bound.xreplace({t: t - warmup})
     if not context.as_implemented:
         return Schedule(_after(along_line(start, base, t / warmup), local, warmup))
     cut = sp.Piecewise((local, t < max(fall, warmup)), (low, True))
-    return Schedule(_after(start + t * (base - fixed) / warmup, cut, warmup), length=steps)
+    return Schedule(_after(start + t * (base - default_start) / warmup, cut, warmup), length=steps)
 
 
 def _after(rise: sp.Expr, curve: sp.Expr, warmup: sp.Expr) -> sp.Expr:
     return sp.Piecewise((rise, t < warmup), (curve, True))
 
 
-def _wsd(given: Arguments, context: Context) -> Schedule:
+def _wsd(arguments: Arguments, context: Context) -> Schedule:
     """Warmup, and a decay before each checkpoint.
 
     As implemented, loading a state brings back every argument of the first run except the length.
     """
-    plan = read_plan(given, context)
+    plan = read_plan(arguments, context)
     base = base_value(context)
     bases = [value for value in context.bases if value is not None]
     largest = max(checks.number(value, "base", context.where) for value in bases)
@@ -253,10 +259,10 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
             f"warmup_starting_lr must be at most the largest base value {largest}, got "
             f"{plan.warmup_starting_lr}"
         )
-    return _planned(plan, base, context)
+    return _build_from_plan(plan, base, context)
 
 
-def _planned(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
+def _build_from_plan(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
     marks = list(plan.checkpoint_steps)
     end = base * plan.lr_min
     stable = [info for info in plan.get_decay_info() if info["decay_steps"] == 0]
@@ -266,20 +272,20 @@ def _planned(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
             f"{marks[0]} has no steps, and later steps have no value",
             hint="take a larger ratio",
         )
-    decayed = [mark for mark in marks if not stable or mark <= stable[0]["period_start"]]
+    decay_marks = [mark for mark in marks if not stable or mark <= stable[0]["period_start"]]
     shape = "sqrt" if plan.use_inverse_sqrt_decay else "inverse"
     falling = wsd_checkpoints(
         base,
         end,
-        decayed[-1],
+        decay_marks[-1],
         0,
         plan.decay_phase_ratio,
-        decayed,
+        decay_marks,
         shape=shape,
     )
     if stable:  # A last period of a few steps, too short for a decay.
         flat = [constant(base), constant(end)]
-        falling = sequential([falling, *flat], [decayed[-1], marks[-1]])
+        falling = sequential([falling, *flat], [decay_marks[-1], marks[-1]])
     if plan.is_continuation_from_checkpoint or not plan.num_warmup_steps:
         return falling
     warmup = plan.num_warmup_steps
@@ -287,10 +293,12 @@ def _planned(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
     return sequential([rise, falling.shift(warmup)], [warmup], name="wsd_checkpoints")
 
 
-def _milestones(given: Arguments, context: Context) -> Schedule:
+def _milestones(arguments: Arguments, context: Context) -> Schedule:
     """The first example of the documents: a factor when an epoch of the list begins."""
-    marks = sorted({mark * given["num_steps_per_epoch"] for mark in given["epoch_milestones"]})
-    return multi_step(base_value(context), given["gamma"], marks)
+    marks = sorted(
+        {mark * arguments["num_steps_per_epoch"] for mark in arguments["epoch_milestones"]}
+    )
+    return multi_step(base_value(context), arguments["gamma"], marks)
 
 
 _LOW = Parameter("lr_min", 1e-6, checks.at_least(0))

@@ -231,12 +231,12 @@ def _rate(context: Context, arguments: Values, plan: Plan, base: sp.Expr) -> Sch
     if arguments.sched == "plateau":
         raise arguments.error("plateau waits for the metric of an epoch", "sched", "give another")
     entries = replace(context, entries=SCHEDULES, base=base, bases=(base,))
-    made = build_schedule(plan.name, plan.keywords, entries)
+    schedule = build_schedule(plan.name, plan.keywords, entries)
     first = arguments.warmup_lr if arguments.warmup_epochs else base
-    if made.exact(0) == first:
-        return made
+    if schedule.exact(0) == first:
+        return schedule
     # The scheduler has not stepped yet at the first update.
-    return Schedule(sp.Piecewise((first, t < 1), (made.bound, True)), name=made.name)
+    return Schedule(sp.Piecewise((first, t < 1), (schedule.bound, True)), name=schedule.name)
 
 
 def _base(context: Context, arguments: Values) -> sp.Expr:
@@ -251,7 +251,7 @@ def _base(context: Context, arguments: Values) -> sp.Expr:
     return arguments.lr_base * (sp.sqrt(ratio) if scale == "sqrt" else ratio)
 
 
-def _named(document: Document) -> dict[str, Any]:
+def _arguments_by_name(document: Document) -> dict[str, Any]:
     """The arguments by their names, of flags as well."""
     if document.syntax is not Syntax.ARGUMENTS:
         return document.content
@@ -264,29 +264,20 @@ _TYPICAL = {"decay_epochs", "decay_rate", "epochs", "lr_base", "opt", "warmup_ep
 
 def matches(document: Document) -> bool:
     """Returns whether a config has arguments of ``train.py``."""
-    names = set(_named(document))
-    others = {
-        "decay_epochs",
-        "decay_rate",
-        "epochs",
-        "lr_base",
-        "opt",
-        "warmup_epochs",
-        "warmup_lr",
-    }
-    return "sched" in names and len(names & others) > 1
+    names = set(_arguments_by_name(document))
+    return "sched" in names and len(names & _TYPICAL) > 1
 
 
 def _optimizer(arguments: Values) -> dict[str, Any]:
     name = arguments.opt.lower()
-    given: dict[str, Any] = {}
+    arguments_of_rule: dict[str, Any] = {}
     if name in ("sgd", "nesterov", "momentum"):
         return {"momentum": arguments.momentum, "nesterov": name != "momentum"}
     if arguments.opt_betas is not None:
-        given["betas"] = arguments.opt_betas
+        arguments_of_rule["betas"] = arguments.opt_betas
     if arguments.opt_eps is not None:
-        given["eps"] = arguments.opt_eps
-    return given
+        arguments_of_rule["eps"] = arguments.opt_eps
+    return arguments_of_rule
 
 
 _RULES = {"sgd": "sgd", "nesterov": "sgd", "momentum": "sgd", "adam": "adam", "adamw": "adamw"}
@@ -301,7 +292,7 @@ def read(reading: Reading) -> Recipe:
             without ``lr``.
     """
     document = reading.document
-    arguments = ARGUMENTS.read_whole(replace(document, content=_named(document)))
+    arguments = ARGUMENTS.read_whole(replace(document, content=_arguments_by_name(document)))
     context, per_epoch = reading.context, 1
     if arguments.sched_on_updates:
         (fact,) = reading.facts.require("updates_per_epoch", where=document.source)

@@ -99,118 +99,122 @@ def noise_range(value: object, name: str, where: str) -> tuple[int, int | None]:
 def noisy(value: sp.Expr, amount: sp.Expr, steps: tuple[int, int | None]) -> sp.Expr:
     """Returns a value that is changed by a part of itself within a range of steps."""
     first, stop = steps
-    changed = value * (1 + amount)
+    noisy_value = value * (1 + amount)
     branches = [(value, t < first)] if first else []
     if stop is None:
-        return sp.Piecewise(*branches, (changed, True))
-    return sp.Piecewise(*branches, (changed, t < stop), (value, True))
+        return sp.Piecewise(*branches, (noisy_value, True))
+    return sp.Piecewise(*branches, (noisy_value, t < stop), (value, True))
 
 
 Fall = Callable[[Arguments, sp.Expr], sp.Expr]
 
 
-def _cycled(fall: Fall) -> ScheduleBuilder:
+def _build_cycles(fall: Fall) -> ScheduleBuilder:
     """Cycles from a peak that decays to ``lr_min``, which is constant after the last one."""
 
-    def build(given: Arguments, context: Context) -> Schedule:
-        base, low, limit = base_value(context), given["lr_min"], given["cycle_limit"]
-        growth, decay = given["cycle_mul"], given["cycle_decay"]
+    def build(arguments: Arguments, context: Context) -> Schedule:
+        base, low, limit = base_value(context), arguments["lr_min"], arguments["cycle_limit"]
+        growth, decay = arguments["cycle_mul"], arguments["cycle_decay"]
         if limit == 0:
-            return _warmed(Schedule(low, name="timm"), base, given, context)
-        place = cycles(given["t_initial"], growth, decay, limit, context.where)
-        curve = low + (base * place.decay - low) * fall(given, place.progress)
+            return _with_warmup(Schedule(low, name="timm"), base, arguments, context)
+        place = cycles(arguments["t_initial"], growth, decay, limit, context.where)
+        curve = low + (base * place.decay - low) * fall(arguments, place.progress)
         expr = sp.Piecewise((curve, t < place.end), (low, True))
-        made = Schedule(expr, name="timm", length=sp.ceiling(place.end))
+        schedule = Schedule(expr, name="timm", length=sp.ceiling(place.end))
         first = base
-        if fall is _tanh and not given["warmup_prefix"] and given["warmup_t"]:
-            first = made.bound.xreplace({t: sp.Integer(given["warmup_t"])}).doit()
-        return _warmed(made, first, given, context)
+        if fall is _tanh and not arguments["warmup_prefix"] and arguments["warmup_t"]:
+            first = schedule.bound.xreplace({t: sp.Integer(arguments["warmup_t"])}).doit()
+        return _with_warmup(schedule, first, arguments, context)
 
     return build
 
 
-def _cosine(given: Arguments, progress: sp.Expr) -> sp.Expr:
-    k = given["k_decay"]
-    return (1 + sp.cos(sp.pi * _raised(progress, k))) / 2
+def _cosine(arguments: Arguments, progress: sp.Expr) -> sp.Expr:
+    k = arguments["k_decay"]
+    return (1 + sp.cos(sp.pi * _power_of_progress(progress, k))) / 2
 
 
-def _tanh(given: Arguments, progress: sp.Expr) -> sp.Expr:
+def _tanh(arguments: Arguments, progress: sp.Expr) -> sp.Expr:
     """(1 - tanh x)/2 is 1/(1 + exp 2x)."""
-    x = given["lb"] * (1 - progress) + given["ub"] * progress
+    x = arguments["lb"] * (1 - progress) + arguments["ub"] * progress
     return 1 / (1 + sp.exp(2 * x))
 
 
-def _polynomial(given: Arguments, progress: sp.Expr) -> sp.Expr:
-    k = given["k_decay"]
-    return (1 - _raised(progress, k)) ** given["power"]
+def _polynomial(arguments: Arguments, progress: sp.Expr) -> sp.Expr:
+    k = arguments["k_decay"]
+    return (1 - _power_of_progress(progress, k)) ** arguments["power"]
 
 
-def _raised(progress: sp.Expr, k: sp.Expr) -> sp.Expr:
+def _power_of_progress(progress: sp.Expr, k: sp.Expr) -> sp.Expr:
     """A power of the progress, which is below 1; as a Min SymPy does not take it apart."""
     return progress if k == 1 else sp.Min(progress, 1) ** k
 
 
-def _steps(given: Arguments, context: Context) -> Schedule:
+def _steps(arguments: Arguments, context: Context) -> Schedule:
     base = base_value(context)
-    made = step_decay(base, given["decay_rate"], given["decay_t"])
-    return _warmed(made, base, given, context)
+    schedule = step_decay(base, arguments["decay_rate"], arguments["decay_t"])
+    return _with_warmup(schedule, base, arguments, context)
 
 
-def _milestones(given: Arguments, context: Context) -> Schedule:
+def _milestones(arguments: Arguments, context: Context) -> Schedule:
     """A milestone m applies at t = m - 1, as in timm."""
     base = base_value(context)
-    made = multi_step(base, given["decay_rate"], [mark - 1 for mark in given["decay_t"]])
-    return _warmed(made, base, given, context)
+    schedule = multi_step(
+        base, arguments["decay_rate"], [mark - 1 for mark in arguments["decay_t"]]
+    )
+    return _with_warmup(schedule, base, arguments, context)
 
 
-def _wsd(given: Arguments, context: Context) -> Schedule:
+def _wsd(arguments: Arguments, context: Context) -> Schedule:
     """A flat or slowly falling stretch, whose last ``decay_t`` steps decay to ``lr_min``."""
-    base, low = base_value(context), given["lr_min"]
-    length, decay, warmup = given["t_initial"], given["decay_t"], given["warmup_t"]
+    base, low = base_value(context), arguments["lr_min"]
+    length, decay, warmup = arguments["t_initial"], arguments["decay_t"], arguments["warmup_t"]
     if decay > length:
         raise DefinitionError(f"decay_t must be at most t_initial {length}, got {decay}")
     p = sp.Min(sp.Max(t - (length - decay), 0), decay) / sp.Integer(decay)
-    r = given["decay_ratio"]
+    r = arguments["decay_ratio"]
     falls = {
         "linear": 1 - p,
         "1-sqrt": 1 - sp.sqrt(p),
         "cosine": (1 + sp.cos(sp.pi * p)) / 2,
-        "power": 1 - p ** given["decay_power"],
+        "power": 1 - p ** arguments["decay_power"],
         "exp": (r**p - r) / (1 - r),
     }
-    stable = sp.Max(base * _stable(given, context), low)
-    expr = low + (stable - low) * falls[given["decay_fn"]]
-    return _warmed(Schedule(expr, name="wsd", length=length), base, given, context, prefix=warmup)
+    stable = sp.Max(base * _stable(arguments, context), low)
+    expr = low + (stable - low) * falls[arguments["decay_fn"]]
+    return _with_warmup(
+        Schedule(expr, name="wsd", length=length), base, arguments, context, prefix=warmup
+    )
 
 
-def _stable(given: Arguments, context: Context) -> sp.Expr:
-    if given["stable_fn"] == "constant":
+def _stable(arguments: Arguments, context: Context) -> sp.Expr:
+    if arguments["stable_fn"] == "constant":
         return sp.Integer(1)
-    scale = given["stable_timescale"]
-    scale = sp.Integer(given["warmup_t"]) if scale is None else scale
+    scale = arguments["stable_timescale"]
+    scale = sp.Integer(arguments["warmup_t"]) if scale is None else scale
     if scale <= 0:
         raise DefinitionError(
             f"stable_timescale must be above 0, got {scale}",
             hint="it is warmup_t where it is not given",
         )
-    power = sp.Rational(1, 2) if given["stable_fn"] == "rsqrt" else given["stable_power"]
+    power = sp.Rational(1, 2) if arguments["stable_fn"] == "rsqrt" else arguments["stable_power"]
     return (1 + t / scale) ** -power
 
 
-def _warmed(
+def _with_warmup(
     curve: Schedule,
     peak: sp.Expr,
-    given: Arguments,
+    arguments: Arguments,
     context: Context,
     prefix: int | None = None,
 ) -> Schedule:
     """A line to ``peak`` before the curve, or, without ``warmup_prefix``, over its beginning."""
-    warmup = given["warmup_t"]
+    warmup = arguments["warmup_t"]
     if not warmup:
         return curve
-    start = given["warmup_lr_init"]
+    start = arguments["warmup_lr_init"]
     rise = start + (peak - start) * t / sp.Integer(warmup)
-    is_before = prefix is not None or given["warmup_prefix"]
+    is_before = prefix is not None or arguments["warmup_prefix"]
     later = curve.bound.xreplace({t: t - warmup}) if is_before else curve.bound
     length = curve.length
     if length is not None and is_before:
@@ -218,28 +222,32 @@ def _warmed(
     return Schedule(sp.Piecewise((rise, t < warmup), (later, True)), name=curve.name, length=length)
 
 
-def _grouped(build: ScheduleBuilder) -> ScheduleBuilder:
+def _for_group(build: ScheduleBuilder) -> ScheduleBuilder:
     """The builder, followed by noise and the group's ``lr_scale``."""
 
-    def build_grouped(given: Arguments, context: Context) -> Schedule:
-        made = build(given, context)
-        if given["noise_range_t"] is not None:
-            made = Schedule(_noisy(made.bound, given, context), name=made.name, length=made.length)
+    def build_grouped(arguments: Arguments, context: Context) -> Schedule:
+        schedule = build(arguments, context)
+        if arguments["noise_range_t"] is not None:
+            schedule = Schedule(
+                _noisy(schedule.bound, arguments, context),
+                name=schedule.name,
+                length=schedule.length,
+            )
         factor = context.group.get("lr_scale", 1)
-        return made if factor == 1 else made.scale(factor)
+        return schedule if factor == 1 else schedule.scale(factor)
 
     return build_grouped
 
 
-def _noisy(value: sp.Expr, given: Arguments, context: Context) -> sp.Expr:
+def _noisy(value: sp.Expr, arguments: Arguments, context: Context) -> sp.Expr:
     if context.as_implemented:
         raise DefinitionError(
             "noise has no value as implemented: timm draws it from torch's generator",
             hint="give as_implemented=False for noise that is a formula of the step",
         )
-    seed = 42 if given["noise_seed"] is None else given["noise_seed"]
-    amount = noise(given["noise_type"], given["noise_pct"], given["noise_std"], seed)
-    return noisy(value, amount, given["noise_range_t"])
+    seed = 42 if arguments["noise_seed"] is None else arguments["noise_seed"]
+    amount = noise(arguments["noise_type"], arguments["noise_pct"], arguments["noise_std"], seed)
+    return noisy(value, amount, arguments["noise_range_t"])
 
 
 _WARMUP = (
@@ -277,7 +285,7 @@ _ENTRIES = (
         "CosineLRScheduler",
         ("cosine_k_decay", "warm_restarts"),
         (_LENGTH, *_CYCLES, _K),
-        _cycled(_cosine),
+        _build_cycles(_cosine),
     ),
     ScheduleEntry(
         "TanhLRScheduler",
@@ -288,13 +296,13 @@ _ENTRIES = (
             Parameter("ub", 3.0, checks.number),
             *_CYCLES,
         ),
-        _cycled(_tanh),
+        _build_cycles(_tanh),
     ),
     ScheduleEntry(
         "PolyLRScheduler",
         ("polynomial",),
         (_LENGTH, Parameter("power", 0.5, checks.steps), *_CYCLES, _K),
-        _cycled(_polynomial),
+        _build_cycles(_polynomial),
     ),
     ScheduleEntry(
         "StepLRScheduler",
@@ -344,6 +352,6 @@ _ENTRIES = (
     ),
 )
 SCHEDULES: Mapping[str, ScheduleEntry] = {
-    entry.name: entry if entry.rule else replace(entry, build=_grouped(entry.build))
+    entry.name: entry if entry.rule else replace(entry, build=_for_group(entry.build))
     for entry in _ENTRIES
 }

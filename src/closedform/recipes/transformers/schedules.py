@@ -80,23 +80,23 @@ def cosine_wave(cycles: sp.Expr, progress: sp.Expr) -> sp.Expr:
     return (1 + sp.cos(2 * sp.pi * cycles * progress)) / 2
 
 
-def _warmed(name: str, run: Run, factor: sp.Expr) -> Schedule:
+def _after_warmup(name: str, run: Run, factor: sp.Expr) -> Schedule:
     return by_intervals(name, run.rise(), (lambda: run.base * factor, None))
 
 
-def linear(run: Run, given: Values) -> Schedule:
+def linear(run: Run, arguments: Values) -> Schedule:
     """The line to 0."""
-    del given
-    return _warmed("linear", run, sp.Max(0, (run.total - run.count.n) / run.rest))
+    del arguments
+    return _after_warmup("linear", run, sp.Max(0, (run.total - run.count.n) / run.rest))
 
 
-def cosine(run: Run, given: Values) -> Schedule:
+def cosine(run: Run, arguments: Values) -> Schedule:
     """The cosine, which rises again after the run."""
-    return _warmed("cosine", run, cosine_wave(given.num_cycles, run.progress))
+    return _after_warmup("cosine", run, cosine_wave(arguments.num_cycles, run.progress))
 
 
-def _restarts(run: Run, given: Values) -> Schedule:
-    part = floor_mod(given.num_cycles * (run.count.n - run.warmup), run.rest) / run.rest
+def _restarts(run: Run, arguments: Values) -> Schedule:
+    part = floor_mod(arguments.num_cycles * (run.count.n - run.warmup), run.rest) / run.rest
     return by_intervals(
         "cosine_with_restarts",
         run.rise(),
@@ -108,15 +108,15 @@ def _restarts(run: Run, given: Values) -> Schedule:
     )
 
 
-def _polynomial(run: Run, given: Values) -> Schedule:
-    end = given.lr_end
+def _polynomial(run: Run, arguments: Values) -> Schedule:
+    end = arguments.lr_end
     refuse_unless(
         end < run.default, f"lr_end must be below the rate {run.default}, got {end}", run.where
     )
     length = run.total - run.warmup
 
     def fall() -> sp.Expr:
-        rest = power_quotient(run.total - run.count.n, length, given.power)
+        rest = power_quotient(run.total - run.count.n, length, arguments.power)
         return run.base * along_line(end, run.default, rest) / run.default
 
     return by_intervals(
@@ -127,25 +127,25 @@ def _polynomial(run: Run, given: Values) -> Schedule:
     )
 
 
-def _constant(run: Run, given: Values) -> Schedule:
-    del given
+def _constant(run: Run, arguments: Values) -> Schedule:
+    del arguments
     return by_intervals("constant", (lambda: run.base, None))
 
 
-def _constant_with_warmup(run: Run, given: Values) -> Schedule:
-    del given
-    return _warmed("constant_with_warmup", run, sp.S.One)
+def _constant_with_warmup(run: Run, arguments: Values) -> Schedule:
+    del arguments
+    return _after_warmup("constant_with_warmup", run, sp.S.One)
 
 
-def _inverse_root(run: Run, given: Values) -> Schedule:
-    scale = (run.warmup or 10_000) if given.timescale is None else given.timescale
+def _inverse_root(run: Run, arguments: Values) -> Schedule:
+    scale = (run.warmup or 10_000) if arguments.timescale is None else arguments.timescale
     fall = along_inverse_root(sp.S.One, sp.S.Zero, run.count.n - run.warmup, sp.Integer(scale))
-    return _warmed("inverse_sqrt", run, fall)
+    return _after_warmup("inverse_sqrt", run, fall)
 
 
-def _minimum(run: Run, given: Values) -> sp.Expr:
+def _minimum(run: Run, arguments: Values) -> sp.Expr:
     """The minimum as a part of the rate."""
-    rate, value = given.min_lr_rate, given.min_lr
+    rate, value = arguments.min_lr_rate, arguments.min_lr
     refuse_unless(
         (rate is None) != (value is None),
         "exactly one of min_lr and min_lr_rate must be given",
@@ -154,67 +154,69 @@ def _minimum(run: Run, given: Values) -> sp.Expr:
     return value / run.default if rate is None else rate
 
 
-def _cosine_to_minimum(run: Run, given: Values) -> Schedule:
-    wave = along_line(_minimum(run, given), sp.S.One, cosine_wave(given.num_cycles, run.progress))
-    return _warmed("cosine_with_min_lr", run, sp.Max(0, wave))
+def _cosine_to_minimum(run: Run, arguments: Values) -> Schedule:
+    wave = along_line(
+        _minimum(run, arguments), sp.S.One, cosine_wave(arguments.num_cycles, run.progress)
+    )
+    return _after_warmup("cosine_with_min_lr", run, sp.Max(0, wave))
 
 
-def _cosine_one_ahead(run: Run, given: Values) -> Schedule:
+def _cosine_one_ahead(run: Run, arguments: Values) -> Schedule:
     """The warmup from its first step on, and the cosine one step ahead.
 
     The peak of the warmup is that of its last update in both cases: the docstring leaves the warmup
     open, and states a cosine that begins at the rate of the optimizer.
     """
-    n, first = run.count.n, given.warmup_lr_rate
+    n, first = run.count.n, arguments.warmup_lr_rate
     if first is None:
         rise = (n + 1) / max(sp.S.One, run.warmup)
     else:
         rise = along_line(first, sp.S.One, n / max(sp.S.One, run.warmup - 1))
     ahead = 1 if run.as_implemented else 0
-    wave = cosine_wave(given.num_cycles, (n + ahead - run.warmup) / run.rest)
+    wave = cosine_wave(arguments.num_cycles, (n + ahead - run.warmup) / run.rest)
     return by_intervals(
         "cosine_warmup_with_min_lr",
         (lambda: run.base * rise, run.count.first_from(run.warmup)),
-        (lambda: run.base * sp.Max(0, along_line(_minimum(run, given), sp.S.One, wave)), None),
+        (lambda: run.base * sp.Max(0, along_line(_minimum(run, arguments), sp.S.One, wave)), None),
     )
 
 
-def _rising(kind: str, done: sp.Expr, length: sp.Expr) -> sp.Expr:
+def _rising(kind: str, steps: sp.Expr, length: sp.Expr) -> sp.Expr:
     if kind == "linear":
-        return done / length
+        return steps / length
     if kind == "cosine":
-        return (1 - sp.cos(sp.pi * done / length)) / 2
-    return 1 - power_quotient(length - done, length, sp.S.Half)
+        return (1 - sp.cos(sp.pi * steps / length)) / 2
+    return 1 - power_quotient(length - steps, length, sp.S.Half)
 
 
-def _falling(kind: str, done: sp.Expr, length: sp.Expr, cycles: sp.Expr) -> sp.Expr:
+def _falling(kind: str, steps: sp.Expr, length: sp.Expr, cycles: sp.Expr) -> sp.Expr:
     if kind == "linear":
-        return 1 - done / length
+        return 1 - steps / length
     if kind == "cosine":
-        return cosine_wave(cycles, done / length)
-    return 1 - power_quotient(done, length, sp.S.Half)
+        return cosine_wave(cycles, steps / length)
+    return 1 - power_quotient(steps, length, sp.S.Half)
 
 
-def _wsd(run: Run, given: Values) -> Schedule:
+def _wsd(run: Run, arguments: Values) -> Schedule:
     n, low, decay, flat = (
         run.count.n,
-        given.min_lr_ratio,
-        given.num_decay_steps,
-        given.num_stable_steps,
+        arguments.min_lr_ratio,
+        arguments.num_decay_steps,
+        arguments.num_stable_steps,
     )
     stable = run.total - run.warmup - decay if flat is None else flat
     begin = run.warmup + stable
-    rise = _rising(given.warmup_type, n, max(sp.S.One, run.warmup))
-    fall = _falling(given.decay_type, n - begin, max(sp.S.One, decay), given.num_cycles)
+    rise = _rising(arguments.warmup_type, n, max(sp.S.One, run.warmup))
+    fall = _falling(arguments.decay_type, n - begin, max(sp.S.One, decay), arguments.num_cycles)
 
-    def mixed(factor: sp.Expr) -> sp.Expr:
+    def above_minimum(factor: sp.Expr) -> sp.Expr:
         return run.base * sp.Max(0, along_line(low, sp.S.One, factor))
 
     return by_intervals(
         "warmup_stable_decay",
-        (lambda: mixed(rise), run.count.first_from(run.warmup)),
+        (lambda: above_minimum(rise), run.count.first_from(run.warmup)),
         (lambda: run.base, run.count.first_from(begin)),
-        (lambda: mixed(fall), run.count.first_from(begin + decay)),
+        (lambda: above_minimum(fall), run.count.first_from(begin + decay)),
         (lambda: run.base * low, None),
     )
 
@@ -336,7 +338,7 @@ DEFECTS = {
 }
 
 
-def scheduled(name: str, kwargs: Section, run: Run, version: str = "") -> Schedule:
+def schedule_by_name(name: str, kwargs: Section, run: Run, version: str = "") -> Schedule:
     """Returns the schedule of ``get_scheduler``.
 
     Raises:
@@ -417,7 +419,7 @@ def rate(context: Context, arguments: Values) -> Schedule:
         context.as_implemented,
     )
     kwargs = arguments.lr_scheduler_kwargs.origin
-    return scheduled(arguments.lr_scheduler_type, kwargs, run, context.version)
+    return schedule_by_name(arguments.lr_scheduler_type, kwargs, run, context.version)
 
 
 def _class_rate(context: Context, arguments: Values) -> Schedule:

@@ -47,37 +47,37 @@ def kinds(form: Form, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "inverse_sqrt", {"timescale": whole(form.end)}
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     warmup = whole(form.warmup()) if form.rise is not None else 0
     end = form.total
     if form.curve in (Curve.LINEAR, Curve.COSINE, Curve.POWER) and form.cycles == 1:
         end = whole(form.end)
-    optimizer: dict[str, Any] = {
-        "optim": made.argument("sgd" if made.name == "sgd" else "adamw_torch"),
-        "weight_decay": native(made.weight_decay or 0),
-        "max_grad_norm": native(made.clipping or 0),
+    fields: dict[str, Any] = {
+        "optim": optimizer.argument("sgd" if optimizer.name == "sgd" else "adamw_torch"),
+        "weight_decay": native(optimizer.weight_decay or 0),
+        "max_grad_norm": native(optimizer.clipping or 0),
     }
-    if made.argument("") in _SWITCHES:
-        optimizer = {**optimizer, "optim": "adamw_torch", f"use_{made.argument('')}": True}
-    for index, beta in enumerate(made.values.get("betas", ()), 1):
-        optimizer[f"adam_beta{index}"] = native(beta)
-    if "eps" in made.values:
-        optimizer["adam_epsilon"] = native(made.values["eps"])
+    if optimizer.argument("") in _SWITCHES:
+        fields = {**fields, "optim": "adamw_torch", f"use_{optimizer.argument('')}": True}
+    for index, beta in enumerate(optimizer.values.get("betas", ()), 1):
+        fields[f"adam_beta{index}"] = native(beta)
+    if "eps" in optimizer.values:
+        fields["adam_epsilon"] = native(optimizer.values["eps"])
     for name, arguments in kinds(form, warmup):
         config: dict[str, Any] = {
             "learning_rate": native(form.peak),
             "max_steps": end,
             "warmup_steps": warmup,
             "lr_scheduler_type": name,
-            **optimizer,
+            **fields,
         }
         if arguments:
             config["lr_scheduler_kwargs"] = arguments
         if "num_cycles" in arguments:
             config["max_steps"] = form.total
         for key in ("aligner_lr", "vit_lr"):
-            factors = [one.factor for one in made.groups if one.name == key]
+            factors = [group.factor for group in optimizer.groups if group.name == key]
             if factors and factors[0] is not None:
                 config[key] = native(factors[0] * form.peak)
         yield config

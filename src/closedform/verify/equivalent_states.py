@@ -8,7 +8,7 @@ from closedform.errors import VerificationError
 from closedform.language.symbols import state
 from closedform.language.update_rule import UpdateRule
 from closedform.transforms.scaled_states import ScaledStates, added_tensor, scaled_states
-from closedform.verify.claims.core import Claim, allowed
+from closedform.verify.claims.core import Claim, claim_effort
 from closedform.verify.claims.rule import same_rule
 
 _WORK = 60_000_000
@@ -43,34 +43,34 @@ def equivalent_states(
         >>> found.rule.states["exp_avg"].next
         beta1*state.exp_avg + grad
     """
-    found = scaled_states(rule)
-    if not found.scales:
-        return found
-    for claim in claims(found):
-        verdict = claim.judge(allowed(effort, budget, units=_WORK))
+    scaled = scaled_states(rule)
+    if not scaled.scales:
+        return scaled
+    for claim in claims(scaled):
+        verdict = claim.judge(claim_effort(effort, budget, units=_WORK))
         if verdict.proved:
-            return found
+            return scaled
     raise VerificationError(
-        f"the scaling of {', '.join(found.scales)} is not proved: {verdict}",
+        f"the scaling of {', '.join(scaled.scales)} is not proved: {verdict}",
         where=f"rule {rule.name!r}",
         hint="run the rule as it is, or give the proof more effort",
     )
 
 
-def claims(found: ScaledStates) -> list[Claim]:
+def claims(scaled: ScaledStates) -> list[Claim]:
     """Returns claims of which each says that the two rules make the same steps.
 
     The second one says so of the states that a run reaches, where means of squares are not below 0.
     """
-    rule = found.original
-    meaning = {name: state(name) / scale for name, scale in found.scales.items()}
+    rule = scaled.original
+    meaning = {name: state(name) / scale for name, scale in scaled.scales.items()}
     squares = [
         state(name) >= 0
         for name, spec in rule.states.items()
         if spec.initial == 0 and _is_square(added_tensor(rule, name))
     ]
     return [
-        same_rule(rule, found.rule, states=meaning, invariants=invariants)
+        same_rule(rule, scaled.rule, states=meaning, invariants=invariants)
         for invariants in ([], squares)
     ]
 

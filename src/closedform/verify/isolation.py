@@ -109,14 +109,14 @@ def answer(work: Callable[[Any], Any]) -> None:
     """
     channel = os.dup(1)
     os.dup2(2, 1)
-    given = json.loads(sys.stdin.read())
-    set_limits(given["seconds"], given["memory"])
+    message = json.loads(sys.stdin.read())
+    set_limits(message["seconds"], message["memory"])
     try:
-        found = json.dumps(work(given["request"])).encode()
+        output = json.dumps(work(message["request"])).encode()
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
     with os.fdopen(channel, "wb") as stream:
-        stream.write(found)
+        stream.write(output)
     os._exit(0)  # libraries loaded by the work have nothing to say at the end
 
 
@@ -126,11 +126,11 @@ def set_limits(seconds: float, memory: int) -> None:
         import resource
     except ImportError:  # Windows: the parent's limit of time is the only one
         return
-    for kind, wanted in (
+    for kind, requested in (
         (resource.RLIMIT_CPU, int(seconds) + 1),
         (resource.RLIMIT_AS, int(memory)),
         (resource.RLIMIT_CORE, 0),
     ):
         _, most = resource.getrlimit(kind)
-        limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        limit = requested if most == resource.RLIM_INFINITY else min(requested, most)
         resource.setrlimit(kind, (limit, limit))

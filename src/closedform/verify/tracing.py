@@ -104,25 +104,25 @@ class TracingProver:
         statement = term(condition)
         last = FOREVER if end is None else end
         parts = partition(statement, CLOCK, first, last, levels=_LEVELS)
-        found: list[Truths] = []
+        truths: list[Truths] = []
         for part in parts:
-            found += self._decided(part)
-        merged = _merged(found)
-        if len(merged) > _MOST_PARTS:
-            merged = [(first, last, None)]
-        return [Part(a, None if b >= FOREVER else b, truth) for a, b, truth in merged]
+            truths += self._decide_segment(part)
+        joined_truths = _merge_truths(truths)
+        if len(joined_truths) > _MOST_PARTS:
+            joined_truths = [(first, last, None)]
+        return [Part(a, None if b >= FOREVER else b, truth) for a, b, truth in joined_truths]
 
-    def _decided(self, part: Segment[int]) -> list[Truths]:
+    def _decide_segment(self, part: Segment[int]) -> list[Truths]:
         """The truths on a segment on which no linear comparison changes."""
         statement = part.term(CLOCK)
-        found = _by_trends(statement, part.first, part.end)
-        if found is not None:
-            return found
+        truths = _by_trends(statement, part.first, part.end)
+        if truths is not None:
+            return truths
         if part.end - part.first <= _LISTED_STEPS:
-            listed = [(s, s + 1, _at(statement, s)) for s in range(part.first, part.end)]
-            merged = _merged(listed)
-            if len(merged) <= _MOST_PARTS:
-                return merged
+            truths_of_steps = [(s, s + 1, _at(statement, s)) for s in range(part.first, part.end)]
+            joined_truths = _merge_truths(truths_of_steps)
+            if len(joined_truths) <= _MOST_PARTS:
+                return joined_truths
         for goal, truth in ((statement, True), (negate(statement), False)):
             if self._is_proved_on(goal, part):
                 return [(part.first, part.end, truth)]
@@ -135,14 +135,14 @@ class TracingProver:
         except (OutOfEffort, ImportError, VerificationError):
             return False
         finally:
-            self._answered(effort)
+            self._charge(effort)
 
     def decide(self, condition: sp.Basic, facts: Sequence[sp.Basic]) -> bool | None:
         """Returns the truth of a condition wherever the facts hold; None if it is not decided."""
         try:
-            statement, given = term(condition), tuple(map(term, facts))
-            for truth in self._possible_truths(statement, given):
-                if self._is_proved(statement if truth else negate(statement), given):
+            statement, assumptions = term(condition), tuple(map(term, facts))
+            for truth in self._possible_truths(statement, assumptions):
+                if self._is_proved(statement if truth else negate(statement), assumptions):
                     return truth
             return None
         except (ImportError, VerificationError):  # without z3 fewer questions are decided
@@ -153,16 +153,16 @@ class TracingProver:
         try:
             return prove(goal, assume=facts, effort=effort).proved
         finally:
-            self._answered(effort)
+            self._charge(effort)
 
     def _question(self) -> Effort:
         """The effort for one question."""
         return Effort.of(min(LIMITS.question_work, self._work))
 
-    def _answered(self, effort: Effort) -> None:
+    def _charge(self, effort: Effort) -> None:
         """Charges the work of a question to that of the trace."""
-        allowed = min(LIMITS.question_work, self._work)
-        self._work = max(0, self._work - (allowed - effort.signed_left))
+        allowance = min(LIMITS.question_work, self._work)
+        self._work = max(0, self._work - (allowance - effort.signed_left))
 
     def _possible_truths(self, statement: Term, facts: tuple[Term, ...]) -> list[bool]:
         """The truths that a statement may have wherever some facts hold: what is worth a proof.
@@ -172,10 +172,10 @@ class TracingProver:
         if not _is_of_clock(statement) or not all(map(_is_of_clock, facts)):
             return [True, False]
         truths = _Steps.of(statement)
-        found = {truths.truth(step) for step in self._witnesses_of(facts).steps}
-        if found >= {True, False}:
+        possible = {truths.truth(step) for step in self._witnesses_of(facts).steps}
+        if possible >= {True, False}:
             return []
-        return [truth for truth in (True, False) if truth in found] or [True, False]
+        return [truth for truth in (True, False) if truth in possible] or [True, False]
 
     def _witnesses_of(self, facts: tuple[Term, ...]) -> _Witnesses:
         """Steps at which facts hold: of those at which all but the last do, and later ones."""
@@ -190,10 +190,10 @@ class TracingProver:
         number = self._numbers.get(expr)
         if number is None:
             number = self._numbers[expr] = _Steps.of(term(expr))
-        found = number.value(step)
-        if isinstance(found, fmpq):
-            return int(found.p) / int(found.q)
-        return float(found.mid()) if isinstance(found, arb) and found.is_finite() else None
+        result = number.value(step)
+        if isinstance(result, fmpq):
+            return int(result.p) / int(result.q)
+        return float(result.mid()) if isinstance(result, arb) and result.is_finite() else None
 
     def follows(
         self, expr: sp.Expr, first: sp.Expr, previous: sp.Symbol, following: sp.Expr
@@ -244,9 +244,9 @@ class _Steps:
         if self.function is not None:
             METER.work += self.size
             with contextlib.suppress(UndecidedError, ArithmeticError), ctx.workprec(_BITS):
-                found = self.function(step)
-                if isinstance(found, fmpq) or found.rel_accuracy_bits() >= _FEWEST_BITS:
-                    return found
+                result = self.function(step)
+                if isinstance(result, fmpq) or result.rel_accuracy_bits() >= _FEWEST_BITS:
+                    return result
         return value(self.term, {CLOCK.value.name: fmpq(step)})
 
     def truth(self, step: int) -> bool | None:
@@ -327,16 +327,16 @@ def _rational(number: fmpq) -> sp.Rational:
     return sp.Rational(int(number.p), int(number.q))
 
 
-def _merged(
+def _merge_truths(
     parts: Sequence[Truths],
 ) -> list[Truths]:
-    merged: list[Truths] = []
+    joined_truths: list[Truths] = []
     for first, end, truth in parts:
-        if merged and merged[-1][2] is truth:
-            merged[-1] = (merged[-1][0], end, truth)
+        if joined_truths and joined_truths[-1][2] is truth:
+            joined_truths[-1] = (joined_truths[-1][0], end, truth)
         else:
-            merged.append((first, end, truth))
-    return merged
+            joined_truths.append((first, end, truth))
+    return joined_truths
 
 
 def _by_trends(statement: Term, first: int, end: int) -> list[Truths] | None:
@@ -344,13 +344,13 @@ def _by_trends(statement: Term, first: int, end: int) -> list[Truths] | None:
     if statement in (TRUE, FALSE):
         return [(first, end, statement == TRUE)]
     if statement.op in (Op.AND, Op.OR):
-        found: list[Truths] = [(first, end, statement.op is Op.AND)]
+        truths: list[Truths] = [(first, end, statement.op is Op.AND)]
         for arg in statement.args:
             parts = _by_trends(arg, first, end)
             if parts is None:
                 return None
-            found = _joined(found, parts, statement.op)
-        return found
+            truths = _combine_truths(truths, parts, statement.op)
+        return truths
     apart = _without_extremum(statement)
     if apart is not None:
         return _by_trends(apart, first, end)
@@ -363,20 +363,20 @@ def _without_extremum(statement: Term) -> Term | None:
         inner = _without_extremum(statement.args[0])
         return None if inner is None else negate(inner)
     for place in (0, 1) if statement.op in RELATIONS else ():
-        side, other = statement.args[place], statement.args[1 - place]
+        side, opposite = statement.args[place], statement.args[1 - place]
         if side.op not in (Op.MINIMUM, Op.MAXIMUM):
             continue
         if statement.op is Op.EQUAL:
             bound = less_equal if side.op is Op.MAXIMUM else _at_least
-            reached = either(*(equal(arg, other) for arg in side.args))
-            return both(reached, *(bound(arg, other) for arg in side.args))
+            reached_bound = either(*(equal(arg, opposite) for arg in side.args))
+            return both(reached_bound, *(bound(arg, opposite) for arg in side.args))
         relation = less if statement.op is Op.LESS else less_equal
-        ordered = [
-            relation(arg, other) if place == 0 else relation(other, arg) for arg in side.args
+        relations = [
+            relation(arg, opposite) if place == 0 else relation(opposite, arg) for arg in side.args
         ]
         # min(a, b) < c where a < c or b < c; c < min(a, b) where c < a and c < b.
         is_any = (side.op is Op.MINIMUM) == (place == 0)
-        return (either if is_any else both)(*ordered)
+        return (either if is_any else both)(*relations)
     return None
 
 
@@ -384,24 +384,26 @@ def _at_least(left: Term, right: Term) -> Term:
     return less_equal(right, left)
 
 
-def _joined(one: Sequence[Truths], other: Sequence[Truths], op: Op) -> list[Truths]:
+def _combine_truths(
+    left_truths: Sequence[Truths], right_truths: Sequence[Truths], op: Op
+) -> list[Truths]:
     """The truths of two statements as the truths of their conjunction or disjunction."""
-    found: list[Truths] = []
+    truths: list[Truths] = []
     decisive = op is Op.OR
-    for first, end, left in one:
-        for start, stop, right in other:
+    for first, end, left in left_truths:
+        for start, stop, right in right_truths:
             low, high = max(first, start), min(end, stop)
             if low >= high:
                 continue
             both_known = left is not None and right is not None
             truth = decisive if decisive in (left, right) else not decisive if both_known else None
-            found.append((low, high, truth))
-    return _merged(found)
+            truths.append((low, high, truth))
+    return _merge_truths(truths)
 
 
 def _at(statement: Term, step: int) -> bool | None:
-    found = holds(statement, {"t": fmpq(step)})
-    return found if isinstance(found, bool) else None
+    truth = holds(statement, {"t": fmpq(step)})
+    return truth if isinstance(truth, bool) else None
 
 
 def _by_trend(statement: Term, first: int, end: int) -> list[Truths] | None:
@@ -411,22 +413,26 @@ def _by_trend(statement: Term, first: int, end: int) -> list[Truths] | None:
         return None
     difference = subtract(relation.args[1], relation.args[0])
     last = FOREVER if end >= FOREVER else end - 1
-    found = trend(difference, CLOCK, first, last)
-    if found is None or found.direction is Direction.UNKNOWN:
+    monotonicity = trend(difference, CLOCK, first, last)
+    if monotonicity is None or monotonicity.direction is Direction.UNKNOWN:
         return None
-    is_rising = found.direction is not Direction.DECREASING
+    is_rising = monotonicity.direction is not Direction.DECREASING
     # From the first of these on the difference has reached 0, from the second on it has passed it.
     zero = term(sp.Integer(0))
-    signed = difference if is_rising else subtract(zero, difference)
-    reached = _first_true(less_equal(zero, signed), first, end)
-    passed = _first_true(less(zero, signed), first, end)
-    if reached is None or passed is None:
+    rising_difference = difference if is_rising else subtract(zero, difference)
+    reaching = _first_true(less_equal(zero, rising_difference), first, end)
+    passing = _first_true(less(zero, rising_difference), first, end)
+    if reaching is None or passing is None:
         return None
     truths: list[Truths] = []
-    for start, stop, sign in ((first, reached, -1), (reached, passed, 0), (passed, end, 1)):
+    for start, stop, sign in (
+        (first, reaching, -1),
+        (reaching, passing, 0),
+        (passing, end, 1),
+    ):
         if start < stop:
             truths.append((start, stop, _truth(statement, sign if is_rising else -sign)))
-    return _merged(truths)
+    return _merge_truths(truths)
 
 
 def _truth(statement: Term, sign: int) -> bool:

@@ -17,7 +17,7 @@ from closedform.verify.claims.core import (
     Covering,
     Goal,
     Proofs,
-    allowed,
+    claim_effort,
     number_text,
     value_text,
 )
@@ -455,7 +455,7 @@ def test_proofs_are_shared_between_claims() -> None:
     asked = Proofs()
     under = Goal("x below 2", less(X, rational(2)), (less(X, ONE),))
     first = _claim(under).verify(proofs=asked)
-    effort = allowed()
+    effort = claim_effort()
     assert asked.ask(under, (), effort, Covering()) == first
     # The work of a verdict that is known counts again, and where it is not there nothing is known.
     assert effort.left < LIMITS.claim_work
@@ -465,11 +465,11 @@ def test_proofs_are_shared_between_claims() -> None:
 def test_a_proof_covers_goals_of_its_claim_under_more_facts() -> None:
     asked, covering = Proofs(), Covering()
     under = Goal("x below 2", less(X, rational(2)), (less(X, ONE),))
-    assert asked.ask(under, (), allowed(), covering).proved
+    assert asked.ask(under, (), claim_effort(), covering).proved
     more = Goal("x below 2", less(X, rational(2)), (less(X, ONE), less(X, rational(-1))))
     assert asked.ask(more, (), Effort.of(0), covering).proved
     fewer = Goal("x below 2", less(X, rational(2)))
-    assert asked.ask(fewer, (), allowed(), covering).refuted
+    assert asked.ask(fewer, (), claim_effort(), covering).refuted
 
 
 @pytest.mark.parametrize(

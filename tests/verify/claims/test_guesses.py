@@ -17,7 +17,7 @@ from closedform.verify.claims.guesses import (
     candidates_of,
     draws,
     phases,
-    sampled,
+    sample_cells,
 )
 from closedform.verify.claims.reading import read_schedule
 from closedform.verify.terms.evaluate import holds
@@ -28,7 +28,7 @@ LINE = schedules.linear(0, 3, 10)
 
 def guesses(schedule: Schedule, *, is_lower: bool, count: int = 3) -> list[str]:
     reading = read_schedule(schedule)
-    samples = sampled(reading)
+    samples = sample_cells(reading)
     candidates = candidates_of(reading, samples)
     return [str(b.expr) for b in islice(bounds(candidates, samples, is_lower=is_lower), count)]
 
@@ -64,7 +64,7 @@ def test_long_numbers_are_not_bounds() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_samples_are_values_of_the_schedule(name: str) -> None:
     lr = SCHEDULES[name]()
-    for sample in sampled(read_schedule(lr))[::5]:
+    for sample in sample_cells(read_schedule(lr))[::5]:
         step = int(sample.point["t"])
         exact, found = lr.exact(step), arb(sample.value)
         digits = sp.N(exact, 30)
@@ -133,4 +133,4 @@ def test_phases_go_their_way(name: str) -> None:
 
 def test_a_schedule_of_many_branches_is_not_looked_through() -> None:
     assert phases(read_schedule(schedules.table([n % 7 for n in range(200)]))) == ()
-    assert sampled(read_schedule(Schedule(1 / (t - 1))))[0].point == {"t": fmpq(0)}
+    assert sample_cells(read_schedule(Schedule(1 / (t - 1))))[0].point == {"t": fmpq(0)}

@@ -68,17 +68,17 @@ class Certificate:
         return self.measured.steps == self.count
 
     def __str__(self) -> str:
-        found = self.measured
-        share = f"{100 * found.rounded_share:.4f} %"
+        errors = self.measured
+        share = f"{100 * errors.rounded_share:.4f} %"
         lines = [
             f"schedule {self.schedule!r} in {self.engine}, {self.dtype}, "
             f"{self.count:,} steps from {self.first} to {self.last}",
             self._basis(),
-            f"  {found.ulp.value:.5g} ulp of the value, at t = {found.ulp.step}",
-            f"  {found.ulp_of_scale.value:.5g} ulp of scale ({self.scale:.4g}), "
-            f"at t = {found.ulp_of_scale.step}",
-            f"  {found.relative.value:.3g} relative, at t = {found.relative.step}",
-            f"  correctly rounded: {share} ({found.steps - found.rounded:,} are not)",
+            f"  {errors.ulp.value:.5g} ulp of the value, at t = {errors.ulp.step}",
+            f"  {errors.ulp_of_scale.value:.5g} ulp of scale ({self.scale:.4g}), "
+            f"at t = {errors.ulp_of_scale.step}",
+            f"  {errors.relative.value:.3g} relative, at t = {errors.relative.step}",
+            f"  correctly rounded: {share} ({errors.steps - errors.rounded:,} are not)",
         ]
         if self.bound is not None:
             lines += [*self._bound_text(self.bound)]
@@ -119,24 +119,24 @@ def certify(
         raise VerificationError(
             f"the symbol {schedule.open[0]} has no value", where=where, hint="bind it first"
         )
-    wanted = _steps(schedule, steps, where)
+    all_steps = _steps(schedule, steps, where)
     graph = _graph(schedule, graph, where)
     run = _engine(graph, engine)
     values = Values(term(schedule.bound))
-    compared = _compared(wanted, values.starts)
-    high, low = values.at([int(step) for step in compared])
-    outputs = _run(run, compared, graph, where)
-    first, last = _ends(wanted)
-    is_exhaustive = len(compared) == len(wanted)
+    compared_steps = _steps_to_compare(all_steps, values.starts)
+    high, low = values.at([int(step) for step in compared_steps])
+    outputs = _run(run, compared_steps, graph, where)
+    first, last = _ends(all_steps)
+    is_exhaustive = len(compared_steps) == len(all_steps)
     return Certificate(
         schedule.name,
         engine if isinstance(engine, str) else getattr(engine, "__name__", repr(engine)),
         _DTYPES[outputs.dtype],
         first,
         last,
-        len(wanted),
+        len(all_steps),
         float(np.abs(high).max()),
-        measure(compared, outputs, high, low, _DTYPES[outputs.dtype], values.at_step),
+        measure(compared_steps, outputs, high, low, _DTYPES[outputs.dtype], values.at_step),
         None if is_exhaustive else bound_error(graph, first, last, values.starts),
     )
 
@@ -219,7 +219,7 @@ def _run(run: Engine, steps: NDArray[np.int64], graph: Graph, where: str) -> NDA
     return outputs
 
 
-def _compared(steps: Any, starts: Sequence[int]) -> NDArray[np.int64]:
+def _steps_to_compare(steps: Any, starts: Sequence[int]) -> NDArray[np.int64]:
     """The steps that are compared: all, or ends, milestones, powers of two and random ones."""
     if not isinstance(steps, range):
         return np.asarray(steps)
@@ -236,5 +236,5 @@ def _compared(steps: Any, starts: Sequence[int]) -> NDArray[np.int64]:
         np.exp(rng.uniform(0, np.log(count), LIMITS.random_steps // 5)).astype(np.int64),
         np.array([steps.index(step) for step in sorted(near) if step in steps], np.int64),
     ]
-    chosen = np.unique(np.minimum(np.concatenate(places), count - 1))
-    return np.sort(np.array([steps[int(place)] for place in chosen], np.int64))
+    places_in_order = np.unique(np.minimum(np.concatenate(places), count - 1))
+    return np.sort(np.array([steps[int(place)] for place in places_in_order], np.int64))

@@ -77,7 +77,9 @@ def _ulp(size: Floats, dtype: DType) -> Floats:
     return unit
 
 
-def _rounded(node: Node, low: Floats, high: Floats, error: Floats, *, whole: bool) -> Enclosure:
+def _add_rounding(
+    node: Node, low: Floats, high: Floats, error: Floats, *, whole: bool
+) -> Enclosure:
     """An enclosure with the rounding of the op itself added."""
     is_zero = (low == 0) & (high == 0)
     low = np.where(is_zero, low, np.nextafter(low, -np.inf))
@@ -118,14 +120,14 @@ def _const(node: Node, _: Sequence[Node], __: Sequence[Enclosure]) -> Enclosure:
 
 def _add(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
-    return _rounded(
+    return _add_rounding(
         node, a.low + b.low, a.high + b.high, a.error + b.error, whole=_all_whole(operands)
     )
 
 
 def _sub(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
-    return _rounded(
+    return _add_rounding(
         node, a.low - b.high, a.high - b.low, a.error + b.error, whole=_all_whole(operands)
     )
 
@@ -134,7 +136,7 @@ def _mul(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     a, b = operands
     low, high = _corners(np.multiply, a, b)
     error = a.size * b.error + b.size * a.error + a.error * b.error
-    return _rounded(node, low, high, error, whole=_all_whole(operands))
+    return _add_rounding(node, low, high, error, whole=_all_whole(operands))
 
 
 def _div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -142,7 +144,7 @@ def _div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     low, high = _corners(np.divide, a, b)
     error = (a.error + a.size / b.least * b.error) / np.maximum(b.least - b.error, 0)
     unknown = np.where(b.least - b.error > 0, 0, np.inf)
-    return _rounded(node, low - unknown, high + unknown, error + unknown, whole=False)
+    return _add_rounding(node, low - unknown, high + unknown, error + unknown, whole=False)
 
 
 def _unary(make: Callable[[Enclosure], Enclosure]) -> Rule:
@@ -194,7 +196,7 @@ def _floor_mod(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> 
     whole = _all_whole(operands)
     if node.type.dtype.is_integer:
         return Enclosure(low, high, unknown, whole)
-    return _rounded(node, low, high, unknown, whole=whole)
+    return _add_rounding(node, low, high, unknown, whole=whole)
 
 
 def _doubt(operands: Sequence[Enclosure]) -> Floats:
@@ -209,14 +211,14 @@ def _sqrt(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclo
     error = np.where(a.error == 0, 0, a.error / (low + np.sqrt(a.low - a.error)))
     # A computed operand below zero has no root.
     error = error + np.where(a.low >= a.error, 0, np.inf)
-    return _rounded(node, low, np.sqrt(a.high), error, whole=False)
+    return _add_rounding(node, low, np.sqrt(a.high), error, whole=False)
 
 
 def _exp(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     (a,) = operands
     low, high = np.exp(a.low) * (1 - _LIBM), np.exp(a.high) * (1 + _LIBM)
     error = high * np.expm1(a.error) * (1 + _LIBM)
-    return _rounded(node, low, high, error, whole=False)
+    return _add_rounding(node, low, high, error, whole=False)
 
 
 def _log(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -224,7 +226,7 @@ def _log(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     low, high = np.log(a.low), np.log(a.high)
     slack = np.maximum(np.abs(low), np.abs(high)) * _LIBM
     error = a.error / (a.low - a.error) + np.where(a.low > a.error, 0, np.inf)
-    return _rounded(node, low - slack, high + slack, error, whole=False)
+    return _add_rounding(node, low - slack, high + slack, error, whole=False)
 
 
 def _sine_or_cosine(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -256,7 +258,7 @@ def _pow(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     near = np.power(a.error, b.low - b.error) + b.error / (b.low - b.error)
     error = np.where(is_root, np.minimum(error, near), error)
     unknown = np.where(a.low < 0, np.inf, 0)
-    return _rounded(node, low * (1 - _LIBM) - unknown, high + unknown, error, whole=False)
+    return _add_rounding(node, low * (1 - _LIBM) - unknown, high + unknown, error, whole=False)
 
 
 def _comparison(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -264,9 +266,11 @@ def _comparison(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) ->
     margin = a.error + b.error
     is_decided = (np.nextafter(a.high + margin, np.inf) < b.low) | (margin == 0)
     is_decided = is_decided | (np.nextafter(b.high + margin, np.inf) < a.low)
-    for whole, other in ((a, b), (b, a)):
-        is_point = (other.high - other.low <= 2 * other.error) & (whole.error == 0)
-        is_between = np.ceil(other.low - other.error) > np.floor(other.high + other.error)
+    for whole, fraction in ((a, b), (b, a)):
+        is_point = (fraction.high - fraction.low <= 2 * fraction.error) & (whole.error == 0)
+        is_between = np.ceil(fraction.low - fraction.error) > np.floor(
+            fraction.high + fraction.error
+        )
         is_decided = is_decided | (whole.is_whole & is_point & is_between)
     if node.op is Op.EQ:
         never = (a.high < b.low) | (b.high < a.low)
@@ -303,7 +307,7 @@ def _cast(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) ->
     holds = sources[0].type.dtype in (DType.BOOL, DType.F32, dtype)
     if holds:
         return a
-    return _rounded(node, a.low, a.high, a.error, whole=a.is_whole)
+    return _add_rounding(node, a.low, a.high, a.error, whole=a.is_whole)
 
 
 def _reduction(function: Callable[..., Floats], *, is_exact: Callable[[DType], bool]) -> Rule:
@@ -350,7 +354,7 @@ def _intervals_of(source: Node, operand: Enclosure) -> tuple[int, ...]:
     return operand.low.shape[: operand.low.ndim - source.type.rank]
 
 
-def _aligned(sources: Sequence[Node], operands: Sequence[Enclosure]) -> list[Enclosure]:
+def _align_ranks(sources: Sequence[Node], operands: Sequence[Enclosure]) -> list[Enclosure]:
     """Operands of a common rank: new axes come behind that of the intervals."""
     rank = max(source.type.rank for source in sources)
     result = []
@@ -441,9 +445,9 @@ def bound_error(graph: Graph, first: int, last: int, starts: Sequence[int] = ())
         if (highs[worst] == lows[worst]).any() or len(lows) + len(worst) > LIMITS.error_intervals:
             break
         middles = lows[worst] + (highs[worst] - lows[worst]) // 2
-        halved = np.concatenate([highs, highs[worst]])
-        halved[worst] = middles
-        lows, highs = np.concatenate([lows, middles + 1]), halved
+        ends = np.concatenate([highs, highs[worst]])
+        ends[worst] = middles
+        lows, highs = np.concatenate([lows, middles + 1]), ends
         result = analyse(graph, lows, highs)
         if np.isfinite(before) and float(result.error.max()) > before * (1 - _GAIN):
             break
@@ -470,8 +474,8 @@ def _intervals(
         length = end - start
         cuts |= {start, *(start + length * part // parts for part in range(parts))}
         cuts |= {start + 2**power for power in range(min(doublings, length.bit_length() - 1))}
-    ordered = np.array(sorted(cuts), np.int64)
-    return ordered, np.append(ordered[1:] - 1, last)
+    firsts = np.array(sorted(cuts), np.int64)
+    return firsts, np.append(firsts[1:] - 1, last)
 
 
 def analyse(graph: Graph, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Enclosure:
@@ -485,11 +489,11 @@ def analyse(graph: Graph, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> 
     Raises:
         VerificationError: The graph holds an op whose error has no rule.
     """
-    known: list[Enclosure] = []
+    enclosures: list[Enclosure] = []
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            known.append(_node(graph, node, known, lows, highs))
-    result = known[graph.outputs[0].index]
+            enclosures.append(_node(graph, node, enclosures, lows, highs))
+    result = enclosures[graph.outputs[0].index]
     shape = lows.shape
     low, high, error = (
         np.broadcast_to(part, shape) for part in (result.low, result.high, result.error)
@@ -502,7 +506,7 @@ def analyse(graph: Graph, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> 
 def _node(
     graph: Graph,
     node: Node,
-    known: Sequence[Enclosure],
+    enclosures: Sequence[Enclosure],
     lows: NDArray[np.int64],
     highs: NDArray[np.int64],
 ) -> Enclosure:
@@ -516,8 +520,8 @@ def _node(
             where=f"graph {graph.name!r}",
             hint="a bound is for graphs of schedules",
         )
-    operands = [known[index] for index in node.operands]
+    operands = [enclosures[index] for index in node.operands]
     sources = [graph.nodes[index] for index in node.operands]
     if len(operands) > 1 and node.op is not Op.LOOKUP:
-        operands = _aligned(sources, operands)
+        operands = _align_ranks(sources, operands)
     return rule(node, sources, operands)

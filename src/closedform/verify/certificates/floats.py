@@ -134,15 +134,15 @@ def schedule_floats(
     steps = [node for node in graph.inputs if node.attribute("role") is Role.STEP]
     end = LAST_STEP[steps[0].type.dtype] if steps else 0
     end = end if last is None else min(last, end)
-    others = [node for node in graph.inputs if node.attribute("role") is not Role.STEP]
-    if others or not steps:
-        given = {str(node.attribute("name")): _size_of(node.type.dtype, SIZE) for node in others}
-        open_ = faults(graph, Ranges(graph.nodes, end, given=given, flushes=True))
-        proved = Verdict(Status.PROVED, (TACTIC,))
-        verdict = _by_intervals(graph, open_[0]) if open_ else proved
-        return FloatVerdict(verdict.after(watch.seconds), 0, end, ranges=given)
-    allowed = Effort.of(LIMITS.float_work) if effort is None else effort
-    check = check_steps(graph, 0, end, segments=LIMITS.float_segments, effort=allowed)
+    inputs = [node for node in graph.inputs if node.attribute("role") is not Role.STEP]
+    if inputs or not steps:
+        ranges = {str(node.attribute("name")): _size_of(node.type.dtype, SIZE) for node in inputs}
+        open_ = faults(graph, Ranges(graph.nodes, end, given=ranges, flushes=True))
+        proof = Verdict(Status.PROVED, (TACTIC,))
+        verdict = _by_intervals(graph, open_[0]) if open_ else proof
+        return FloatVerdict(verdict.after(watch.seconds), 0, end, ranges=ranges)
+    allowance = Effort.of(LIMITS.float_work) if effort is None else effort
+    check = check_steps(graph, 0, end, segments=LIMITS.float_segments, effort=allowance)
     verdict = _of_check(graph, check)
     return FloatVerdict(verdict.after(watch.seconds), 0, end, check)
 
@@ -156,7 +156,9 @@ def _size_of(dtype: DType, size: float) -> Interval:
 
 
 def _by_intervals(graph: Graph, fault: Fault) -> Verdict:
-    return Verdict(Status.UNKNOWN, reason=f"{said(graph, fault)}, as far as intervals say")
+    return Verdict(
+        Status.UNKNOWN, reason=f"{describe_fault(graph, fault)}, as far as intervals say"
+    )
 
 
 def _of_run(failure: RunFailure) -> Verdict:
@@ -172,7 +174,7 @@ def _of_run(failure: RunFailure) -> Verdict:
     )
 
 
-def said(graph: Graph, fault: Fault) -> str:
+def describe_fault(graph: Graph, fault: Fault) -> str:
     """Returns in words how an obligation fails."""
     return f"{graph.nodes[fault.index].op} {fault.kind}"
 
@@ -180,7 +182,7 @@ def said(graph: Graph, fault: Fault) -> str:
 def _of_check(graph: Graph, check: StepCheck) -> Verdict:
     if check.answer is Answer.MET:
         return Verdict(Status.PROVED, (TACTIC,))
-    place = "" if check.fault is None else f"{said(graph, check.fault)}"
+    place = "" if check.fault is None else f"{describe_fault(graph, check.fault)}"
     if check.answer is Answer.OPEN:
         reason = f"from t = {check.step} on it is not decided: {place}, as far as intervals say"
         return Verdict(Status.UNKNOWN, reason=reason)
@@ -222,38 +224,38 @@ def rule_floats(
         effort: The work that it may do; that of the floats of one graph if None.
     """
     watch = Watch()
-    allowed = Effort.of(LIMITS.float_work) if effort is None else effort
+    allowance = Effort.of(LIMITS.float_work) if effort is None else effort
     kinds = _kinds(program)
-    states = _Invariants(program, kinds, init, allowed.portion(allowed.left / 2))
+    states = _Invariants(program, kinds, init, allowance.portion(allowance.left / 2))
     graphs = [part for kind in kinds for part in kind.parts if part is not None]
     graphs += [] if evaluation is None else [evaluation]
     open_ = states.find(graphs)
-    given = states.ranges
+    ranges = states.ranges
     verdict = Verdict(Status.PROVED, (TACTIC,))
     if open_:
-        failure = find_failure(program, init, SIZE, allowed) if allowed.left else None
+        failure = find_failure(program, init, SIZE, allowance) if allowance.left else None
         verdict = _by_intervals(*open_[0]) if failure is None else _of_run(failure)
     invariant = frozenset(states.invariant)
     return FloatVerdict(
-        verdict.after(watch.seconds), 0, states.last, ranges=given, invariant=invariant
+        verdict.after(watch.seconds), 0, states.last, ranges=ranges, invariant=invariant
     )
 
 
 def _kinds(program: Program) -> list[_Kind]:
     """The parameters of a program by what is computed of them."""
-    found: dict[tuple[tuple[int, int], ...], list[str]] = {}
+    names_of_calls: dict[tuple[tuple[int, int], ...], list[str]] = {}
     parts: list[Stage | Program] = [*program.stages, program]
     for call in program.calls:
         key = tuple(
-            (place, other.body)
+            (place, call_of_part.body)
             for place, part in enumerate(parts)
-            for other in part.calls
-            if other.param == call.param
+            for call_of_part in part.calls
+            if call_of_part.param == call.param
         )
-        found.setdefault(key, []).append(call.param)
+        names_of_calls.setdefault(key, []).append(call.param)
     return [
         _Kind(params[0], len(params), split(program, params[0], params[0]))
-        for params in found.values()
+        for params in names_of_calls.values()
     ]
 
 
@@ -274,8 +276,8 @@ class _Span:
     totals: dict[str, Interval] = field(default_factory=dict)
 
     def table(self, graph: Graph) -> Ranges:
-        given = {**self.given, **self.totals}
-        return Ranges(graph.nodes, self.last, step_min=self.first, given=given, flushes=True)
+        all_ranges = {**self.given, **self.totals}
+        return Ranges(graph.nodes, self.last, step_min=self.first, given=all_ranges, flushes=True)
 
 
 @dataclass(slots=True)
@@ -315,7 +317,10 @@ class _Invariants:
     @property
     def ranges(self) -> dict[str, Interval]:
         """The ranges of all inputs but the step and the sums over parameters, at any step."""
-        return {name: hull([self.begin.given[name], one]) for name, one in self.rest.given.items()}
+        return {
+            name: hull([self.begin.given[name], interval])
+            for name, interval in self.rest.given.items()
+        }
 
     def find(self, graphs: Sequence[Graph]) -> list[tuple[Graph, Fault]]:
         """Widens the ranges of the states until a step keeps them; in cases, if that is needed.
@@ -353,37 +358,37 @@ class _Invariants:
             if node.attribute("role") is not Role.STEP
         }
         names = [name for name in dtypes if not name.startswith(naming.TOTAL)]
-        given = {name: _size_of(dtypes[name], SIZE) for name in names}
-        first = self._outputs(self.init, _Span(0, 0, given))
+        ranges = {name: _size_of(dtypes[name], SIZE) for name in names}
+        first = self._outputs(self.init, _Span(0, 0, ranges))
         states = [name for name in names if name.startswith((naming.STATE, naming.SHARED))]
-        self.begin = _Span(0, 0, given | {name: first.get(name, given[name]) for name in states})
+        self.begin = _Span(0, 0, ranges | {name: first.get(name, ranges[name]) for name in states})
         self.invariant = set(states)
         after = self._step(self.begin)
-        self.rest = _Span(1, self.last, dict(given))
+        self.rest = _Span(1, self.last, dict(ranges))
         for name in states:
-            self.rest.given[name] = self._taken(name, dtypes[name], after[name])
+            self.rest.given[name] = self._range_after(name, dtypes[name], after[name])
         for count in range(LIMITS.invariant_rounds):
             following = self._step(self.rest)
-            changed = False
+            has_changed = False
             for name in states:
                 now = self.rest.given[name]
                 wider = self._wider(name, dtypes[name], now, following[name], is_exact=count < 2)
-                changed = changed or wider != now
+                has_changed = has_changed or wider != now
                 self.rest.given[name] = wider
-            if not changed:
+            if not has_changed:
                 return
             if not self.effort.left:
                 break
         for name in states:
-            self.rest.given[name] = _assumed(self.rest.given[name], dtypes[name])
+            self.rest.given[name] = _assume_range(self.rest.given[name], dtypes[name])
             self.invariant.discard(name)
 
-    def _taken(self, name: str, dtype: DType, after: Interval) -> Interval:
+    def _range_after(self, name: str, dtype: DType, after: Interval) -> Interval:
         """The range after the first step, if it is one of numbers; else an assumed one."""
         if not after.maybe_nan and not after.has_infinity:
             return after
         self.invariant.discard(name)
-        return _assumed(after, dtype)
+        return _assume_range(after, dtype)
 
     def _wider(
         self, name: str, dtype: DType, now: Interval, following: Interval, *, is_exact: bool
@@ -393,15 +398,15 @@ class _Invariants:
             return now
         if name not in self.invariant or following.maybe_nan:
             self.invariant.discard(name)
-            return _assumed(hull([now, following]), dtype)
-        both = hull([now, following])
-        if is_exact and not both.maybe_nan and not both.has_infinity:
-            return both
+            return _assume_range(hull([now, following]), dtype)
+        union = hull([now, following])
+        if is_exact and not union.maybe_nan and not union.has_infinity:
+            return union
         ends = [2.0**exponent for exponent in _EXPONENTS]
-        low = next((end for end in (0.0, *(-end for end in ends)) if end <= both.low), None)
-        high = next((end for end in (0.0, *ends) if end >= both.high), None)
-        limit = _assumed(both, dtype)
-        if low is None or high is None or both.maybe_nan or not limit.contains(high):
+        low = next((end for end in (0.0, *(-end for end in ends)) if end <= union.low), None)
+        high = next((end for end in (0.0, *ends) if end >= union.high), None)
+        limit = _assume_range(union, dtype)
+        if low is None or high is None or union.maybe_nan or not limit.contains(high):
             self.invariant.discard(name)
             return Interval(limit.low if low is None else low, limit.high if high is None else high)
         if dtype.is_float:
@@ -417,17 +422,17 @@ class _Invariants:
                 part = kind.parts[place]
                 for name, term in {} if part is None else self._outputs(part, span).items():
                     sums.setdefault(name, []).append(_times(term, kind.count))
-            span.totals |= {name: _added(terms) for name, terms in sums.items()}
-        found: dict[str, Interval] = {}
+            span.totals |= {name: _sum_ranges(terms) for name, terms in sums.items()}
+        next_ranges: dict[str, Interval] = {}
         for kind in self.kinds:
             part = kind.parts[-1]
             if part is not None:
-                found |= self._outputs(part, span)
-        return {name.removeprefix(naming.NEXT): interval for name, interval in found.items()}
+                next_ranges |= self._outputs(part, span)
+        return {name.removeprefix(naming.NEXT): interval for name, interval in next_ranges.items()}
 
     def _outputs(self, graph: Graph, span: _Span) -> dict[str, Interval]:
         table = span.table(graph)
-        found = {}
+        ranges = {}
         for output in graph.outputs:
             if output.name.startswith(naming.SCALAR):
                 continue
@@ -439,11 +444,11 @@ class _Invariants:
                 and not interval.is_within(span.given[name])
             ):
                 interval = bound_by_cases(table, output.index)
-            found[output.name] = interval
-        return found
+            ranges[output.name] = interval
+        return ranges
 
 
-def _assumed(interval: Interval, dtype: DType) -> Interval:
+def _assume_range(interval: Interval, dtype: DType) -> Interval:
     """The range that is assumed of a state without an invariant; of one sign, if it has one."""
     if not dtype.is_float:
         return Interval(max(interval.low, 0), 2**50)
@@ -460,6 +465,6 @@ def _times(term: Interval, count: int) -> Interval:
     return Interval(low, high, term.maybe_nan)
 
 
-def _added(terms: Sequence[Interval]) -> Interval:
+def _sum_ranges(terms: Sequence[Interval]) -> Interval:
     low, high = sum(term.low for term in terms), sum(term.high for term in terms)
     return _times(Interval(low, high, any(term.maybe_nan for term in terms)), 1)

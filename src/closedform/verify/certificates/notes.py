@@ -44,20 +44,22 @@ def error_note(schedule: Schedule, options: GraphOptions, graph: Graph) -> str:
         count = min(last + 1, _COMPARED)
         steps = np.unique(np.linspace(0, last, count).astype(np.int64))
         of_steps = compile_schedule(schedule, replace(options, step_shape=("n",)))
-        found = certify(schedule, of_steps, steps).measured
-        which = "each step" if count == last + 1 else f"{len(steps):,} steps"
+        errors = certify(schedule, of_steps, steps).measured
+        compared = "each step" if count == last + 1 else f"{len(steps):,} steps"
         return (
-            f"Error: at most {found.ulp.value:.4g} ulp of the value, {which} of t = 0..{last} "
+            f"Error: at most {errors.ulp.value:.4g} ulp of the value, {compared} of t = 0..{last} "
             "compared with ball arithmetic."
         )
     bound = bound_error(graph, 0, last, Values(term(schedule.bound)).starts)
     if not np.isfinite(bound.absolute):
         return f"Error: no bound for t = 0..{last} is proved."
     relative = "" if bound.relative is None else f" ({bound.relative:.3g} of the value)"
-    used = [op for op in _FUNCTIONS if any(node.op is op for node in graph.nodes)]
-    named = " and ".join(used)
-    given = f", provided that {named} is within {OPS[used[0]].ulp:g} ulp" if used else ""
+    functions = [op for op in _FUNCTIONS if any(node.op is op for node in graph.nodes)]
+    names = " and ".join(functions)
+    proviso = (
+        f", provided that {names} is within {OPS[functions[0]].ulp:g} ulp" if functions else ""
+    )
     return (
         f"Error: at most {bound.absolute:.3g}{relative} for t = 0..{last}, proved by error "
-        f"analysis{given}."
+        f"analysis{proviso}."
     )

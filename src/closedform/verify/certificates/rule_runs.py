@@ -112,10 +112,10 @@ def _first_inputs(graph: Graph, init: Graph) -> Inputs | None:
         shape = tuple(int(dim) for dim in node.type.shape)
         kind = np.ones if node.attribute("role") is Role.HYPER else np.zeros
         inputs[str(node.attribute("name"))] = kind(shape, node.type.dtype.numpy)
-    wanted = {str(node.attribute("name")) for node in init.inputs}
-    states = evaluate(init, {name: inputs[name] for name in wanted if name in inputs})
+    names = {str(node.attribute("name")) for node in init.inputs}
+    states = evaluate(init, {name: inputs[name] for name in names if name in inputs})
     first = {name.removeprefix(naming.NEXT): value for name, value in states.items()}
-    states_of_step = {each for each in inputs if each.startswith((naming.STATE, naming.SHARED))}
+    states_of_step = {name for name in inputs if name.startswith((naming.STATE, naming.SHARED))}
     if not states_of_step <= first.keys():
         return None
     return {name: first.get(name, value) for name, value in inputs.items()}
@@ -163,10 +163,10 @@ def _with(inputs: Inputs, prefix: str, make: Callable[[Array], Array]) -> Inputs
 
 
 def _first_row_zero(value: Array, size: float) -> Array:
-    filled = np.full_like(value, size)
-    if filled.ndim:
-        filled[0] = 0
-    return filled
+    rows = np.full_like(value, size)
+    if rows.ndim:
+        rows[0] = 0
+    return rows
 
 
 def _alternating(count: int, inputs: Inputs, grad: float, param: float) -> Inputs:

@@ -44,11 +44,11 @@ class Values:
     """
 
     def __init__(self, term: Term) -> None:
-        named = symbols(term)
-        clock = named.pop("t", symbol("t", integer=True, sign=Sign.NONNEGATIVE))
-        if named:
+        free_symbols = symbols(term)
+        clock = free_symbols.pop("t", symbol("t", integer=True, sign=Sign.NONNEGATIVE))
+        if free_symbols:
             raise VerificationError(
-                f"the symbol {min(named)} has no value", hint="bind it before certifying"
+                f"the symbol {min(free_symbols)} has no value", hint="bind it before certifying"
             )
         opaque = next((node for node in walk(term) if node.op is Op.OPAQUE), None)
         if opaque is not None:
@@ -82,10 +82,10 @@ class Values:
                 if first < end:
                     term = segment.term(self._clock)
                     function = compile_steps(term, self._clock)
-                    taken = (
+                    chosen_steps = (
                         steps[first:end] if self._clock in walk(term) else steps[first : first + 1]
                     )
-                    pairs = [self._halves(function, step) for step in taken]
+                    pairs = [self._halves(function, step) for step in chosen_steps]
                     high[first:end], low[first:end] = np.array(pairs).T
                 first = end
         return high, low

@@ -57,9 +57,9 @@ def combine(
     columns = [Column(constant(1), (), is_strict=True)]
     columns += [Column(lit.form, (i,), is_strict=lit.relation == ">") for i, lit in inequalities]
     columns += [Column(lit.form, (i,), factor=UNIT) for i, lit in equations]
-    found = _solve(columns)
-    if found is not None or degree < 2:
-        return found
+    combination = _solve(columns)
+    if combination is not None or degree < 2:
+        return combination
     varying = [(i, lit) for i, lit in inequalities if constant_of(lit.form) is None]
     # Short facts first: those that were cleared of quotients are among them.
     varying.sort(key=lambda item: sum(sum(e for _, e in m) for m in item[1].form))
@@ -81,9 +81,9 @@ def combine(
         for base in squares[:6]
         for i, lit in varying[:12]
     ]
-    found = _solve(columns[:_MOST_COLUMNS])
-    if found is not None or degree < 3:
-        return found
+    combination = _solve(columns[:_MOST_COLUMNS])
+    if combination is not None or degree < 3:
+        return combination
     columns += [
         Column(
             product(product(a.form, b.form), c.form),
@@ -128,10 +128,10 @@ def _solve(columns: Sequence[Column]) -> Combination | None:
     if solver.check() != z3.sat:
         return None
     model = solver.model()
-    chosen = []
+    weighted_columns = []
     for number, column in zip(numbers, columns, strict=True):
         value = model.eval(number, model_completion=True)
         weight = fmpq(value.numerator_as_long(), value.denominator_as_long())
         if weight != 0:
-            chosen.append((weight, column))
-    return Combination(tuple(chosen))
+            weighted_columns.append((weight, column))
+    return Combination(tuple(weighted_columns))

@@ -53,7 +53,7 @@ def certify(statement: Mapping[str, Any], work: int = 300) -> dict[str, Any]:
     try:
         facts, places = begin(search.replay, statement)
         step = search.refute(facts)
-        proof = search.written(step, places)
+        proof = search.numbered_proof(step, places)
         check(statement, proof)
     except (RejectedProofError, RecursionError) as error:
         raise NoProofError(str(error)) from error
@@ -74,13 +74,13 @@ class _Search:
         if self.work < 0:
             raise NoProofError("the work is used up")
 
-    def written(self, step: Step, places: list[int]) -> dict[str, Any]:
+    def numbered_proof(self, step: Step, places: list[int]) -> dict[str, Any]:
         """The steps with the numbers of rows, and the rows that the statement lacks."""
         rows: list[Any] = []
         row_of = {term: row for row, term in reversed(list(enumerate(places)))}
         nodes = self.terms.nodes
-        wanted = [part.term for part in _places_in(step)]
-        for term in self.terms.below(*wanted):
+        places_of_step = [part.term for part in _places_in(step)]
+        for term in self.terms.below(*places_of_step):
             if term in row_of:
                 continue
             op, args, value = nodes[term]
@@ -94,7 +94,7 @@ class _Search:
                 text = list(value)
             row_of[term] = len(places) + len(rows)
             rows.append([op, [row_of[arg] for arg in args], text])
-        return {"nodes": rows, "step": _numbered(step, row_of)}
+        return {"nodes": rows, "step": _number_places(step, row_of)}
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -105,15 +105,15 @@ class _Search:
             raise NoProofError("it splits too deep")
         if self.replay.is_contradiction(facts):
             return ["contradiction"]
-        simple = self.replay.simplified(facts)
+        simple = self.replay.decide_choices(facts)
         if simple != facts:
             return ["simplify", self.refute(simple, depth + 1)]
         rewritten = self._by_equation(facts, depth)
         if rewritten is not None:
             return rewritten
-        rounded = self._by_rounding(facts, depth)
-        if rounded is not None:
-            return rounded
+        rounding_step = self._by_rounding(facts, depth)
+        if rounding_step is not None:
+            return rounding_step
         ranges = self._by_ranges(facts, depth)
         if ranges is not None:
             return ranges
@@ -126,14 +126,14 @@ class _Search:
         alternatives = self.terms.alternatives(choice)
         for number, (condition, value) in enumerate(alternatives):
             if all(self.replay.entails(facts, p) for p in self.replay.knowing((), condition)):
-                rest = self.replay._replaced(facts, {choice: value}, condition)
+                rest = self.replay._replace_terms(facts, {choice: value}, condition)
                 return ["choose", Place(choice), number, self.refute(rest, depth + 1)]
         condition = alternatives[0][0]
-        both = [condition, self.terms.negate(condition)]
+        truths = [condition, self.terms.negate(condition)]
         steps = []
-        for truth in both:
-            known = self.replay.knowing(facts, truth)
-            steps.append(self._closed_quickly(known) or self.refute(known, depth + 1))
+        for truth in truths:
+            more_facts = self.replay.knowing(facts, truth)
+            steps.append(self._closed_quickly(more_facts) or self.refute(more_facts, depth + 1))
         return ["split", Place(condition), *steps]
 
     def _closed_quickly(self, facts: Facts) -> Step | None:
@@ -141,8 +141,8 @@ class _Search:
         if self.replay.is_contradiction(facts):
             return ["contradiction"]
         literals = self._literals(facts)
-        found = combine(literals, degree=1)
-        return None if found is None else self._combination(found, facts)
+        combination = combine(literals, degree=1)
+        return None if combination is None else self._combination(combination, facts)
 
     def _innermost_choice(self, facts: Facts) -> int | None:
         nodes = self.terms.nodes
@@ -174,10 +174,10 @@ class _Search:
                 inside = self.terms.below(*(f for f in facts if f != fact))
                 if symbol in self.terms.below(new) or symbol not in inside:
                     continue
-                known = self.replay._replaced(facts, {symbol: new}, fact)
+                more_facts = self.replay._replace_terms(facts, {symbol: new}, fact)
                 self._used_equations.append(fact)
                 try:
-                    step = self.refute(known, depth + 1)
+                    step = self.refute(more_facts, depth + 1)
                 finally:
                     self._used_equations.pop()
                 return ["rewrite", place, Place(symbol), Place(new), step]
@@ -186,15 +186,15 @@ class _Search:
     def _by_rounding(self, facts: Facts, depth: int) -> Step | None:
         for place, fact in enumerate(facts):
             literal = self.replay.literal(fact)
-            rounded = None if literal is None else self.replay.rounded(literal)
-            if rounded is None:
+            rounded_literal = None if literal is None else self.replay.round_relation(literal)
+            if rounded_literal is None:
                 continue
             zero = self.terms.rational(0)
-            truth = self.terms.less_equal(zero, self.replay.forms.term_of(rounded.form))
+            truth = self.terms.less_equal(zero, self.replay.forms.term_of(rounded_literal.form))
             if self.replay.entails(facts, truth):
                 continue
-            known = self.replay.knowing(facts, truth)
-            return ["round", place, Place(truth), self.refute(known, depth + 1)]
+            more_facts = self.replay.knowing(facts, truth)
+            return ["round", place, Place(truth), self.refute(more_facts, depth + 1)]
         return None
 
     # --- one integer -----------------------------------------------------------------------------
@@ -233,15 +233,15 @@ class _Search:
             if first == last:
                 number = terms.rational(first)
                 equation = terms.equal(symbol, number)
-                known = self.replay._replaced(facts, {symbol: number}, equation)
+                more_facts = self.replay._replace_terms(facts, {symbol: number}, equation)
             else:
                 more = []
                 if before is not None:
                     more.append(terms.less_equal(terms.rational(before + 1), symbol))
                 if end is not None:
                     more.append(terms.less_equal(symbol, terms.rational(end)))
-                known = self.replay.knowing(facts, *more)
-            steps.append(self.refute(known, depth + (not is_split)))
+                more_facts = self.replay.knowing(facts, *more)
+            steps.append(self.refute(more_facts, depth + (not is_split)))
         return ["range", Place(symbol), ends, steps]
 
     def _bounds(self, facts: Facts, symbol: int) -> tuple[int | None, int | None]:
@@ -277,14 +277,14 @@ class _Search:
         return [(place, literal) for place, literal in pairs if literal is not None]
 
     def _by_order(self, facts: Facts, depth: int) -> Step:
-        prefix, known, sign = self._cleared(facts)
+        prefix, cleared_facts, sign = self._clear_quotients(facts)
         if sign is not None:
             divisor, literal = sign
-            step = self._with_sign(known, divisor, literal, depth)
+            step = self._with_sign(cleared_facts, divisor, literal, depth)
             if step is not None:
                 return _after(prefix, step)
-        quick = self._closed_quickly(known)
-        return _after(prefix, quick or self._with_lemmas(known, depth))
+        quick = self._closed_quickly(cleared_facts)
+        return _after(prefix, quick or self._with_lemmas(cleared_facts, depth))
 
     def _with_lemmas(self, facts: Facts, depth: int) -> Step:
         """A contradiction of facts and lemmas, chosen by z3."""
@@ -293,53 +293,53 @@ class _Search:
         if core is None:
             raise NoProofError("z3 finds no contradiction")
         prefix: list[Step] = []
-        known = facts
+        more_facts = facts
         for about, number in (lemmas[truth] for truth in core if truth in lemmas):
             make = self.replay.lemmas.of if len(about) == 1 else self.replay.lemmas.of_pair
-            known = self.replay.knowing(known, make(*about)[number])
+            more_facts = self.replay.knowing(more_facts, make(*about)[number])
             prefix.append(["lemma", [Place(term) for term in about], number])
-        wanted = {part for truth in core for part in self.replay.knowing((), truth)}
-        more, cleared, _ = self._cleared(known)
-        wanted |= set(cleared) - set(known)
-        return _after([*prefix, *more], self._by_cases(cleared, wanted, depth))
+        relevant = {part for truth in core for part in self.replay.knowing((), truth)}
+        more, cleared_facts, _ = self._clear_quotients(more_facts)
+        relevant |= set(cleared_facts) - set(more_facts)
+        return _after([*prefix, *more], self._by_cases(cleared_facts, relevant, depth))
 
-    def _by_cases(self, facts: Facts, wanted: set[int], depth: int) -> Step:
+    def _by_cases(self, facts: Facts, relevant: set[int], depth: int) -> Step:
         """A contradiction of the wanted facts: disjunctions by cases, the fewest first."""
         self.spend()
         if self.replay.is_contradiction(facts):
             return ["contradiction"]
         literals = [
-            (place, literal) for place, literal in self._literals(facts) if facts[place] in wanted
+            (place, literal) for place, literal in self._literals(facts) if facts[place] in relevant
         ]
         nodes = self.terms.nodes
-        clauses = [fact for fact in facts if fact in wanted and nodes[fact][0] == "or"]
+        clauses = [fact for fact in facts if fact in relevant and nodes[fact][0] == "or"]
         differences = [place for place, literal in literals if literal.relation == "!="]
         is_end = not clauses and not differences
-        found = combine(literals, 3 if is_end else 1, self._bases(facts) if is_end else ())
-        if found is not None:
-            return self._combination(found, facts)
+        combination = combine(literals, 3 if is_end else 1, self._bases(facts) if is_end else ())
+        if combination is not None:
+            return self._combination(combination, facts)
         if is_end:
             # Facts that z3 did not need may be factors.
-            found = combine(self._literals(facts), 3, self._bases(facts))
-            if found is not None:
-                return self._combination(found, facts)
+            combination = combine(self._literals(facts), 3, self._bases(facts))
+            if combination is not None:
+                return self._combination(combination, facts)
             raise NoProofError("no combination of its facts is a contradiction")
         best: tuple[int, int, list[Step | None]] | None = None
         for clause in clauses:
-            closed = [self._closed_by(facts, wanted, part) for part in nodes[clause][1]]
-            count = sum(step is None for step in closed)
+            closing_steps = [self._closed_by(facts, relevant, part) for part in nodes[clause][1]]
+            count = sum(step is None for step in closing_steps)
             if best is None or count < best[0]:
-                best = count, clause, closed
+                best = count, clause, closing_steps
             if count <= 1:
                 break
         if best is not None and (best[0] <= 1 or not differences):
-            _, clause, closed = best
+            _, clause, closing_steps = best
             steps = []
-            for part, step in zip(nodes[clause][1], closed, strict=True):
-                known = self.replay.knowing(facts, part)
+            for part, step in zip(nodes[clause][1], closing_steps, strict=True):
+                more_facts = self.replay.knowing(facts, part)
                 parts = set(self.replay.knowing((), part))
-                rest = (wanted - {clause}) | parts
-                steps.append(step or self._by_cases(known, rest, depth))
+                rest = (relevant - {clause}) | parts
+                steps.append(step or self._by_cases(more_facts, rest, depth))
             return ["cases", facts.index(clause), steps]
         whole = combine(literals, 2, self._bases(facts))
         if whole is not None:
@@ -348,8 +348,8 @@ class _Search:
         left, right = nodes[nodes[fact][1][0]][1]
         steps = []
         for side in (self.terms.less(left, right), self.terms.less(right, left)):
-            known = self.replay.knowing(facts, side)
-            steps.append(self._by_cases(known, (wanted - {fact}) | {side}, depth))
+            more_facts = self.replay.knowing(facts, side)
+            steps.append(self._by_cases(more_facts, (relevant - {fact}) | {side}, depth))
         return ["differ", facts.index(fact), *steps]
 
     def _bases(self, facts: Facts) -> list[Polynomial]:
@@ -362,24 +362,24 @@ class _Search:
                 bases.append(forms.of(args[0]))
         return bases
 
-    def _closed_by(self, facts: Facts, wanted: set[int], part: int) -> Step | None:
-        known = self.replay.knowing(facts, part)
-        if self.replay.is_contradiction(known):
+    def _closed_by(self, facts: Facts, relevant: set[int], part: int) -> Step | None:
+        more_facts = self.replay.knowing(facts, part)
+        if self.replay.is_contradiction(more_facts):
             return ["contradiction"]
         parts = set(self.replay.knowing((), part))
         literals = [
             (place, literal)
-            for place, literal in self._literals(known)
-            if known[place] in wanted or known[place] in parts
+            for place, literal in self._literals(more_facts)
+            if more_facts[place] in relevant or more_facts[place] in parts
         ]
-        found = combine(literals, degree=1)
-        return None if found is None else self._combination(found, known)
+        combination = combine(literals, degree=1)
+        return None if combination is None else self._combination(combination, more_facts)
 
-    def _combination(self, found: Combination, facts: Facts) -> Step:
+    def _combination(self, combination: Combination, facts: Facts) -> Step:
         products: list[Any] = []
         equations: list[Any] = []
         forms = self.replay.forms
-        for weight, column in found.parts:
+        for weight, column in combination.parts:
             if column.factor is not None:
                 factor = forms.term_of({column.factor: weight})
                 equations.append([column.facts[0], Place(factor)])
@@ -388,7 +388,9 @@ class _Search:
             products.append([str(weight), list(column.facts), squares])
         return ["combine", products, equations]
 
-    def _cleared(self, facts: Facts) -> tuple[list[Step], Facts, tuple[int, Literal] | None]:
+    def _clear_quotients(
+        self, facts: Facts
+    ) -> tuple[list[Step], Facts, tuple[int, Literal] | None]:
         """Relations without quotients: the steps, the facts, and a divisor of unknown sign."""
         forms, terms = self.replay.forms, self.terms
         prefix: list[Step] = []
@@ -405,7 +407,7 @@ class _Search:
                     continue
                 divisor = forms.term_of(forms.arguments[atom][0])
                 try:
-                    result = self.replay.cleared(literal, divisor, facts)
+                    result = self.replay.clear_divisor(literal, divisor, facts)
                 except RejectedProofError:
                     if divisor not in self._open_signs and open_sign is None:
                         open_sign = divisor, literal
@@ -414,10 +416,10 @@ class _Search:
                 make = {">": terms.less, ">=": terms.less_equal}.get(result.relation, terms.equal)
                 truth = make(zero, form)
                 truth = terms.negate(truth) if result.relation == "!=" else truth
-                known = self.replay.knowing(facts, truth)
-                if known != facts and not (result.form and self.replay.entails(facts, truth)):
+                more_facts = self.replay.knowing(facts, truth)
+                if more_facts != facts and not (result.form and self.replay.entails(facts, truth)):
                     prefix.append(["clear", position - 1, Place(divisor), Place(truth)])
-                    facts = known
+                    facts = more_facts
                 break
         return prefix, facts, open_sign
 
@@ -446,7 +448,7 @@ class _Search:
         """The lemmas about the functions in facts, each with its name."""
         lemmas: dict[int, tuple[tuple[int, ...], int]] = {}
         forms = self.replay.forms
-        met: list[int] = []
+        terms_before: list[int] = []
         seen_atoms: set[int] = set()
         pending = list(facts)
         for _ in range(2):
@@ -461,15 +463,15 @@ class _Search:
                 names: list[tuple[tuple[int, ...], int, int]] = [
                     ((term,), n, t) for n, t in enumerate(self.replay.lemmas.of(term))
                 ]
-                for other in met[:10]:
-                    if self.terms.nodes[other][0] == self.terms.nodes[term][0] != "/":
-                        for pair in ((other, term), (term, other)):
+                for earlier in terms_before[:10]:
+                    if self.terms.nodes[earlier][0] == self.terms.nodes[term][0] != "/":
+                        for pair in ((earlier, term), (term, earlier)):
                             try:
                                 truths = self.replay.lemmas.of_pair(*pair)
                             except RejectedProofError:
                                 continue
                             names += [(pair, n, t) for n, t in enumerate(truths)]
-                met.append(term)
+                terms_before.append(term)
                 for about, number, truth in names:
                     if truth not in lemmas and len(lemmas) < _MOST_LEMMAS:
                         lemmas[truth] = about, number
@@ -506,9 +508,9 @@ class _Search:
             context = z3.Context()
             solver = z3.Solver(ctx=context)
             solver.set("rlimit", 500_000)
-            written = _Writer(self.replay, context, make)
+            writer = _Writer(self.replay, context, make)
             for number, truth in enumerate(truths):
-                solver.assert_and_track(written.truth(truth), f"fact {number}")
+                solver.assert_and_track(writer.truth(truth), f"fact {number}")
             if solver.check() == z3.unsat:
                 names = {str(name) for name in solver.unsat_core()}
                 return [truth for number, truth in enumerate(truths) if f"fact {number}" in names]
@@ -579,7 +581,7 @@ def _places_in(step: Any) -> list[Place]:
     return places
 
 
-def _numbered(step: Any, row_of: Mapping[int, int]) -> Any:
+def _number_places(step: Any, row_of: Mapping[int, int]) -> Any:
     if isinstance(step, Place):
         return row_of[step.term]
-    return [_numbered(part, row_of) for part in step] if isinstance(step, list) else step
+    return [_number_places(part, row_of) for part in step] if isinstance(step, list) else step

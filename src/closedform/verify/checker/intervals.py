@@ -88,7 +88,7 @@ class Intervals:
             least, most = _times(self._of_monomial(monomial), (coefficient, coefficient))
             low = None if low is None or least is None else low + least
             high = None if high is None or most is None else high + most
-        return _rounded((low, high))
+        return _round_ends((low, high))
 
     def _of_monomial(self, monomial: Monomial) -> Interval:
         result: Interval = (fmpq(1), fmpq(1))
@@ -99,7 +99,7 @@ class Intervals:
     def _of_atom(self, atom: int) -> Interval:
         if atom not in self._atoms:
             self._atoms[atom] = EVERYWHERE
-            self._atoms[atom] = _rounded(self._make(atom))
+            self._atoms[atom] = _round_ends(self._make(atom))
         return self._atoms[atom]
 
     def _make(self, atom: int) -> Interval:
@@ -183,7 +183,7 @@ class Intervals:
             return True
         return False if high is not None and high < 0 else None
 
-    def decided(self, facts: Facts) -> dict[int, int]:
+    def decided_values(self, facts: Facts) -> dict[int, int]:
         """Returns the choices and floors in facts that are decided, each with its value."""
         terms = self.replay.terms
         replacements = {}
@@ -233,7 +233,7 @@ def _hull(intervals: list[Interval]) -> Interval:
     )
 
 
-def _rounded(interval: Interval) -> Interval:
+def _round_ends(interval: Interval) -> Interval:
     """An interval with ends of few bits that holds this one."""
     low, high = interval
     if low is not None and _bits(low) > _MOST_BITS:

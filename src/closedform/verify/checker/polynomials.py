@@ -93,9 +93,9 @@ class NormalForms:
 
     def of(self, term: int) -> Polynomial:
         """Returns the normal form of a number."""
-        known = self._forms.get(term)
-        if known is not None:
-            return known
+        form = self._forms.get(term)
+        if form is not None:
+            return form
         pending = [term]
         while pending:
             current = pending[-1]
@@ -256,7 +256,7 @@ def content(form: Polynomial) -> fmpq:
 
 def clear(form: Polynomial, atom: int, divisor: Polynomial) -> tuple[Polynomial, int]:
     """Returns ``form`` times the least power of a divisor that frees it of ``inv(divisor)``."""
-    form = _cancelled(form, atom, divisor)
+    form = _cancel(form, atom, divisor)
     degree = max((dict(monomial).get(atom, 0) for monomial in form), default=0)
     powers = [constant(1)]
     for _ in range(degree):
@@ -270,7 +270,7 @@ def clear(form: Polynomial, atom: int, divisor: Polynomial) -> tuple[Polynomial,
     return result, degree
 
 
-def _cancelled(form: Polynomial, atom: int, divisor: Polynomial) -> Polynomial:
+def _cancel(form: Polynomial, atom: int, divisor: Polynomial) -> Polynomial:
     """The polynomial with ``inv(divisor) * divisor`` as 1, where the divisor is an atom, not 0."""
     if len(divisor) != 1 or sum(exponent for _, exponent in next(iter(divisor))) != 1:
         return form

@@ -94,7 +94,7 @@ class Replay:
 
     def knowing(self, facts: Facts, *truths: int) -> Facts:
         """Returns the facts with more of them, conjunctions as their parts."""
-        added: dict[int, None] = dict.fromkeys(facts)
+        all_facts: dict[int, None] = dict.fromkeys(facts)
         pending = [self.terms.positive_form(truth) for truth in reversed(truths)]
         while pending:
             truth = pending.pop()
@@ -102,13 +102,15 @@ class Replay:
             if op == "and":
                 pending += reversed(args)
             elif op != "true":
-                added[truth] = None
-        return tuple(added)
+                all_facts[truth] = None
+        return tuple(all_facts)
 
     def beginning(self, assumptions: Sequence[int], goal: int) -> Facts:
         """Returns the facts that a proof refutes: declarations, assumptions, the negated goal."""
-        negated = self.terms.negate(self.terms.positive_form(goal))
-        return self.knowing((), *self._declarations([*assumptions, goal]), *assumptions, negated)
+        negated_goal = self.terms.negate(self.terms.positive_form(goal))
+        return self.knowing(
+            (), *self._declarations([*assumptions, goal]), *assumptions, negated_goal
+        )
 
     def _declarations(self, roots: Iterable[int]) -> list[int]:
         terms = self.terms
@@ -131,15 +133,15 @@ class Replay:
         """Whether a relation is one of some facts, up to a factor, or weaker than one."""
         if truth in facts or self.terms.nodes[truth][0] == "true":
             return True
-        wanted = self.literal(truth)
-        if wanted is None:
+        relation = self.literal(truth)
+        if relation is None:
             return False
-        number = constant_of(wanted.form)
+        number = constant_of(relation.form)
         if number is not None:
-            return is_satisfied(wanted.relation, number)
+            return is_satisfied(relation.relation, number)
         for fact in facts:
             literal = self.literal(fact)
-            if literal is not None and _is_weaker(literal, wanted):
+            if literal is not None and _is_weaker(literal, relation):
                 return True
         return False
 
@@ -164,8 +166,8 @@ class Replay:
             if not parts:
                 return
             depth += 1
-            for part, known in parts[1:]:
-                self.run(part, known, places, depth)
+            for part, part_facts in parts[1:]:
+                self.run(part, part_facts, places, depth)
             step, facts = parts[0]
 
     def fact(self, facts: Facts, place: object) -> int:
@@ -212,9 +214,9 @@ class Replay:
         condition, value = alternatives[number]
         conjuncts = self.knowing((), condition)
         require(all(self.entails(facts, part) for part in conjuncts), "its condition is not a fact")
-        return [(rest, self._replaced(facts, {term: value}, condition))]
+        return [(rest, self._replace_terms(facts, {term: value}, condition))]
 
-    def _replaced(self, facts: Facts, replacements: Mapping[int, int], *further: int) -> Facts:
+    def _replace_terms(self, facts: Facts, replacements: Mapping[int, int], *further: int) -> Facts:
         """Facts with terms replaced; further ones are not."""
         return self.knowing(tuple(self.terms.substitute(facts, replacements)), *further)
 
@@ -234,18 +236,18 @@ class Replay:
         equation = self.fact(facts, place)
         before, after = self.term(places, old), self.term(places, new)
         require(self.entails([equation], self.terms.equal(before, after)), "no such equation")
-        return [(rest, self._replaced(facts, {before: after}, equation))]
+        return [(rest, self._replace_terms(facts, {before: after}, equation))]
 
     def _round(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         place, truth, rest = _of_length(step, 3)
-        rounded = self.rounded(self.relation(self.fact(facts, place)))
-        claimed = self.term(places, truth, is_truth=True)
-        if rounded is None:
+        rounded_fact = self.round_relation(self.relation(self.fact(facts, place)))
+        claim = self.term(places, truth, is_truth=True)
+        if rounded_fact is None:
             raise RejectedProofError("this is not about integers")
-        require(_is_weaker(rounded, self.relation(claimed)), "it is not the rounded fact")
-        return [(rest, self.knowing(facts, claimed))]
+        require(_is_weaker(rounded_fact, self.relation(claim)), "it is not the rounded fact")
+        return [(rest, self.knowing(facts, claim))]
 
-    def rounded(self, literal: Literal) -> Literal | None:
+    def round_relation(self, literal: Literal) -> Literal | None:
         """Returns an inequality between integers with a whole constant, at least 0."""
         if literal.relation not in (">", ">=") or constant_of(literal.form) is not None:
             return None
@@ -259,13 +261,13 @@ class Replay:
 
     def _clear(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         place, divisor, truth, rest = _of_length(step, 4)
-        cleared = self.cleared(self.relation(self.fact(facts, place)), self.term(places, divisor),
-                               facts)  # fmt: skip
-        claimed = self.term(places, truth, is_truth=True)
-        require(_is_weaker(cleared, self.relation(claimed)), "it is not the product")
-        return [(rest, self.knowing(facts, claimed))]
+        relation = self.relation(self.fact(facts, place))
+        product = self.clear_divisor(relation, self.term(places, divisor), facts)
+        claim = self.term(places, truth, is_truth=True)
+        require(_is_weaker(product, self.relation(claim)), "it is not the product")
+        return [(rest, self.knowing(facts, claim))]
 
-    def cleared(self, literal: Literal, divisor: int, facts: Facts) -> Literal:
+    def clear_divisor(self, literal: Literal, divisor: int, facts: Facts) -> Literal:
         """Returns a relation times a power of a divisor of known sign."""
         terms = self.terms
         form = self.forms.of(divisor)
@@ -312,8 +314,10 @@ class Replay:
             last = high if end is None else end
             if first is not None and first == last:
                 number = terms.rational(first)
-                replaced = self._replaced(facts, {symbol: number}, terms.equal(symbol, number))
-                parts.append((part, replaced))
+                part_facts = self._replace_terms(
+                    facts, {symbol: number}, terms.equal(symbol, number)
+                )
+                parts.append((part, part_facts))
                 continue
             more = [] if before is None else [terms.less_equal(terms.rational(before + 1), symbol)]
             more += [] if end is None else [terms.less_equal(symbol, terms.rational(end))]
@@ -322,12 +326,12 @@ class Replay:
 
     def _simplify(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         (rest,) = _of_length(step, 1)
-        return [(rest, self.simplified(facts))]
+        return [(rest, self.decide_choices(facts))]
 
-    def simplified(self, facts: Facts) -> Facts:
+    def decide_choices(self, facts: Facts) -> Facts:
         """Returns facts with the choices made that interval arithmetic decides."""
         intervals = Intervals(self, facts)
-        return self._replaced(facts, intervals.decided(facts))
+        return self._replace_terms(facts, intervals.decided_values(facts))
 
     def _contradiction(self, step: list[object], facts: Facts, places: Sequence[int]) -> None:
         _of_length(step, 0)
@@ -394,22 +398,22 @@ def is_satisfied(relation: str, number: fmpq) -> bool:
 _WEAKER = {">": {">", ">=", "!="}, ">=": {">="}, "=": {"=", ">="}, "!=": {"!="}}
 
 
-def _is_weaker(fact: Literal, wanted: Literal) -> bool:
+def _is_weaker(fact: Literal, claim: Literal) -> bool:
     """Whether a relation of one polynomial follows from one of it, or of a multiple of it."""
-    if wanted.relation not in _WEAKER[fact.relation]:
+    if claim.relation not in _WEAKER[fact.relation]:
         return False
-    if len(fact.form) != len(wanted.form):
+    if len(fact.form) != len(claim.form):
         return False
     if not fact.form:
         return True
     monomial = next(iter(fact.form))
-    if monomial not in wanted.form:
+    if monomial not in claim.form:
         return False
-    factor = wanted.form[monomial] / fact.form[monomial]
-    is_symmetric = fact.relation in ("=", "!=") or wanted.relation == "!="
+    factor = claim.form[monomial] / fact.form[monomial]
+    is_symmetric = fact.relation in ("=", "!=") or claim.relation == "!="
     if factor < 0 and not is_symmetric:
         return False
-    return all(wanted.form.get(m) == value * factor for m, value in fact.form.items())
+    return all(claim.form.get(m) == value * factor for m, value in fact.form.items())
 
 
 _STEPS = {

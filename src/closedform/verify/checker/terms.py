@@ -48,7 +48,7 @@ class Terms:
 
     nodes: list[Node] = field(default_factory=list)
     _places: dict[Node, int] = field(default_factory=dict)
-    _declared: dict[str, int] = field(default_factory=dict)
+    _declarations: dict[str, int] = field(default_factory=dict)
 
     def make(self, op: str, args: Iterable[int] = (), value: object = None) -> int:
         """Returns the number of a term; the same one for the same term."""
@@ -106,7 +106,7 @@ class Terms:
             require(is_declared, f"no declaration: {value!r}")
             node = self.make("symbol", (), (name, integer, sign))
             require(
-                self._declared.setdefault(name, node) == node, f"{name} is declared in two ways"
+                self._declarations.setdefault(name, node) == node, f"{name} is declared in two ways"
             )
             return (name, integer, sign)
         require(value is None, f"{op} has no value")
@@ -114,13 +114,13 @@ class Terms:
 
     def is_declared(self, name: str) -> bool:
         """Whether a symbol of this name exists."""
-        return name in self._declared
+        return name in self._declarations
 
     def declare(self, name: str, *, integer: bool) -> int:
         """Returns a new symbol."""
         require(not self.is_declared(name), f"{name} is not new")
-        self._declared[name] = self.make("symbol", (), (name, integer, "any"))
-        return self._declared[name]
+        self._declarations[name] = self.make("symbol", (), (name, integer, "any"))
+        return self._declarations[name]
 
     def is_truth(self, term: int) -> bool:
         """Whether a term is a truth and not a number."""
@@ -195,16 +195,16 @@ class Terms:
         if op in ("min", "max"):
             left, right = args
             low = self.less_equal(left, right)
-            chosen = (left, right) if op == "min" else (right, left)
-            return [(low, chosen[0]), (self.negate(low), chosen[1])]
+            ordered_pair = (left, right) if op == "min" else (right, left)
+            return [(low, ordered_pair[0]), (self.negate(low), ordered_pair[1])]
         number = args[0]
         if op == "abs":
             opposite = self.multiply(self.rational(-1), number)
             return [(self.less_equal(zero, number), number), (self.less(number, zero), opposite)]
-        ones = self.rational(1), self.rational(-1)
+        units = self.rational(1), self.rational(-1)
         return [
-            (self.less(zero, number), ones[0]),
-            (self.less(number, zero), ones[1]),
+            (self.less(zero, number), units[0]),
+            (self.less(number, zero), units[1]),
             (self.equal(number, zero), zero),
         ]
 

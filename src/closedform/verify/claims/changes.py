@@ -21,7 +21,7 @@ from closedform.verify.claims.reading import (
     condition_text,
     has_value,
     read_schedule,
-    said,
+    value_text,
 )
 from closedform.verify.terms import build
 from closedform.verify.terms.tree import Term
@@ -69,10 +69,10 @@ def bounded_change(
         if bound is None:
             continue
         limit = reading.read(bound)
-        ordered = (limit, change) if sign == ">=" else (change, limit)
+        sides_of_bound = (limit, change) if sign == ">=" else (change, limit)
         displays = (("at t it", reading.value), ("a step later it", _after(reading.value)))
-        text = f"the change is {sign} {said(bound)}"
-        goals.append(Goal(text, build.less_equal(*ordered), premises, shown=displays))
+        text = f"the change is {sign} {value_text(bound)}"
+        goals.append(Goal(text, build.less_equal(*sides_of_bound), premises, shown=displays))
     sides = " and ".join(goal.text.removeprefix("the change is ") for goal in goals)
     sentence = f"the value changes by {sides} a step"
     presumes = has_value(reading)
@@ -117,8 +117,8 @@ def _extreme(reading: Reading, name: str, at: Any) -> Claim:
     is_largest = name == "argmax"
     sides = (reading.value, best) if is_largest else (best, reading.value)
     word = "larger" if is_largest else "smaller"
-    displays = (("the value", reading.value), (f"at {said(at)} it", best))
-    sentence = f"the value is nowhere {word} than at step {said(at)}"
+    displays = (("the value", reading.value), (f"at {value_text(at)} it", best))
+    sentence = f"the value is nowhere {word} than at step {value_text(at)}"
     goal = Goal(f"it is not {word}", build.less_equal(*sides), shown=displays)
     presumes = (*reading.step_goals(step, "the step"), *has_value(reading), *all_defined(best))
     return claim_about(reading, name, sentence, [goal], presumes, at=at)
@@ -174,11 +174,11 @@ def close(
         limit = build.less_equal(CLOCK, reading.read(until))
         reading = replace(reading, where=build.both(reading.where, limit))
     if ulp is None:
-        most, text = reading.read(within), f"at most {said(within)}"
+        most, text = reading.read(within), f"at most {value_text(within)}"
     else:
         eps = sp.Rational(float(np.finfo(DType(dtype).numpy).eps))
         most = build.multiply(reading.read(ulp), reading.read(eps), build.absolute(value))
-        text = f"at most {said(ulp)} ulp of {DType(dtype)}"
+        text = f"at most {value_text(ulp)} ulp of {DType(dtype)}"
     gap = build.subtract(reading.value, value)
     displays = ((repr(lr.name), reading.value), (name, value))
     goals = [
@@ -237,7 +237,7 @@ def read_other(reading: Reading, other: Schedule | sp.Expr | float, clock: Term)
         name, value = repr(other.name), second.value
         facts = (*second.given, *second.assume)
     else:
-        name, value = said(other), reading.read(other)
+        name, value = value_text(other), reading.read(other)
     moved_facts = (build.substitute(fact, {CLOCK: clock}) for fact in (first, *facts))
     stated_facts = (build.TRUE, first, *reading.assume, *reading.given)
     return Other(

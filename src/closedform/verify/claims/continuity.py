@@ -24,8 +24,8 @@ from closedform.verify.claims.reading import (
     condition_text,
     has_value,
     read_schedule,
-    said,
     value_term,
+    value_text,
 )
 from closedform.verify.tactics.real_line import TIME, Cell, as_choices, moving, real_cells
 from closedform.verify.terms import build
@@ -68,7 +68,7 @@ def continuous(
     elsewhere = (*reading.given_at(TIME), *elsewhere)
     for cell in cells:
         goals += [_within(cell, goal, elsewhere) for goal in _crossings(cell.value)]
-    names = ", ".join(said(place) for place in places)
+    names = ", ".join(value_text(place) for place in places)
     sentence = "the value does not jump" + (f" but at t = {names}" if names else "")
     presumes = has_value(reading)
     everywhere = replace(reading, where=build.TRUE, steps=build.TRUE)
@@ -138,7 +138,7 @@ def directions_of(root: Term) -> dict[Term, int | None]:
     A floor within an operand counts as constant: it is, but where it jumps.
     """
     directions = _directions(root)
-    found: dict[Term, int | None] = {}
+    directions_by_node: dict[Term, int | None] = {}
     for node in walk(root):
         if node.op in RELATIONS:
             difference = build.subtract(*node.args)
@@ -148,8 +148,8 @@ def directions_of(root: Term) -> dict[Term, int | None]:
         else:
             continue
         if way != 0:
-            found[node] = way
-    return found
+            directions_by_node[node] = way
+    return directions_by_node
 
 
 def _directions(root: Term) -> dict[Term, Direction]:

@@ -26,7 +26,7 @@ from closedform.verify.terms.tree import Op, Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
 
 
-def allowed(
+def claim_effort(
     effort: float = 1.0, budget: float | None = None, *, units: int = LIMITS.claim_work
 ) -> Effort:
     """Returns the work that one claim may take.
@@ -80,7 +80,7 @@ class Goal:
     start: tuple[tuple[str, Any], ...] = ()
 
 
-def defined(obligation: Obligation, conditions: tuple[Term, ...] = (), place: str = "") -> Goal:
+def definedness(obligation: Obligation, conditions: tuple[Term, ...] = (), place: str = "") -> Goal:
     """Returns an obligation as a goal under what is given; ``place`` begins its text."""
     text = (
         "some branch holds" if obligation.kind is Kind.BRANCH else f"{obligation.text} is defined"
@@ -90,8 +90,8 @@ def defined(obligation: Obligation, conditions: tuple[Term, ...] = (), place: st
 
 
 def all_defined(root: Term, premises: tuple[Term, ...] = (), place: str = "") -> list[Goal]:
-    """Returns the goals that every operation in a term is defined; arguments as ``defined``."""
-    return [defined(obligation, premises, place) for obligation in obligations(root)]
+    """Returns the goals that every operation in a term is defined; arguments as ``definedness``."""
+    return [definedness(obligation, premises, place) for obligation in obligations(root)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Claim:
         Raises:
             VerificationError: ``effort`` or ``budget`` is not above 0.
         """
-        return self.judge(allowed(effort, budget), proofs)
+        return self.judge(claim_effort(effort, budget), proofs)
 
     def judge(self, effort: Effort, proofs: Proofs | None = None) -> Verdict:
         """Returns the verdict that can be reached within an effort; see ``verify``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from closedform.language import Schedule
-from closedform.verify.claims.core import Claim, Goal, defined
+from closedform.verify.claims.core import Claim, Goal, definedness
 from closedform.verify.claims.reading import Condition, claim_about, condition_text, read_schedule
 from closedform.verify.terms.build import UNDEFINED, both, equal, negate
 from closedform.verify.terms.definedness import Kind, obligations
@@ -22,14 +22,14 @@ def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] 
     branches = [
         obligation for obligation in obligations(reading.value) if obligation.kind is Kind.BRANCH
     ]
-    goals = [defined(obligation, reading.given) for obligation in branches]
+    goals = [definedness(obligation, reading.given) for obligation in branches]
     return claim_about(reading, "total", "every step has a branch", goals)
 
 
 def finite(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()) -> Claim:
     """Claims that there is a value at every step, and that it is finite and real."""
     reading = read_schedule(lr, assume, where)
-    goals = [defined(obligation, reading.given) for obligation in obligations(reading.value)]
+    goals = [definedness(obligation, reading.given) for obligation in obligations(reading.value)]
     return claim_about(reading, "finite", "the value is finite and real", goals)
 
 
@@ -40,7 +40,8 @@ def where_safe(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     """
     reading = read_schedule(lr, assume)
     goals = [
-        defined(obligation, reading.given) for obligation in obligations(reading.value, taken=False)
+        definedness(obligation, reading.given)
+        for obligation in obligations(reading.value, taken=False)
     ]
     sentence = "branches not taken are finite and real, too"
     return claim_about(reading, "where_safe", sentence, goals, is_question=True)

@@ -22,7 +22,7 @@ from closedform.ir import Shape, naming
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions
 from closedform.verify.certificates.floats import schedule_floats
-from closedform.verify.claims.core import allowed
+from closedform.verify.claims.core import claim_effort
 from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
@@ -165,7 +165,7 @@ def _rows(
         yield from (row_of(finding) for finding in report)
         yield _floats(model)
     if source is not None:
-        yield _compare_with_source(path, model, source, kind, allowed(effort, budget))
+        yield _compare_with_source(path, model, source, kind, claim_effort(effort, budget))
     yield from _stated_rows(model)
     if kind is not None and source is None:
         reason = "name its rule: --against adamw"

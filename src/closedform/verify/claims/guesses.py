@@ -73,7 +73,7 @@ class Sample:
     value: Number
 
 
-def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
+def sample_cells(reading: Reading, seed: int = 0) -> list[Sample]:
     """Returns values on every cell: its first and last steps, one between, and some beyond."""
     samples: list[Sample] = []
     declared_symbols = symbols(reading.value)

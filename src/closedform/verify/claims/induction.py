@@ -19,7 +19,7 @@ from closedform.verify.claims.reading import (
     condition_text,
     has_value,
     read_schedule,
-    said,
+    value_text,
 )
 from closedform.verify.claims.statements import PREVIOUS
 from closedform.verify.claims.sums import sum_goals
@@ -73,7 +73,9 @@ def recurrence(
     premises = reading.given_at(here)
     first_value = reading.read(first)
     goals = [
-        Goal(f"value at 0 = {said(first)}", equal(start, first_value), shown=(("it", start),)),
+        Goal(
+            f"value at 0 = {value_text(first)}", equal(start, first_value), shown=(("it", start),)
+        ),
         Goal(
             "the step gives the next value",
             equal(step_value, after),
@@ -86,7 +88,7 @@ def recurrence(
         *has_value(everywhere, first_value),
         *all_defined(step_value, premises, "in the step, "),
     ]
-    sentence = f"it begins at {said(first)} and follows the recurrence"
+    sentence = f"it begins at {value_text(first)} and follows the recurrence"
     claim = claim_about(
         everywhere, "recurrence", sentence, goals, presumes, first=first, step=following
     )
@@ -146,7 +148,7 @@ def area(
                 "a step adds the value to the sum", equal(increase, reading.value), shown=displays
             ),
         ]
-        sentence = f"the values before step t add up to {said(total)}"
+        sentence = f"the values before step t add up to {value_text(total)}"
         presumes = has_value(reading, total_term, after)
         return claim_about(reading, "area", sentence, goals, presumes, total=total)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
@@ -155,7 +157,7 @@ def area(
             where=f"schedule {lr.name!r}",
             hint="give the sum as an expression in t, which is proved by induction",
         )
-    sentence = f"the values of the first {steps} steps add up to {said(total)}"
+    sentence = f"the values of the first {steps} steps add up to {value_text(total)}"
     last = reading.step_goals(rational(steps - 1), "the last step") if steps else ()
     presumes = (*last, *has_value(reading, total_term))
     goals_of_sum = sum_goals(reading, steps, total_term)

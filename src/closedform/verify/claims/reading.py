@@ -225,10 +225,10 @@ _LONGEST = 60
 
 def condition_text(condition: Term) -> str:
     """Returns a condition in a line, cut where it is long."""
-    shown = str(condition)
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
+    line = str(condition)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
-def said(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Returns a value of a claim as people wrote it."""
     return text(value) if isinstance(value, sp.Basic) else str(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from closedform.deprecation import warn_renamed
 from closedform.effort import Watch
 from closedform.errors import VerificationError
-from closedform.verify.claims.core import Claim, Proofs, allowed
+from closedform.verify.claims.core import Claim, Proofs, claim_effort
 from closedform.verify.terms.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def check(
     """
     verdicts = Proofs() if proofs is None else proofs
     findings = []
-    portion, watch = allowed(effort, budget), Watch()
+    portion, watch = claim_effort(effort, budget), Watch()
     for claim in claims:
         if not isinstance(claim, Claim):
             raise VerificationError(
@@ -211,5 +211,5 @@ def check(
         # The work that it took to make the claim counts: its bounds may have been looked for.
         verdict = claim.judge(portion, verdicts)
         findings.append(Finding(claim, verdict.after(watch.seconds)))
-        portion, watch = allowed(effort, budget), Watch()
+        portion, watch = claim_effort(effort, budget), Watch()
     return Report(subject, tuple(findings))

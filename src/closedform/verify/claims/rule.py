@@ -14,7 +14,7 @@ import sympy as sp
 from closedform.errors import VerificationError, nearest
 from closedform.language import PARAM, UpdateRule, state, t
 from closedform.verify.claims.core import Claim, Goal
-from closedform.verify.claims.reading import CLOCK, LATER, Condition, said
+from closedform.verify.claims.reading import CLOCK, LATER, Condition, value_text
 from closedform.verify.claims.step import (
     STEP_LATER,
     Step,
@@ -121,13 +121,13 @@ def same_rule(
     presumes = [
         goal for label, left, right in pairs for goal in defined_in(label, (left, right), premises)
     ]
-    preservation_goals, presumed = _preservation_goals(first, conditions)
+    preservation_goals, presumed_goals = _preservation_goals(first, conditions)
     goals += preservation_goals
     facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
     if where is not True:
-        sentence += f" from the same states where {said(where)}"
-    return Claim("same_rule", sentence, one, tuple(goals), (*presumes, *presumed), facts)
+        sentence += f" from the same states where {value_text(where)}"
+    return Claim("same_rule", sentence, one, tuple(goals), (*presumes, *presumed_goals), facts)
 
 
 def _substitute_open(
@@ -192,7 +192,7 @@ def invariant(
     """
     step = step_of(rule, open)
     goals, presumes = inductive(step, step.read(condition))
-    sentence = f"{said(condition)} before every step"
+    sentence = f"{value_text(condition)} before every step"
     return Claim("invariant", sentence, rule, goals, presumes, facts_of(step, assume))
 
 
@@ -263,11 +263,14 @@ def bounded_update(
     limit = term(step.read(bound))
     displays = (("the change", change), ("the bound", limit))
     goal = Goal(
-        f"|change| <= {said(bound)}", less_equal(absolute(change), limit), premises, shown=displays
+        f"|change| <= {value_text(bound)}",
+        less_equal(absolute(change), limit),
+        premises,
+        shown=displays,
     )
     presumes = defined_in("the parameter", (step.param, step.read(bound)), premises)
     preserved_goals, presumed_goals = _preservation_goals(step, conditions)
-    sentence = f"a step changes the parameter by at most {said(bound)}"
+    sentence = f"a step changes the parameter by at most {value_text(bound)}"
     facts = facts_of(step, assume)
     return Claim(
         "bounded_update",
@@ -323,7 +326,7 @@ def after_steps(
     goals: list[Goal] = []
     presumes: list[Goal] = []
     if premises:
-        text = f"{said(where)} holds for some number of steps"
+        text = f"{value_text(where)} holds for some number of steps"
         presumes.append(Goal(text, term(condition), is_somewhere=True))
     for name, expr in closed_forms.items():
         begin, initial_value = term(expr.xreplace({t: sp.Integer(0)})), term(step.initial[name])
@@ -338,11 +341,11 @@ def after_steps(
             Goal(text, statement, before, is_sufficient=not is_prefix, shown=displays),
         ]
         presumes += defined_in(name, (step_value, expr, later), before)
-    sentence = ", ".join(f"{name} = {said(expr)}" for name, expr in states.items())
+    sentence = ", ".join(f"{name} = {value_text(expr)}" for name, expr in states.items())
     facts = facts_of(step, assume)
     sentence = f"after t steps with one gradient {sentence}"
     if premises:
-        sentence += f" where {said(where)}"
+        sentence += f" where {value_text(where)}"
     return Claim("after_steps", sentence, rule, tuple(goals), tuple(presumes), facts)
 
 
@@ -351,7 +354,7 @@ def _check_condition(condition: sp.Basic, step: Step) -> None:
     changing_symbols = {PARAM, *(state(name) for name in step.states)}
     for symbol in sorted(condition.free_symbols & changing_symbols, key=str):
         raise VerificationError(
-            f"where is about t, GRAD and hyperparameters, got {symbol} in {said(condition)}",
+            f"where is about t, GRAD and hyperparameters, got {symbol} in {value_text(condition)}",
             where=f"rule {step.rule.name!r}",
             hint="write the state's formula in its place",
         )

@@ -20,10 +20,16 @@ from closedform.effort import Effort
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.language import PARAM, Schedule, UpdateRule, state, t
 from closedform.verify.claims.continuity import continuous, jumps
-from closedform.verify.claims.core import Claim, Goal, Proofs, allowed
+from closedform.verify.claims.core import Claim, Goal, Proofs, claim_effort
 from closedform.verify.claims.defined import finite, reached, total, where_safe
 from closedform.verify.claims.floats import float_finite
-from closedform.verify.claims.guesses import BoundCandidate, bounds, candidates_of, phases, sampled
+from closedform.verify.claims.guesses import (
+    BoundCandidate,
+    bounds,
+    candidates_of,
+    phases,
+    sample_cells,
+)
 from closedform.verify.claims.reading import Condition, Reading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
 from closedform.verify.claims.rule import finite_steps, invariant
@@ -118,7 +124,7 @@ class _Standard:
         branches = sum(1 for node in walk(reading.value) if node.op is Op.ITE)
         if 0 < branches <= LIMITS.reached_branches:
             yield reached(lr, assume=assume)
-        samples = sampled(reading)
+        samples = sample_cells(reading)
         candidates = candidates_of(reading, samples)
         low, high = (
             self._bound(bounds(candidates, samples, is_lower=side), is_lower=side)
@@ -137,7 +143,7 @@ class _Standard:
 
         Both bounds together may take the work of one claim.
         """
-        effort = allowed(self.effort / 2, None if self.budget is None else self.budget / 2)
+        effort = claim_effort(self.effort / 2, None if self.budget is None else self.budget / 2)
         portion = effort.left // 2
         undecided_bound = None
         for guess in islice(guesses, LIMITS.standard_guesses):
@@ -226,7 +232,7 @@ def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | Non
     step = step_of(rule, open_names)
     assume = [symbol >= 0 for name, symbol in open_symbols(step).items() if name in open_names]
     proofs = Proofs()
-    invariants = _preserved_conditions(step, assume, allowed(effort, budget), proofs)
+    invariants = _preserved_conditions(step, assume, claim_effort(effort, budget), proofs)
     premises: dict[str, Any] = {"open": open_names, "assume": assume}
     claims = [invariant(rule, sp.And(*invariants), **premises)] if invariants else []
     claims.append(finite_steps(rule, invariants=invariants, **premises))
@@ -254,7 +260,7 @@ def _preserved_conditions(
         ]
         if not failing:
             break
-        conditions = [each for each in conditions if each not in failing]
+        conditions = [condition for condition in conditions if condition not in failing]
     return conditions
 
 

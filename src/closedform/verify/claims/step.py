@@ -13,7 +13,7 @@ from closedform.language import PARAM, Schedule, UpdateRule, exact_number, state
 from closedform.language.numbers import rationalize
 from closedform.language.symbols import local
 from closedform.verify.claims.core import Goal, all_defined
-from closedform.verify.claims.reading import Condition, said
+from closedform.verify.claims.reading import Condition, value_text
 from closedform.verify.terms.build import TRUE
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Term
@@ -124,9 +124,9 @@ def inductive(
         if state(name) in condition.free_symbols
     )
     goals = (
-        Goal(f"{said(condition)} at the beginning", term(first)),
+        Goal(f"{value_text(condition)} at the beginning", term(first)),
         Goal(
-            f"{said(condition)} is preserved by a step",
+            f"{value_text(condition)} is preserved by a step",
             term(later_condition),
             facts,
             shown=displays,
@@ -165,7 +165,8 @@ def facts_of(step: Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
         symbols = condition.free_symbols if isinstance(condition, sp.Basic) else set()
         for symbol in sorted(symbols & changing_symbols, key=str):
             raise VerificationError(
-                f"assume holds conditions on hyperparameters, got {symbol} in {said(condition)}",
+                f"assume holds conditions on hyperparameters, got {symbol} in "
+                f"{value_text(condition)}",
                 where=f"rule {step.rule.name!r}",
                 hint="state it as an invariant, or with where",
             )

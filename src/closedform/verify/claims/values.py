@@ -22,7 +22,7 @@ from closedform.verify.claims.reading import (
     condition_text,
     has_value,
     read_schedule,
-    said,
+    value_text,
 )
 from closedform.verify.claims.statements import as_texts
 from closedform.verify.tactics.real_line import TIME, Cell, as_choices, real_cells
@@ -64,9 +64,9 @@ def bounded(
         limit = reading.read(bound)
         bounds.append(limit)
         displays = (("the value", reading.value), ("the bound", limit))
-        ordered = (limit, value) if sign == ">=" else (value, limit)
-        statement = build.less_equal(*ordered)
-        goals.append(Goal(f"value {sign} {said(bound)}", statement, shown=displays))
+        sides_of_bound = (limit, value) if sign == ">=" else (value, limit)
+        statement = build.less_equal(*sides_of_bound)
+        goals.append(Goal(f"value {sign} {value_text(bound)}", statement, shown=displays))
     sides = " and ".join(goal.text.removeprefix("value ") for goal in goals)
     presumes = has_value(reading, *bounds)
     sentence = f"the value is {sides}"
@@ -222,13 +222,13 @@ def ends_at(lr: Schedule, value: Any, at: Any = None, *, assume: Iterable[Condit
         )
     reading = read_schedule(lr, assume)
     first, last = reading.read(begin), reading.read(value)
-    sentence = f"the value is {said(value)} from step {said(begin)} on"
+    sentence = f"the value is {value_text(value)} from step {value_text(begin)} on"
     if reading.where != build.TRUE:
         sentence += f" where {condition_text(reading.where)}"
     steps = () if at is None else reading.step_goals(first, "the first step")
     reading = replace(reading, where=build.both(build.less_equal(first, CLOCK), reading.where))
     displays = (("it", reading.value),)
-    goal = Goal(f"value = {said(value)}", build.equal(reading.value, last), shown=displays)
+    goal = Goal(f"value = {value_text(value)}", build.equal(reading.value, last), shown=displays)
     presumes = (*steps, *has_value(reading, last))
     claim = claim_about(reading, "ends_at", goal.text, [goal], presumes)
     return replace(claim, sentence=sentence, arguments=as_texts(value=value, at=begin))
@@ -250,7 +250,7 @@ def periodic(lr: Schedule, period: Any, *, assume: Iterable[Condition] = ()) -> 
         (*reading.given, *reading.given_at(later)),
         shown=(("it", reading.value), ("a period later it", after)),
     )
-    sentence = f"the value repeats every {said(period)} steps"
+    sentence = f"the value repeats every {value_text(period)} steps"
     presumes = (*reading.step_goals(steps, "the period"), *has_value(reading))
     return claim_about(reading, "periodic", sentence, [whole, goal], presumes, period=period)
 
@@ -295,7 +295,7 @@ def equal_to(
     name = second.name
     sentence = f"it is equal to {name}"
     if (ratio, offset) != (1, 0):
-        name += f" at step {said(ratio * t + offset)}"
+        name += f" at step {value_text(ratio * t + offset)}"
         sentence = f"it is equal to {name}"
     if ratio.q != 1:
         sentence += f", at each step that is a multiple of {ratio.q}"

@@ -150,8 +150,8 @@ class _Table:
             factor = _ratio(its_values, values)
             if factor is None or (factor < 0 and first.op is not Op.EQUAL):
                 return False
-            scaled = build.multiply(build.rational(factor), _measure(second))
-            return self.are_same(_measure(first), scaled)
+            multiple = build.multiply(build.rational(factor), _measure(second))
+            return self.are_same(_measure(first), multiple)
         if _are_apart(its_values, values):
             return False
         if first.op is Op.ITE:

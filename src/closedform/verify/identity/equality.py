@@ -122,8 +122,12 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
     way = _way_of_floors(first_term, second_term, steps)
     if way is not None:
         return way
-    simplified = settle_choices(first_term, *run), settle_choices(second_term, *run)
-    return None if simplified == (first_term, second_term) else _way_of_floors(*simplified, steps)
+    settled_terms = settle_choices(first_term, *run), settle_choices(second_term, *run)
+    return (
+        None
+        if settled_terms == (first_term, second_term)
+        else _way_of_floors(*settled_terms, steps)
+    )
 
 
 def _way_of_floors(left: Term, right: Term, steps: Steps) -> str | None:
@@ -149,24 +153,24 @@ def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
     """
     if _are_same(steps, left, right):
         return True
-    simplified = _with_choices_made(left, steps), _with_choices_made(right, steps)
-    if simplified != (left, right):
-        left, right = simplified
+    settled_terms = _with_choices_made(left, steps), _with_choices_made(right, steps)
+    if settled_terms != (left, right):
+        left, right = settled_terms
         if _are_same(steps, left, right):
             return True
     if not (has_choices(left) and has_choices(right)):
         return False
-    unified = with_shared_choices(
+    shared_forms = with_shared_choices(
         left, right, partial(_are_same, steps), lambda part: is_defined(part, steps)
     )
-    return unified != (left, right) and _are_same(steps, *unified)
+    return shared_forms != (left, right) and _are_same(steps, *shared_forms)
 
 
 def _with_choices_made(form: Term, steps: Steps) -> Term:
     """A normal form with the choices made that the run decides, in its normal form."""
     run = steps.clock, steps.first, steps.last
-    simplified = settle_choices(form, *run)
-    return form if simplified == form else normal(simplified, *run)
+    settled_form = settle_choices(form, *run)
+    return form if settled_form == form else normal(settled_form, *run)
 
 
 def _are_same(steps: Steps, left: Term, right: Term) -> bool:

@@ -115,9 +115,9 @@ def junction(op: Op, parts: Iterable[Truth]) -> Truth:
         rest = _flat_parts(op, (simplify_truth(part, facts) for part in flat - single))
         if rest is None:
             return decisive
-        simplified = single | rest
-        if simplified != flat:
-            return junction(op, simplified)
+        simpler_parts = single | rest
+        if simpler_parts != flat:
+            return junction(op, simpler_parts)
     if not flat:
         return not decisive
     return next(iter(flat)) if len(flat) == 1 else (op, frozenset(flat))

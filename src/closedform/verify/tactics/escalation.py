@@ -90,9 +90,9 @@ def _prove_case(case: Sequent, result: Escalation, effort: Effort) -> bool:
     readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
     for reading in readings:
         statements = (*case.facts, build.negate(case.goal))
-        found = ask(statements, effort.step(LIMITS.model_work), reading).model
-        if found is not None:
-            result.models.append(found)
+        model_of_reading = ask(statements, effort.step(LIMITS.model_work), reading).model
+        if model_of_reading is not None:
+            result.models.append(model_of_reading)
     if isinstance(model, Mapping):
         result.models.append(model)
     return False

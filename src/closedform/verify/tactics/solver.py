@@ -340,7 +340,7 @@ class Question:
         if len(constants) <= 64:
             cases = enumerate(constants)
             self._definitions += [
-                z3.Implies(index == place, entry == each) for place, each in cases
+                z3.Implies(index == place, entry == value) for place, value in cases
             ]
         return entry
 

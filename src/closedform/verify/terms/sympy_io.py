@@ -54,9 +54,9 @@ def term(expr: Any, readers: Mapping[type, Reader] | None = None) -> Term:
 
 
 def _read(expr: sp.Basic, terms: dict[sp.Basic, Term], readers: Mapping[type, Reader]) -> Term:
-    cached = terms.get(expr)
-    if cached is not None:
-        return cached
+    term_of_expr = terms.get(expr)
+    if term_of_expr is not None:
+        return term_of_expr
     for kind in type(expr).__mro__:
         reader = readers.get(kind)
         if reader is not None:

@@ -51,3 +51,35 @@ def test_integers_beyond_those_that_float32_holds_are_not_computed_in_it() -> No
     for step in (2**24 + 1, 2**24 + 3, 2**24 + 1001):
         value = run_evaluator(graph, {"step": np.array(step, np.int32)})["value"]
         assert value == step - 2**24 - 1
+
+
+PRECISIONS = {
+    "float64": GraphOptions(dtype="f64"),
+    "float32": GraphOptions(dtype="f32", scalar_dtype="f32"),
+    "double-float": GraphOptions(dtype="f32", scalar_dtype="f32", precision="double-float"),
+}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("seed", range(8))
+def test_a_decay_to_zero_ends_at_positive_zero(seed: int, precision: str) -> None:
+    # SymPy takes the root apart, and the first number of the second sum is not rational.
+    draws = np.random.default_rng(seed)
+    length, start = (int(number) for number in draws.integers(2, 10**6, 2))
+    elapsed = sp.Min(sp.Max(t - start, 0), length)
+    factor = sp.sqrt(int(draws.integers(2, 100))) / 3
+    root = 1 - sp.sqrt(elapsed / sp.Integer(length))
+    line = sp.expand(factor * (1 - elapsed / sp.Integer(length)))
+    for expr in (root, line, 1 - elapsed / sp.Integer(length)):
+        graph = compile_schedule(Schedule(expr), PRECISIONS[precision])
+        for step in (start + length, start + length + 1, 2**31 - 1):
+            value = run_evaluator(graph, {"step": np.array(step)})["value"]
+            assert value == 0, (expr, step)
+            assert not np.signbit(value), (expr, step)
+
+
+def test_a_number_times_a_root_is_one_root() -> None:
+    graph = compile_schedule(Schedule(sp.sqrt(6) * sp.sqrt(t) / 1200), GraphOptions())
+    assert [node.op for node in graph.nodes if node.operands] == [Op.CAST, Op.DIV, Op.SQRT]
+    rational = compile_schedule(Schedule(3 * sp.sqrt(t)), GraphOptions())
+    assert [node.op for node in rational.nodes if node.operands] == [Op.CAST, Op.SQRT, Op.MUL]

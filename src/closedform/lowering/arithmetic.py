@@ -29,6 +29,10 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers a sum: integer multiples and the constant in one exact form, then the other terms."""
     if low.is_tensor(expr):
         return _add_tensors(low, expr, domain)
+    common_factor = split_irrational(expr)
+    if common_factor is not None:
+        irrational, rational_sum = common_factor
+        return low.emit(Op.MUL, low.real(rational_sum, domain), low.constant(irrational))
     constant, terms = expr.as_coeff_Add()
     integral: list[sp.Expr] = []
     real_terms: list[sp.Expr] = []
@@ -52,6 +56,37 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if constant < 0:
         return low.emit(Op.SUB, total, low.constant(-constant))
     return low.emit(Op.ADD, total, low.constant(constant))
+
+
+def split_irrational(expr: sp.Add) -> tuple[sp.Expr, sp.Expr] | None:
+    """Returns (q, S), ``expr == q * S``, if q is an irrational number in every term, else None.
+
+    ``sqrt(2)/4 - sqrt(2)*n/1280000`` is exactly 0 at its end as ``sqrt(2)*(1/4 - n/1280000)``. With
+    two rounded constants it ends at a rounding error.
+    """
+    factors = [
+        sp.Mul(*(arg for arg in sp.Mul.make_args(term) if arg.is_number)) for term in expr.args
+    ]
+    irrational = factors[0].as_coeff_Mul()[1]
+    if irrational == 1 or any(factor.as_coeff_Mul()[1] != irrational for factor in factors):
+        return None
+    return irrational, sp.Add(*(term / irrational for term in expr.args))
+
+
+def split_radical(expr: sp.Mul) -> tuple[int, sp.Expr] | None:
+    """Returns (sign, u), ``expr == sign * sqrt(u)``, for an irrational number times a root.
+
+    SymPy splits ``sqrt(n/240000)`` into ``sqrt(6)*sqrt(n)/1200``. As one root of a quotient it is
+    exactly 1 at n = 240000. As a product with a rounded constant it is not, and a decay by
+    ``1 - sqrt(n/240000)`` ends at a rounding error. For other products the result is None.
+    """
+    number = sp.Mul(*(arg for arg in expr.args if arg.is_number))
+    factors = [arg for arg in expr.args if not arg.is_number]
+    square = number**2
+    is_radical = not number.is_Rational and square.is_Rational and len(factors) == 1
+    if not is_radical or not isinstance(factors[0], sp.Pow) or factors[0].exp != sp.Rational(1, 2):
+        return None
+    return (1 if number > 0 else -1), square * factors[0].base
 
 
 def _fits_line(low: Lowering, terms: Sequence[sp.Expr], domain: Domain) -> bool:
@@ -117,6 +152,8 @@ def _line(low: Lowering, constant: sp.Expr, multiples: sp.Expr, domain: Domain) 
     if not low.fits_integer(integer - start, domain):
         start = sp.Integer(0)
     height = constant + slope * start
+    if height == 0 and slope < 0:
+        return _slope_times(low, -slope, start - integer, domain)  # ends at 0 and not at -0
     line = _slope_times(low, slope, integer - start, domain)
     if height == 0:
         return line
@@ -171,6 +208,11 @@ def lower_mul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     factor, core = expr.as_coeff_Mul()
     if factor.is_Rational and is_integral(core) and low.fits_integer(core, domain):
         return _slope_times(low, factor, core, domain)
+    radical = split_radical(expr)
+    if radical is not None:
+        sign, radicand = radical
+        root = low.emit(Op.SQRT, low.real(radicand, domain))
+        return low.emit(Op.NEG, root) if sign < 0 else root
     numbers = sp.Mul(*(arg for arg in expr.args if arg.is_number))
     factors = [arg for arg in expr.args if not arg.is_number]
     numerators, denominators = split_fraction(factors)

@@ -25,7 +25,13 @@ from closedform.language.integers import FloorDiv
 from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.analysis.interval import Interval
-from closedform.lowering.arithmetic import primitive, reference, split_fraction
+from closedform.lowering.arithmetic import (
+    primitive,
+    reference,
+    split_fraction,
+    split_irrational,
+    split_radical,
+)
 from closedform.lowering.context import Lowering
 from closedform.lowering.double_float.context import DoubleFloat, Handler
 from closedform.lowering.double_float.powers import lower_exp, lower_log, lower_power
@@ -55,6 +61,10 @@ def lower_rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def _add(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     """A sum: multiples of integers and the constant as one line, then the other terms."""
+    common_factor = split_irrational(expr)
+    if common_factor is not None:
+        irrational, rational_sum = common_factor
+        return low.math.multiply(low.number(rational_sum, domain), low.constant(irrational))
     constant, terms = expr.as_coeff_Add()
     integral: list[sp.Expr] = []
     real_terms: list[sp.Expr] = []
@@ -113,6 +123,11 @@ def _mul(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     factor, core = expr.as_coeff_Mul()
     if factor.is_Rational and is_integral(core) and low.low.fits_integer(core, domain):
         return low.math.multiply(low.number(core, domain), low.constant(factor))
+    radical = split_radical(expr)
+    if radical is not None:
+        sign, radicand = radical
+        root = low.math.square_root(low.number(radicand, domain))
+        return low.math.negate(root) if sign < 0 else root
     number = sp.Mul(*(arg for arg in expr.args if arg.is_number))
     above, below = split_fraction([arg for arg in expr.args if not arg.is_number])
     factors = [low.number(arg, domain) for arg in sorted(above, key=sp.default_sort_key)]

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import sympy as sp
+import torch
 
 from closedform import frameworks, schedules
-from closedform.errors import ClosedFormError, DefinitionError
+from closedform.errors import ClosedFormError, DefinitionError, DomainError
 from closedform.language import Schedule
 from closedform.language.exact import value_at
 from closedform.language.symbols import t
@@ -437,3 +438,27 @@ def test_bad_argument_of_a_class_is_refused(name: str) -> None:
     with pytest.raises(ClosedFormError) as caught:
         frameworks.schedule(system, class_name, kwargs, base=1, as_implemented=False)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("total", "rise", "is_three"),
+    [(20, 1.0, False), (7, 1.0, False), (4, 0.625, True), (10, 0.55, True)],
+)
+@pytest.mark.parametrize("anneal", ["cos", "linear"])
+def test_one_cycle_without_a_last_phase_ends_where_torch_divides_by_zero(
+    total: int, rise: float, is_three: bool, anneal: str
+) -> None:
+    options = {"pct_start": rise, "anneal_strategy": anneal, "three_phase": is_three}
+    options |= {"max_lr": 0.1, "total_steps": total}
+    schedule = frameworks.schedule("torch", "OneCycleLR", options)
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, **options)
+    for step in range(total):
+        assert schedule(step) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        optimizer.step()
+        if step < total - 1:
+            scheduler.step()
+    with pytest.raises(ZeroDivisionError):
+        scheduler.step()
+    with pytest.raises(DomainError, match=r"has no value.*ZeroDivisionError"):
+        schedule(total)

@@ -23,8 +23,9 @@ BINARY32 = 2e-6
 # Id -> why its values are not reproduced.
 LEFT = {
     "slime-megatron-cosine-010": "the record does not have the rates of its param group",
-    "torchtitan-lr_scheduler-exp-001": "refused at once; torchtitan computes until the decay",
-    "axolotl-one_cycle-035": "refused at once; axolotl computes until the last phase, of no steps",
+    "torchtitan-lr_scheduler-exp-001": (
+        "an unknown type is refused at once; torchtitan raises where the decay begins"
+    ),
     "t5x-058": "update 0 is not a number, and all of it is refused",
     "optax-schedule_free-007": (
         "a warmup of 0 steps is refused: optax stays at init_value, the record has the peak"

@@ -146,6 +146,31 @@ def test_detectron2_knows_the_common_files_of_lazy_configs(tmp_path: Path) -> No
     assert float(recipe.optimizer().hyperparameters["momentum"]) == 0.9
 
 
+IMPORTED = """
+from .mask_rcnn_vitdet_b_100ep import lr_multiplier as base, model, optimizer, train
+train.max_iter = 1000
+lr_multiplier = L(WarmupParamScheduler)(
+    scheduler=L(MultiStepParamScheduler)(values=[1.0, 0.1], milestones=[900, 1000]),
+    warmup_length=10 / train.max_iter, warmup_factor=0.5)
+optimizer.lr = 0.02
+"""
+
+
+def test_detectron2_curves_do_not_need_an_optimizer_that_is_not_read(tmp_path: Path) -> None:
+    recipe = load(tmp_path, "detectron2", IMPORTED, ".py")
+    assert rates(recipe, 0, 10, 899, 900) == [0.01, 0.02, 0.02, 0.002]
+    with pytest.raises(ClosedFormError, match=r"no optimizer '\.mask_rcnn"):
+        recipe.optimizer()
+
+
+@pytest.mark.parametrize("line", ["optimizer.lr = 0.02", "train.max_iter = 1000"])
+def test_detectron2_asks_for_a_file_with_a_number_that_is_missing(
+    line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ClosedFormError, match=r"is imported from .*, which is not read"):
+        load(tmp_path, "detectron2", IMPORTED.replace(line, ""), ".py")
+
+
 def test_fairseq_ignores_the_rate_of_a_group(tmp_path: Path) -> None:
     recipe = load(tmp_path, "fairseq", COMPOSITE)
     assert rates(recipe, 5, group="slow") == [0.1]

@@ -208,6 +208,8 @@ def _one_cycle(config: Values, run: Run) -> Schedule:
     }
     context = Context("torch", torch.FRAMEWORK.schedules, base=run.base, as_implemented=True)
     cycle = build_schedule("OneCycleLR", arguments, context)
+    if cycle.last_step is not None:
+        return cycle
     return ending(cycle.bound, end + 1, f"ValueError: Tried to step {end + 1} times", "one_cycle")
 
 

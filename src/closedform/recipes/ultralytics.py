@@ -145,8 +145,9 @@ def _auto(context: Context, values: Values) -> tuple[str, sp.Expr]:
     updates = math.ceil(int(images) / max(values.batch, values.nbs)) * values.epochs
     if updates > _AUTO_MANY:
         return "MuSGD", sp.Rational(1, 100)
-    classes = context.facts.get("nc", context.facts.get("num_classes", 10))
-    classes = classes if values.nc is None else values.nc
+    # engine/trainer.py@8.4.190, build_optimizer: data.get("nc", 10); check_det_dataset and
+    # check_cls_dataset set it to the number of classes of the data, so that 10 is never used.
+    classes = values.nc or context.facts.get("num_classes") or context.fact("nc")
     return "AdamW", exact_number(round(0.002 * 5 / (4 + int(classes)), 6))
 
 

@@ -167,6 +167,12 @@ def cycle_phases(
     return number, part, last
 
 
+def has_empty_last_phase(steps: sp.Integer, rise: sp.Rational, *, three_phase: bool) -> bool:
+    """Returns whether the last phase of a cycle has no steps: the one before it ends at N - 1."""
+    bounds = _bounds(steps, rise, three_phase=three_phase)
+    return bool(bounds[-2] == bounds[-1])
+
+
 def _bounds(n: sp.Expr, r: sp.Expr, *, three_phase: bool) -> list[sp.Expr]:
     """Where the phases begin, and the last one ends."""
     middle = [2 * r * n - 2] if three_phase else []

@@ -95,22 +95,26 @@ def _root(document: Document, name: str) -> dict[str, Any]:
         if key.startswith(f"{name}.")
     }
     if isinstance(value, Reference):
-        raise top.error(
-            f"{name} is imported from {value.name}, which is not read",
-            name,
-            hint="give the file that it is in, with the changes of this one",
-        )
+        if _SUFFICIENT.get(name) not in changes:
+            raise top.error(
+                f"{name} is imported from {value.name}, which is not read",
+                name,
+                hint="give the file that it is in, with the changes of this one",
+            )
+        value = Call(value.name, (), {})
     if value is not None and not isinstance(value, Call | Mapping):
         raise top.error(f"{name} is not a call of LazyCall: {value!s:.60}", name)
-    made = dict(value.kwargs if isinstance(value, Call) else value or {})
+    arguments = dict(value.kwargs if isinstance(value, Call) else value or {})
     if isinstance(value, Call):
-        made[_CLASS] = value.name
+        arguments[_CLASS] = value.name
     for key, item in changes.items():
-        made = _changed(made, key.split("."), item)
-    return made
+        arguments = _changed(arguments, key.split("."), item)
+    return arguments
 
 
 _CLASS = "_target_"
+_SUFFICIENT = {"optimizer": "lr", "train": "max_iter"}
+"""The entry that the curves need of a root: one imported from elsewhere, with it set, is enough."""
 PARAMS = OpenKeys(overrides=anything(), lr_factor_func=irrelevant(), weight_decay_norm=number(0.0))
 TRAIN = OpenKeys(max_iter=integer(None))
 WARMUP = Keys(
@@ -167,21 +171,26 @@ def read_lazy(reading: Reading) -> Recipe:
     if total < 1:
         raise train.error(f"max_iter must be above 0, got {total}", "max_iter")
     multiplier = _lazy(document, _root(document, "lr_multiplier"), "lr_multiplier")
+    is_read = not isinstance(_known(document.content.get("optimizer")), Reference)
     rate = optimizer.number("lr")
     decay = optimizer.number("weight_decay", 0)
     left_out = ("params", "lr", "weight_decay", _CLASS)
     arguments = {key: v for key, v in optimizer.content.items() if key not in left_out}
-    kind = _class_of(optimizer.content)
+    kind = _class_of(optimizer.content) if is_read else optimizer.content[_CLASS]
     plan = plan_optimizer(kind, arguments, where=document.place("optimizer"))
 
     def group(label: str, base: Any, weight_decay: Any, *patterns: str) -> ParamGroup:
         schedule = _multiplied(multiplier, exact_number(base), sp.Integer(total))
-        schedules = {"lr": schedule, "weight_decay": constant(weight_decay)}
+        schedules = {"lr": schedule}
+        if is_read or "weight_decay" in optimizer:
+            schedules["weight_decay"] = constant(weight_decay)
         return ParamGroup(schedules, plan, Role.of(label), label, patterns)
 
     params = PARAMS.read(optimizer.section("params"))
-    # The common optimizers do not decay norms.
-    groups = [group("", rate, decay), group("norm", rate, params.weight_decay_norm)]
+    groups = [group("", rate, decay)]
+    if is_read:
+        # The common optimizers do not decay norms.
+        groups.append(group("norm", rate, params.weight_decay_norm))
     overrides = params.origin.section("overrides")
     for name in overrides.content:
         override = overrides.section(name)

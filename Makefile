@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators
+.PHONY: help demo stubs test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy
 .NOTPARALLEL:
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
+	@echo "make accuracy     measure every schedule in every back end; rewrites docs/accuracy.md"
 	@echo "make operators    rewrite docs/training_operators.md from the stored results"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make compare-hosts  training in C and in Node, with onnxruntime's own API"
@@ -168,6 +169,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_floats.py
 	@echo "== compare: certificates of every step of every config, and of the double-float lowering"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certificates.py
+	@$(MAKE) accuracy
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
@@ -192,6 +194,12 @@ runtimes: $(STAMP)
 operators: $(STAMP)
 	@echo "== operators: rewrite docs/training_operators.md; review the change with git diff"
 	@$(BIN)/python docs/build_training_operators.py
+
+# Eight minutes on one core; the accelerated packages run on the CPU.
+accuracy: $(STAMP) $(COMPARE_STAMP)
+	@echo "== accuracy: schedules in every back end and in other packages; rewrites docs/accuracy.md"
+	@OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(COMPARE)/python -m pytest -q tests/numerics/compare_accuracy.py
+	@$(BIN)/python docs/build_accuracy.py
 
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare-runtimes: every schedule and rule in every back end"

@@ -523,3 +523,22 @@ def test_bounds_of_single_ops(expr: Any) -> None:
     error = np.abs((values - high) - low)
     place = np.searchsorted(lows, steps, side="right") - 1
     assert (error <= found.error[place]).all()
+
+
+def test_an_exact_zero_of_irrational_terms_is_zero() -> None:
+    elapsed = sp.Min(t, 320_000)
+    values = Values(term(sp.sqrt(2) / 4 - sp.sqrt(2) * elapsed / 1_280_000))
+    assert values.at_step(320_000) == 0
+    assert values.at([320_000, 400_000])[0].tolist() == [0, 0]
+    near = Values(term(sp.sqrt(2) * sp.Rational(1, 2**1070)))
+    assert near.at_step(0) > 0
+
+
+def test_steps_that_are_not_correctly_rounded_are_listed() -> None:
+    steps = np.arange(40)
+    exact = np.full(40, 0.1)
+    outputs = exact.astype(np.float32)
+    outputs[7::2] = np.nextafter(outputs[7], np.float32(1))
+    measured = measure(steps, outputs, exact, np.zeros(40), DType.F32, lambda _: fmpq(1, 10))
+    assert measured.misrounded == tuple(range(7, 27, 2))
+    assert measured.rounded == 40 - len(range(7, 40, 2))

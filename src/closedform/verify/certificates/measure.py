@@ -18,6 +18,9 @@ _TIE = 2.0**-40
 # The error of the parts of an exact value, and the rounding of a float64 difference of them.
 _SLACK = 1 + 2.0**-48
 
+LISTED = 10
+"""How many steps with incorrectly rounded outputs are listed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
@@ -37,6 +40,7 @@ class Measured:
         ulp_of_scale: Largest error in units in the last place of the largest value.
         relative: Largest error as a part of the exact value.
         rounded: How many outputs are the float nearest to the exact value.
+        misrounded: The first steps, at most ``LISTED``, whose outputs are not.
     """
 
     steps: int
@@ -44,6 +48,7 @@ class Measured:
     ulp_of_scale: Extreme
     relative: Extreme
     rounded: int
+    misrounded: tuple[int, ...] = ()
 
     @property
     def rounded_share(self) -> float:
@@ -77,12 +82,14 @@ def measure(
     scale = float(np.abs(high).max())
     unit_of_scale = float(unit_in_last_place(np.array([scale]), np.zeros(1), dtype)[0])
     relative = np.divide(errors, np.abs(high), out=np.zeros_like(errors), where=errors > 0)
+    are_rounded = _are_rounded(steps, outputs, high, low, exact)
     return Measured(
         len(steps),
         _largest(errors / units, steps),
         _largest(errors / unit_of_scale, steps),
         _largest(relative, steps),
-        int(_are_rounded(steps, outputs, high, low, exact).sum()),
+        int(are_rounded.sum()),
+        tuple(int(step) for step in steps[~are_rounded][:LISTED]),
     )
 
 

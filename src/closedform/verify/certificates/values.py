@@ -29,6 +29,9 @@ from closedform.verify.terms.tree import Op, Sign, Term, show, symbols, walk
 BITS = 128
 # A value of fewer good bits is evaluated again with more: errors are known to 2**-40 of an ulp.
 _LEAST_BITS = 96
+# A ball around 0 with so many bits is narrower than a quarter of the least subnormal, 2**-1074:
+# no float is nearer to the value than 0. An example: sqrt(2)/4 - sqrt(2)*n/1280000 at n = 320000.
+_ZERO_BITS = 1200
 
 Floats = NDArray[np.float64]
 
@@ -91,8 +94,15 @@ class Values:
         return high, low
 
     def at_step(self, step: int) -> Any:
-        """Returns the value at one step: a fraction where it is rational, else a ball."""
+        """Returns the value at one step: a fraction where it is rational, else a ball.
+
+        A value that is nearer to 0 than to any other float is returned as 0.
+        """
         result = value(self.term, {"t": fmpq(step)}, 4 * BITS)
+        if isinstance(result, arb) and result.contains(0):
+            result = value(self.term, {"t": fmpq(step)}, _ZERO_BITS)
+            if isinstance(result, arb) and result.abs_upper() < arb(2) ** -1076:
+                return fmpq(0)
         if isinstance(result, Undefined):
             raise DomainError(f"the schedule has no value: {result.reason}", where=f"t = {step}")
         return result

@@ -448,8 +448,8 @@ def test_bad_argument_of_a_class_is_refused(name: str) -> None:
 def test_one_cycle_without_a_last_phase_ends_where_torch_divides_by_zero(
     total: int, rise: float, is_three: bool, anneal: str
 ) -> None:
-    options = {"pct_start": rise, "anneal_strategy": anneal, "three_phase": is_three}
-    options |= {"max_lr": 0.1, "total_steps": total}
+    options: dict[str, Any] = {"pct_start": rise, "anneal_strategy": anneal}
+    options |= {"three_phase": is_three, "max_lr": 0.1, "total_steps": total}
     schedule = frameworks.schedule("torch", "OneCycleLR", options)
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, **options)

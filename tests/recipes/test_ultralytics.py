@@ -18,7 +18,7 @@ def schedule(key: str = "lr", **config: Any) -> Schedule:
 
 def test_auto_takes_its_own_rate() -> None:
     # Few updates: AdamW with 0.002 * 5 / (4 + 10 classes), rounded to 6 digits.
-    rates = {"lr0": 0.5, "lrf": 1.0, "batch": 64, "warmup_epochs": 0}
+    rates: dict[str, Any] = {"lr0": 0.5, "lrf": 1.0, "batch": 64, "warmup_epochs": 0}
     assert float(schedule(epochs=4, nc=10, **rates).exact(0)) == 0.000714
     # Many: MuSGD.
     assert float(schedule(epochs=4000, **rates).exact(0)) == 0.01
@@ -26,7 +26,7 @@ def test_auto_takes_its_own_rate() -> None:
 
 def test_auto_asks_for_the_number_of_classes() -> None:
     # The default of 10 in the trainer is never used: its data sets have names of classes.
-    config = {"epochs": 4, "batch": 64}
+    config: dict[str, Any] = {"epochs": 4, "batch": 64}
     with pytest.raises(MissingFactsError, match="missing facts: nc"):
         schedule(**config)
 

@@ -426,7 +426,7 @@ def test_framework_is_recognized_or_named() -> None:
     with pytest.raises(UnknownNameError, match="no framework 'cerebra': did you mean 'cerebras'"):
         load_recipe(config(), framework="cerebra")
     with pytest.raises(
-        UnknownNameError, match=r"configs of keras are not read: those of .*cerebra"
+        UnknownNameError, match=r"configs of keras are not read: there are readers for .*cerebra"
     ):
         load_recipe(config(), framework="keras")
     with pytest.raises(UnknownNameError, match="semantics of cerebras 9 are not known"):

@@ -1,4 +1,4 @@
-"""NeMo Automodel: Megatron's schedules in updates, of ``optimizer`` and ``lr_scheduler``."""
+"""NeMo Automodel: Megatron's schedules in updates, from ``optimizer`` and ``lr_scheduler``."""
 
 from __future__ import annotations
 
@@ -97,6 +97,7 @@ def _first(*values: Any) -> Any:
 
 def _updates(context: Context) -> sp.Expr:
     """The updates of the run: its epochs, at most ``max_steps``."""
+    # A class of frameworks.schedule gets the section step_scheduler as a fact.
     steps = context.facts.get("step_scheduler")
     if steps is None:
         return exact_number(context.fact("total_updates"))
@@ -115,6 +116,8 @@ def _rate(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
             "lr_warmup_steps",
             "fractions are refused",
         )
+    # Defaults of nemo_automodel/components/optim/optimizer.py:637 at 36044ad3d: a warmup of
+    # min(1000, T // 10) updates from p / 10, and a minimum of p / 100.
     plan = Plan(
         scheduler.lr_decay_style,
         _first(scheduler.max_lr, optimizer.lr),
@@ -126,6 +129,7 @@ def _rate(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
         scheduler.lr_wsd_decay_style,
     )
     check(plan, context.where)
+    # Megatron's formulas with an increment of 1: the count is updates, not samples.
     return learning_rate(plan)
 
 
@@ -147,11 +151,13 @@ def _speculative(context: Context, config: Values) -> Schedule:
     """The rate of the recipes that train a draft model: a warmup from its first step, a cosine."""
     optimizer, least = config.optimizer, config.least_warmup
     total = int(context.fact("total_updates"))
-    # int() of a product of floats, at least 1; or what the recipe wants at least.
+    # int() of a product of floats, and at least the least warmup of the recipe.
     part = optimizer.warmup_ratio
     warmup = 1 if least > 1 and part <= 0 else max(least, int(float(part) * total))
+    # A run that ends in its warmup has a cosine of length 1 instead of a division by zero.
     rest = max(1, total - warmup)
     rate, low = optimizer.lr, optimizer.min_lr_ratio
+    # The warmup is (t + 1) / W, so update 0 is above 0; the cosine counts from t = W.
     warmup_count = replace(CLOCK, offset=1).count(context.numbers)
     wave = along_cosine(sp.S.One, low, (CLOCK.count(context.numbers).n - warmup) / rest)
     return by_intervals(
@@ -238,6 +244,7 @@ def _read(reading: Reading) -> Recipe:
     schedules = _schedules(config, optimizer, total, reading)
     default = optimizer.group(schedules.get("lr"), schedules.get("weight_decay"))
     overrides = config.optimizer.param_group_overrides if config.lr_scheduler.origin.content else ()
+    # Recipes of draft models have their own key for the largest norm.
     place = config.recipe_args
     threshold = place.max_grad_norm if place.origin.content else config.clip_grad_norm.max_norm
     return reading.recipe(
@@ -299,7 +306,7 @@ def _schedules(
 
 
 def _override_group(override: Values, default: ParamGroup) -> ParamGroup:
-    """The group of an entry of ``param_group_overrides``: the schedules times multipliers."""
+    """The group of an entry of ``param_group_overrides``: default schedules times multipliers."""
     schedules = {
         key: schedule.scale(override.lr_mult if key == "lr" else override.wd_mult)
         for key, schedule in default.schedules.items()
@@ -323,6 +330,8 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         "min_lr": native(form.low),
     }
     if form.curve is Curve.CONSTANT:
+        # The check of Megatron's plan wants the decay to end after the warmup, also at a constant
+        # rate.
         section["lr_decay_steps"] = max(form.total, whole(form.warmup()) + 1)
     elif form.has_plateau:
         section |= {
@@ -335,6 +344,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         **optimizer.keywords(form.peak),
     }
     config: dict[str, Any] = {
+        # Without the null, the default of 10 epochs could end the run before max_steps.
         "step_scheduler": {"max_steps": form.total, "num_epochs": None},
         "optimizer": optimizer_section,
         "lr_scheduler": section,

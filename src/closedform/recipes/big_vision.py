@@ -1,7 +1,7 @@
 """big_vision: the multiplier of ``create_learning_rate_schedule``, and configs in Python.
 
-A config is the function ``get_config``. Nothing is run: its body is walked with the defaults of its
-arguments, also of those that ``bvcc.parse_arg`` declares.
+A config is the function ``get_config``. Nothing is run: its syntax tree is read with the defaults
+of its arguments, including arguments that ``bvcc.parse_arg`` declares.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ CONFIG = OpenKeys(
     total_steps=integer(None),
     total_examples=number(None),
     total_epochs=number(None),
-    # Options of losses, and arguments of some files, whose names are like those of an optimizer.
+    # Options of losses, and arguments of some files, with names that an optimizer could have.
     **dict.fromkeys(
         ("beta", "beta_percept", "ema_decay", "optim_name", "grad_clip_per_example"), irrelevant()
     ),
@@ -141,7 +141,7 @@ def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
         "percent": ("total_updates",),
     }[unit]
     values = context.numbers.require(*facts, where=context.where)
-    # The products and quotients are those of Python's floats, and halves are rounded to even.
+    # Products and quotients are float64 as in Python, whose round() takes halves to even.
     amount, first = float(amounts[unit]), float(values[0])
     updates = {
         "examples": lambda: amount / first,
@@ -150,6 +150,8 @@ def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
     }[unit]()
     if not math.isfinite(updates):
         raise schedule.error(f"{name}_{unit} is too large: {amounts[unit]}", f"{name}_{unit}")
+    # A length that is given has at least one update: max(1, round(…)) in big_vision/utils.py at
+    # 0127fb6.
     return sp.Integer(max(1, round(updates)) if updates else 0)
 
 
@@ -161,18 +163,20 @@ def _line(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> s
 def _root(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
     """The inverse root, from the end of the warmup on."""
     scale = _duration(schedule, "timescale", context) or schedule.timescale
+    # The inverse root counts from the end of the warmup and is constant before it.
     position = sp.Max(0, t - (_duration(schedule, "warmup", context) or 0)) + schedule.shift
     return along_inverse_root(base, sp.S.Zero, position, scale)
 
 
 def _stair(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
-    """The multipliers by the number of steps that are over."""
+    """The multipliers by the number of entries of ``steps`` that have passed."""
     steps, mults = schedule.steps, schedule.mults
     if len(steps) != len(mults):
         raise schedule.error(
-            f"there must be one of mults for each of {len(steps)} steps, got {len(mults)}"
+            f"mults must have one entry for each of {len(steps)} steps, got {len(mults)}"
         )
     values = [base, *(base * mult for mult in mults)]
+    # Upstream looks t + 1 up among the steps, so that a step counts from its own update on.
     return stepwise(values, [sp.Integer(first_from(step)) for step in steps])
 
 
@@ -196,11 +200,13 @@ def _factor(context: Context, schedule: Values) -> Schedule:
         # The reference batch of big_vision has 256 samples.
         (batch,) = context.numbers.require("global_batch_size", where=context.where)
         base *= batch / 256
+    # 1 - x, where x is (t - W) / (T - W) clipped to [0, 1].
     rest = sp.Min(1, sp.Max(0, total - t) / (total - warmup))
     rate = _CURVES[schedule.decay_type](schedule, base, rest, context)
     if warmup > 0:
         rate *= sp.Min(1, t / warmup)
     if cooldown > 0:
+        # Not clipped at 0: negative after the run (big_vision/utils.py:1139).
         rate *= sp.Min(1, (total - t) / cooldown)
     return by_intervals(schedule.decay_type, (lambda: rate, None))
 
@@ -243,6 +249,7 @@ _OPTIMIZERS = {
     "big_vision.momentum_hp": "sgd",
     "big_vision.sgd": "sgd",
     "scale_by_lion": "lion",
+    # The gradient is the update.
     "identity": "sgd",
 }
 _ARGUMENTS = {"b1": "beta1", "b2": "beta2", "eps": "eps"}
@@ -272,6 +279,8 @@ def _read(reading: Reading) -> Recipe:
             continue
         with schedule.origin.locate_errors():
             factor = _factor(context, schedule)
+        # big_vision/optax.py:136: the decay is added before the schedule multiplies, and is not
+        # times the rate.
         schedules = {"lr": factor.scale(config.lr), "weight_decay": factor.scale(config.wd)}
         patterns = (pattern,) if pattern else ()
         groups.append(ParamGroup(schedules, plan, Role.of(pattern), pattern, patterns))
@@ -337,6 +346,8 @@ def _parse_arguments(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
     if text is not None and not isinstance(text, str):
         return {key: Unresolved(key) for key in plain}
     text = text or ""
+    # parse_arg of configs/common.py: a single word sets the flag of that name, or the first
+    # argument.
     if text and "," not in text and "=" not in text:
         text = f"{text}=True" if text in plain or not plain else f"{next(iter(plain))}={text}"
     for part in filter(None, text.split(",")):
@@ -368,6 +379,7 @@ def _total(reading: Reading, config: Values, batch: int | None) -> int:
     else:
         (updates,) = reading.facts.require("total_updates", where=place)
         return int(updates)
+    # The length of the run is rounded as the lengths of a schedule are.
     return max(1, round(amount)) if amount else 0
 
 
@@ -432,6 +444,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
             options["eps"] = native(optimizer.values["eps"])
     config: dict[str, Any] = {
         "total_steps": form.total,
+        # All lengths are written in steps, so the batch size has no effect.
         "input": {"batch_size": 1},
         "optax_name": _NAMES.get(optimizer.argument(optimizer.name), "scale_by_adam"),
         "optax": options | optimizer.arguments("lr", "weight_decay"),

@@ -73,6 +73,7 @@ def known_version(framework: Framework, version: str | None) -> str:
     if version is None:
         return versions[0] if versions else ""
     for name in versions:
+        # A hash may be given shorter or longer than the framework's declaration has it.
         is_prefix = len(version) >= MIN_HASH and name.startswith(version)
         if version == name or is_prefix or (len(name) >= MIN_HASH and version.startswith(name)):
             return name

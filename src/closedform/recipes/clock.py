@@ -192,6 +192,7 @@ class Facts:
                 raise ArgumentError(
                     f"unknown fact {key!r}", hint=nearest(str(key), {*fact_names, *ALIASES, *names})
                 )
+            # Two names of one fact, such as max_steps and num_steps, may agree.
             if values.get(name, value) != value:
                 raise DefinitionError(
                     f"the fact {name} has two values, {values[name]!r} and {value!r} as {key!r}"
@@ -225,6 +226,8 @@ def _updates_of_batches(batches: Any, facts: Mapping[str, Any]) -> Any:
     accumulation = next((part for part in parts if part is not None), 1)
     if accumulation == 1 or not isinstance(batches, int) or not isinstance(accumulation, int):
         return batches
+    # Whether the last, smaller group makes an update depends on the framework: then the fact stays
+    # open.
     return None if accumulation < 1 or batches % accumulation else batches // accumulation
 
 
@@ -276,6 +279,7 @@ class Count:
 
     def first_from(self, mark: sp.Expr) -> int:
         """Returns the first update whose count is at least ``mark``, at least 0."""
+        # The count of update t is (t + offset) per_update, so t = mark / per_update - offset.
         return int(first_from(mark / self.per_update - self.offset))
 
     def first_after(self, mark: sp.Expr) -> int:

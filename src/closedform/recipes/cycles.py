@@ -58,6 +58,8 @@ def cycles(
         return Cycles(floor_mod(t, first) / first, powers, None if limit is None else limit * first)
     starts = [sp.Integer(0)]
     lengths = [first]
+    # Comparisons with a table are exact; floor(log(…)) is off by a cycle at some borders in
+    # float64.
     while len(lengths) < limit if limit is not None else starts[-1] <= _LAST_START:
         starts.append(starts[-1] + lengths[-1])
         lengths.append(lengths[-1] * growth)

@@ -41,6 +41,7 @@ from closedform.recipes.transformers.schedules import schedule_by_name
 from closedform.schedules import constant
 from closedform.schedules.blends import along_line
 
+# The last commit at which an epoch had the batches of all processes (diffusers#8312).
 BEFORE = "3511a9623f^"
 CURVES = (
     "constant",
@@ -55,9 +56,9 @@ CURVES = (
 class LengthFactor(StrEnum):
     """The number by which a script multiplies the lengths of its scheduler.
 
-    ``SHARDED``: the processes, and an epoch is that of one of them. ``WHOLE``: the processes, but
-    an epoch is that of all of them. ``ACCUMULATED``: the micro-batches of an update.
-    ``MICRO_BATCHES``: the warmup's is multiplied by them, and the decay is counted in them.
+    ``SHARDED``: the number of processes, with an epoch of one process. ``WHOLE``: the number of
+    processes, with an epoch of all processes. ``ACCUMULATED``: the micro-batches of an update.
+    ``MICRO_BATCHES``: the same for the warmup; the decay is counted in micro-batches.
     """
 
     SHARDED = "sharded"
@@ -71,13 +72,13 @@ class ScriptDefaults:
     """A script by the defaults of its flags.
 
     Attributes:
-        learning_rate: Of ``--learning_rate``.
-        epochs: Of ``--num_train_epochs``.
-        weight_decay: Of ``--adam_weight_decay``.
-        batch: Of ``--train_batch_size``.
+        learning_rate: Default of ``--learning_rate``.
+        epochs: Default of ``--num_train_epochs``.
+        weight_decay: Default of ``--adam_weight_decay``.
+        batch: Default of ``--train_batch_size``.
         lengths: The number by which it multiplies lengths.
-        lr_scheduler: Of ``--lr_scheduler``.
-        beta1: Of ``--adam_beta1``.
+        lr_scheduler: Default of ``--lr_scheduler``.
+        beta1: Default of ``--adam_beta1``.
     """
 
     learning_rate: float
@@ -89,6 +90,7 @@ class ScriptDefaults:
     beta1: float = 0.9
 
 
+# Defaults of the flags of examples/*/*.py at 58eb52c08.
 _DREAMBOOTH = ScriptDefaults(5e-6, 1, 0.01, 4)
 _LORA = ScriptDefaults(1e-4, 1, 1e-4, 4)
 _TEXT_TO_IMAGE = ScriptDefaults(1e-4, 100, 0.01, 16)
@@ -248,7 +250,7 @@ DEFECTS = {
 
 
 def _departs(plan: ScriptRun, arguments: Values) -> bool:
-    """Whether the lengths of a schedule are not those of the flags and of the run."""
+    """Whether the lengths of a schedule differ from the flags or from the run."""
     if plan.warmup != arguments.lr_warmup_steps * plan.processes and plan.kind != "constant":
         return True
     has_end = plan.kind not in ("constant", "constant_with_warmup")
@@ -285,6 +287,7 @@ def _plan(context: Context, arguments: Values) -> ScriptRun:
         and script.lengths is LengthFactor.SHARDED
         and not facts.micro_batches_per_epoch
     ):
+        # The decay of these scripts ends with the run, so total_updates determines both lengths.
         updates = facts.total_updates
     end, batches = updates, 0
     # Where the processes multiply all lengths, the schedule in updates does not depend on them.
@@ -295,6 +298,7 @@ def _plan(context: Context, arguments: Values) -> ScriptRun:
     processes, *rest = (int(number) for number in facts.require(*names, where=where))
     if updates is None or end is None:
         (batches,) = rest
+        # -(-a // b) is ceil(a / b): a smaller last group of micro-batches makes an update, too.
         updates = epochs * -(-math.ceil(batches / processes) // accumulation)
         is_sharded = script.lengths is LengthFactor.SHARDED
         end = updates if is_sharded else epochs * -(-batches // accumulation)
@@ -302,12 +306,14 @@ def _plan(context: Context, arguments: Values) -> ScriptRun:
     factor = accumulation if is_accumulated else processes
     lengths = (arguments.lr_warmup_steps * factor, end * factor)
     if is_unconditional:
+        # train_unconditional.py:526 counts the decay in micro-batches of all processes.
         lengths = (lengths[0], batches * epochs)
     if not context.as_implemented:
         lengths = (arguments.lr_warmup_steps * processes, updates * processes)
     rate = arguments.learning_rate
     rate = exact_number(script.learning_rate) if rate is None else rate
     if arguments.scale_lr:
+        # scale_lr multiplies by the samples of an update.
         rate *= accumulation * (arguments.train_batch_size or script.batch) * processes
     return ScriptRun(script, kind, rate, processes, updates, *lengths)
 
@@ -337,12 +343,14 @@ def _of_script(context: Context, arguments: Values) -> Schedule:
 
 
 def _of_rules(context: Context, arguments: Values) -> Schedule:
+    # Rules need neither a warmup nor a length.
     run = run_of(context, arguments.learning_rate, 0, 1, 1)
     return piecewise_constant(run, arguments.step_rules)
 
 
 def _linear(context: Context, arguments: Values) -> Schedule:
     warmup, total = arguments.num_warmup_steps, arguments.num_training_steps
+    # The peak of the warmup is f_max times the rate.
     run = run_of(context, arguments.f_max * arguments.learning_rate, warmup, total, 1)
     part = sp.Max(0, (run.total - run.count.n) / run.rest)
     line = along_line(arguments.f_min, arguments.f_max, part)
@@ -395,6 +403,7 @@ def _read(reading: Reading) -> Recipe:
         by_name=False,
     )
     groups = [
+        # Text encoders have their own rate and weight decay, but the same optimizer.
         ParamGroup(
             {"lr": schedule, "weight_decay": constant(decays[part])}, optimizer, Role.of(part), part
         )

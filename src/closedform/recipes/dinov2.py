@@ -49,7 +49,7 @@ OPTIM: Mapping[str, Key] = {
     "weight_decay_end": number(0.4),
 }
 """The keys of ``optim`` that DINOv3 has as well, with the same defaults."""
-# No other key of these two concerns the optimizer, chunk_schedule neither.
+# No other key of train or student concerns the optimizer, not even chunk_schedule.
 TRAIN = ClassKeys(batch_size_per_gpu=integer(64), OFFICIAL_EPOCH_LENGTH=integer(1250))
 TEACHER = OpenKeys(
     momentum_teacher=number(0.992),
@@ -77,7 +77,7 @@ DEPTHS = {"vit_small": 12, "vit_base": 12, "vit_large": 24, "vit_giant2": 40}
 
 DEFECTS = {
     "warmup-twice-the-peak": Defect(
-        "the last update of the warmup has the peak, and so has the one after it; a warmup of one "
+        "both the last update of the warmup and the update after it have the peak; a warmup of one "
         "update has only its start",
         "dinov2/utils/utils.py:75",
         lambda config: config.optim.warmup_epochs > 0,
@@ -91,8 +91,8 @@ DEFECTS = {
         classes=("lr", "weight_decay", "momentum_teacher", "last_layer_lr"),
     ),
     "jump-of-the-last-layer": Defect(
-        "the last layer is frozen by a rate of 0 over the first updates, and then has the rate of "
-        "the others at once",
+        "the last layer is frozen by a rate of 0 over the first updates, and then jumps to the "
+        "rate of the other layers",
         "dinov2/train/train.py:98",
         lambda config: config.optim.freeze_last_layer_epochs > 0,
         kind=Kind.CONVENTION,
@@ -106,6 +106,7 @@ TableDecay = Callable[[sp.Expr, sp.Expr, int], sp.Expr]
 
 def cosine(first: sp.Expr, last: sp.Expr, length: int) -> sp.Expr:
     """Returns the cosine that reaches its last value one step after its length."""
+    # The entries are cos(pi i / L) for i = 0 to L - 1: i = L, the last value, is not in the table.
     return along_cosine(first, last, t / sp.Integer(length))
 
 
@@ -126,7 +127,7 @@ def table(
         first: The value after the warmup.
         last: The value past the end.
         total: The entries of the table.
-        warmup: Those of the warmup, which includes both its ends.
+        warmup: The entries of the warmup, which includes both its ends.
         start: The value of update 0 in a warmup.
         frozen: The entries that are 0.
         fall: The values after the warmup.
@@ -135,6 +136,8 @@ def table(
         DefinitionError: The warmup is longer than the table.
     """
     refuse_unless(warmup <= total, f"the warmup has {warmup} of {total} updates", name)
+    # numpy.linspace with its end: start + (p - start) i / (W - 1), so that the last entry has the
+    # peak. W = 1 has only the start (dinov2-lr-009).
     rise = along_line(start, first, t / sp.Integer(max(warmup - 1, 1)))
 
     def decay() -> sp.Expr:
@@ -160,7 +163,7 @@ def tables(
         train: The section ``train``.
         teacher: The section ``teacher``.
         peak: The largest rate, scaled by the batch size.
-        fall: The values after the warmup, but for the temperature.
+        fall: The values after the warmup, except for the temperature.
 
     Raises:
         DefinitionError: The warmup is longer than the table.
@@ -170,6 +173,7 @@ def tables(
     if kind == "teacher_temp":
         warmup = teacher.warmup_teacher_temp_epochs * length
         end, start = teacher.teacher_temp, teacher.warmup_teacher_temp
+        # The table is only the warmup: past its end, the temperature stays at its last value.
         return table(kind, end, end, warmup, warmup, start)
     if kind == "weight_decay":
         return table(kind, optim.weight_decay, optim.weight_decay_end, total, fall=fall)
@@ -185,6 +189,7 @@ def _schedule(context: Context, config: Values, kind: str) -> Schedule:
     def peak() -> sp.Expr:
         (world,) = context.numbers.require("world_size", where=context.where)
         samples = config.train.batch_size_per_gpu * world
+        # sqrt_wrt_1024 is the only rule of DINOv2: rates are for a batch of 1024.
         return config.optim.base_lr * sp.sqrt(samples / sp.Integer(1024))
 
     return tables(kind, config.optim, config.train, config.teacher, peak)
@@ -226,9 +231,11 @@ def read_groups(
         scaled_group("last_layer", sp.S.One, "*last_layer*"),
         schedules={"lr": by_kind["last_layer_lr"], "weight_decay": by_kind["weight_decay"]},
     )
+    # Biases, norms and LayerScale's gamma are not decayed: dinov2/utils/param_groups.py.
     groups = [first, first.without_decay(("*.bias", "*norm*", "*gamma*")), last_layer]
     if blocks is not None:
         decay, multiplier = optim.layerwise_decay, optim.patch_embed_lr_mult
+        # Layer 0 is the embedding, layers 1 to n are the blocks, and layer n + 1 has the full rate.
         lowest = decay ** (blocks + 1)
         groups.append(scaled_group("patch_embed", lowest * multiplier, "*patch_embed*"))
         if decay != 1:
@@ -242,6 +249,7 @@ def read_groups(
     return reading.recipe(
         groups,
         clock=CLOCK,
+        # An epoch has a fixed number of updates, whatever the size of the data.
         horizon=optim.epochs * config.train.OFFICIAL_EPOCH_LENGTH,
         clipping=Clipping(optim.clip_grad) if optim.clip_grad else None,
         accumulation=1,

@@ -103,17 +103,20 @@ DEFECTS = {
 
 def _scale(context: Context, config: Values) -> sp.Expr:
     rule = config.optim.scaling_rule
+    # dinov3/configs/config.py:50 at 6876159 ignores other rules without a warning.
     if rule not in _RULES:
         return sp.S.One
     (world,) = context.numbers.require("world_size", where=context.where)
     samples = config.train.batch_size_per_gpu * world
     if rule == "linear_wrt_256":
         return samples / sp.Integer(256)
+    # The factor 4 is new in DINOv3: DINOv2 has the root only.
     return 4 * sp.sqrt(samples / sp.Integer(1024))
 
 
 def _truncated_cosine(first: sp.Expr, last: sp.Expr, length: int, extra: sp.Expr) -> sp.Expr:
-    """The first entries of a longer cosine, moved so that the last of them is the end."""
+    """The first entries of a longer cosine, rescaled so that the last one is the end."""
+    # A cosine of int((1 + e) L) points is cut to L and stretched to end exactly at the last value.
     points = int((1 + float(extra)) * length)
     is_long = points >= length > 1
     refuse_unless(is_long, f"schedule_trunc_extra {extra} leaves {points} of {length}", "cosine")
@@ -135,6 +138,7 @@ def _of_optim(context: Context, config: Values, kind: str) -> Schedule:
 
     has_cosine = config.optim.warmup_epochs < config.optim.epochs or "lr" not in kind
     message = "a truncated cosine needs updates after the warmup"
+    # The temperature has no cosine that could be truncated.
     refuse_unless(extra == 0 or kind == "teacher_temp" or has_cosine, message, context.where)
     return dinov2.tables(kind, config.optim, config.train, config.teacher, peak, fall)
 
@@ -149,6 +153,7 @@ def _of_schedules(context: Context, config: Values, kind: str) -> Schedule:
     refuse_unless(not is_open, f"cosine_epochs of {name} must be a number, got null", context.where)
     length = int(config.train.OFFICIAL_EPOCH_LENGTH)
     scale = _scale(context, config) if name == "lr" else sp.S.One
+    # train.py:179 scales peak and end, but not the start.
     peak, end = part.peak * scale, part.end * scale
     total, warmup = config.optim.epochs * length, part.warmup_epochs * length
     rest = part.cosine_epochs
@@ -156,6 +161,7 @@ def _of_schedules(context: Context, config: Values, kind: str) -> Schedule:
     message = f"warmup and cosine have {warmup} and {decay} of {total} updates"
     refuse_unless(min(warmup, decay, total - warmup - decay) >= 0, message, context.where)
     frozen = part.freeze_last_layer_epochs * length if kind == "last_layer_lr" else 0
+    # Both ends of the cosine are entries, so n entries have n - 1 steps; a single one has none.
     steps = sp.Integer(max(decay - 1, 1))
 
     def past_the_end() -> sp.Expr:
@@ -164,6 +170,7 @@ def _of_schedules(context: Context, config: Values, kind: str) -> Schedule:
     return by_intervals(
         kind,
         (lambda: sp.S.Zero, min(frozen, total)),
+        # numpy.linspace without its end: the peak is the first entry of the cosine.
         (lambda: along_line(part.start, peak, t / sp.Integer(warmup)), warmup),
         (lambda: along_cosine(peak, end, (t - warmup) / steps), warmup + decay),
         (lambda: end, total),

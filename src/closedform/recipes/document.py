@@ -122,6 +122,8 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any] | Document) ->
     """
     if isinstance(source, Document):
         return source
+    # OmegaConf's DictConfig is a mapping, too, but raises exceptions for missing values: items_ex
+    # is its own.
     if isinstance(source, Mapping) and not hasattr(source, "items_ex"):
         content = _copy(source, "", Budget("<mapping>"))
         return Document(content, "<mapping>")
@@ -189,9 +191,11 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
         if not path.is_file():
             raise ConfigError("there is no such file", where=str(path))
         with path.open("rb") as file:
+            # One byte more than allowed shows that the file is larger, without its size on disk.
             content = file.read(most + 1)
         if len(content) > most:
             raise ConfigError(f"a config must have at most {most} bytes, got more", where=str(path))
+        # utf-8-sig drops the byte order mark that editors on Windows write.
         return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
@@ -231,6 +235,7 @@ def in_sections(document: Document) -> Document:
         >>> in_sections(read_document({"optim": {"lr": 1}, "optim.betas": 2, "a": 3})).content
         {'optim': {'lr': 1, 'betas': 2}, 'a': 3}
     """
+    # YAML keys may be numbers.
     paths = [key for key in document.content if isinstance(key, str) and "." in key]
     if not paths:
         return document
@@ -287,6 +292,7 @@ def interpolate(document: Document) -> Document:
             return [resolve(item, depth + 1) for item in value]
         if not isinstance(value, str):
             return value
+        # OmegaConf's marker of a mandatory value that is not set.
         if value == _MISSING:
             return Unresolved(value)
         whole = _INTERPOLATION.fullmatch(value)

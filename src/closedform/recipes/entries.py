@@ -137,6 +137,7 @@ class Context:
         groups, index = self.facts.get("param_groups"), self.facts.get("group_index", 0)
         if groups is None:
             return exact_number(base, key)
+        # bool is a subclass of int: True would be group 1.
         if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(groups):
             raise DefinitionError(
                 f"group_index must be in 0..{len(groups) - 1}, got {index!r}", where=self.where
@@ -271,6 +272,7 @@ def locate_errors(where: str) -> Iterator[None]:
     except ClosedFormError as error:
         if error.where is not None:
             raise
+        # The class stays the same, so that callers can tell missing facts from invalid arguments.
         raise type(error)(error.what, where=where, hint=error.hint) from error
 
 
@@ -313,6 +315,7 @@ def build_schedule(name: object, kwargs: object, context: Context) -> Schedule:
     """
     entry = find_schedule(name, context)
     inner = replace(context, path=(*context.path, entry.name))
+    # Checked before the arguments are read: a config that contains itself ends here.
     if len(inner.path) > MAX_NESTING:
         raise DefinitionError(
             f"schedules must not be nested deeper than {MAX_NESTING}",
@@ -414,6 +417,7 @@ def fill(parameters: tuple[Parameter, ...], kwargs: object, where: str) -> dict[
     arguments = {}
     for parameter in parameters:
         value = kwargs.get(parameter.name, parameter.default)
+        # None is valid where it is the default; checks need not know of it.
         is_open = value is None and parameter.default is None
         arguments[parameter.name] = (
             value if is_open else parameter.check(value, parameter.name, where)

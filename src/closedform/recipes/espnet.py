@@ -40,11 +40,12 @@ from closedform.schedules.blends import along_line
 CLOCK = Clock(Unit.UPDATE, offset=1)
 UPDATES = Clock(Unit.UPDATE)
 EPOCHS = Clock(Unit.EPOCH, is_stepped=True)
+# ESPnet's schedulers compute step_num = last_epoch + 1, so n = t + 1.
 COUNT = CLOCK.count(Facts())
 N = COUNT.n
 MOST_CYCLES, LAST = 128, 10**6
-"""The most cycles of ``cosineannealingwarmuprestarts`` that are described where their lengths
-change, and the update in whose cycle the description ends."""
+"""The most cycles of ``cosineannealingwarmuprestarts`` that are modelled where their lengths
+change, and the update in whose cycle the model ends."""
 
 
 def _inverse_root(conf: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
@@ -52,6 +53,7 @@ def _inverse_root(conf: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Sc
     refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     return by_intervals(
         "warmuplr",
+        # min(n^(-1/2), n W^(-3/2)) changes sides at n = W, so that update W - 1 has the peak.
         (lambda: rate * scale * N / warmup ** sp.Rational(3, 2), COUNT.first_from(warmup)),
         (lambda: rate * scale / sp.sqrt(N), None),
     )
@@ -69,6 +71,7 @@ def _noam(conf: Values, rate: sp.Expr, where: str) -> Schedule:
 def _warmup_step(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     warmup, length = conf.warmup_steps, conf.steps_per_epoch
     refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
+    # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
     epoch = sp.floor(N / length) - sp.floor(warmup / length)
     return by_intervals(
         "warmupsteplr",
@@ -93,7 +96,10 @@ def _polyline(conf: Values, rate: sp.Expr, where: str) -> Schedule:
         "piecewiselinearwarmuplr",
         (lambda: rates[0], COUNT.first_from(marks[0])),
         *((line(i), COUNT.first_from(marks[i + 1])) for i in range(len(marks) - 1)),
+        # The update at the last mark has the last rate; the root begins after it.
         (lambda: rates[-1], COUNT.first_after(marks[-1])),
+        # piecewise_linear_warmup_lr.py:64: from the optimizer's rate, not from the last one of the
+        # list.
         (lambda: rate * sp.sqrt(marks[-1]) / sp.sqrt(N), None),
     )
 
@@ -105,11 +111,13 @@ def _tri_stage(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     is_part = all(0 < scale <= 1 for scale in (first, last))
     refuse_unless(is_part, "init_lr_scale and final_lr_scale must be in (0, 1]", where)
     total = int(conf.max_steps)
+    # int() cuts products of floats; the decay takes the remaining updates.
     warmup, hold = (int(total * ratio) for ratio in ratios[:2])
     begin = warmup + hold
     decay = total - begin
 
     def fall(position: sp.Expr) -> sp.Expr:
+        # exp(-d j) with d = -ln(final_lr_scale) / decay steps.
         return rate * last ** (position / sp.Integer(decay)) if decay else rate
 
     return by_intervals(
@@ -131,7 +139,10 @@ def _exponential(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     is_risen = conf.warm_from_zero
     return by_intervals(
         "exponentialdecaywarmup",
+        # The constructor replaces the optimizer's rate at update 0.
         (lambda: sp.S.Zero if is_risen else peak, 1),
+        # exponential_decay_warmup.py:60: without warm_from_zero the warmup has the optimizer's
+        # rate.
         (lambda: peak * (t + 1) / sp.Integer(warmup) if is_risen else rate, warmup),
         (lambda: peak * (low / peak) ** ((t - warmup) / sp.Integer(total - warmup)), None),
     )
@@ -144,6 +155,7 @@ def _restarts(conf: Values, rate: sp.Expr, where: str) -> Schedule:
 
     def value(position: sp.Expr, length: int, cycle: sp.Expr) -> sp.Expr:
         peak = conf.max_lr * conf.gamma**cycle
+        # The cycle has shrunk to nothing: the position in it is divided by its length.
         if length == warmup == 0:
             raise UndefinedError("division by zero")
         rise = along_line(low, peak, position / sp.Integer(max(warmup, 1)))
@@ -153,6 +165,7 @@ def _restarts(conf: Values, rate: sp.Expr, where: str) -> Schedule:
         fall = along_line(low, peak, cosine_wave(sp.S.Half, place))
         return sp.Piecewise((rise, position < warmup), (fall, True)) if warmup else fall
 
+    # cosine_anneal_warmup_restart.py:75: the constructor sets min_lr, which update 0 has.
     stages: list[Stage] = [(lambda: low, 1)]
     for cycle, begin, length, is_last in _cycles(first, warmup, float(conf.cycle_mult)):
         if is_last:
@@ -177,6 +190,7 @@ def _cycles(length: int, warmup: int, factor: float) -> Iterator[tuple[int, int,
     """The number, begin and length of each cycle, and whether all later ones have that length."""
     begin = 0
     for cycle in range(MOST_CYCLES):
+        # Only the part after the warmup grows, cut to whole updates.
         following = int((length - warmup) * factor) + warmup
         if following == length:
             yield cycle, begin, length, True
@@ -314,7 +328,7 @@ DEFECTS = {
         classes=("cosineannealingwarmuprestarts",),
     ),
     "warmupsteplr-epochs": Defect(
-        "an epoch of warmupsteplr has steps_per_epoch updates, whatever the data are",
+        "an epoch of warmupsteplr has steps_per_epoch updates, whatever the size of the data",
         f"{_FOLDER}/warmup_step_lr.py:44",
         _is("warmupsteplr"),
         kind=Kind.CONVENTION,
@@ -333,6 +347,7 @@ def _rate(config: Values, rate: sp.Expr, where: str) -> Schedule:
     name = (config.scheduler or "").lower()
     conf = config.scheduler_conf.origin
     if not name:
+        # Without a scheduler the rate of the optimizer does not change.
         return by_intervals("constant", (lambda: rate, None))
     if name in TORCH:
         return of_torch(TORCH[name][0], conf.content, rate, where)

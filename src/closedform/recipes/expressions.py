@@ -33,6 +33,7 @@ def _divide(left: sp.Expr, right: sp.Expr) -> sp.Expr:
 
 
 def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
+    # SymPy computes powers of rational numbers at once, with all their digits.
     if base.is_Rational and exponent.is_Rational:
         digits = max(int(base.p).bit_length(), int(base.q).bit_length())
         if abs(exponent) * digits > MAX_POWER_DIGITS:
@@ -108,6 +109,7 @@ def parse_function(
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise DefinitionError(f"cannot read the expression {text!r}", where=where) from error
+    # Limits come before any SymPy node: building one may evaluate it.
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise DefinitionError(f"an expression must have at most {MAX_NODES} parts", where=where)
     try:
@@ -117,6 +119,7 @@ def parse_function(
         raise DefinitionError("an expression is nested too deeply", where=where) from error
     except DefinitionError as error:
         raise DefinitionError(error.what, where=f"{where}: {text!r}", hint=error.hint) from error
+    # SymPy returns these for log(0) or sqrt(-1) instead of raising an exception.
     if result.has(sp.zoo, sp.nan, sp.oo, sp.I):
         raise DefinitionError(f"the expression {text!r} is not finite and real", where=where)
     return result
@@ -145,6 +148,7 @@ class _Reader:
 
     def number(self, node: ast.expr) -> sp.Expr:
         match node:
+            # True and False are ints in Python, but not numbers of a schedule.
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 return exact_number(value, "a number")
             case ast.Name(id=name):

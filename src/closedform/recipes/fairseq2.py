@@ -46,7 +46,7 @@ from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = Clock(Unit.UPDATE)
 CYCLES, MOST_CYCLES = 64, 1000
-"""The cycles of different lengths that are modelled: more, if those of the run are more."""
+"""Cycles of different lengths that are modelled, at least and at most; the run decides."""
 
 _START = {"start_lr": number_or_numbers(0)}
 PARAMETERS: Mapping[str, Keys] = {
@@ -94,7 +94,7 @@ TRAINER = OpenKeys(
 
 
 def _of_group(context: Context, params: Values, name: str) -> sp.Expr:
-    """A parameter, or that of the group where it is a list with one for each group."""
+    """A parameter, or its entry for the group where it is a list with one for each group."""
     value, groups = getattr(params, name), len(context.facts.get("group_lrs", (None,)))
     if not isinstance(value, tuple):
         return value
@@ -117,6 +117,7 @@ def _require_total(context: Context, total: int | None) -> int:
 def _cosine(
     context: Context, params: Values, rate: sp.Expr, total: int | None
 ) -> tuple[Stage, ...]:
+    # final_lr_scale has a default: only an explicit null leaves final_lr as the minimum.
     has_scale = params.origin.content.get("final_lr_scale", 0) is not None
     is_one = (params.final_lr is None) is has_scale
     refuse_unless(
@@ -132,6 +133,7 @@ def _cosine(
     rise = _rise(context, params, rate)
     warmup, length = params.num_warmup_steps, params.cycle_len
     if length is None:
+        # The default is one cycle from the warmup to the end of the run.
         length = _require_total(context, total) - warmup
     if params.cycle_mul != 1:
         return (rise, *_growing(params, rate, low, length, total or 0))
@@ -160,10 +162,13 @@ def _growing(
 
     stages: list[Stage] = []
     for index in range(MOST_CYCLES):
+        # The sum of a geometric series in floats, cut to whole updates (cosine_annealing.py at
+        # 027bdebca).
         begin = int((1 - factor**index) / (1 - factor) * length)
         if index >= CYCLES and begin > total:
             break
         end = int((1 - factor ** (index + 1)) / (1 - factor) * length)
+        # Upstream finds the cycle by a logarithm in floats, which may be a step off at a border.
         while _cycle(end, length, factor) > index:
             end -= 1
         while _cycle(end, length, factor) == index:
@@ -208,6 +213,7 @@ def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) ->
     warmup = sp.Integer(params.num_warmup_steps)
     return (
         (lambda: rate * t / warmup ** sp.Rational(3, 2), int(warmup)),
+        # Without a warmup, n^(-1/2) is infinite at update 0: updates 0 and 1 have the rate.
         (lambda: rate, 1),
         (lambda: rate / sp.sqrt(t), None),
     )
@@ -222,6 +228,7 @@ def _tri_stage(
         f"stage_ratio must hold three parts of 1, got {ratios}",
         context.where,
     )
+    # int() cuts each phase, so that the final rate may come before the end (tri_stage.py:68).
     rise, hold, fall = (int(part * end) for part in ratios)
     first = rate * _of_group(context, params, "start_lr_scale")
     low = _of_group(context, params, "final_lr_scale")
@@ -255,7 +262,7 @@ def _is(scheduler: Values | None, name: str) -> bool:
 _FILES = "src/fairseq2/optim/lr_schedulers"
 DEFECTS = {
     "restarts-after-the-run": Defect(
-        "a cosine begins again at the peak after its cycle, also where the cycle is the run",
+        "after its cycle a cosine starts again at the peak, also where the cycle is the whole run",
         f"{_FILES}/cosine_annealing.py:88",
         lambda scheduler, total: _is(scheduler, "cosine_annealing"),
         kind=Kind.CONVENTION,
@@ -334,7 +341,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 
 
 def _over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A section with changes; the parameters of another class than the default's replace it."""
+    """A section with changes; parameters of another class replace the default's parameters."""
     result = dict(base)
     is_other = "name" in changes and changes["name"] != base.get("name", changes["name"])
     for key, value in changes.items():
@@ -347,7 +354,7 @@ def _over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _defaults(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Defaults by plain names, as the fact ``recipe_defaults`` has them, in their sections."""
+    """The defaults of the fact ``recipe_defaults``, by plain names, in their sections."""
     optimizer = {
         key: defaults[key] for key in ("lr", "betas", "eps", "weight_decay") if key in defaults
     }
@@ -424,12 +431,13 @@ def _read(reading: Reading) -> Recipe:
 def _groups(
     context: Context, optimizer: Values, schedule: Callable[[Context], Schedule]
 ) -> list[ParamGroup]:
-    """The groups of the optimizer: those that are listed, and then all other parameters."""
+    """The groups of the optimizer: all other parameters first, then the groups that it lists."""
     config = optimizer.origin.section("config")
     group_sections = config.sections("groups")
     default = _rate_of(optimizer, context)
     if group_sections:
         rates = [exact_number(group.number("lr", default)) for group in group_sections]
+        # The parameters that no group lists are the last group.
         context = context.with_facts(group_lrs=(*rates, default), group_index=len(group_sections))
     groups = [_group(optimizer, config, schedule(context))]
     for index, group in enumerate(group_sections):
@@ -457,6 +465,7 @@ def _group(
     kinds = {"adamw": "torch.optim.AdamW", "adafactor": "torch.optim.Adafactor"}
     if optimizer.name not in kinds:
         raise optimizer.error(f"there is no optimizer {optimizer.name!r:.60}", "name")
+    # fairseq2's AdamW does not decay by default; torch's has 0.01.
     defaults = {"weight_decay": 0} if optimizer.name == "adamw" else {"lr": 1e-2}
     left_out = ("groups", "impl", "params")
     plan = class_optimizer(config, kinds[optimizer.name], left_out, defaults)

@@ -312,6 +312,7 @@ def native(value: Any) -> Any:
         >>> native(sp.Rational(1, 4)), native(sp.Integer(3))
         (0.25, 3)
     """
+    # bool is an int: true and false stay as they are.
     if isinstance(value, int | float):
         return value
     return int(value) if value.is_Integer else float(value)
@@ -325,6 +326,7 @@ def literal(value: Any) -> str:
         "dict(type='SGD', lr=0.1, steps=[1, 2])"
     """
     if isinstance(value, Mapping):
+        # MMEngine's style; keys such as "lr-mult" cannot be keywords.
         if all(isinstance(key, str) and key.isidentifier() for key in value):
             return f"dict({', '.join(f'{key}={literal(item)}' for key, item in value.items())})"
         return "{" + ", ".join(f"{key!r}: {literal(item)}" for key, item in value.items()) + "}"

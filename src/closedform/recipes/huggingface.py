@@ -1,7 +1,7 @@
 """huggingface: transformers' ``get_scheduler`` by name, and its optimizers.
 
 Each schedule is a factor of the group's base. Arguments are ``num_warmup_steps``,
-``num_training_steps`` and those of ``scheduler_specific_kwargs``.
+``num_training_steps`` and the entries of ``scheduler_specific_kwargs``.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def _with_warmup(curve: ScheduleOfBase) -> ScheduleBuilder:
 def _rest(arguments: Arguments, context: Context) -> int:
     """The number of steps after the warmup, above 0."""
     total, warmup = arguments["num_training_steps"], arguments["num_warmup_steps"]
+    # Upstream's max(1, …) hides a run that is all warmup: it is refused here.
     if total <= warmup:
         raise DefinitionError(
             f"num_training_steps must be above num_warmup_steps, got {total} and {warmup}"
@@ -95,6 +96,7 @@ def _linear(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
 
 def _cosine(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
     """It rises again after the last step, where num_cycles is not whole."""
+    # (1 + cos(2 pi c x)) / 2 with c = num_cycles: half a period is the rest / (2 c).
     return cosine_annealing(base, 0, _half_period(arguments, context))
 
 
@@ -111,7 +113,9 @@ def _polynomial(arguments: Arguments, context: Context, base: sp.Expr) -> Schedu
 
 def _inverse_root(arguments: Arguments, context: Context, base: sp.Expr) -> Schedule:
     del context
+    # optimization.py of 5.23.0: the timescale is the warmup by default, or 10,000 without one.
     scale = arguments["timescale"] or arguments["num_warmup_steps"] or 10_000
+    # sqrt(S / (t + S - W)): the shift by S puts the peak at the end of the warmup.
     return inverse_square_root(base, sp.sqrt(sp.Integer(scale)), scale).shift(scale)
 
 
@@ -128,12 +132,15 @@ def _cosine_one_ahead(arguments: Arguments, context: Context) -> Schedule:
         arguments["num_warmup_steps"],
         arguments["warmup_lr_rate"],
     )
+    # The lambda uses current_step + 1: after the warmup the peak never comes
+    # (hf5-cosine_warmup_with_min_lr-035).
     ahead = 1 if context.as_implemented else 0
     later = _cosine_to_minimum(arguments, context, base).shift(ahead)
     if not warmup:
         return later
     rise = (N + 1) / sp.Integer(warmup)
     if first is not None:
+        # The last step of the warmup has the peak; max(1, …) guards a warmup of one step.
         rise = first + (1 - first) * N / max(1, warmup - 1)
     return Schedule(base * rise, name="warmup", length=warmup).then(later)
 
@@ -148,12 +155,14 @@ def _wsd(arguments: Arguments, context: Context) -> Schedule:
             raise DefinitionError(
                 "the length is missing", hint="give num_training_steps or num_stable_steps"
             )
+        # num_stable_steps wins over num_training_steps where both are given.
         stable = arguments["num_training_steps"] - warmup - decay
     if stable < 0:
         raise DefinitionError(
             f"warmup and decay must fit into num_training_steps, they are {-stable} steps too long"
         )
     up = _SHAPES[arguments["warmup_type"]]
+    # The minimum is mixed into the warmup as well, which starts at min_lr_ratio times the base.
     branches = [(low + (1 - low) * up(N / sp.Integer(max(1, warmup))), N < warmup)]
     branches.append((sp.Integer(1), N < warmup + stable))
     progress = (N - warmup - stable) / sp.Integer(decay)
@@ -173,7 +182,7 @@ def _half_period(arguments: Arguments, context: Context) -> sp.Rational:
 
 
 def _minimum(arguments: Arguments, context: Context) -> sp.Expr:
-    """The minimum as a part of the base value: given so, or as a value."""
+    """The minimum as a part of the base value, from ``min_lr_rate`` or ``min_lr``."""
     rate, value = arguments["min_lr_rate"], arguments["min_lr"]
     if (rate is None) == (value is None):
         raise DefinitionError(
@@ -257,15 +266,19 @@ def _adafactor(arguments: Mapping[str, Any]) -> UpdateRule:
         raise DefinitionError(
             f"with relative_step the step sets lr itself, got lr {values['lr']!r}",
             where=_WHERE,
-            hint="leave lr out, or give relative_step=False",
+            hint="omit lr, or give relative_step=False",
         )
     if is_warmed and not is_relative:
         raise DefinitionError(
-            "warmup_init needs relative_step, got False", where=_WHERE, hint="leave one of them out"
+            "warmup_init needs relative_step, got False", where=_WHERE, hint="omit one of them"
         )
     if is_relative:
+        # Adafactor._get_lr of 5.23.0: the step is min(1e-2 or 1e-6 n, 1 / sqrt(n)).
         values["lr"] = _warmup() if is_warmed else sp.Rational(1, 100)
+    # transformers gives the exponent with its sign, -0.8; the rule of the library takes 0.8.
     values["decay_rate"] = -checks.number(values["decay_rate"], "decay_rate", _WHERE)
+    # Without beta1 there is no first moment; with a decay rate of 0 the moment is the update
+    # itself.
     values["beta1"] = 0 if values["beta1"] is None else values["beta1"]
     return adafactor(**values)
 

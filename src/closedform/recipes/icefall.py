@@ -43,13 +43,13 @@ _OF_CLASS = {
     "Eden2": frozenset(SCHEDULER) - {"lr_epochs"},
     "Eden-2022": frozenset({"base_lr", "lr_batches", "lr_epochs"}),
 }
-"""The arguments of each class; that of 2022 has no warmup."""
+"""The arguments of each class; the version of 2022 has no warmup."""
 _FACTS = ("defaults_of_the_script", "warmup_batches", "warmup_start")
 
 DEFECTS = {
     "start-of-the-warmup": Defect(
-        "the scripts choose where the warmup starts: most at half of the rate, that of "
-        "librispeech's zipformer at a tenth, which is the fact warmup_start",
+        "the scripts choose where the warmup starts, as in the fact warmup_start: most at half of "
+        "the rate, librispeech's zipformer at a tenth",
         "egs/librispeech/ASR/zipformer/train.py:1351",
         lambda is_complete, has_start: not has_start,
         kind=Kind.CONVENTION,
@@ -57,7 +57,7 @@ DEFECTS = {
     ),
     "defaults-of-the-script": Defect(
         "the defaults of base-lr, lr-batches and lr-epochs differ by script: without the fact "
-        "defaults_of_the_script they are those of librispeech's zipformer",
+        "defaults_of_the_script, the defaults of librispeech's zipformer count",
         "egs/librispeech/ASR/zipformer/train.py:387",
         lambda is_complete, has_start: not is_complete,
         kind=Kind.CONVENTION,
@@ -85,9 +85,11 @@ def _rate(context: Context, name: str, values: Values) -> Schedule:
     rate = values.base_lr if rates is None else exact_number(rates[index], "group_lrs")
     batch = CLOCK.count(context.numbers).n
     if name == "Eden2":
+        # Eden2 has one factor, the square root; Eden has two, each a fourth root (optim.py:887).
         falling = rate * _decay(batch, values.lr_batches, sp.S.Half)
     else:
         (updates,) = context.numbers.require("updates_per_epoch", where=context.where)
+        # step_epoch is called at the start of an epoch, with epochs counted from 0.
         epoch = floor_div(t, updates)
         quarter = sp.Rational(1, 4)
         falling = rate * _decay(batch, values.lr_batches, quarter)
@@ -98,6 +100,7 @@ def _rate(context: Context, name: str, values: Values) -> Schedule:
     refuse_unless(0 <= start <= 1, f"warmup_start must be in 0..1, got {start}", context.where)
     return by_intervals(
         name,
+        # The warmup ends where the batch n = t + 1 reaches warmup_batches.
         (lambda: falling * (start + (1 - start) * batch / warmup), first_from(warmup - 1)),
         (lambda: falling, None),
     )
@@ -130,6 +133,7 @@ def _read(reading: Reading) -> Recipe:
         key.removeprefix("--").replace("-", "_"): value for key, value in defaults.items()
     }
     if is_of_2022:
+        # The scripts of 2022 have 5000 and 6 by default; the zipformer's 7500 and 3.5 came later.
         content = {"lr_batches": 5000, "lr_epochs": 6, **content, "base_lr": flags.initial_lr}
     for key in SCHEDULER:
         value = getattr(flags, key)
@@ -147,6 +151,7 @@ def _read(reading: Reading) -> Recipe:
     return reading.recipe(
         [ParamGroup({"lr": rate}, plan, Role.DEFAULT)],
         clock=CLOCK,
+        # Eden has no end: only the flags limit the run.
         horizon=flags.num_epochs * int(updates),
         clipping=None,
         accumulation=1,

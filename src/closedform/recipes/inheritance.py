@@ -80,6 +80,7 @@ class Files:
                 raise ConfigError(f"{path} must have at most {MAX_BYTES} bytes", where=self.source)
             return text
         file = (self.texts / path).resolve()
+        # After resolve(): a symbolic link must not lead out of the directory.
         if not file.is_relative_to(self.texts):
             raise ConfigError(
                 f"the file {path!r} is outside of {self.texts}",
@@ -164,6 +165,8 @@ def _with_bases(content: Mapping[str, Any], key: str, place: str, files: Files) 
         base_entries = _read(_join(place, path), files)
         base_entries.pop(_PACKAGE_KEY, None)
         twice = sorted(set(map(str, base)) & set(map(str, base_entries)))
+        # mmengine/config/config.py refuses duplicate keys of bases; detectron2 lets the later one
+        # win.
         if twice and key == "_base_":
             raise ConfigError(
                 f"two files of _base_ have the key {twice[0]!r}, which MMEngine refuses",
@@ -194,6 +197,7 @@ def _with_defaults(content: Mapping[str, Any], place: str, files: Files) -> dict
     entries = list(content[_DEFAULTS])
     if _SELF not in entries:
         entries.append(_SELF)
+    # Overrides apply to all entries, also to those before them in the list.
     choices = dict(_choices(entries, files.source))
     result: dict[str, Any] = {}
     for entry in entries:
@@ -240,6 +244,7 @@ def _entry(
     is_optional = bool(words) and words[0] == "optional"
     group, _, package = (words[-1] if words else "").lstrip("/").partition("@")
     name = choices.get(group, name) if group else name
+    # A null leaves the group out.
     if name is None:
         return
     if not isinstance(name, str) or _NOT_FILES.search(name):

@@ -52,6 +52,7 @@ def ending(expr: sp.Expr, end: int, reason: str, name: str) -> Schedule:
 
 def first_from(mark: SupportsFloor) -> int:
     """Returns the first update t with ``t >= mark``, at least 0."""
+    # Updates count from 0, also where a mark lies before the run.
     return max(0, math.ceil(mark))
 
 
@@ -80,6 +81,7 @@ def power_quotient(left: sp.Expr, right: sp.Expr, power: sp.Expr) -> sp.Expr:
     Raises:
         UndefinedError: ``right`` is 0.
     """
+    # 0**0 is 1: a right side of 0 must be caught before the power.
     return quotient(left**power, right**power if right != 0 else sp.S.Zero)
 
 
@@ -102,6 +104,8 @@ def by_intervals(name: str, *stages: Stage) -> Schedule:
             continue
         try:
             values.append(value())
+        # The stages before it are defined: the schedule ends where the framework raises the
+        # exception.
         except UndefinedError as error:
             return _until(name, values, marks[:-1], begin, str(error))
         if end is None:

@@ -196,6 +196,8 @@ def variants(kinds: Mapping[str, Keys], default: str, by: str = "type") -> Key:
         default: The kind of an absent mapping.
         by: The name of the entry that chooses.
     """
+    # The key that chooses may itself have a default, which differs from the kind of an absent
+    # section.
     absent = kinds[default][by].default
 
     def read(outer: Section, key: str, value: Any) -> Any:
@@ -235,6 +237,7 @@ class Values:
         try:
             return self._entries[name]
         except KeyError:
+            # AttributeError, not KeyError: hasattr and copy rely on it.
             raise AttributeError(f"the section has no key {name!r}") from None
 
     def __contains__(self, name: str) -> bool:

@@ -1,7 +1,7 @@
 """kohya sd-scripts: the command lines and the TOML files of its training scripts.
 
-accelerate steps the scheduler once for each process. The run is multiplied by their number, and so
-are ratios of it; whole numbers of warmup and decay steps are not.
+accelerate steps the scheduler once for each process. The length of the run and ratios of it are
+multiplied by the number of processes; whole numbers of warmup and decay steps are not.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def _length(section: Section, key: str, default: int) -> int | Part:
     form = section.document.syntax
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value >= 1 or form is not Syntax.ARGUMENTS else Part(float(value))
+    # argparse gives int for words such as 10; TOML keeps 1.0 a float, which is a ratio (kohya-
+    # cosine-010).
     if isinstance(value, float) and (value < 1 or form is not Syntax.ARGUMENTS):
         return Part(value)
     if isinstance(value, str) and form is not Syntax.TOML:
@@ -82,6 +84,7 @@ def _of_word(section: Section, key: str, word: str) -> int | Part:
     try:
         if word.endswith("%"):
             return Part(float(word[:-1]) / 100)
+        # int("1.5") raises ValueError: a number from 1 on must be whole.
         return int(word) if float(word) >= 1 else Part(float(word))
     except ValueError:
         expected = "a whole number from 1 on, a ratio below 1, or a percentage"
@@ -145,6 +148,7 @@ _KEYWORDS: Mapping[str, Callable[[Values], Arguments]] = {
     "constant": lambda arguments: {},
     "constant_with_warmup": lambda arguments: {},
     "cosine": lambda arguments: {},
+    # library/train_util.py passes num_cycles / 2: 1 is the half wave of transformers' default.
     "cosine_with_min_lr": lambda arguments: {
         "num_cycles": sp.Rational(arguments.lr_scheduler_num_cycles, 2),
         "min_lr_rate": arguments.lr_scheduler_min_lr_ratio,
@@ -163,8 +167,8 @@ _KEYWORDS: Mapping[str, Callable[[Values], Arguments]] = {
 _FIX = "library/train_util.py"
 DEFECTS = {
     "whole-lengths": Defect(
-        "whole numbers of warmup and decay steps are not multiplied by the processes, but the "
-        "scheduler is stepped once for each: they last as many times fewer updates",
+        "whole numbers of warmup and decay steps are not multiplied by the number of processes, "
+        "but the scheduler is stepped once per process: they are too short by that factor",
         f"{_FIX}:5275",
         lambda arguments, processes: (
             processes > 1
@@ -247,6 +251,7 @@ def _updates(context: Context, arguments: Values, processes: int) -> int:
         return facts.total_updates
     (batches,) = facts.require("micro_batches_per_epoch", where=context.where)
     accumulation = arguments.gradient_accumulation_steps
+    # The quotients are floats, as in the scripts.
     return int(epochs * math.ceil(int(batches) / processes / accumulation))
 
 
@@ -256,6 +261,7 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
         return by_intervals("constant", (lambda: rate, None))
     processes = _processes(context, arguments)
     total = _updates(context, arguments, processes) * processes
+    # Only ratios are of all processes' steps; whole numbers are not multiplied (kohya-cosine-012).
     factor = 1 if context.as_implemented else processes
     warmup, decay = (
         length.of(total) if isinstance(length, Part) else length * factor
@@ -264,21 +270,23 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
     kwargs = literal_arguments(arguments.lr_scheduler_args, "lr_scheduler_args", where)
     path = arguments.lr_scheduler_type
     if path or name == "constant":
-        message = f"{path or name} takes no warmup: leave lr_warmup_steps out"
+        message = f"{path or name} takes no warmup: omit lr_warmup_steps"
         refuse_unless(warmup == 0, message, where)
     if path:
         return of_torch(path, kwargs, rate, where, 1 if factor > 1 else processes)
     run = run_of(context, rate, warmup, total, processes)
+    # lr_end and min_lr are relative to the optimizer's rate; a group may have another one.
     run = replace(run, default=arguments.learning_rate)
     if name == "piecewise_constant":
         refuse_unless("step_rules" in kwargs, "lr_scheduler_args has no step_rules", where)
         return piecewise_constant(run, str(kwargs["step_rules"]))
+    # transformers' Adafactor sets its own rate unless relative_step is False.
     is_relative = arguments.optimizer_type.lower() == "adafactor" and _optimizer_arguments(
         arguments
     ).get("relative_step", True)
     refuse_unless(
         not is_relative and not name.startswith("adafactor"),
-        "the rate of Adafactor with relative_step is its own: give relative_step=False",
+        "Adafactor with relative_step sets its own rate: give relative_step=False",
         where,
     )
     refuse_unless(name in _KEYWORDS, f"there is no lr_scheduler {name!r:.60}", where)
@@ -288,6 +296,8 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
         twice = list(kwargs)
     refuse_unless(not twice, f"{name} takes no {', '.join(twice)} in lr_scheduler_args", where)
     if name == "warmup_stable_decay":
+        # Explicit, and negative where warmup and decay exceed the run; the default decay of 0 drops
+        # at once.
         stable = total - warmup - decay
         keywords = {**keywords, "num_decay_steps": decay, "num_stable_steps": stable}
     section = Section(arguments.origin.document, {**keywords, **kwargs}, "lr_scheduler_args")
@@ -315,6 +325,7 @@ _OWN = (
     *("lr_scheduler_num_cycles", "lr_scheduler_args", "lr_decay_steps", "optimizer_args"),
     *("unet_lr", "learning_rate_te1", "cache_latents", "max_token_length", "save_every_n_epochs"),
 )
+# Keys of other programs, whose configs have learning_rate as well.
 _OTHERS = ("trainer", "model_type", "output_router_logits", "micro_batch_size", "dataset_name")
 
 
@@ -334,6 +345,7 @@ def _matches(document: Document) -> bool:
         return False
     if document.syntax not in (Syntax.ARGUMENTS, Syntax.TOML):
         return False
+    # On a command line the two keys suffice; TOML files of many programs have them.
     is_short = document.syntax is Syntax.ARGUMENTS and "max_train_steps" in content
     return "learning_rate" in content and (is_short or any(key in content for key in _OWN))
 

@@ -57,7 +57,7 @@ _SHAPES = {
 
 
 def _or_list(key: Key) -> Key:
-    """A key that holds the value of another one, or a list of whole numbers."""
+    """A key that holds a value as ``key`` reads it, or a list of whole numbers."""
 
     def read(place: Section, name: str, default: Any) -> Any:
         is_list = isinstance(place.value(name), list | tuple)
@@ -198,6 +198,7 @@ def _cosine(span: Span, j: sp.Expr) -> sp.Expr:
     if span.length <= 0:
         raise UndefinedError(f"the cosine needs a decay above 0 updates, got {span.length}")
     ratio = span.low / span.peak if span.peak else sp.S.Zero
+    # optax.cosine_decay_schedule: the exponent is on the cosine, before the minimum is mixed in.
     wave = along_cosine(sp.S.One, sp.S.Zero, sp.Min(1, j / span.length)) ** span.shape.exponent
     return span.peak * along_line(ratio, sp.S.One, wave)
 
@@ -209,6 +210,7 @@ def _line(span: Span, j: sp.Expr) -> sp.Expr:
 
 
 def _inverse_root(span: Span, j: sp.Expr) -> sp.Expr:
+    # The updates of the warmup count; timescale is 10,000 whatever the warmup is (config.py:68).
     root = sp.sqrt(span.shape.timescale) / sp.sqrt(sp.Max(j + span.warmup, 1))
     return sp.Max(span.low, span.peak * sp.Min(1, root))
 
@@ -218,6 +220,7 @@ def _inverse(span: Span, j: sp.Expr) -> sp.Expr:
         raise UndefinedError("division by zero")
     if span.length == 0:
         return span.low
+    # max(j, 1): the first update of the decay is below the peak already (levanter-inv-032).
     part = sp.Min(1, 1 / ((span.peak / span.low - 1) * sp.Max(j, 1) / span.length + 1))
     return sp.Max(span.low, span.peak * part)
 
@@ -226,6 +229,7 @@ def _power(span: Span, j: sp.Expr) -> sp.Expr:
     shape = span.shape
     if not shape.a > 0 > shape.b:
         raise UndefinedError("power expects a > 0 and b < 0")
+    # Tokens count from the start of the decay, not of the run.
     tokens = j * shape.batch_size * shape.seq_length
     if tokens == 0:
         raise UndefinedError("ZeroDivisionError: 0 to a negative power")
@@ -251,7 +255,7 @@ def _length(optimizer: Values, key: str, total: int) -> int:
     if length < 0 or (length > 1 and not length.is_Integer):
         message = f"{key} must be a fraction in [0, 1] or a whole number of updates, got {length}"
         raise optimizer.error(message, key)
-    # The product is that of Python's floats.
+    # int() of a product of floats, as in Python.
     return int(float(length) * total) if length <= 1 else int(length)
 
 
@@ -268,6 +272,7 @@ def _points(optimizer: Values, total: int) -> list[int]:
         period = _length(optimizer, "cycle_length", total)
         if period == 0:
             raise optimizer.error("cycle_length is 0: division by zero", "cycle_length")
+        # The last cycle takes the updates that do not fill another one.
         points = [index * period for index in range(1, total // period)]
     elif isinstance(cycles, int):
         points = [int(total / cycles * (index + 1)) for index in range(cycles - 1)]
@@ -284,12 +289,14 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
     shape, peak = optimizer.lr_schedule, optimizer.learning_rate
     low = peak * optimizer.min_lr_ratio
     cooldown = 0 if optimizer.cooldown is None else _length(optimizer, "cooldown", int(run))
+    # The cooldown is a part of the whole run, and the cycles share the rest.
     main = int(run) - cooldown
     if main <= 0:
         raise optimizer.error(f"the run must be longer than {cooldown} updates, got {run}")
     stages: list[Stage] = []
     before = sp.S.Zero
     for cycle, (start, end) in enumerate(pairwise(_points(optimizer, main))):
+        # Fractions are of the cycle; a warmup of 1 is the whole of it (levanter-cosine-028).
         warmup = _length(optimizer, "rewarmup" if cycle else "warmup", end - start)
         rest = end - start - warmup
         decay = rest if optimizer.decay is None else _length(optimizer, "decay", end - start)
@@ -301,6 +308,7 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
         span = Span(shape, peak, low, warmup, decay)
         stages.append((_fall(span, begin), end))
         try:
+            # The next warmup begins at the last rate of this decay.
             before = _DECAYS[shape.type](span, sp.Integer(decay))
         except UndefinedError as error:
             raise optimizer.error(str(error), "lr_schedule") from error
@@ -406,13 +414,13 @@ def _read(reading: Reading) -> Recipe:
         )
     threshold = getattr(optimizer, "max_grad_norm", 0)
     if optimizer.origin.content.get("max_grad_norm", threshold) is None:
-        threshold = 0  # A written null is none; the default counts where the key is absent.
+        threshold = 0  # An explicit null disables clipping; an absent key has the default.
     return reading.recipe(
         groups,
         clock=CLOCK,
         horizon=total,
         clipping=Clipping(threshold) if threshold else None,
-        accumulation=None,  # It follows from the memory of the devices.
+        accumulation=None,  # levanter derives it from the memory of the devices.
         values=(optimizer,),
         derived={"lr": optimizer.learning_rate, "total_updates": total},
     )
@@ -421,6 +429,7 @@ def _read(reading: Reading) -> Recipe:
 def _plan(optimizer: Values) -> OptimizerPlan:
     kind, origin = optimizer.type, optimizer.origin
     place = origin.document.place(origin.path)
+    # The other optimizers are not in the library: their arguments are kept as they are.
     if kind not in ("adam", "lion"):
         options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
         return plan_optimizer(kind, options, where=place)

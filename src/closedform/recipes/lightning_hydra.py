@@ -89,10 +89,10 @@ DEFECTS = {
 
 
 def _arguments(node: Section) -> dict[str, Any]:
-    """The arguments of a node whose class is called later, with what it still needs."""
+    """The arguments of a node that Hydra makes a partial call, which the module completes."""
     if not node.flag("_partial_", False):
         raise node.error(
-            "the class is called without what the module gives it", hint="give _partial_: true"
+            "the class is called without the module's arguments", hint="give _partial_: true"
         )
     if "_args_" in node:
         raise node.error("arguments without a name are not read", "_args_", "give them by name")
@@ -108,8 +108,8 @@ def _plateau(
         raise MissingFactsError(
             "missing facts: constant_loss",
             where=context.where,
-            hint=f"the values of {METRIC} depend on the loss: give one that stays as it is, or "
-            "take its rule, closedform.frameworks.metric_rule",
+            hint=f"the values of {METRIC} depend on the loss: give a constant one, or use its "
+            "update rule, closedform.frameworks.metric_rule",
         )
     loss = exact_number(context.facts["constant_loss"], "the fact constant_loss")
     refuse_unless(params.factor < 1, f"factor must be below 1, got {params.factor}", context.where)
@@ -117,6 +117,8 @@ def _plateau(
     improves = loss < loss - span if params.mode == "min" else loss > loss + span
     if improves:
         return constant(rate)
+    # Epoch 0 is the best; the rate changes after more than patience bad epochs, and holds from the
+    # next epoch on.
     begin, period = params.patience + 2, params.patience + 1 + params.cooldown
     if params.eps <= 0 and params.min_lr <= 0:
         factor = params.factor ** (floor_div(t - begin, period) + 1)
@@ -124,6 +126,7 @@ def _plateau(
     values = [rate]
     while True:
         value = sp.Max(values[-1] * params.factor, params.min_lr)
+        # torch makes only changes that are larger than eps, so the rate stays from here on.
         if values[-1] - value <= params.eps:
             break
         values.append(value)
@@ -146,6 +149,7 @@ def _name(model: Values) -> str:
 
 def _learning_rate(context: Context, model: Values) -> Schedule:
     optimizer = model.origin.section("optimizer")
+    # The default of torch's Adam, the template's optimizer.
     rate = exact_number(optimizer.number("lr", 1e-3))
     if model.scheduler is None:
         return constant(rate)
@@ -196,6 +200,7 @@ def _read(reading: Reading) -> Recipe:
         Section(node.document, _arguments(node), node.path), node.text("_target_")
     )
     facts, horizon = reading.facts, _epochs(trainer, reading.facts)
+    # A fork of the template may step its scheduler at updates; the fact interval says so.
     if interval == "step":
         length = facts.updates_per_epoch
         is_known = horizon is not None and length is not None

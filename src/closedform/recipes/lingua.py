@@ -73,8 +73,8 @@ DEFECTS = {
         classes=("constant",),
     ),
     "mirrored-cycles": Defect(
-        "a cosine of several cycles is mirrored in every other one, and jumps where a cycle does "
-        "not divide the run",
+        "every other cycle of a cosine is a mirror image, and the rate jumps if the length of the "
+        "cycle does not divide the run",
         "lingua/optim.py:61",
         lambda config: config.optim.scheduler == "cosine" and config.optim.cycle_length < 1,
         kind=Kind.CONVENTION,
@@ -93,6 +93,7 @@ DEFECTS = {
 def _linear(optim: Values, total: int) -> Iterator[Stage]:
     position, length = t - optim.warmup, sp.Integer(total - optim.warmup)
     low = optim.lr_min_ratio
+    # Update T is on the line still: upstream tests t > T.
     yield lambda: along_line(sp.S.One, low, quotient(position, length)), total + 1
     yield lambda: low, None
 
@@ -104,6 +105,7 @@ def _inverse_root(optim: Values, total: int) -> Iterator[Stage]:
     def value() -> sp.Expr:
         if warmup == 0:
             raise UndefinedError("0 is divided by 0")
+        # (W / t)^e as a quotient of powers, which is exact at t = W.
         return sp.Max(warmup**power / t**power, optim.lr_min_ratio)
 
     yield value, None
@@ -122,6 +124,8 @@ def _cosine(optim: Values, total: int) -> Iterator[Stage]:
         )
 
     edges = [first_from(number * period) for number in range(1, int(total / period) + 1)]
+    # The sign of the cosine is the parity of t // (T c): every other cycle is a mirror image
+    # (lingua-cosine-011).
     for parity, end in enumerate([*edges, total + 1]):
         yield wave(*((sp.S.One, low) if parity % 2 == 0 else (low, sp.S.One))), end
     yield lambda: low, None
@@ -137,6 +141,7 @@ def _wsd(optim: Values, total: int) -> Iterator[Stage]:
         if low == 0:
             raise UndefinedError("the minimum is 0, and divides 1")
         progress = (t - end + decay) / decay
+        # lingua/optim.py: 1 / (q / r + 1 - q), the reciprocal of a line.
         return 1 / along_line(sp.S.One, 1 / low, progress)
 
     def of_cycle(end: int, decay: int) -> Value:
@@ -144,6 +149,8 @@ def _wsd(optim: Values, total: int) -> Iterator[Stage]:
 
     def cycles(first: int, last: int, run_end: int) -> Iterator[Stage]:
         for end in range(first, last + length, length):
+            # A part of all updates up to the end of the cycle, so that later decays are longer
+            # (lingua-wsd-010).
             decay = int(end * float(part))
             yield lambda: sp.S.One, min(end - decay + 1, end, run_end)
             yield of_cycle(end, decay), min(end, run_end)
@@ -173,6 +180,7 @@ _CURVES: Mapping[str, Callable[[Values, int], Iterator[Stage]]] = {
 
 def _rate(context: Context, optim: Values, total: int) -> Schedule:
     kind, rate, warmup = optim.scheduler, optim.lr, optim.warmup
+    # From 0 at update 0 up to, not including, update W.
     rise = (lambda: rate * t / sp.Integer(warmup), warmup)
     if kind == "constant":
         stages = () if context.as_implemented else (rise,)

@@ -55,7 +55,7 @@ def _train_args(
     min_lr: float = 6e-5,
     max_norm: float | None = None,
 ) -> Keys:
-    """The keys of ``TrainArgs``, with its defaults or those of a script."""
+    """The keys of ``TrainArgs``, with its defaults or the defaults of a script."""
     return Keys(
         save_interval=irrelevant(),
         log_interval=irrelevant(),
@@ -143,6 +143,7 @@ def _accumulation(train: Values, world: int) -> int | None:
     batch, micro = train.global_batch_size, train.micro_batch_size
     if batch is None or micro is None:
         return None
+    # litgpt/args.py divides the batch by the devices first, then by the micro-batch.
     count = int(batch // world // micro)
     if count < 1:
         raise train.error(
@@ -170,6 +171,8 @@ def _run(context: Context, train: Values) -> Pretraining:
         count = int(facts.require("gradient_accumulation", where=train.origin.document.source)[0])
     facts = replace(facts, gradient_accumulation=count)
     tokens, micro = train.require("max_tokens"), train.require("micro_batch_size")
+    # Integer divisions in the order of litgpt/pretrain.py: tokens that fill no micro-batch are not
+    # counted.
     total = tokens // world // (micro * facts.sequence_length)
     if part:
         loader = count * (facts.updates_per_epoch or 0) if loader is None else loader
@@ -182,10 +185,12 @@ def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Value
     run, rate, low = _run(context, train), exact_number(optimizer.lr, "lr"), train.min_lr
     warmup, total = sp.Integer(run.warmup), sp.Integer(run.total)
     count = CLOCKS["pretrain"].count(run.facts)
-    # The rate of an update is that of its last micro-batch.
+    # An update has the rate of its last micro-batch: litgpt/pretrain.py:341.
     last = count.n - 1
     return by_intervals(
         "pretrain",
+        # The last micro-batch of the update is n - 1, so n = W + 1 is the first one past the
+        # warmup.
         (lambda: rate * last / warmup, count.first_from(warmup + 1)),
         (
             lambda: along_cosine(rate, low, quotient(last - warmup, total - warmup)),
@@ -199,6 +204,7 @@ def _finetune(context: Context, optimizer: Values | ClassOptimizer, train: Value
     _refuse_unsupported("finetune", train)
     (total,) = context.numbers.require("total_updates", where=train.origin.document.source)
     rate, warmup = exact_number(optimizer.lr, "lr"), sp.Integer(train.lr_warmup_steps)
+    # step / warmup is computed at step 0, also for a warmup of 0 (litgpt-finetune-002).
     if warmup <= 0:
         raise train.error(
             f"lr_warmup_steps must be above 0 (division by zero), got {warmup}", "lr_warmup_steps"
@@ -267,7 +273,7 @@ def _optimizer(config: Values) -> ClassOptimizer:
 
 
 def _updates(train: Values, facts: Facts, source: str) -> int:
-    """The updates of a finetuning: those of the facts, or of the epochs, at most ``max_steps``."""
+    """The updates of a finetuning: a fact, or the updates of its epochs, at most ``max_steps``."""
     if facts.total_updates is not None:
         return facts.total_updates
     if train.epochs is None:
@@ -287,6 +293,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
     has_end = form.curve is Curve.COSINE
     if has_end and form.low == 0 and form.rise is not None and form.rise.start == 0:
         # A warmup that is longer than the run: the cosine falls backwards.
+        # The end of the cosine, or its mirror image before the warmup.
         ends = (whole(form.end), whole(2 * form.begin - form.end))
         if form.total in ends and optimizer.clipping is None:
             finetune = {"max_steps": form.total, "lr_warmup_steps": whole(form.warmup())}
@@ -295,7 +302,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
 
 
 def _pretraining(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> dict[str, Any]:
-    # The rate of an update is that of its last micro-batch: the line is 0 one part before update 0.
+    # An update has the rate of its last micro-batch, so the line is 0 one micro-batch before it.
     accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
         before = form.rise.start / form.rise.slope
@@ -319,7 +326,7 @@ def _pretraining(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> 
     }
     if form.rise is not None and form.rise.slope != 0:
         train["lr_warmup_steps"] = whole(form.peak / form.rise.slope)
-    # It always clips: a norm that is never reached is none.
+    # Pretraining always clips: a norm that is never reached stands for no clipping.
     train["max_norm"] = native(optimizer.clipping) if optimizer.clipping is not None else 1e9
     return train
 

@@ -21,7 +21,7 @@ _SWITCHES = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon
 
 
 def _matches(section: Section) -> bool:
-    # Flags of a command line such as --use_galore are those of ms-swift as well.
+    # ms-swift has the same switches, such as --use_galore, but reads command lines.
     is_file = section.document.syntax is not Syntax.ARGUMENTS
     return any(key in section for key in (*_OWN, *(_SWITCHES if is_file else ())))
 

@@ -51,6 +51,7 @@ def _binary32(value: float) -> float:
 def _rate(context: Context, arguments: Values) -> Schedule:
     style, peak, warmup = arguments.k, arguments.l, sp.Integer(arguments.u)
     total = sp.Integer(arguments.x)
+    # -1 stands for one epoch: the batches of the training data.
     if total == -1:
         total = exact_number(context.fact("train_num_batches"), "train_num_batches")
     if style == "constant":
@@ -69,8 +70,11 @@ def _rate(context: Context, arguments: Values) -> Schedule:
 
     return by_intervals(
         style,
+        # n + 1: update 0 is above 0, and update W - 1 has the peak.
         (lambda: peak * (n + 1) / warmup, count.first_from(warmup)),
         (lambda: peak, count.first_from(begin) if style == "wsd" else 0),
+        # schedulers.h:34 asserts that the position is at most 1: update T has a value, T + 1 has
+        # none.
         (fall, count.first_after(total)),
         (_past_the_end, None),
     )

@@ -38,7 +38,7 @@ _CONFIG = open_keys(optimizer=mapping(), scheduler=schedulers(_SCHEDULERS))
 
 
 def _parameters(document: Document) -> Document:
-    """The config within a run config of MosaicML's ``mcli``, which has it as ``parameters``."""
+    """The config in the key ``parameters`` of a run config of MosaicML's ``mcli``, if it is one."""
     parameters = document.content.get("parameters")
     return replace(document, content=parameters) if isinstance(parameters, dict) else document
 

@@ -160,8 +160,8 @@ def _reader(
         if reader is None:
             raise UnknownNameError(
                 f"configs of {framework} are not read",
-                hint=f"those of {', '.join(readable())} are; framework='generic' reads others by "
-                "the names of their keys",
+                hint=f"there are readers for {', '.join(readable())}; framework='generic' reads "
+                "other configs by the names of their keys",
             )
         return FRAMEWORKS[framework], reader
     matching = {
@@ -169,6 +169,8 @@ def _reader(
         for name, declaration in FRAMEWORKS.items()
         if declaration.reader is not None and declaration.reader.matches(document)
     }
+    # A general reader, such as of TrainingArguments, matches configs of the programs that extend
+    # it.
     special = {name: reader for name, reader in matching.items() if not reader.is_general}
     matching = special or matching
     later = {label for name in matching for label in _INCLUDES.get(name, ())}

@@ -86,6 +86,7 @@ def declared_names(framework: Framework, module: str) -> set[str]:
     if framework.reader is not None:
         modules.add(framework.reader.read.__module__)
     names: set[str] = set()
+    # The keys are module constants; a framework's modules are loaded when its declaration is.
     for label, loaded_module in sorted(sys.modules.items()):
         if label in modules or label.startswith(f"{module}."):
             for value in vars(loaded_module).values():
@@ -104,6 +105,7 @@ def near_frameworks(document: Document) -> list[Near]:
     names_of = {
         name: declared_names(entry, FRAMEWORKS.module(name)) for name, entry in readable.items()
     }
+    # A key counts 1 / n if n frameworks have it: rare keys identify a framework.
     counts = Counter(key for names in names_of.values() for key in keys if _plain(key) in names)
     scores = {
         name: sum(1 / counts[key] for key in keys if _plain(key) in names)

@@ -151,12 +151,15 @@ def class_optimizer(
     Raises:
         ConfigError: An argument is unknown to a class of the library, or not a number.
     """
+    # torch.optim.AdamW and torch.optim.adamw.AdamW are one class.
     name = path.rpartition(".")[2]
     rule = None
+    # dion.Muon, for example, is another rule than torch.optim.Muon.
     if path.partition(".")[0] not in _FOREIGN:
         rule = rules.get(name) or _OWN.get(name) or rule_of_library(name)
     like = rule or _STATES_OF_8_BITS.get(name)
     settings = {key: section.value(key) for key in section.content if key not in leave_out}
+    # A null stands for the default of the class; switches of the execution do not change the rule.
     arguments = {
         **defaults,
         **{
@@ -182,6 +185,7 @@ def class_optimizer(
     for key in ("lr", "weight_decay"):
         if key in section:
             values[key] = section.number(key)
+    # SGD of older torch versions and many custom classes have no default rate.
     if values.get("lr") is None:
         raise section.error(f"{name} needs a learning rate, got none", hint="give lr")
     numbers = {**arguments, **{key: values[key] for key in values if key in arguments}}

@@ -81,6 +81,7 @@ def timm_plateau(arguments: Arguments, context: Context) -> UpdateRule:
     start = arguments["warmup_lr_init"]
     scale = checks.number(context.group.get("lr_scale", 1), "lr_scale", context.where)
     rise = scale * (start + (base_value(context) - start) * (t + 1) / sp.Integer(warmup))
+    # During the warmup the states stay as they are: timm does not pass the metric on.
     states = {
         name: State(sp.Piecewise((state(name), t < warmup), (spec.next, True)), spec.initial)
         for name, spec in rule.states.items()

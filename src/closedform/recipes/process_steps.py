@@ -35,6 +35,7 @@ def piecewise_constant(run: Run, rules: str) -> Schedule:
     Raises:
         DefinitionError: The rules are not of this form.
     """
+    # The last multiple has no step: it counts for the rest of the run.
     *parts, last = rules.split(",")
     try:
         pairs = [part.split(":") for part in parts]
@@ -106,6 +107,7 @@ def of_torch(
     schedule = class_schedule("torch", TORCH.schedules, name, arguments, base=rate)
     if processes == 1:
         return schedule
+    # The last update whose step t * processes has a value.
     last = schedule.last_step
     return Schedule.of(
         schedule.bound.xreplace({t: processes * t}),

@@ -115,6 +115,8 @@ class Reading:
         if not self.as_implemented:
             check_documented(self.defects, self.version, self.document.source, *values)
         defects = applicable_defects(self.defects, self.version, *values)
+        # Schedules of a stepped clock are functions of its units: each value serves several
+        # updates.
         updates = clock.updates_per_value(self.facts)
         if updates != 1:
             param_groups = [
@@ -141,6 +143,7 @@ class Reading:
             notes={
                 name: defect.text
                 for name, defect in defects.items()
+                # With the documented formula, its defects do not concern the values any more.
                 if self.as_implemented or defect.documented is None
             },
             derived=derived or {},

@@ -72,11 +72,14 @@ def plan_optimizer(
 
     def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
         # rule_of_library imports the optimizers: a comparison of schedules does not need them.
+        # Some programs use names of the library for other rules: by_name=False refuses them when
+        # asked.
         choice = name if rule is None and by_name else rule
         function = rule_of_library(choice) if isinstance(choice, str) else choice
         if function is None:
             from closedform import optimizers
 
+            # The name exists, but the framework's class of that name is another rule.
             if name in optimizers.__all__:
                 raise UnknownNameError(
                     f"the optimizer {name!r} of this config is not the library's rule of that name",

@@ -88,6 +88,7 @@ class Section:
         value = self.value(key, REQUIRED)
         if isinstance(value, str):
             value = _number_of(value)
+        # bool is an int in Python, but true is not a number in a config.
         is_number = isinstance(value, int | float | sp.Rational) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value):
             raise self.error(f"{key} must be a finite number, got {self.content[key]!r:.60}", key)
@@ -218,6 +219,7 @@ class Section:
         return [
             key
             for key in self.content
+            # YAML keys may be numbers, which concern nothing.
             if (name := str(key)) not in known_keys
             and (RELATED.search(name) or difflib.get_close_matches(name, concern, 1, MISSPELLED))
         ]
@@ -281,6 +283,7 @@ def is_open(value: object) -> bool:
 
 
 def _number_of(text: str) -> Any:
+    # Integers first: 10 must stay an int, 1e3 is a float.
     for kind in (integer, real):
         try:
             return kind(text.strip())

@@ -160,6 +160,7 @@ def _row(group: ParamGroup, first: ParamGroup, horizon: int | None) -> GroupRow:
     schedules = {}
     for key, schedule in group.schedules.items():
         default = first.schedules.get(key)
+        # Expressions are compared, not names: scaled by 1, a schedule is the default's.
         is_default = group is not first and default is not None and default.bound == schedule.bound
         schedules[key] = f"as {_DEFAULT}" if is_default else summarize_schedule(schedule, horizon)
     name = group.name or _DEFAULT

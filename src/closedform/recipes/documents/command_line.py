@@ -65,6 +65,8 @@ def parsed_command_line(text: str, source: str) -> dict[str, Any]:
         flags = _flags(_expand(_without_settings(command, variables), variables, source))
         if not any(key for key in flags):
             continue
+        # A script also has short commands, such as mkdir -p: the training command has the most
+        # flags.
         best = {**best, **flags} if _is_list(command) else max(best, flags, key=len)
     return best
 
@@ -135,6 +137,7 @@ def _insert_variables(text: str, variables: Variables) -> str:
         return variables.get(name, match.group(0) if default is None else default)
 
     result = _VARIABLE.sub(value, text)
+    # Variables that refer to each other could double the text with each line.
     return result if len(result) <= MAX_WORD else text
 
 

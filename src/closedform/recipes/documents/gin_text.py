@@ -74,6 +74,7 @@ def _lines(text: str, source: str) -> list[tuple[int, str]]:
             continue
         start = start if pending else number
         pending = f"{pending} {line.strip()}" if pending else line.rstrip()
+        # Brackets within strings do not count.
         bare = re.sub(r"'[^']*'|\"[^\"]*\"", "", line)
         depth += sum(bare.count(c) for c in "([{") - sum(bare.count(c) for c in ")]}")
         if depth <= 0 and not pending.endswith("="):
@@ -115,6 +116,7 @@ def _value(text: str, place: str) -> Any:
         values[f"_r{len(values)}"] = _Macro(match.group(1))
         return f" _r{len(values) - 1} "
 
+    # Split at string literals: @ and % within them are characters.
     strings = re.split(r"('[^']*'|\"[^\"]*\")", text.strip())
     for index in range(0, len(strings), 2):
         strings[index] = _MACRO.sub(macro, _REFERENCE.sub(reference, strings[index]))

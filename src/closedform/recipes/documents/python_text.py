@@ -116,6 +116,7 @@ def parsed_python(text: str, source: str) -> PythonText:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"this is not Python: {error}", where=source) from error
+    # A value of one node, such as 0.1, takes several nodes of syntax: target, assignment, constant.
     if sum(1 for _ in ast.walk(tree)) > 10 * MAX_NODES:
         raise ConfigError(TOO_LARGE, where=source)
     module = PythonText(tree)
@@ -306,6 +307,7 @@ class _Interpreter:
             raise ConfigError(TOO_LARGE, where=self.source)
         for statement in body:
             self.line = statement.lineno
+            # Lambdas and functions that were passed on may run at any later statement.
             self._disturb_hidden()
             if self._run_statement(statement, depth):
                 return True
@@ -364,6 +366,7 @@ class _Interpreter:
     def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
         for alias in statement.names:
             package = statement.module if isinstance(statement, ast.ImportFrom) else alias.name
+            # import builtins gives access to all names by attributes.
             if package in _OPEN_MODULES:
                 raise self._open_error(package, statement.lineno)
             if isinstance(statement, ast.ImportFrom):
@@ -428,6 +431,7 @@ class _Interpreter:
         self._bound.add(name)
         self.definitions.pop(name, None)
         self.paths.pop(name, None)
+        # A new value of cfg makes cfg.lr obsolete.
         for entry in self._dotted.pop(name, ()):
             self.names.pop(entry, None)
 
@@ -497,6 +501,7 @@ class _Interpreter:
         """Sets an entry of an object that another file defines; others may have it, too."""
         path, root = self._path(name), name.partition(".")[0]
         self._set_dotted(name, value)
+        # The loop below is quadratic over a file of assignments: it is paid from the same budget.
         self._spend(len(self.names))
         for entry_name, content in tuple(self.names.items()):
             if entry_name == name or entry_name.partition(".")[0] == root:
@@ -718,6 +723,7 @@ class _Interpreter:
     def _compare(self, op: ast.cmpop, operands: tuple[Any, Any], node: ast.expr) -> Any:
         """A comparison of known values; ``is`` only with None, True or False."""
         is_identity = isinstance(op, ast.Is | ast.IsNot)
+        # Whether equal numbers or strings are identical depends on the interpreter.
         if is_identity and not any(value is None or isinstance(value, bool) for value in operands):
             return Unresolved(_text(node))
         for part in _parts(operands):
@@ -927,6 +933,7 @@ class _Interpreter:
         )
         if isinstance(owner, Call):
             self._unknown.setdefault(id(owner), (owner, self._reason("its value", node)))
+        # detectron2's LazyCall makes a config of the call and runs nothing.
         if name.startswith(("L(", "LazyCall(")):
             return call
         for part in ast.walk(node):
@@ -1215,5 +1222,6 @@ def _compute(function: Callable[..., Any], arguments: tuple[Any, ...], node: ast
     # round(nan) raises ValueError, 1.0 // 0 and 10.0**400 an ArithmeticError.
     except (ArithmeticError, TypeError, ValueError):
         return Unresolved(_text(node))
+    # Products of large integers grow without a power.
     is_large = isinstance(value, int) and value.bit_length() > MAX_BITS
     return Unresolved(_text(node)) if is_large or isinstance(value, complex) else value

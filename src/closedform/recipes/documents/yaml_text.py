@@ -100,13 +100,17 @@ class _Reader:
         for key_node, value_node in node.value:
             if key_node.tag == f"{_CORE}merge":
                 for source in self._merge_sources(value_node, path, place, depth):
+                    # Earlier mappings of a merge key win over later ones (YAML 1.1, merge key
+                    # type).
                     merged_entries = {**source, **merged_entries}
                 continue
             key = _key(key_node, place)
             value = self.plain(value_node, f"{path}.{key}" if path else str(key), depth + 1)
+            # PyYAML would silently take the last one; equal duplicates are harmless.
             if key in result and result[key] != value:
                 raise ConfigError(f"the key {key!r} occurs twice", where=place)
             result[key] = value
+        # Keys of the mapping itself win over merged ones.
         return {**merged_entries, **result}
 
     def _merge_sources(

@@ -53,6 +53,8 @@ def class_of(value: Any) -> str | None:
             text = text.name
         if isinstance(text, str):
             name = text.replace("/", ".").rpartition(".")[2]
+            # Keys such as name hold other texts, too: they count only if they name a class of
+            # torch.
             if key in _TARGETS or name in torch.FRAMEWORK.schedules:
                 return name
     return None

@@ -108,6 +108,7 @@ class Book:
             meaning = self._meaning(concept, path, value)
             if meaning is None or not (isinstance(value, Unresolved) or fits(concept, value)):
                 continue
+            # -1 and 0 commonly stand for no limit.
             if concept == "total" and not isinstance(value, Unresolved) and _number(value) <= 0:
                 continue
             result.append(Entry(path, value, meaning.kind, meaning.is_weak))
@@ -142,6 +143,7 @@ class Book:
                 entry for entry in candidates if entry.path not in self.paths_read
             ] or candidates
         if len(candidates) > 1 and concept in _NEAR:
+            # Configs of GANs and of several models have an optimizer section for each.
             candidates = self._nearest(candidates)
         if len(candidates) > 1 and concept not in ("lr", "decay"):
             first = candidates[0]

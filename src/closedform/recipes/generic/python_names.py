@@ -34,6 +34,7 @@ def stated_elsewhere(document: Document) -> dict[str, Any]:
         elif isinstance(node, ast.Call) and _is_option(node):
             name, value = _option(node, document)
             if value is not None:
+                # Sub-commands may have options of one name with different defaults.
                 is_new = options.get(name, value) == value
                 options[name] = value if is_new else Unresolved("two defaults")
     if options and ARGPARSE not in document.content:

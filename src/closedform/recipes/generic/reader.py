@@ -225,6 +225,7 @@ class _Proposal:
         arguments = classes.arguments(book.document, block, path)
         book.notes["decay"] = f"{path or 'the file'} is a block of {name}, read by its class"
         rate = None
+        # These two state their rates as arguments and ignore the optimizer's.
         if name not in ("OneCycleLR", "CyclicLR"):
             rate = self._rate()
         if name == "ReduceLROnPlateau":
@@ -301,6 +302,7 @@ class _Proposal:
         rise = count(warmup) if warmup is not None else sp.S.Zero
         if warmup is not None and (warmup.kind is KeyUnit.RUN or 0 < rise < 1):
             whole = self._whole(total, count)
+            # int(ratio * total) is the most common rounding; transformers takes the ceiling.
             rise = sp.floor(book.number(warmup) * whole)
             book.notes["warmup"] += f": {rise} of {whole}, rounded down"
         low = self._low(rate) if needs_total else sp.S.Zero
@@ -624,6 +626,7 @@ class _Proposal:
             return OptimizerPlan("not named", arguments, _refuse_optimizer(where))
         name = str(optimizer.value).rpartition(".")[2]
         rule_arguments = {k: v for k, v in arguments.items() if k != "momentum" or v}
+        # Configs list the options of several optimizers: SGD has no betas, the others no momentum.
         if name.lower() != "sgd":
             for key in ("momentum", "nesterov"):
                 rule_arguments.pop(key, None)

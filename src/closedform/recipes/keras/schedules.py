@@ -46,6 +46,8 @@ def _piecewise_constant(arguments: Arguments, context: Context) -> Schedule:
         raise DefinitionError(
             f"values must be one more than boundaries: expected {len(marks) + 1}, got {len(values)}"
         )
+    # Keras compares step <= boundary: a boundary at 0 is valid, as the last step of the first
+    # value.
     for earlier, later in pairwise((sp.Integer(-1), *marks)):
         if later <= earlier:
             raise DefinitionError(
@@ -61,6 +63,7 @@ def _polynomial(arguments: Arguments, context: Context) -> Schedule:
     steps, power = arguments["decay_steps"], arguments["power"]
     if not arguments["cycle"]:
         return polynomial(start, end, steps, power)
+    # ceil(t / decay_steps) decay_steps; at step 0 Keras sets the multiplier to 1, not 0.
     length = steps * (floor_div(sp.Max(t, 1) - 1, steps) + 1)
     return Schedule(end + (start - end) * (1 - t / length) ** power, name="polynomial")
 
@@ -71,6 +74,7 @@ def _cosine(arguments: Arguments, context: Context) -> Schedule:
     target, warmup = arguments["warmup_target"], arguments["warmup_steps"]
     if target is None:
         return cosine(start, arguments["alpha"] * start, steps)
+    # With a warmup, alpha is a part of warmup_target, not of the initial rate.
     fall = cosine(target, arguments["alpha"] * target, steps)
     del context
     return linear(start, target, warmup).then(fall) if warmup else fall

@@ -1,8 +1,8 @@
 """The reader of LightningCLI's configs.
 
-A scheduler next to the model is stepped after every epoch, LightningCLI's default. A scheduler
-within the model is stepped as the module asks for: after every update in those of ModelGenerator;
-other modules are not known, and refused.
+A scheduler next to the model is stepped after every epoch, LightningCLI's default. The module
+decides when a scheduler within the model is stepped: ModelGenerator's modules step it after every
+update; other modules are not known, and are refused.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def _updates(reading: Reading, trainer: Values) -> int | None:
     """The updates of the run."""
     steps, epochs = trainer.max_steps, trainer.max_epochs
     length = reading.facts.updates_per_epoch
+    # -1 is Lightning's value for no limit; the run ends at the first limit.
     ends = [steps] if steps > 0 else []
     ends += [math.ceil(epochs * length)] if epochs > 0 and length else []
     return min(ends) if ends else reading.facts.total_updates
@@ -172,6 +173,7 @@ def _optimizer(block: Section) -> tuple[OptimizerPlan, Any, Any]:
     name = _class(block)
     init_args = block.section("init_args")
     entry = torch.FRAMEWORK.optimizers.get(name)
+    # The optimizer's rate is the base of the scheduler, so the default of the class counts.
     defaults = {} if entry is None else {p.name: p.default for p in entry.parameters}
     rate = init_args.number("lr", *[defaults["lr"]] if "lr" in defaults else [])
     decay = init_args.number("weight_decay", defaults.get("weight_decay", 0))
@@ -197,6 +199,7 @@ def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Sc
         hint = nearest(name, [*classes, *CURVES])
         raise block.error(f"there is no scheduler {name!r}", "class_path", hint=hint)
     arguments = {key: inner.value(key) for key in inner.content if key in inner}
+    # An argument of older versions of torch, without effect on the rate.
     arguments.pop("verbose", None)
     with block.locate_errors():
         schedule = class_schedule("torch", classes, name, arguments, base=base)
@@ -205,6 +208,7 @@ def _of_torch(reading: Reading, block: Section, base: Any, by_epoch: bool) -> Sc
     facts, place = reading.facts, block.document.place(block.path)
     if facts.updates_per_epoch is None and facts.dataset_size is not None:
         (size,) = facts.require("global_batch_size", where=place)
+        # torch's DataLoader keeps the last, smaller batch by default.
         return hold(schedule, math.ceil(facts.dataset_size / size))
     (length,) = facts.require("updates_per_epoch", where=place)
     return hold(schedule, int(length))

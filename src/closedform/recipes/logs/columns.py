@@ -107,6 +107,7 @@ def key_columns(names: Iterable[str], where: str) -> list[Column]:
     for column in sorted(candidates, key=lambda column: column.rank):
         first = best.setdefault((column.key, column.group), column)
         runs = [_run(candidate.name) for candidate in (first, column)]
+        # Columns of several runs cannot be told apart by key and group.
         if runs[0] != runs[1] and None not in runs:
             raise ConfigError(
                 f"the log has several runs: {first.name!r} and {column.name!r}",
@@ -117,6 +118,7 @@ def key_columns(names: Iterable[str], where: str) -> list[Column]:
 
 
 def _columns(name: str) -> Iterator[Column]:
+    # W&B's exports have the extremes of each column in two more columns.
     if len(name) > _LONGEST_NAME or name.endswith(("__MIN", "__MAX")):
         return
     whole = name.rpartition(" - ")[2].strip().lower()
@@ -126,6 +128,7 @@ def _columns(name: str) -> Iterator[Column]:
         yield Column(name, lightning["key"] or "lr", group, rank=4 + int(lightning["copy"] or 0))
         return
     last = whole.rpartition("/")[2]
+    # lr and train/lr rank before columns such as optimizer/lr.
     depth = 0 if last == whole or whole == f"train/{last}" else 10
     for key, column_names in KEYS.items():
         if last in column_names:

@@ -103,6 +103,7 @@ def _is_printed(path: Path, head: str) -> bool:
 def _table_rows(path: Path, text: str) -> Iterator[Row]:
     header = text.partition("\n")[0]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    # Spreadsheets of some locales separate columns by semicolons.
     if delimiter not in header and ";" in header:
         delimiter = ";"
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
@@ -110,6 +111,8 @@ def _table_rows(path: Path, text: str) -> Iterator[Row]:
         cells = {
             name.strip(): value
             for name, value in row.items()
+            # csv gives None as the name of cells beyond the header, and as the value of missing
+            # ones.
             if name and name.strip() and isinstance(value, str)
         }
         yield Row(reader.line_num, _in_columns(cells))
@@ -133,6 +136,7 @@ def _in_columns(cells: Mapping[str, str]) -> Mapping[str, str]:
     rest = {key: text for key, text in cells.items() if key not in (name, value)}
     if name is not None:
         return {**rest, cells[name]: cells[value]}
+    # TensorBoard's download of one tag: Wall time, Step, Value.
     if "wall time" in lower:
         return {**rest, "lr": cells[value]}
     return cells

@@ -189,6 +189,7 @@ def _read(
     for row in rows:
         step = integer(row.cells.get(count))
         has_value = any(parse_printed(row.cells.get(name)) is not None for name in value_names)
+        # A line before the first update, such as an evaluation, has no rate of an update.
         if step is not None and step >= (offset or 0) and has_value:
             entries.append((step, row))
     steps = tuple(step - first for step, _ in entries)

@@ -89,6 +89,7 @@ def logged_values(
         )
     least = min(number.exponent for number in nonzero)
     levels = len({number.value for number in nonzero})
+    # 0.1, 0.01, 0.001 in JSON are floats in full, not values rounded to one digit.
     if are_floats and levels * _VALUES_PER_LEVEL <= max(len(nonzero), _VALUES_PER_LEVEL):
         most = max(most, _SHORT_DIGITS)
         least -= most
@@ -111,6 +112,7 @@ def parse_printed(text: str | None) -> Printed | None:
     exponent = power.lstrip("+-") or "0"
     if not digits.isascii() or not digits.isdecimal() or not exponent.isdecimal():
         return None
+    # Fraction("1e999999999") would compute the power.
     if len(digits) > _MOST_DIGITS or len(exponent) > 4 or int(exponent) > _MOST_DIGITS:
         return None
     try:

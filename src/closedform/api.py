@@ -6,12 +6,14 @@ No other module imports all of them. Methods of ``Schedule`` and ``UpdateRule`` 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 import sympy as sp
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
     from closedform.analysis.resuming import Resumed
     from closedform.exporters.onnx_targets import OnnxFormat
+    from closedform.importers.onnx_ports import PortNames
     from closedform.importers.optax.subject import Transformation
     from closedform.importers.python import TracedSchedule
     from closedform.language.aliases import Number
@@ -255,24 +258,53 @@ def _rule_models(
     return models
 
 
+@overload
 def from_onnx(
-    source: onnx.ModelProto | str | os.PathLike[str], *, stored: bool = False
-) -> Schedule:
-    """Returns the schedule that an ONNX model computes, over the exact numbers.
+    source: onnx.ModelProto | str | os.PathLike[str], *, stored: bool = ..., ports: None = ...
+) -> Schedule: ...
 
-    The model has one output, an integer input that is the clock, and any number of scalar inputs,
-    which become hyperparameters; one that has a default keeps it as its value. Only its operators
-    are read, never its metadata, and nothing in it is run.
+
+@overload
+def from_onnx(
+    source: onnx.ModelProto | str | os.PathLike[str],
+    *,
+    stored: bool = ...,
+    ports: PortNames | Literal["use"],
+) -> UpdateRule | dict[str, UpdateRule]: ...
+
+
+def from_onnx(
+    source: onnx.ModelProto | str | os.PathLike[str],
+    *,
+    stored: bool = False,
+    ports: PortNames | None = None,
+) -> Schedule | UpdateRule | dict[str, UpdateRule]:
+    """Returns the schedule or the rule that an ONNX model computes, over the exact numbers.
+
+    The model of a schedule has one output, an integer input that is the clock, and any number of
+    scalar inputs, which become hyperparameters; one that has a default keeps it as its value. Only
+    its operators are read, never its metadata, and nothing in it is run.
+
+    With ``ports`` the model is a step of an optimizer, whichever tool wrote it. An integer that
+    each step raises by 1 is the clock. A state begins with what ``"initial_states"`` of the ports
+    says (the parameter, if its elements differ), else with 0.
 
     Args:
         source: A model, or the path of its file.
+        ports: What the inputs and outputs of a step are, such as ``{"in_0": "grad.w", "in_1":
+            "param.w", "in_2": "state.w.exp_avg"}``, or the path of a JSON file of this; ``"use"``
+            for what their use says: what is added to an average is a gradient.
         stored: If False, a float constant is read as the simplest number that rounds to it, a
             rational or a multiple of pi, such as 1/10 for 0.1. If True, as the binary fraction that
             it holds.
 
     Raises:
-        VerificationError: The file cannot be read, the model is not a schedule, or an operator in
-            it is not supported; the message names the node and the operator.
+        VerificationError: The file cannot be read, the model is not a schedule or step, or an
+            operator in it is not supported; the message names the node and the operator.
+        ArgumentError: The ports do not fit the file.
+
+    Returns:
+        The schedule; of a step, the rule, or the rule of each parameter by name where they differ.
 
     Example:
         >>> import closedform as cf
@@ -280,6 +312,10 @@ def from_onnx(
         >>> cf.from_onnx(model).exact(50)
         1/2
     """
+    if ports is not None:
+        from closedform.verify.translation.step_rule import rules_of_file
+
+        return rules_of_file(source, None if ports == "use" else ports, stored=stored)
     from closedform.verify.translation.from_onnx import from_onnx as read
 
     return read(source, stored=stored)
@@ -498,7 +534,8 @@ def verify(
 def verify_file(
     path: str | os.PathLike[str],
     *,
-    against: str | None = None,
+    against: str | UpdateRule | Mapping[str, UpdateRule] | None = None,
+    ports: PortNames | None = None,
     key: str = "lr",
     effort: float = 1.0,
     budget: float | None = None,
@@ -516,7 +553,12 @@ def verify_file(
         path: The file.
         against: A source that it is compared with, as ``closedform verify`` takes it:
             ``"cosine --start 1 --end 0 --steps 100"``, ``"adamw"``, a config file, or
-            ``"file.py:name"``, which is run; needs the extra ``cli``.
+            ``"file.py:name"``, which is run; needs the extra ``cli``. For the step of an optimizer
+            also a rule, such as one that was traced from optax, or the rule of each parameter by
+            name.
+        ports: For a step that another tool wrote: what its inputs and outputs are, such as
+            ``{"in_0": "grad.w", "in_1": "param.w", "in_2": "state.w.exp_avg"}``, or the path of a
+            JSON file of this; None for what their use says.
         key: The scheduled hyperparameter, for a config.
         effort: How much work each claim and the comparison may take, as a multiple of the usual.
         budget: Seconds of wall-clock time for each of them, in addition; None for no such limit.
@@ -538,7 +580,9 @@ def verify_file(
         raise ArgumentError(f"path must be the path of an ONNX file, got {shown(path)}")
     request = {
         "path": os.fspath(path),
-        "against": against,
+        "against": against if isinstance(against, str) else None,
+        "source": None if isinstance(against, str) or against is None else _pickled(against),
+        "ports": os.fspath(ports) if isinstance(ports, os.PathLike) else ports,
         "key": key,
         "effort": effort,
         "budget": budget,
@@ -554,6 +598,17 @@ def verify_file(
     what, where, hint = found["error"]
     kind = ArgumentError if found["is_usage"] else VerificationError
     raise kind(what, where=where, hint=hint)
+
+
+def _pickled(rules: UpdateRule | Mapping[str, UpdateRule]) -> str:
+    """Rules for the process that reads a file."""
+    entries = [rules] if isinstance(rules, UpdateRule) else list(dict(rules).values())
+    for entry in entries:
+        if not isinstance(entry, UpdateRule):
+            raise ArgumentError(
+                f"against must be text, a rule or rules by parameter, got {shown(entry)}"
+            )
+    return base64.b64encode(pickle.dumps(rules)).decode()
 
 
 def certify(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -31,6 +32,8 @@ jumps, and is not a failure. STATED repeats what a file says, which is not check
 
 The arguments of NAME are options: closedform verify cosine --start 3e-4 --end 0 --steps 100.
 An .onnx file is read in a separate process, with limits of time and memory.
+
+Is a step of another exporter AdamW? closedform verify step.onnx --against adamw --set lr=0.01
 """
 
 
@@ -65,6 +68,20 @@ def parser(prog: str) -> Parser:
         "--against",
         help="compare an .onnx file with a source: a name with its options in quotes, a config "
         "file, or FILE.py:NAME, which is run",
+    )
+    command.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the source of --against, such as lr=0.01; may be repeated",
+    )
+    command.add_argument(
+        "--ports",
+        type=Path,
+        help="a JSON file of what the inputs and outputs of a step are, such as "
+        '{"in_0": "grad.w"}; without it their use says so',
     )
     command.add_argument(
         "--proof", type=Path, help="a folder for the proved goals, as SMT-LIB 2 scripts"
@@ -115,6 +132,8 @@ def run(
     strict: bool,
     as_json: bool,
     against: str | None,
+    settings: list[str],
+    ports: Path | None,
     proof: Path | None,
     check: bool,
     certificate: Path | None,
@@ -133,6 +152,10 @@ def run(
         raise UsageError(f"an .onnx file takes no {words[0]}")
     if against is not None and not is_file:
         raise UsageError(f"--against is for an .onnx file, got {name!r}")
+    if ports is not None and not is_file:
+        raise UsageError(f"--ports is for an .onnx file, got {name!r}")
+    if settings and against is None:
+        raise UsageError("--set is for the source of --against, and there is none")
     if is_file and (check or certificate is not None):
         raise UsageError("--check and --certificate are for a source, got an .onnx file")
     if output is not None:
@@ -142,7 +165,8 @@ def run(
         subjects = [
             _check_file(
                 Path(name),
-                against,
+                with_settings(against, settings),
+                ports,
                 options.key,
                 effort,
                 budget,
@@ -171,6 +195,24 @@ def run(
     return max((subject.code for subject in subjects), key=weight)
 
 
+def with_settings(against: str | None, settings: Iterable[str]) -> str | None:
+    """Returns a source with more options, as text.
+
+    Example:
+        >>> with_settings("adamw", ["lr=0.01", "weight_decay=0"])
+        'adamw --lr 0.01 --weight-decay 0'
+    """
+    if against is None:
+        return None
+    words = [against]
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"--set takes NAME=VALUE, got {setting!r}")
+        words += [f"--{name.strip().replace('_', '-')}", shlex.quote(value.strip())]
+    return " ".join(words)
+
+
 def weight(code: int) -> int:
     """Returns the rank of an exit code: a refutation (1) outranks an undecided claim (3)."""
     return (0, UNKNOWN, REFUTED).index(code)
@@ -179,6 +221,7 @@ def weight(code: int) -> int:
 def _check_file(
     path: Path,
     against: str | None,
+    ports: Path | None,
     key: str,
     effort: float,
     budget: float | None,
@@ -193,6 +236,7 @@ def _check_file(
     report = verify_file(
         path,
         against=against,
+        ports=ports,
         key=key,
         effort=effort,
         budget=budget,

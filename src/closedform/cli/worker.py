@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
 import shlex
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,14 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     """Returns the report of a file as data, or what, where and hint of an error.
 
     Args:
-        request: ``path``, ``against`` (a source as text, or None), ``key``, ``effort``,
-            ``budget`` (or None) and ``proof`` (a folder, or None).
+        request: ``path``, ``against`` (a source as text, or None), ``source`` (one as the parent
+            wrote it, or None), ``key``, ``effort``, ``budget`` (or None), ``proof`` (a folder, or
+            None) and ``ports`` (a mapping or the path of one, or None).
     """
     try:
         source = None
+        if request["source"] is not None:
+            source = pickle.loads(base64.b64decode(request["source"]))
         if request["against"] is not None:
             source = _source(request["against"], request["key"], request["path"])
     except ClosedFormError as error:
@@ -32,6 +37,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             effort=request["effort"],
             budget=request["budget"],
             proof=request["proof"],
+            ports=request["ports"],
         )
     except ClosedFormError as error:
         is_usage = isinstance(error, ArgumentError)

@@ -15,6 +15,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, inliner
 
 from closedform.errors import VerificationError
+from closedform.importers.onnx_branches import has_branches, inline_branches
 from closedform.importers.onnx_limits import MOST_ENTRIES, check_size, entries_of
 
 OPSETS = range(7, min(26, onnx.defs.onnx_opset_version()) + 1)
@@ -119,6 +120,20 @@ def check_model(source: ModelProto | CheckedModel, check_node: CheckNode) -> Che
                 _check_call(node, function)
     _check_by_onnx(model, where)
     return CheckedModel(model, functions)
+
+
+def without_branches(source: ModelProto) -> ModelProto:
+    """Returns a model with a choice of values in place of each ``If``; onnx checks it first.
+
+    Raises:
+        VerificationError: The model is too large, ``onnx.checker`` refuses it, or a branch has
+            inputs.
+    """
+    if not has_branches(source):
+        return source
+    check_size(source)
+    _check_by_onnx(source, f"graph {source.graph.name!r}")
+    return inline_branches(source)
 
 
 def is_of_engine(domain: str) -> bool:

@@ -13,8 +13,15 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
-from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
-from closedform.importers.onnx_ops import DTYPES, ONNX_ROWS, Reader, add_constant
+from closedform.importers.onnx_checks import (
+    CheckedModel,
+    check_model,
+    node_place,
+    without_branches,
+)
+from closedform.importers.onnx_composed_ops import ROWS
+from closedform.importers.onnx_ops import DTYPES, Reader, add_constant
+from closedform.importers.onnx_training_ops import TRAINING, TRAINING_ROWS
 from closedform.ir import Builder, Graph, Role, TensorType
 
 OnnxSource = CheckedModel | ModelProto | str | PathLike[str]
@@ -66,9 +73,10 @@ def checked_model(source: OnnxSource) -> CheckedModel:
     Raises:
         VerificationError: As :func:`read_model`.
     """
-    if isinstance(source, CheckedModel | ModelProto):
-        return check_model(source, _check_operator)
-    return check_model(load_model(Path(source)), _check_operator)
+    if isinstance(source, CheckedModel):
+        return source
+    model = source if isinstance(source, ModelProto) else load_model(Path(source))
+    return check_model(without_branches(model), _check_operator)
 
 
 def _check_output(output: ValueInfoProto, reader: Reader) -> None:
@@ -162,12 +170,13 @@ def type_of(value: ValueInfoProto) -> TensorType:
 
 
 def _check_operator(node: NodeProto) -> None:
-    if node.op_type not in ONNX_ROWS or node.domain:
+    is_training = node.domain == TRAINING and node.op_type in TRAINING_ROWS
+    if (node.op_type not in ROWS or node.domain) and not is_training:
         of = f" of the domain {node.domain!r}" if node.domain else ""
         raise VerificationError(
             f"the operator {node.op_type!r}{of} is not supported",
             where=node_place(node),
-            hint=nearest(node.op_type, ONNX_ROWS),
+            hint=nearest(node.op_type, ROWS),
         )
 
 
@@ -179,13 +188,18 @@ def read_node(reader: Reader, node: NodeProto) -> None:
     """
     _check_operator(node)
     where = node_place(node)
-    missing = [name for name in node.input if name not in reader.values]
-    if missing or len(node.output) != 1:
+    is_training = node.domain == TRAINING
+    missing = [name for name in node.input if name and name not in reader.values]
+    if missing or (len(node.output) != 1 and not is_training):
         problem = f"its operand {missing[0]!r} is not computed" if missing else "two results"
         raise VerificationError(problem, where=where)
-    operands = tuple(reader.values[name] for name in node.input)
+    operands = tuple(reader.values[name] for name in node.input if name)
     try:
-        result = ONNX_ROWS[node.op_type](reader, node, operands)
+        if is_training:
+            results = TRAINING_ROWS[node.op_type](reader, node, operands)
+            reader.values.update(zip(node.output, results, strict=True))
+            return
+        result = ROWS[node.op_type](reader, node, operands)
     except ClosedFormError as error:
         raise VerificationError(error.what, where=where, hint=error.hint) from error
     name = node.output[0]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto
 
 from closedform.errors import VerificationError
+from closedform.importers.onnx_branches import nodes_within
 
 MOST_NODES = 100_000
 """Nodes of a model, each local function counted at each of its calls."""
@@ -65,7 +66,9 @@ def _sizes(functions: Mapping[_Key, FunctionProto]) -> dict[_Key, int]:
     pending = list(functions)
     while pending:
         key = pending[-1]
-        callees = {(node.domain, node.op_type) for node in functions[key].node} & functions.keys()
+        callees = {
+            (node.domain, node.op_type) for node in nodes_within(functions[key].node)
+        } & functions.keys()
         left = [key_of_callee for key_of_callee in callees if key_of_callee not in sizes]
         if key in sizes or not left:
             sizes.setdefault(key, _size(functions[key].node, sizes))
@@ -80,4 +83,4 @@ def _sizes(functions: Mapping[_Key, FunctionProto]) -> dict[_Key, int]:
 
 
 def _size(nodes: Iterable[NodeProto], sizes: Mapping[_Key, int]) -> int:
-    return sum(sizes.get((node.domain, node.op_type), 1) for node in nodes)
+    return sum(sizes.get((node.domain, node.op_type), 1) for node in nodes_within(nodes))

@@ -16,6 +16,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import VerificationError
 from closedform.exporters.onnx_ops import ELEMENT_TYPES
+from closedform.importers.onnx_branches import CHOICE
 from closedform.importers.onnx_limits import check_entries
 from closedform.ir import Builder, DType, Op, Shape, TensorType, Value, broadcast
 
@@ -30,7 +31,9 @@ class Reader:
         builder: Takes the nodes.
         values: The value behind each ONNX name.
         arrays: The constants among them.
-        remainders: Of a value that is the Mod of C, its operands; the same of Sign and of Mod.
+        remainders: Of a value that is the Mod of C, its operands.
+        signs: Of a value that is a Sign, its operand.
+        infinite: Of a comparison with an infinity, the number and the sign of the infinity.
     """
 
     builder: Builder
@@ -38,6 +41,7 @@ class Reader:
     arrays: dict[str, Any] = field(default_factory=dict)
     remainders: dict[Value, tuple[Value, Value]] = field(default_factory=dict)
     signs: dict[Value, Value] = field(default_factory=dict)
+    infinite: dict[Value, tuple[Value, int]] = field(default_factory=dict)
 
     def emit(self, op: Op, *operands: Value, **attributes: Any) -> Value:
         """Adds a node."""
@@ -46,6 +50,10 @@ class Reader:
     def constant(self, number: int, like: Value) -> Value:
         """Adds a scalar constant in the dtype of a value."""
         return self.builder.const(number, like.type.dtype)
+
+    def value_at(self, index: int) -> Value:
+        """Returns the value of a node by its place."""
+        return Value(index, self.builder.node(Value(index, TensorType(DType.BOOL))).type)
 
     def whole_numbers(self, name: str) -> tuple[int, ...]:
         """Returns the integers of an operand that has to be a constant, such as a shape."""
@@ -79,8 +87,12 @@ def add_constant(reader: Reader, name: str, tensor: TensorProto) -> None:
     reader.values[name] = reader.builder.const(array, DTYPES[tensor.data_type])
 
 
-def _attributes(node: NodeProto, **defaults: Any) -> dict[str, Any]:
-    """The attributes of a node over their defaults; one that is not known is refused."""
+def attributes_of(node: NodeProto, **defaults: Any) -> dict[str, Any]:
+    """Returns the attributes of a node over their defaults.
+
+    Raises:
+        VerificationError: One is not known.
+    """
     values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     for name in values:
         if name not in defaults:
@@ -92,7 +104,7 @@ def _as_op(op: Op) -> Row:
     """An operator that is an op of the graph language; one of any number of operands is folded."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        _attributes(node)
+        attributes_of(node)
         if op in (Op.MIN, Op.MAX):
             result = operands[0]
             for operand in operands[1:]:
@@ -105,19 +117,19 @@ def _as_op(op: Op) -> Row:
 
 def _with_swapped_operands(op: Op) -> Row:
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        _attributes(node)
+        attributes_of(node)
         return reader.emit(op, *operands[::-1])
 
     return row
 
 
 def _identity(_: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    _attributes(node)
+    attributes_of(node)
     return operands[0]
 
 
 def _constant(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
-    value = _attributes(node, value=None)["value"]
+    value = attributes_of(node, value=None)["value"]
     if value is None:
         raise VerificationError("it is not a constant tensor")
     add_constant(reader, node.output[0], value)
@@ -126,22 +138,18 @@ def _constant(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
 
 def _division(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Div: of integers it truncates; where a remainder was taken off first it is the floor."""
-    _attributes(node)
+    attributes_of(node)
     dividend, divisor = operands
     if not dividend.type.dtype.is_integer:
         return reader.emit(Op.DIV, dividend, divisor)
     above = reader.builder.node(dividend)
     if above.op is Op.SUB:
-        whole, rest = (_behind(reader, index) for index in above.operands)
+        whole, rest = (reader.value_at(index) for index in above.operands)
         if rest == reader.emit(Op.FLOOR_MOD, whole, divisor):
             return reader.emit(Op.FLOOR_DIV, whole, divisor)
     quotient = reader.emit(Op.FLOOR_DIV, dividend, divisor)
     next_one = reader.emit(Op.ADD, quotient, reader.constant(1, quotient))
     return reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), next_one, quotient)
-
-
-def _behind(reader: Reader, index: int) -> Value:
-    return Value(index, reader.builder.node(Value(index, TensorType(DType.BOOL))).type)
 
 
 def _is_rounded_down(reader: Reader, dividend: Value, divisor: Value) -> Value:
@@ -162,7 +170,7 @@ def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
 
     Floats need fmod=1. Integers with fmod=1 go through float64 in onnxruntime.
     """
-    is_fmod = bool(_attributes(node, fmod=0)["fmod"])
+    is_fmod = bool(attributes_of(node, fmod=0)["fmod"])
     dtype = operands[0].type.dtype
     if dtype.is_float is not is_fmod and dtype is not DType.I32:
         raise VerificationError(
@@ -181,7 +189,7 @@ def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
 
 
 def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    _attributes(node)
+    attributes_of(node)
     (operand,) = operands
     zero, unit, less = (reader.constant(number, operand) for number in (0, 1, -1))
     above = reader.emit(Op.WHERE, reader.emit(Op.LT, zero, operand), unit, zero)
@@ -192,8 +200,13 @@ def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
 
 def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Where; the Mod of C with the divisor added where the signs differ is the floored one."""
-    _attributes(node)
+    attributes_of(node)
     condition, then, otherwise = operands
+    if node.doc_string == CHOICE and (then.type != otherwise.type or condition.type.shape):
+        raise VerificationError(
+            f"an If chooses by {condition.type} between {then.type} and {otherwise.type}",
+            hint="its condition needs rank 0, and its branches results of one type",
+        )
     division = reader.remainders.get(otherwise)
     if division is not None and then == reader.emit(Op.ADD, otherwise, division[1]):
         zero = reader.constant(0, otherwise)
@@ -219,7 +232,7 @@ def _is_positive(reader: Reader, value: Value) -> bool:
 
 
 def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    attributes = _attributes(node, to=None, saturate=1)
+    attributes = attributes_of(node, to=None, saturate=1)
     if attributes["to"] not in DTYPES:
         raise VerificationError(f"it casts to a type that is not supported: {attributes['to']}")
     return reader.emit(Op.CAST, operands[0], to=DTYPES[attributes["to"]])
@@ -229,27 +242,37 @@ def _reduction(op: Op) -> Row:
     """A reduction; its axes are an operand or, in older opsets, an attribute."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-        attributes = _attributes(node, axes=None, keepdims=1, noop_with_empty_axes=0)
-        rank = operands[0].type.rank
-        axes_of_node = (
-            reader.whole_numbers(node.input[1]) if len(node.input) > 1 else attributes["axes"]
-        )
-        if not axes_of_node:
-            axes_of_node = () if attributes["noop_with_empty_axes"] else tuple(range(rank))
-        axes = tuple(sorted(axis % rank for axis in axes_of_node)) if rank else ()
-        return reader.emit(op, operands[0], axes=axes, keepdims=bool(attributes["keepdims"]))
+        axes, keepdims = reduction_axes(reader, node, operands)
+        return reader.emit(op, operands[0], axes=axes, keepdims=keepdims)
 
     return row
 
 
+def reduction_axes(
+    reader: Reader, node: NodeProto, operands: tuple[Value, ...]
+) -> tuple[tuple[int, ...], bool]:
+    """Returns the axes of a reduction, counted from the first, and whether they stay."""
+    attributes = attributes_of(node, axes=None, keepdims=1, noop_with_empty_axes=0)
+    rank = operands[0].type.rank
+    axes_of_node = (
+        reader.whole_numbers(node.input[1])
+        if len(node.input) > 1 and node.input[1]
+        else attributes["axes"]
+    )
+    if not axes_of_node:
+        axes_of_node = () if attributes["noop_with_empty_axes"] else tuple(range(rank))
+    axes = tuple(sorted(axis % rank for axis in axes_of_node)) if rank else ()
+    return axes, bool(attributes["keepdims"])
+
+
 def _transpose(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    order = _attributes(node, perm=None)["perm"]
+    order = attributes_of(node, perm=None)["perm"]
     permutation = range(operands[0].type.rank)[::-1] if order is None else order
     return reader.emit(Op.TRANSPOSE, operands[0], permutation=tuple(permutation))
 
 
 def _reshape(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    copies_zero = _attributes(node, allowzero=0)["allowzero"]
+    copies_zero = attributes_of(node, allowzero=0)["allowzero"]
     before = operands[0].type.shape
     sizes: list[int | str] = list(reader.whole_numbers(node.input[1]))
     if not copies_zero:
@@ -273,13 +296,13 @@ def _remaining(before: Shape, sizes_of_node: Sequence[int | str]) -> int | str:
 
 
 def _expand(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    _attributes(node)
+    attributes_of(node)
     shape = broadcast(operands[0].type.shape, reader.whole_numbers(node.input[1]))
     return reader.emit(Op.BROADCAST_TO, operands[0], shape=shape)
 
 
 def _gather(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    if _attributes(node, axis=0)["axis"] != 0:
+    if attributes_of(node, axis=0)["axis"] != 0:
         raise VerificationError("it gathers along another axis than the first")
     return reader.emit(Op.LOOKUP, *operands)
 

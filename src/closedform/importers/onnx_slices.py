@@ -18,16 +18,12 @@ from onnx import FunctionProto, ModelProto, NodeProto
 
 from closedform.errors import VerificationError
 from closedform.importers.onnx_checks import CheckedModel
+from closedform.importers.onnx_composed_ops import ROWS, WHOLE_TENSOR
 from closedform.importers.onnx_graph import STEP, checked_model, read_node, role_of, type_of
-from closedform.importers.onnx_ops import ONNX_ROWS, Reader, add_constant
+from closedform.importers.onnx_ops import Reader, add_constant
 from closedform.ir import Builder, DType, Graph, Role, TensorType
 
-WHOLE_TENSOR = frozenset(
-    {"Constant", "Expand", "Gather", "MatMul", "ReduceMax", "ReduceSum", "Reshape", "Transpose"}
-)
-"""Operators that look at a shape, or may hold one."""
-
-ELEMENTWISE = ONNX_ROWS.keys() - WHOLE_TENSOR
+ELEMENTWISE = ROWS.keys() - WHOLE_TENSOR
 _MIXED, _SUM = "", "+"  # no names of parameters
 
 

@@ -18,6 +18,7 @@ from closedform.effort import Effort, Watch
 from closedform.errors import ArgumentError, ClosedFormError, VerificationError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import checked_model, defaults_of, read_model, type_of
+from closedform.importers.onnx_ports import PortNames
 from closedform.ir import Shape, naming
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions
@@ -28,6 +29,7 @@ from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.artefact import FLOATS_KEY, KEY
+from closedform.verify.translation.referee import judge_step
 from closedform.verify.translation.rule_files import combine_verdicts, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
@@ -42,7 +44,8 @@ STATEMENTS: Mapping[str, str] = {
 }
 """By the key of the metadata: statements of a file that are reported and not checked."""
 
-Source = Schedule | UpdateRule
+Source = Schedule | UpdateRule | Mapping[str, UpdateRule]
+"""A schedule, a rule, or the rule of each parameter of a step by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +132,18 @@ def check_file(
     effort: float = 1.0,
     budget: float | None = None,
     proof: str | None = None,
+    ports: PortNames | None = None,
 ) -> FileReport:
     """Returns what is found out about a file, in this process and without limits.
 
     Args:
         path: The file.
-        source: A schedule or rule that it is compared with.
+        source: A schedule or rule that it is compared with; a rule for each parameter by name.
         effort: How much work each claim and the comparison may take, as a multiple of the usual.
         budget: Seconds of wall-clock time for each of them; None for no such limit.
         proof: A folder into which the proved goals are written as scripts.
+        ports: What inputs and outputs of a step that another tool wrote are; None for what their
+            use says.
 
     Raises:
         VerificationError: The file cannot be read, or the folder cannot be written.
@@ -145,7 +151,7 @@ def check_file(
     """
     watch = Watch()
     model = checked_model(path)
-    rows = list(_rows(Path(path), model, source, effort, budget, proof))
+    rows = list(_rows(Path(path), model, source, effort, budget, proof, ports))
     return FileReport(Path(path).name, tuple(rows), watch.seconds)
 
 
@@ -156,8 +162,22 @@ def _rows(
     effort: float,
     budget: float | None,
     proof: str | None,
+    ports: PortNames | None,
 ) -> Iterator[Row]:
     kind = rule_file(model.model)
+    if kind is None and (ports is not None or is_foreign_step(model)):
+        if source is None:
+            reason = "name its rule: --against adamw"
+            yield Row(str(Status.UNKNOWN), "it is the step of an optimizer", reason, "source")
+        else:
+            yield from _judge_foreign_step(path, model, source, ports, effort, budget)
+        return
+    if ports is not None:
+        raise ArgumentError(
+            f"the file {kind!r} of a rule names its ports",
+            where=f"file {str(path)!r}",
+            hint="leave ports out",
+        )
     if kind is None:
         _, report = verify_file(path, model, effort=effort, budget=budget)
         if proof is not None:
@@ -191,6 +211,61 @@ def rule_file(model: ModelProto) -> str | None:
     return "init" if is_first else None
 
 
+def is_foreign_step(model: CheckedModel) -> bool:
+    """Whether a file is a step of an optimizer: it has several outputs, or tensors as inputs."""
+    inputs = [type_of(value) for value in model.graph.input]
+    has_tensors = any(type_.dtype.is_float and type_.shape for type_ in inputs)
+    return len(model.graph.output) > 1 or has_tensors
+
+
+_REFEREE_WORK = 10.0
+"""Work for the step of another tool, as a multiple of that for a claim."""
+
+
+def _judge_foreign_step(
+    path: Path,
+    model: CheckedModel,
+    source: Source,
+    ports: PortNames | None,
+    effort: float,
+    budget: float | None,
+) -> Iterator[Row]:
+    """Yields the verdicts on the step of another tool."""
+    if isinstance(source, Schedule):
+        raise ArgumentError(
+            "the file is a step of an optimizer, and its source is a schedule",
+            where=f"file {str(path)!r}",
+            hint="name a rule, such as adamw",
+        )
+    name = source.name if isinstance(source, UpdateRule) else "the rules"
+    claim = f"from the first states of {name!r} on it makes the same steps"
+    try:
+        allowance = allowed(effort * _REFEREE_WORK, budget)
+        judgement = judge_step(model, source, ports=ports, effort=allowance)
+    except ArgumentError:
+        raise
+    except (ClosedFormError, ArithmeticError) as error:
+        yield Row(str(Status.UNKNOWN), claim, str(error), "step")
+        return
+    verdict, difference = judgement.verdict, judgement.difference
+    tensors = {} if difference is None else dict(difference.tensors)
+    point = {key: str(number) for key, number in (verdict.counterexample or {}).items()}
+    parts = [f"by {', '.join(verdict.tactics)}"] if verdict.proved else []
+    if point and not verdict.proved:
+        parts.append(", ".join(f"{key} = {number}" for key, number in point.items()))
+    detail = ": ".join(part for part in (*parts, verdict.reason) if part)
+    yield Row(str(verdict.status), claim, detail, "step", tensors or point)
+    if judgement.beginning is not None:
+        claim = f"its states begin as those of {name!r}"
+        beginning = judgement.beginning
+        yield Row(str(beginning.status), claim, beginning.reason, "beginning")
+    reading = [f"{port} in the rule: {meaning}" for port, meaning in judgement.renamed]
+    if judgement.step.ports.is_by_use:
+        reading.insert(0, f"ports by their use: {judgement.step.ports}")
+    if reading:
+        yield Row(STATED, "it is read so", "; ".join(reading), "reading")
+
+
 def _stated_rows(model: CheckedModel) -> Iterator[Row]:
     """Yields what the file says of itself, without an opinion on it."""
     for entry in model.model.metadata_props:
@@ -215,6 +290,12 @@ def _status(text: str) -> str:
 def _compare_with_source(
     path: Path, model: CheckedModel, source: Source, kind: str | None, effort: Effort
 ) -> Row:
+    if isinstance(source, Mapping):
+        raise ArgumentError(
+            "rules by parameter are for a step that another tool wrote",
+            where=f"file {str(path)!r}",
+            hint="name one rule",
+        )
     is_rule = isinstance(source, UpdateRule)
     if is_rule is (kind is None):
         has, source_kind = ("schedule", "rule") if kind is None else ("rule", "schedule")

@@ -123,12 +123,67 @@ def _step(
     missing = [arg for arg in node.args if arg not in results]
     if missing:
         return missing, None
-    args = [results[arg] for arg in node.args]
+    return (), _apply(node, [results[arg] for arg in node.args], point)
+
+
+def _apply(node: Term, args: list[Result], point: Mapping[str, Any]) -> Result:
+    """The result of an operation whose operands have results."""
     for kind in (Undefined, _Undecided):
         for arg in args:
             if isinstance(arg, kind):
-                return (), arg
-    return (), _check_finite(_HANDLERS[node.op](node, args, point))
+                return arg
+    return _check_finite(_HANDLERS[node.op](node, args, point))
+
+
+def apply_operation(node: Term, args: Sequence[Result]) -> Result:
+    """Returns the result of an elementwise operation for the results of its operands.
+
+    An operand may be ``Undefined`` or undecided; the branch that is not taken counts for nothing.
+    """
+    results = dict(zip(node.args, args, strict=True))
+    if node.op is Op.ITE:
+        condition = args[0]
+        if isinstance(condition, Undefined | _Undecided):
+            return condition
+        return args[1 if condition else 2]
+    if node.op in (Op.AND, Op.OR):
+        return _step_junction(node, results)[1]
+    return _apply(node, list(args), {})
+
+
+def is_decided(result: Result) -> bool:
+    """Whether a result is a number, a ball or a truth."""
+    return not isinstance(result, Undefined | _Undecided)
+
+
+def greater(left: Result, right: Result) -> Result:
+    """Returns the greater one of two numbers, or a ball around it."""
+    for result in (left, right):
+        if not is_decided(result):
+            return result
+    order = _compare(left, right)
+    if isinstance(order, _Undecided):
+        return _ball(left).max(_ball(right))
+    return left if order >= 0 else right
+
+
+def total_of(numbers: Sequence[Result]) -> Result:
+    """Returns the sum of some numbers."""
+    for number in numbers:
+        if not is_decided(number):
+            return number
+    return _check_finite(_add(_NO_TERM, list(numbers), {})) if numbers else fmpq(0)
+
+
+def product_of(left: Result, right: Result) -> Result:
+    """Returns the product of two numbers."""
+    for number in (left, right):
+        if not is_decided(number):
+            return number
+    return _check_finite(_multiply(_NO_TERM, [left, right], {}))
+
+
+_NO_TERM = Term(Op.UNDEFINED)
 
 
 def _check_finite(result: Result) -> Result:

@@ -287,12 +287,16 @@ class GraphReader:
 
 
 def select(condition: Term, then: Term, otherwise: Term) -> Term:
-    """Returns the choice between two terms; that of the lesser or greater one is their extremum."""
+    """Returns the choice between two terms, as an extremum or a sign where it is one."""
     if condition.op is tree.Op.LESS:
         if condition.args == (then, otherwise):
             return build.minimum(then, otherwise)
         if condition.args == (otherwise, then):
             return build.maximum(then, otherwise)
+        number, bound = condition.args
+        is_sign = bound == build.ZERO and then == build.rational(-1)
+        if is_sign and otherwise == build.ite(build.less(bound, number), build.ONE, bound):
+            return build.sign(number)
     return build.ite(condition, then, otherwise)
 
 

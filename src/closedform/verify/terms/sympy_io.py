@@ -218,10 +218,18 @@ _READERS: Mapping[type, Reader] = {
 }
 
 
-def to_sympy(root: Term) -> sp.Basic:
+FunctionWriter = Callable[[Term, list[Any]], sp.Basic]
+"""From an opaque function and the expressions of its operands to its expression."""
+
+
+def to_sympy(root: Term, write_function: FunctionWriter | None = None) -> sp.Basic:
     """Returns the SymPy expression of a term, for people to read: ``term`` of it means the same.
 
     Floors are FloorDiv and branches an unevaluated Piecewise, so SymPy rewrites none of them.
+
+    Args:
+        root: The term.
+        write_function: Writes functions of tensors that have shapes.
 
     Example:
         >>> from closedform.verify.terms.build import ONE, UNDEFINED, ite, less, rational, symbol
@@ -233,8 +241,12 @@ def to_sympy(root: Term) -> sp.Basic:
     links = _links(root)
     for node in walk(root):
         if node not in links:
-            expressions[node] = _write(
-                node, [expressions.get(arg) for arg in node.args], expressions
+            args = [expressions.get(arg) for arg in node.args]
+            is_function = write_function is not None and node.op is Op.OPAQUE
+            expressions[node] = (
+                write_function(node, args)
+                if write_function is not None and is_function
+                else _write(node, args, expressions)
             )
     result = expressions[root]
     if result is None:

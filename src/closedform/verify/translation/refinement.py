@@ -8,7 +8,8 @@ of it is defined wherever all operations of the source are. Each partial operati
 2. integers and the clock stay in the range that their operation needs: the clock has its own range,
    and a counter counts steps;
 3. the signs of its operands, at all steps, say so;
-4. its operand has the congruent form of one of the source's, or the same factors.
+4. its operand has the congruent form of one of the source's, or the same factors;
+5. it follows from the conditions under which the operation is taken.
 """
 
 from __future__ import annotations
@@ -55,6 +56,40 @@ def undefined_parts(
             yield demand
 
 
+def settle(root: Term, steps: Steps) -> Term:
+    """Returns a term with the branches that the conditions on the clock choose at some steps.
+
+    Nothing but conditions is rewritten, so that the operations of the branches stay.
+    """
+    clock = steps.clock
+    at_step = {clock: build.rational(steps.first)} if steps.first == steps.last else {}
+    settled: dict[Term, Term] = {}
+    for node in walk(root):
+        args = tuple(settled[arg] for arg in node.args)
+        if node.op is Op.ITE:
+            truth = _truth(build.substitute(node.args[0], at_step), steps)
+            settled[node] = build.ite(args[0] if truth is None else truth, *args[1:])
+        else:
+            settled[node] = build.rebuild(node, args) if args else node
+    return settled[root]
+
+
+def _truth(condition: Term, steps: Steps) -> Term | None:
+    """A condition on only the clock as a truth, where it is the same at all steps."""
+    if condition in (build.TRUE, build.FALSE):
+        return condition
+    is_relation = condition.op in (Op.LESS, Op.LESS_EQUAL, Op.EQUAL)
+    if not is_relation or symbols(condition).keys() != {steps.clock.value.name}:
+        return None
+    sign = steps.sign_of(build.subtract(*condition.args))
+    if sign in STRICT:
+        is_true = sign is Sign.NEGATIVE and condition.op is not Op.EQUAL
+        return build.TRUE if is_true else build.FALSE
+    if sign is Sign.NONPOSITIVE and condition.op is Op.LESS_EQUAL:
+        return build.TRUE
+    return build.FALSE if sign is Sign.NONNEGATIVE and condition.op is Op.LESS else None
+
+
 @dataclass(slots=True)
 class _Known:
     """The facts that hold where all operations of a source are defined.
@@ -80,7 +115,28 @@ class _Known:
             or self._is_unreachable(demand, effort)
             or operand_fits(demand.node, self._sign_of)
             or self._is_congruent(demand)
+            or self._follows_from_path(demand, effort)
         )
+
+    def _follows_from_path(self, demand: Obligation, effort: Effort) -> bool:
+        """Whether the conditions under which a value is taken say that it is defined.
+
+        Each side of a condition that is no number is a number of its own: what holds for all
+        numbers holds for this one.
+        """
+        relations = [part for part in demand.path if part.op in (Op.LESS, Op.LESS_EQUAL)]
+        sides = {
+            side: build.own_symbol(f"side {place}")
+            for place, side in enumerate(
+                dict.fromkeys(side for part in relations for side in part.args if symbols(side))
+            )
+        }
+        goal = build.substitute(demand.goal, sides)
+        if not sides or goal == demand.goal or not effort.left:
+            return False
+        assumptions = [build.substitute(part, sides) for part in relations]
+        portion = effort.portion(LIMITS.refinement_work)
+        return prove(goal, assume=assumptions, effort=portion).proved
 
     # --- ranges of integers ----------------------------------------------------------------------
 

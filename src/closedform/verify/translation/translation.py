@@ -46,7 +46,7 @@ from closedform.verify.identity.normal import (
 )
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import build, tree
-from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.definedness import Obligation, obligations
 from closedform.verify.terms.from_graph import Constant, terms_of_graph
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
@@ -56,7 +56,7 @@ from closedform.verify.terms.tree import Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import Constants, with_split_constants
 from closedform.verify.translation.proved_range import first_open_step
-from closedform.verify.translation.refinement import undefined_parts
+from closedform.verify.translation.refinement import settle, undefined_parts
 from closedform.verify.translation.refutation import (
     CLOCK,
     Floats,
@@ -155,13 +155,16 @@ def _validate(source: Schedule | UpdateRule, graph: Graph, effort: Effort) -> Ve
     return _compare_outputs(expected, [term(source.bound)], graph, effort)
 
 
-def validate_outputs(expected: Sequence[Wanted], graph: Graph, effort: Effort) -> Verdict:
+def validate_outputs(
+    expected: Sequence[Wanted], graph: Graph, effort: Effort, *, until: int | None = None
+) -> Verdict:
     """Returns whether the outputs of a graph of tensors are as specified.
 
     Args:
         expected: What they have to be; the graph has these outputs and no others.
         graph: The graph.
         effort: The work that it may do.
+        until: The last step that is considered; None for all at which the graph may run.
     """
     shapes = {output.name: graph.nodes[output.index].type.shape for output in graph.outputs}
     for entry in expected:
@@ -175,17 +178,22 @@ def validate_outputs(expected: Sequence[Wanted], graph: Graph, effort: Effort) -
     more = shapes.keys() - {entry.name for entry in expected}
     if more:
         raise VerificationError(f"the output {min(more)!r} is none of the rule's")
-    return _compare_outputs(expected, (), graph, effort)
+    return _compare_outputs(expected, (), graph, effort, until)
 
 
 def _compare_outputs(
-    expected: Sequence[Wanted], exact: Sequence[Term], graph: Graph, effort: Effort
+    expected: Sequence[Wanted],
+    exact: Sequence[Term],
+    graph: Graph,
+    effort: Effort,
+    until: int | None = None,
 ) -> Verdict:
     is_rule = any(output.shape is not None for output in expected)
     wrong = _other_kind(expected, graph, is_rule)
     if wrong is not None:
         return Verdict(Status.REFUTED, reason=wrong)
-    last = _last_step(graph, is_rule)
+    last = last_step(graph, is_rule)
+    last = last if until is None else min(last, until)
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
     split_outputs = _outputs_of(graph, _is_splitter)
@@ -250,8 +258,8 @@ def _other_kind(expected: Sequence[Wanted], graph: Graph, is_rule: bool) -> str 
     return None
 
 
-def _last_step(graph: Graph, is_rule: bool) -> int:
-    """The last step at which a graph may run; a rule has a next one."""
+def last_step(graph: Graph, is_rule: bool) -> int:
+    """Returns the last step at which a graph may run; a rule has a next one."""
     step = _step(graph)
     dtype = DType.I64 if step is None else step.type.dtype
     last = LAST_STEP[dtype]
@@ -394,6 +402,8 @@ def _prove(pair: Pair, run: OpenRun, effort: Effort, is_rule: bool) -> Verdict:
     assumptions = (
         build.less_equal(build.rational(steps.first), clock),
         build.less_equal(clock, build.rational(steps.last)),
+        # A rule is compared where it has a value.
+        *(obligation.claim for obligation in (obligations(expected) if is_rule else ())),
     )
 
     def goals() -> Iterator[Term]:
@@ -429,7 +439,7 @@ def _in_part(verdict: Verdict, run: OpenRun) -> Verdict:
 
 def _check_refinement(pair: Pair, steps: Steps, effort: Effort) -> Verdict | None:
     """The verdict on a graph that may have no value where its source has one; None if it has."""
-    for part in undefined_parts(pair.source, pair.computed, steps, effort):
+    for part in _undefined_parts(pair, steps, effort):
         counterexample = refutation(
             pair, chain(zeros_of(pair, steps), points_of(pair, steps)), effort
         )
@@ -439,6 +449,25 @@ def _check_refinement(pair: Pair, steps: Steps, effort: Effort) -> Verdict | Non
     return None
 
 
+def _undefined_parts(pair: Pair, steps: Steps, effort: Effort) -> list[Obligation]:
+    """The operations that are not shown to be defined: at all steps, or segment by segment."""
+    parts = list(undefined_parts(pair.source, pair.computed, steps, effort))
+    if not parts:
+        return []
+    computed_segments = partition(pair.computed, steps.clock, steps.first, steps.last + 1)
+    segments = list(align_segments(pair.segments, computed_segments))
+    if not 1 < len(segments) <= _MOST_SEGMENTS:
+        return parts
+    for first, end, _ in segments:
+        run = Steps(steps.clock, first, end - 1)
+        source, computed = settle(pair.source, run), settle(pair.computed, run)
+        open_parts = list(undefined_parts(source, computed, run, effort))
+        if open_parts:
+            return open_parts
+    return []
+
+
+_MOST_SEGMENTS = 16
 _LONGEST = 200
 
 

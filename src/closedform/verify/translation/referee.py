@@ -1,0 +1,181 @@
+"""The verdict on the step of another tool's file against a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from closedform.effort import Effort, OutOfEffort
+from closedform.errors import ClosedFormError, VerificationError
+from closedform.importers.onnx_checks import CheckedModel
+from closedform.importers.onnx_graph import OnnxSource, checked_model, read_model
+from closedform.importers.onnx_ports import PortNames, other_ports, ports_by_use, read_ports
+from closedform.language import PARAM
+from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.verdict import Status, Verdict
+from closedform.verify.translation.constants import rounding_interval
+from closedform.verify.translation.foreign_step import (
+    ForeignStep,
+    Renaming,
+    Rules,
+    check_hyperparameters,
+    model_of_rules,
+    prove_step,
+)
+from closedform.verify.translation.step_runs import Difference, Runs, propose
+
+MOST_PROOFS = 8
+"""Renamings for which a proof is tried."""
+
+WORK = 10 * LIMITS.validation_work
+"""Work for one comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The result of a comparison of a file with a rule.
+
+    Attributes:
+        verdict: Whether the file makes the steps of the rule.
+        beginning: Whether its states begin as those of the rule; None where it does not say how
+            they begin.
+        step: The step with its ports.
+        renaming: What each state of the file is in the rule.
+        difference: Of a refutation, the run.
+    """
+
+    verdict: Verdict
+    beginning: Verdict | None
+    step: ForeignStep
+    renaming: Renaming = field(default_factory=dict)
+    difference: Difference | None = None
+
+    @property
+    def renamed(self) -> list[tuple[str, str]]:
+        """The states of the file that have another name in the rule, with what they are there."""
+        pairs = ((str(port), str(meaning)) for port, meaning in self.renaming.items())
+        return [(port, meaning) for port, meaning in pairs if port != meaning]
+
+
+def read_step(source: OnnxSource, ports: PortNames | None = None) -> ForeignStep:
+    """Returns the step of a file.
+
+    Args:
+        source: The file.
+        ports: What its inputs and outputs are; None for what their use says.
+
+    Raises:
+        VerificationError: The file cannot be read, or the use of its ports does not say what they
+            are.
+        ArgumentError: The ports do not fit the file.
+    """
+    graph = read_model(checked_model(source))
+    if any(not isinstance(size, int) for node in graph.inputs for size in node.type.shape):
+        raise VerificationError(
+            "its tensors have sizes that are not numbers",
+            where=f"graph {graph.name!r}",
+            hint="export it for the shapes of a model",
+        )
+    return ForeignStep(graph, ports_by_use(graph) if ports is None else read_ports(ports, graph))
+
+
+def judge_step(
+    source: OnnxSource | CheckedModel,
+    rules: Rules,
+    *,
+    ports: PortNames | None = None,
+    effort: Effort | None = None,
+) -> Judgement:
+    """Returns the verdict on a file of a step.
+
+    Args:
+        source: The file.
+        rules: The rule, or one for each parameter.
+        ports: What its inputs and outputs are; None for what their use says.
+        effort: The work that may be done.
+
+    Raises:
+        VerificationError: The file cannot be read, or a parameter has no rule.
+        ArgumentError: The ports do not fit the file.
+    """
+    step = read_step(source, ports)
+    budget = Effort.of(WORK) if effort is None else effort
+    judgement = _judge(step, rules, budget)
+    if judgement.verdict.proved or not step.ports.is_by_use:
+        return judgement
+    is_refuted = judgement.verdict.refuted
+    for reading in other_ports(step.ports, step.graph):
+        entry = _judge(replace(step, ports=reading), rules, budget)
+        if entry.verdict.proved:
+            return entry
+        is_refuted = is_refuted and entry.verdict.refuted
+    if judgement.verdict.refuted and not is_refuted:
+        reason = (
+            f"read by the use of its ports, {judgement.verdict.reason}; its ports may be others: "
+            "say what they are"
+        )
+        return replace(judgement, verdict=Verdict(Status.UNKNOWN, reason=reason), difference=None)
+    return judgement
+
+
+def _judge(step: ForeignStep, rules: Rules, budget: Effort) -> Judgement:
+    """The verdict on a step whose ports are known."""
+    model = model_of_rules(rules, step)
+    check_hyperparameters(step, model)
+    runs = Runs(step, model, budget)
+    verdicts: list[tuple[Verdict, Renaming]] = []
+    for renaming in propose(runs):
+        verdict = prove_step(step, model, renaming, budget)
+        if verdict.proved:
+            return Judgement(verdict, _beginning(runs, renaming), step, renaming)
+        verdicts.append((verdict, renaming))
+        if len(verdicts) == MOST_PROOFS:
+            break
+    difference, reason = _refute(runs)
+    if difference is not None:
+        verdict = Verdict(Status.REFUTED, ("exact runs",), reason=str(difference))
+        return Judgement(verdict, None, step, {}, difference)
+    if not verdicts:
+        return Judgement(Verdict(Status.UNKNOWN, reason=reason), None, step)
+    verdict, renaming = verdicts[0]
+    if verdict.refuted:
+        verdict = replace(verdict, reason=f"{verdict.reason}, at states that a run need not reach")
+    return Judgement(verdict, None, step, renaming)
+
+
+def _refute(runs: Runs) -> tuple[Difference | None, str]:
+    """A run that refutes, or the reason why there is none."""
+    unmatched = "no state of the rule, count of steps or constant is seen to be each of its states"
+    try:
+        return runs.refute(), unmatched
+    except OutOfEffort:
+        return None, runs.effort.why()
+    except (ClosedFormError, ArithmeticError) as error:
+        return None, f"{unmatched}: {error}"
+
+
+def _beginning(runs: Runs, renaming: Renaming) -> Verdict | None:
+    """Whether the stated first values of states are those of the rule, but for their rounding."""
+    stated = runs.step.ports.initial
+    if not stated:
+        return None
+    initial = {state.name: state.initial for state in runs.states}
+    for port, meaning in renaming.items():
+        if port not in stated:
+            return None
+        if meaning.name and initial[meaning.name] != PARAM:
+            number = value_of(term(initial[meaning.name]), {})
+        elif meaning.offset is not None:
+            number = value_of(term(meaning.offset), {})
+        else:
+            continue
+        dtype = runs.step.types[port].dtype
+        for entry in set(np.ravel(stated[port]).tolist()):
+            low, high = rounding_interval(entry, dtype) if dtype.is_float else (entry, entry)
+            if not low <= number <= high:
+                reason = f"{port} begins with {entry}, and that of the rule with {number}"
+                return Verdict(Status.REFUTED, reason=reason)
+    return Verdict(Status.PROVED, ("rounding",))

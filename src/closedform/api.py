@@ -6,10 +6,8 @@ No other module imports all of them. Methods of ``Schedule`` and ``UpdateRule`` 
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -581,7 +579,7 @@ def verify_file(
     request = {
         "path": os.fspath(path),
         "against": against if isinstance(against, str) else None,
-        "source": None if isinstance(against, str) or against is None else _pickled(against),
+        "source": None if isinstance(against, str) or against is None else _as_data(against),
         "ports": os.fspath(ports) if isinstance(ports, os.PathLike) else ports,
         "key": key,
         "effort": effort,
@@ -600,15 +598,17 @@ def verify_file(
     raise kind(what, where=where, hint=hint)
 
 
-def _pickled(rules: UpdateRule | Mapping[str, UpdateRule]) -> str:
-    """Rules for the process that reads a file."""
-    entries = [rules] if isinstance(rules, UpdateRule) else list(dict(rules).values())
-    for entry in entries:
+def _as_data(rules: UpdateRule | Mapping[str, UpdateRule]) -> dict[str, object]:
+    """Rules by parameter, for the process that reads a file; "" for one of all parameters."""
+    from closedform.language.rule_data import rule_as_data
+
+    by_param = {"": rules} if isinstance(rules, UpdateRule) else dict(rules)
+    for entry in by_param.values():
         if not isinstance(entry, UpdateRule):
             raise ArgumentError(
                 f"against must be text, a rule or rules by parameter, got {shown(entry)}"
             )
-    return base64.b64encode(pickle.dumps(rules)).decode()
+    return {param: rule_as_data(rule) for param, rule in by_param.items()}
 
 
 def certify(

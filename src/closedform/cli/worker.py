@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 import shlex
 from pathlib import Path
 from typing import Any
 
 from closedform.errors import ArgumentError, ClosedFormError
 from closedform.importers.onnx_graph import load_model
+from closedform.language.rule_data import rule_of_data
 from closedform.verify.claims.foreign import Source, check_file, rule_file
 from closedform.verify.isolation import answer
 
@@ -18,14 +17,15 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     """Returns the report of a file as data, or what, where and hint of an error.
 
     Args:
-        request: ``path``, ``against`` (a source as text, or None), ``source`` (one as the parent
-            wrote it, or None), ``key``, ``effort``, ``budget`` (or None), ``proof`` (a folder, or
+        request: ``path``, ``against`` (a source as text, or None), ``source`` (rules as data by
+            parameter, or None), ``key``, ``effort``, ``budget`` (or None), ``proof`` (a folder, or
             None) and ``ports`` (a mapping or the path of one, or None).
     """
     try:
-        source = None
+        source: Source | None = None
         if request["source"] is not None:
-            source = pickle.loads(base64.b64decode(request["source"]))
+            rules = {param: rule_of_data(data) for param, data in request["source"].items()}
+            source = rules.get("", rules)
         if request["against"] is not None:
             source = _source(request["against"], request["key"], request["path"])
     except ClosedFormError as error:

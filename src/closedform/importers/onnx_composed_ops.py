@@ -79,8 +79,8 @@ def _squeeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
         removed = {axis % len(shape) for axis in axes}
     if any(shape[axis] != 1 for axis in removed):
         raise VerificationError(f"it removes axes {sorted(removed)} of {list(shape)}, not all of 1")
-    kept = tuple(size for axis, size in enumerate(shape) if axis not in removed)
-    return _folded(reader, node, _reshaped(reader, operands[0], kept))
+    remaining_sizes = tuple(size for axis, size in enumerate(shape) if axis not in removed)
+    return _folded(reader, node, _reshaped(reader, operands[0], remaining_sizes))
 
 
 def _unsqueeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -256,7 +256,7 @@ def _equal(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
 
 
 def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    """Where; what is no number is chosen where the operand equals it, and is the operand."""
+    """Where; an infinity or NaN that is chosen where the operand equals it is the operand."""
     condition, then, otherwise = operands
     chosen = reader.builder.node(then)
     is_constant = chosen.op is Op.CONST and then.type.dtype.is_float

@@ -1,4 +1,4 @@
-"""What the inputs and outputs of a step are: a parameter, its gradient, a state, a hyperparameter.
+"""The roles of the inputs and outputs of a step: parameter, gradient, state, hyperparameter.
 
 Exporters name ports by position. A mapping says what each is, in the names of this package
 (``state.w.mu``), as JAX prints the path of a leaf (``state[0].mu['w']``), or as a mixture of both.
@@ -28,7 +28,7 @@ BARE = "param"
 
 
 class Kind(StrEnum):
-    """What a port of a step is."""
+    """The role of a port of a step."""
 
     PARAM = "param"
     GRAD = "grad"
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """What an input or output is.
+    """The role of an input or output.
 
     Attributes:
         kind: What it is.
@@ -105,7 +105,7 @@ def read_ports(source: PortNames, graph: Graph) -> Ports:
         graph: The graph of the step.
 
     Raises:
-        ArgumentError: A name is no port of the file, a text is not understood, or an input has no
+        ArgumentError: A name is not one of a port of the file, a text is not understood, or an input has no
             role.
     """
     content = _load(source)
@@ -313,7 +313,7 @@ _HINT = "say what its ports are: ports={'in_0': 'grad.w', …}"
 
 
 class _Use:
-    """What each node of a graph depends on, and what it carries."""
+    """The inputs that each node of a graph depends on, and those that it carries."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -428,7 +428,7 @@ class _Use:
         return str(node.attribute("name")) if node.op is Op.INPUT else None
 
     def _replaced_whole(self, output: str, passed: str | None, free: Sequence[str]) -> list[str]:
-        """What an output may replace that takes nothing of it, such as the last gradient.
+        """Inputs that an output may replace without taking them, such as the last gradient.
 
         An input that is passed on is a state that stays as it is, unless an input after it of the
         same parameter is left: gradients come before states.
@@ -457,7 +457,7 @@ class _Use:
             return 0.1
         if coefficient <= 0:  # 0 where an update is the difference to the next value
             return 0.2 if coefficient == 0 else 0.05
-        # What only one output takes is a state of it, and no gradient.
+        # An input that only one output takes is a state rather than a gradient.
         readers = sum(name in self.needs[index] for index in self.output_places.values())
         nearness = 1 / (1 + abs(math.log(coefficient)))
         return 1 + nearness + 1 / (1 + readers)

@@ -179,7 +179,7 @@ class Congruence:
                 base_atom, times = self._as_atom(base)
                 base = ((((base_atom, ONE),), times),)
             ((monomial, times),) = base
-            factor *= times ** int(exponent.p) if times != 1 else ONE
+            factor *= _power_of(times, int(exponent.p))
             for base_atom, inner in monomial:
                 left[base_atom] = left.get(base_atom, ZERO) + inner * exponent
         if not is_final:
@@ -227,9 +227,10 @@ class Congruence:
     def _whole_power(self, base: Form, times: int) -> Form:
         if len(base) > 1:
             atom, factor = self._as_atom(base)
-            return self._collect_powers(factor**times, {atom: fmpq(times)})
+            return self._collect_powers(_power_of(factor, times), {atom: fmpq(times)})
         ((monomial, factor),) = base
-        return self._collect_powers(factor**times, {a: e * times for a, e in monomial})
+        powers = {a: e * times for a, e in monomial}
+        return self._collect_powers(_power_of(factor, times), powers)
 
     def _root_of(self, number: fmpq, exponent: fmpq) -> Form:
         """A power of a rational number above 0, by its primes."""
@@ -241,7 +242,7 @@ class Congruence:
         self.primes[atom] = number
         whole = fmpq(exponent.floor())
         rest = exponent - whole
-        return self._collect_powers(number ** int(whole.p), {atom: rest})
+        return self._collect_powers(_power_of(number, int(whole.p)), {atom: rest})
 
     def _root(self, base: Form, size: fmpq, exponent: fmpq) -> Form:
         """A fractional power of ``base / size``, whose first coefficient is 1 or -1."""
@@ -383,3 +384,15 @@ class Congruence:
         else:
             base = build.own_symbol(f"atom {atom}")
         return build.power(base, build.rational(exponent))
+
+
+def _power_of(number: fmpq, exponent: int) -> fmpq:
+    """A whole power.
+
+    Raises:
+        NoForm: It has more digits than a constant may have.
+    """
+    bits = number.p.bit_length() + number.q.bit_length()
+    if abs(exponent) > 1 and bits > 2 and bits * abs(exponent) > 2 * LIMITS.constant_bits:
+        raise NoForm
+    return number**exponent

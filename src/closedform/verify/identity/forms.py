@@ -21,7 +21,7 @@ ONE, ZERO = fmpq(1), fmpq(0)
 
 
 class NoForm(Exception):  # noqa: N818 - a result, not an error
-    """A term divides by 0, or a number is used as a truth."""
+    """A term divides by 0, a number is used as a truth, or a power has too many digits."""
 
 
 def constant(number: fmpq) -> Form:

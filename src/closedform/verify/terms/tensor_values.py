@@ -13,8 +13,9 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from flint import ctx
+from flint import arb, ctx, fmpq
 
+from closedform.effort import METER
 from closedform.errors import VerificationError
 from closedform.ir.graph import Array
 from closedform.verify.terms import tensor_functions as functions
@@ -25,6 +26,9 @@ MOST_ELEMENTS = 4096
 """Elements of one tensor: each is an exact number."""
 
 _PRECISION = 192
+_MOST_BITS = 1024
+# Units of work for an operation on one element.
+_STEP = 3
 
 
 def tensor_of(numbers: Any, shape: tuple[int, ...] = ()) -> Array:
@@ -81,7 +85,16 @@ def _value(node: Term, args: list[Array], point: Mapping[str, Array]) -> Array:
     if not args:
         return tensor_of(apply_operation(node, ()))
     operands = [np.broadcast_to(arg, shape).ravel() for arg in args]
-    return tensor_of([apply_operation(node, items) for items in zip(*operands, strict=True)], shape)
+    METER.work += _STEP * math.prod(shape)
+    results = [_shortened(apply_operation(node, items)) for items in zip(*operands, strict=True)]
+    return tensor_of(results, shape)
+
+
+def _shortened(result: Any) -> Any:
+    """A fraction of many digits as a ball: those of a product of products double."""
+    if isinstance(result, fmpq) and result.q.bit_length() + result.p.bit_length() > _MOST_BITS:
+        return arb(result)
+    return result
 
 
 def _function(node: Term, args: list[Array]) -> Array:
@@ -111,9 +124,9 @@ def _with_shape(operand: Array, shape: tuple[Any, ...]) -> Array:
 
 
 def _reduce(function: functions.TensorFunction, operand: Array) -> Array:
-    kept = [axis for axis in range(operand.ndim) if axis not in function.axes]
-    rows = operand.transpose((*kept, *function.axes))
-    shape = rows.shape[: len(kept)]
+    stacked_axes = [axis for axis in range(operand.ndim) if axis not in function.axes]
+    rows = operand.transpose((*stacked_axes, *function.axes))
+    shape = rows.shape[: len(stacked_axes)]
     is_sum = function.kind == functions.REDUCE_SUM
     results = [
         total_of(list(items)) if is_sum else reduce(greater, items)

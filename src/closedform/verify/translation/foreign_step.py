@@ -18,6 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 import sympy as sp
+from sympy.core.sympify import _sympify
 
 from closedform.effort import Effort
 from closedform.errors import VerificationError
@@ -43,7 +44,7 @@ CLOCK = term(t)
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a state of a file is in the rule.
+    """The meaning of a state of a file in the rule.
 
     Attributes:
         name: A state of the rule, by the name of its input in the files of the rule; "" for what
@@ -63,7 +64,7 @@ class Meaning:
 
 
 Renaming = Mapping[Port, Meaning]
-"""What each state of a file is."""
+"""The meaning of each state of a file."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class ForeignStep:
 
     @property
     def outputs(self) -> dict[str, Port]:
-        """What each output replaces, but for states that nothing depends on."""
+        """The port that each output replaces, but for states that nothing depends on."""
         states = {*self.states}
         return {
             name: port
@@ -124,7 +125,7 @@ class ForeignStep:
 
     @property
     def _read(self) -> frozenset[Port]:
-        """What is an operand of a node."""
+        """The inputs that are operands of a node."""
         places = {place for node in self.graph.nodes for place in node.operands}
         names = (
             str(node.attribute("name"))
@@ -336,12 +337,12 @@ def states_of(model: Model) -> list[RuleState]:
         for label, spec in rule.states.items():
             name = naming.state(param, label)
             size = rule.state_shape(label, shape)
-            states.append(RuleState(name, param, label, size, sp.sympify(spec.initial)))
+            states.append(RuleState(name, param, label, size, _sympify(spec.initial)))
     for rule, _ in model.members:
         for label, shared in rule.shared.items():
             name = naming.shared(label)
             if all(state.name != name for state in states):
-                initial = sp.sympify(shared.initial)
+                initial = _sympify(shared.initial)
                 states.append(RuleState(name, "", label, (), initial, shared.is_counter))
     return states
 
@@ -453,8 +454,8 @@ def check_hyperparameters(step: ForeignStep, model: Model) -> None:
         for name, value in rule.hyperparameters.items():
             if value is None and name not in inputs:
                 raise VerificationError(
-                    f"the hyperparameter {name!r} of the rule has no value, and is no input of the "
-                    "file",
+                    f"the hyperparameter {name!r} of the rule has no value, and the file has no "
+                    "input of this name",
                     where=f"rule {rule.name!r}",
                     hint=f"give it one: --set {name}=0.01",
                 )

@@ -121,8 +121,8 @@ class _Known:
     def _follows_from_path(self, demand: Obligation, effort: Effort) -> bool:
         """Whether the conditions under which a value is taken say that it is defined.
 
-        Each side of a condition that is no number is a number of its own: what holds for all
-        numbers holds for this one.
+        Each side of a condition, unless it is a constant, becomes a symbol: a statement that holds
+        for all numbers holds for this one.
         """
         relations = [part for part in demand.path if part.op in (Op.LESS, Op.LESS_EQUAL)]
         sides = {

@@ -240,7 +240,7 @@ def _judge_foreign_step(
     name = source.name if isinstance(source, UpdateRule) else "the rules"
     claim = f"from the first states of {name!r} on it makes the same steps"
     try:
-        allowance = allowed(effort * _REFEREE_WORK, budget)
+        allowance = claim_effort(effort * _REFEREE_WORK, budget)
         judgement = judge_step(model, source, ports=ports, effort=allowance)
     except ArgumentError:
         raise

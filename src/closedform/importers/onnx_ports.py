@@ -105,7 +105,7 @@ def read_ports(source: PortNames, graph: Graph) -> Ports:
         graph: The graph of the step.
 
     Raises:
-        ArgumentError: The file has no port of a name, a text is not understood, or an input has no role.
+        ArgumentError: A name is unknown, a text is not understood, or an input has no role.
     """
     content = _load(source)
     inputs = {str(node.attribute("name")): node for node in graph.inputs}

@@ -79,14 +79,6 @@ NO_VALUE: dict[str, tuple[type[ClosedFormError], str, str]] = {
         (DomainError, "pct_start * total_steps must not be 1, got 1/10 * 10", "non_finite"),
     ),
     **dict.fromkeys(
-        ("cb-0467", "cb-0468"),
-        (
-            DomainError,
-            "pct_start is 1 and total_steps is 10: the last phase has no steps",
-            "non_finite",
-        ),
-    ),
-    **dict.fromkeys(
         ("cb-0583", "cb-0584"),
         (DefinitionError, "is divided by its initial value, which is 0", "non_finite"),
     ),

@@ -4,9 +4,10 @@ import math
 from typing import Any
 
 import pytest
+import torch
 
 from closedform import frameworks
-from closedform.errors import DefinitionError
+from closedform.errors import DefinitionError, DomainError
 
 LINE = {"initial_learning_rate": 0.0, "end_learning_rate": 0.5}
 
@@ -69,3 +70,40 @@ def test_epochs_of_a_warmup_may_be_fractions(warmup: float, cooldown: float) -> 
     wanted = [cosine_lr(step, warmup, cooldown) for step in range(70)]
     # A few roundings of 1.1e-16.
     assert [float(made(step)) for step in range(70)] == pytest.approx(wanted, rel=0, abs=1e-15)
+
+
+def rates_of_torch(kwargs: dict[str, Any]) -> list[float]:
+    """The rates that torch computes for a cycle, until it divides by zero."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, **kwargs)
+    rates = []
+    while True:
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        try:
+            scheduler.step()
+        except ZeroDivisionError:
+            return rates
+
+
+@pytest.mark.parametrize("anneal", ["cos", "linear"])
+@pytest.mark.parametrize(
+    ("total", "pct_start", "three_phase"),
+    [
+        *((total, 1.0, False) for total in (2, 3, 7, 20, 64)),
+        # 2 * pct_start * total - 2 is total - 1.
+        *((total, (total + 1) / (2 * total), True) for total in (2, 4, 8, 16, 10)),
+    ],
+)
+def test_a_cycle_ends_before_a_last_phase_that_has_no_steps(
+    total: int, pct_start: float, three_phase: bool, anneal: str
+) -> None:
+    kwargs: dict[str, Any] = {"max_lr": 1.0, "total_steps": total, "pct_start": pct_start}
+    kwargs |= {"three_phase": three_phase, "anneal_strategy": anneal}
+    rates = rates_of_torch(kwargs)
+    schedule = frameworks.schedule("torch", "OneCycleLR", kwargs, base=1.0)
+    assert schedule.last_step == len(rates) - 1 == total - 1
+    # A few roundings of 1.1e-16 of the largest rate, which is 1.
+    assert [schedule(step) for step in range(total)] == pytest.approx(rates, rel=0, abs=1e-15)
+    with pytest.raises(DomainError, match=r"its last step is \d+: ZeroDivisionError"):
+        schedule(total)

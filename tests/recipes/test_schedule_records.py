@@ -74,6 +74,14 @@ def assert_values(
             own = row["param_groups"][index].get(row["key"], reference[0])
             assert (reference == own).all()
             continue
+        if np.isnan(reference).any():
+            # A reference that divides by zero from some step on: there the schedule has ended.
+            assert schedule.last_step is not None
+            end = schedule.last_step + 1
+            has_value = np.array(steps) < end
+            assert (np.isnan(reference) == ~has_value).all()
+            reference, steps = reference[has_value], [step for step in steps if step < end]
+            bound = TOLERANCE * np.abs(reference).max()
         computed = schedule(np.array(steps))
         np.testing.assert_allclose(computed, reference, rtol=0, atol=bound)
         exact = numbers([to_float(schedule.exact(step)) for step in steps])
@@ -182,7 +190,7 @@ def test_every_record_is_accounted_for() -> None:
 
 # Records: compared, refused as by the reference, without a value, documented formula alone,
 # compared as rules.
-COUNTS = (526, 22, 20, 4, 3)
+COUNTS = (528, 22, 18, 4, 3)
 
 # Flags whose records have the same values by the documented formula, or are in another table.
 HARMLESS = {
@@ -192,7 +200,7 @@ HARMLESS = {
     "unsorted_milestones",  # Refused by default: SHIPPED_ONLY.
     "zero_decay_steps",  # NO_VALUE.
     "zero_lr_min",  # NO_VALUE.
-    "non_finite",  # NO_VALUE.
+    "non_finite",  # NO_VALUE, or the schedule ends before.
     "metric_driven",  # METRIC_DRIVEN.
     "error",  # The steps before it are compared, or the record is in a table.
 }

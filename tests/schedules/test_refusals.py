@@ -47,12 +47,6 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "rise * steps must not be 1, got 0.1 * 10: the first phase has no steps (one_cycle): "
         "change one of them by a little",
     ),
-    "no last phase": (
-        lambda: library.one_cycle(0, 1, 0, 12, 1, clamp=False),
-        DomainError,
-        "rise is 1 and steps is 12: the last phase has no steps, and later steps have no value "
-        "(one_cycle): take a smaller rise",
-    ),
     "phases that do not fit": (
         lambda: library.wsd(1, 0, 10, 6, 5),
         DomainError,

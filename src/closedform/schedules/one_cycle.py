@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -49,8 +50,8 @@ def one_cycle(
         end: The value at step N - 1.
         steps: The number of steps N of the whole cycle, an integer of at least 1.
         rise: The part r of the steps in which it rises, from 0 to 1. Where rN < 1 it begins in the
-            fall; with r = 1 the peak is the last value; with three phases and r > 1/2 the third
-            phase begins beyond the end.
+            fall; with r = 1 the peak is the last value, and without ``clamp`` there is none after
+            it; with three phases and r > 1/2 the third phase begins beyond the end.
         anneal: ``cos`` or ``linear``.
         three_phase: Whether it returns to ``start`` before it goes to ``end``.
         clamp: Whether the value stays at that of step N - 1. Else the last phase goes on: its line
@@ -59,7 +60,7 @@ def one_cycle(
     Raises:
         DefinitionError: An argument is not a finite number, or ``anneal`` is unknown.
         DomainError: ``steps`` is not an integer of at least 1, ``rise`` is not in [0, 1], or a
-            phase that is taken has no length: rN = 1, or the last one without ``clamp``.
+            phase that is taken has no length: rN = 1.
 
     Example:
         >>> cycle = one_cycle(1, 10, 0, 20, anneal="linear")
@@ -116,6 +117,24 @@ def one_cycle_momentum(
     return _phases("one_cycle_momentum", places, values, steps, rise, anneal, clamp=clamp)
 
 
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The phases of a cycle that have steps.
+
+    Attributes:
+        steps: The number of steps.
+        rise: The part of the steps in which it rises.
+        last: The number of the last phase.
+        is_ended: Whether the phase after it, which would go on past the end, has no steps:
+            OneCycleLR of torch divides by zero there, at step N.
+    """
+
+    steps: int
+    rise: sp.Rational
+    last: int
+    is_ended: bool
+
+
 def cycle_phases(
     steps: Steps,
     rise: Number,
@@ -124,8 +143,8 @@ def cycle_phases(
     three_phase: bool,
     clamp: bool,
     names: tuple[str, str] = ("steps", "rise"),
-) -> tuple[int, sp.Rational, int]:
-    """Returns the number of steps, the part in which it rises, and the last phase that is seen.
+) -> Phases:
+    """Returns the phases of a cycle: those that have steps.
 
     Args:
         steps: As in ``one_cycle``.
@@ -157,20 +176,8 @@ def cycle_phases(
     last = max(
         i for i, bound in enumerate(bounds[:-1]) if not clamp or i == 0 or bound < bounds[-1]
     )
-    if bounds[last + 1] == bounds[last] and not (clamp and number == 1):
-        raise DomainError(
-            f"{rise_name} is {rise} and {steps_name} is {steps}: the last phase has no steps, and "
-            "later steps have no value",
-            where=where,
-            hint=f"take a smaller {rise_name}",
-        )
-    return number, part, last
-
-
-def has_empty_last_phase(steps: sp.Integer, rise: sp.Rational, *, three_phase: bool) -> bool:
-    """Returns whether the last phase of a cycle has no steps: the one before it ends at N - 1."""
-    bounds = _bounds(steps, rise, three_phase=three_phase)
-    return bool(bounds[-2] == bounds[-1])
+    is_ended = bounds[last + 1] == bounds[last] and not (clamp and number == 1)
+    return Phases(number, part, last - is_ended, is_ended)
 
 
 def _bounds(n: sp.Expr, r: sp.Expr, *, three_phase: bool) -> list[sp.Expr]:
@@ -191,7 +198,8 @@ def _phases(
 ) -> Schedule:
     """The values at ``places`` one after the other; phases beyond the end are left out."""
     is_three = len(places) == 4
-    number, part, last = cycle_phases(steps, rise, name, three_phase=is_three, clamp=clamp)
+    phases = cycle_phases(steps, rise, name, three_phase=is_three, clamp=clamp)
+    last = phases.last
     check_choice(anneal, tuple(ANNEALS), "anneal", name)
     n, r = hyper("steps", integer=True, positive=True), hyper("rise")
     bounds = _bounds(n, r, three_phase=is_three)
@@ -207,7 +215,7 @@ def _phases(
         phase_value = ANNEALS[anneal](hyper(here), hyper(there), progress)
         branches.append((phase_value, sp.true if index == last else t <= stop))
     expr = sp.Piecewise(*branches)
-    arguments = {**values, "steps": number, "rise": part}
+    arguments = {**values, "steps": phases.steps, "rise": phases.rise}
     domain = [r >= 0, r <= 1, sp.Ne(r * n, 1)]
     if clamp:
         domain += [bound < n - 1 for bound in bounds[1 : last + 1]]
@@ -215,4 +223,8 @@ def _phases(
     else:
         domain.append(sp.Ne(bounds[last], bounds[last + 1]))
     domain = [rule for rule in domain if rule.free_symbols <= expr.free_symbols]
-    return Schedule(expr, name=name, length=n, domain=domain, **values_in(expr, arguments))
+    ending = "ZeroDivisionError: the last phase has no steps" if phases.is_ended else ""
+    if phases.is_ended:
+        domain += [sp.Eq(bounds[last + 1], bounds[last + 2]), t < n]
+    symbols = values_in(expr, arguments)
+    return Schedule.of(expr, symbols, name=name, length=n, domain=domain, ending=ending)

@@ -12,7 +12,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
-from closedform.language import Schedule, exact_number, t
+from closedform.language import Schedule, t
 from closedform.recipes import checks
 from closedform.recipes.entries import (
     REQUIRED,
@@ -26,7 +26,6 @@ from closedform.recipes.entries import (
 )
 from closedform.recipes.expressions import parse_function
 from closedform.recipes.group_values import base_value, number_of_group, of_base
-from closedform.recipes.intervals import ending
 from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, torch_plateau
 from closedform.recipes.torch import composites
 from closedform.recipes.torch.products import factor_of, running_product
@@ -46,7 +45,7 @@ from closedform.schedules import (
     warm_restarts,
 )
 from closedform.schedules.cyclic import MODES, SCALE_MODES
-from closedform.schedules.one_cycle import ANNEALS, cycle_phases, has_empty_last_phase
+from closedform.schedules.one_cycle import ANNEALS, cycle_phases
 
 
 def _total(given: Arguments, context: Context) -> sp.Rational:
@@ -150,15 +149,10 @@ def _pct_start(value: object, name: str, where: str) -> sp.Expr:
 def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
     """At t = total_steps the last phase goes on; torch raises beyond, where it goes on here.
 
-    A last phase without steps has no value at t = total_steps, where torch divides by its length
-    (torch/optim/lr_scheduler.py@v2.13, OneCycleLR.get_lr); all updates before it have one.
+    Before a last phase without steps it ends: there torch divides by its length
+    (torch/optim/lr_scheduler.py@v2.13, OneCycleLR.get_lr).
     """
-    total = sp.Integer(_total_steps(given, context))
-    rise, is_three = exact_number(given["pct_start"]), given["three_phase"]
-    if has_empty_last_phase(total, rise, three_phase=is_three):
-        cycle = _one_cycle(given, context, total, clamp=True)
-        reason = "ZeroDivisionError: the last phase has no steps"
-        return ending(cycle.bound, int(total), reason, cycle.name)
+    total = _total_steps(given, context)
     cycle_phases(
         total,
         given["pct_start"],
@@ -167,16 +161,12 @@ def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
         clamp=False,
         names=("total_steps", "pct_start"),
     )
-    return _one_cycle(given, context, total, clamp=False)
-
-
-def _one_cycle(given: Arguments, context: Context, total: sp.Expr, *, clamp: bool) -> Schedule:
     arguments = {
         "steps": total,
         "rise": given["pct_start"],
         "anneal": given["anneal_strategy"],
         "three_phase": given["three_phase"],
-        "clamp": clamp,
+        "clamp": False,
     }
     if context.key == "momentum":
         high, low = (

@@ -8,6 +8,7 @@ import pytest
 from closedform import frameworks
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule
+from closedform.recipes import load_recipe
 
 LR = {"type": "LinearLR", "by_epoch": False, "end": 5}
 
@@ -77,3 +78,51 @@ def test_the_momentum_of_betas_is_the_first() -> None:
 def test_epochs_count_whole_epochs() -> None:
     made = schedule({"type": "MultiStepLR", "milestones": [1, 3]})
     assert [float(made.exact(step)) for step in (3, 4, 11, 12)] == [0.1, 0.01, 0.01, 0.001]
+
+
+def scaled_config(batch: int | None, counts: int = 1) -> dict[str, Any]:
+    loader = {} if batch is None else {"train_dataloader": {"batch_size": batch}}
+    wrapper = {"optimizer": {"type": "SGD", "lr": 0.5}, "accumulative_counts": counts}
+    scale = {"enable": True, "base_batch_size": 256}
+    train = {"by_epoch": False, "max_iters": 10}
+    return {"optim_wrapper": wrapper, "auto_scale_lr": scale, "train_cfg": train, **loader}
+
+
+@pytest.mark.parametrize("batch", [16, 32, 100])
+@pytest.mark.parametrize("processes", [1, 6, 16])
+@pytest.mark.parametrize("counts", [1, 3])
+def test_the_rate_is_scaled_by_the_samples_of_all_processes(
+    batch: int, processes: int, counts: int
+) -> None:
+    # Runner.scale_lr of mmengine 0.10.7: the accumulation does not count.
+    expected = 0.5 * (processes * batch / 256)
+    samples = batch * processes * counts
+    for size, facts in (
+        (batch, {"world_size": processes}),
+        (batch, {"world_size": processes, "global_batch_size": samples}),
+        (batch, {"global_batch_size": samples}),
+        (None, {"global_batch_size": samples}),
+    ):
+        config = scaled_config(size, counts)
+        recipe = load_recipe(config, framework="mmengine", facts=facts)
+        assert float(recipe.schedule("lr").exact(0)) == pytest.approx(expected, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("batch", "facts", "message"),
+    [
+        (None, {}, "missing facts: global_batch_size"),
+        (32, {}, "missing facts: world_size"),
+        (
+            32,
+            {"world_size": 8, "global_batch_size": 128},
+            r"an update must have 32 \* 8 \* 1 samples, got the fact global_batch_size 128 "
+            r"\(<mapping>: auto_scale_lr\): leave the fact out",
+        ),
+    ],
+)
+def test_a_scale_without_its_samples_is_refused(
+    batch: int | None, facts: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ClosedFormError, match=message):
+        load_recipe(scaled_config(batch), framework="mmengine", facts=facts)

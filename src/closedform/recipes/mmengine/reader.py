@@ -240,7 +240,7 @@ def _groups(
     given = wrapper.section("optimizer")
     kind = _class_name(given.value("type", REQUIRED))
     values = {key: _value(given, key, default) for key, default in _defaults(kind).items()}
-    scale = _scale(top, reading) if "lr" in values else 1
+    scale = _scale(top, reading, wrapper.integer("accumulative_counts", 1)) if "lr" in values else 1
     values = {key: value * scale if key == "lr" else value for key, value in values.items()}
     arguments = {key: v for key, v in given.content.items() if key not in ("type", *_KEYED)}
     plan = plan_optimizer(kind, arguments, where=reading.document.place(given.path))
@@ -321,14 +321,31 @@ def every(schedule: Schedule, counts: int) -> Schedule:
     return Schedule(moved, name=schedule.name)
 
 
-def _scale(top: Section, reading: Reading) -> Any:
-    """The factor of ``auto_scale_lr``, which is off unless it is enabled."""
+def _scale(top: Section, reading: Reading, counts: int) -> Any:
+    """The factor of ``auto_scale_lr``, which is off unless it is enabled.
+
+    The runner divides the samples of one step of all processes, without the accumulation, by
+    ``base_batch_size`` (mmengine/runner/runner.py:957).
+    """
     section = top.section("auto_scale_lr")
     section.check(("enable", "base_batch_size"))
     if not section.flag("enable", False):
         return 1
-    (size,) = reading.facts.require("global_batch_size", where=top.document.place(section.path))
-    return size / exact_number(section.integer("base_batch_size"))
+    base, facts = exact_number(section.integer("base_batch_size")), reading.facts
+    size, where = facts.global_batch_size, top.document.place(section.path)
+    loader = top.section("train_dataloader")
+    if "batch_size" not in loader or (size is not None and facts.world_size is None):
+        (size,) = facts.require("global_batch_size", where=where)
+        return size / (base * counts)
+    batch = loader.integer("batch_size")
+    (processes,) = facts.require("world_size", where=where)
+    if size not in (None, batch * processes * counts):
+        raise section.error(
+            f"an update must have {batch} * {processes} * {counts} samples, got the fact "
+            f"global_batch_size {size}",
+            hint="leave the fact out",
+        )
+    return batch * processes / base
 
 
 def _paramwise(

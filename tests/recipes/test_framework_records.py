@@ -22,13 +22,22 @@ BINARY32 = 2e-6
 
 # Id -> why its values are not reproduced.
 LEFT = {
-    "slime-megatron-cosine-010": "the record does not have the rates of its param group",
-    "torchtitan-lr_scheduler-exp-001": (
-        "an unknown type is refused at once; torchtitan raises where the decay begins"
+    "slime-megatron-cosine-010": (
+        "the record does not have the rates of its param group, with which it is reproduced "
+        "(test_judged.py)"
     ),
-    "t5x-058": "update 0 is not a number, and all of it is refused",
+    "torchtitan-lr_scheduler-exp-001": (
+        "torchtitan/components/optimizer/lr_scheduler.py:74@b5bcd76c66d0: the decay is a Literal "
+        "of linear, sqrt and cosine, and its command line refuses any other; the record calls "
+        "the function within, which raises an exception at the first update of the decay"
+    ),
+    "t5x-058": (
+        "update 0 multiplies the gradient by 0 / 0, so that no parameter is a number any more: "
+        "it is refused"
+    ),
     "optax-schedule_free-007": (
-        "a warmup of 0 steps is refused: optax stays at init_value, the record has the peak"
+        "optax/schedules/_schedule.py:126@2edbcbe2390d stays at init_value, which is 0, where the "
+        "record has the peak; the documentation asks for a positive warmup, and 0 is refused here"
     ),
     "big_vision-polynomial-026": "the root of 1e-16, where 1 - 49 / 49 is not 0 in XLA",
 }

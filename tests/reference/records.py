@@ -131,3 +131,9 @@ def corpus() -> list[Row]:
         *_compressed_lines(ROOT / "corpus.jsonl.xz"),
         *second_part,
     ]
+
+
+@functools.cache
+def judged() -> list[Row]:
+    """Records and configs whose values are not those of the config as it is; see test_judged.py."""
+    return _lines(ROOT / "judged.jsonl")

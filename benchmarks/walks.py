@@ -1,0 +1,121 @@
+"""How many files of closedform a call runs through: what a newcomer reads to follow it.
+
+Each walk runs twice with different values, so that imports and caches that do not depend on the
+values are warm, and `sys.setprofile` records the second run. It counts functions, not lines, so
+the figures are the same on each machine. `python benchmarks/walks.py --files` lists the files.
+
+tests/test_walks.py holds each walk to its bar.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import closedform as cf
+from closedform import recipes
+
+PACKAGE = Path(cf.__file__).parent
+
+Call = Callable[[], object]
+
+
+def files_of(call: Call) -> Counter[str]:
+    """The calls of functions per file of closedform that `call` makes."""
+    counts: Counter[str] = Counter()
+    prefix = f"{PACKAGE}/"
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and (name := frame.f_code.co_filename).startswith(prefix):
+            counts[name.removeprefix(prefix)] += 1
+
+    previous = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(previous)
+    return counts
+
+
+def export_of_a_schedule(peak: float) -> Call:
+    """`to_onnx(schedule)` for a warmup and a cosine."""
+    warmup = cf.schedules.linear(0, peak, 20)
+    schedule = warmup.then(cf.schedules.cosine(peak, peak / 10, 80))
+    return lambda: cf.to_onnx(schedule)
+
+
+def two_recipes(peak: float) -> Call:
+    """Recipes of two frameworks, read from their configs and compared."""
+    megatron = {
+        "lr": peak,
+        "min_lr": 0.0,
+        "lr_decay_style": "cosine",
+        "lr_warmup_iters": 10,
+        "train_iters": 100,
+        "global_batch_size": 8,
+        "optimizer": "adam",
+        "weight_decay": 0.1,
+    }
+    transformers = {
+        "learning_rate": peak,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 10,
+        "max_steps": 100,
+        "weight_decay": 0.1,
+    }
+
+    def compare() -> object:
+        first = recipes.load_recipe(megatron, "megatron")
+        return cf.diff(first, recipes.load_recipe(transformers, "transformers"))
+
+    return compare
+
+
+def first_step_of_torch(rate: float) -> Call:
+    """The construction of a torch optimizer from a rule, and its first step on a CPU."""
+    import torch
+
+    from closedform.torch import Optimizer
+
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.full((3,), 0.5)
+    rule = cf.optimizers.adamw(rate, weight_decay=rate * 10)
+
+    def step() -> object:
+        Optimizer([parameter], rule).step()
+        return parameter
+
+    return step
+
+
+WALKS: dict[str, Callable[[float], Call]] = {
+    "to_onnx(schedule)": export_of_a_schedule,
+    "two recipes and diff": two_recipes,
+    "first step of torch": first_step_of_torch,
+}
+WARM, MEASURED = 0.25, 0.125  # exact in binary, and different
+
+
+def walk(build: Callable[[float], Call]) -> Counter[str]:
+    """The files of the call that `build` returns, measured after a run with another value."""
+    build(WARM)()
+    return files_of(build(MEASURED))
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", action="store_true", help="list the files of each walk")
+    options = parser.parse_args(arguments)
+    for name, build in WALKS.items():
+        counts = walk(build)
+        print(f"{name:24}{len(counts):4} files {sum(counts.values()):6} calls")
+        if options.files:
+            for file, count in sorted(counts.items()):
+                print(f"    {count:6} {file}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

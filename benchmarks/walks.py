@@ -47,18 +47,33 @@ def export_of_a_schedule(peak: float) -> Call:
     return lambda: cf.to_onnx(schedule)
 
 
-def two_recipes(peak: float) -> Call:
-    """Recipes of two frameworks, read from their configs and compared."""
-    megatron = {
+def _megatron(peak: float, warmup: int) -> dict[str, object]:
+    return {
         "lr": peak,
         "min_lr": 0.0,
         "lr_decay_style": "cosine",
-        "lr_warmup_iters": 10,
+        "lr_warmup_iters": warmup,
         "train_iters": 100,
         "global_batch_size": 8,
         "optimizer": "adam",
         "weight_decay": 0.1,
     }
+
+
+def two_recipes(peak: float) -> Call:
+    """Two configs of one framework, read and compared: they differ in the warmup."""
+
+    def compare() -> object:
+        first, second = (
+            recipes.load_recipe(_megatron(peak, warmup), "megatron") for warmup in (10, 11)
+        )
+        return cf.diff(first, second)
+
+    return compare
+
+
+def equal_recipes(peak: float) -> Call:
+    """Configs of two frameworks, read, compared, and proved equal after their warmup."""
     transformers = {
         "learning_rate": peak,
         "lr_scheduler_type": "cosine",
@@ -68,32 +83,29 @@ def two_recipes(peak: float) -> Call:
     }
 
     def compare() -> object:
-        first = recipes.load_recipe(megatron, "megatron")
+        first = recipes.load_recipe(_megatron(peak, 10), "megatron")
         return cf.diff(first, recipes.load_recipe(transformers, "transformers"))
 
     return compare
 
 
 def first_step_of_torch(rate: float) -> Call:
-    """The construction of a torch optimizer from a rule, and its first step on a CPU."""
+    """The construction of a torch optimizer from a new rule, and its first step on a CPU."""
     import torch
 
     from closedform.torch import Optimizer
 
     parameter = torch.nn.Parameter(torch.ones(3))
     parameter.grad = torch.full((3,), 0.5)
-    rule = cf.optimizers.adamw(rate, weight_decay=rate * 10)
-
-    def step() -> object:
-        Optimizer([parameter], rule).step()
-        return parameter
-
-    return step
+    # The kernels of a rule are cached by its expressions: the run with WARM is of another rule.
+    rule = cf.optimizers.lion(rate) if rate == WARM else cf.optimizers.adamw(rate)
+    return lambda: Optimizer([parameter], rule).step()
 
 
 WALKS: dict[str, Callable[[float], Call]] = {
     "to_onnx(schedule)": export_of_a_schedule,
     "two recipes and diff": two_recipes,
+    "equal recipes and diff": equal_recipes,
     "first step of torch": first_step_of_torch,
 }
 WARM, MEASURED = 0.25, 0.125  # exact in binary, and different

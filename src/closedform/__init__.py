@@ -190,7 +190,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         return _deprecated(name, __all__)
-    return getattr(importlib.import_module(_HOME[name]), name)
+    public = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return public
 
 
 def __dir__() -> list[str]:

@@ -165,8 +165,11 @@ def to_onnx(
     from closedform.exporters.onnx_files import schedule_model
     from closedform.exporters.onnx_model import checked_path, write_model
     from closedform.exporters.onnx_targets import onnx_format
-    from closedform.verify.translation.artefact import mark_not_validated, validate_model
-    from closedform.verify.translation.saying import warn_unless_proved
+    from closedform.verify.translation.verdicts import (
+        mark_not_validated,
+        validate_model,
+        warn_unless_proved,
+    )
 
     if parts is not None:
         warnings.warn(
@@ -224,8 +227,11 @@ def _rule_models(
     """Returns the models of a rule by name, which are written into a folder if there is one."""
     from closedform.exporters.onnx_files import CALLS_FILE, rule_models, split_models
     from closedform.exporters.onnx_model import write_models
-    from closedform.verify.translation.artefact import mark_not_validated, validate_rule
-    from closedform.verify.translation.saying import warn_unless_proved
+    from closedform.verify.translation.verdicts import (
+        mark_not_validated,
+        validate_rule,
+        warn_unless_proved,
+    )
 
     if split and path is None:
         raise ExportError(

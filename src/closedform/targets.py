@@ -104,7 +104,7 @@ def to_c(
         precision=precision,
     )
     header, verdict = header_and_verdict(source, options, name, validate=validate)
-    from closedform.verify.translation.saying import warn_unless_proved
+    from closedform.verify.translation.verdicts import warn_unless_proved
 
     warn_unless_proved(verdict, f"the C of {source.name!r}")
     return header.text
@@ -116,7 +116,7 @@ def header_and_verdict(
     """Returns the header that ``to_c`` writes, and the verdict on its graph; see there."""
     from closedform.exporters.c_header import rule_header, schedule_header
     from closedform.verify.certificates.notes import error_note
-    from closedform.verify.translation.saying import (
+    from closedform.verify.translation.verdicts import (
         NOT_VALIDATED,
         graph_verdict,
         refuse_refuted,
@@ -245,7 +245,7 @@ def to_jax(
 
 def _validate_for_jax(source: Schedule | UpdateRule, graph: Graph, options: GraphOptions) -> None:
     """Warns unless the graph that JAX runs is proved to be its source."""
-    from closedform.verify.translation.saying import (
+    from closedform.verify.translation.verdicts import (
         graph_verdict,
         refuse_refuted,
         warn_unless_proved,

@@ -170,7 +170,7 @@ WRONG = Verdict(Status.REFUTED, reason="value is 1, and its source 2")
 
 def decide(monkeypatch: pytest.MonkeyPatch, verdict: Verdict) -> None:
     monkeypatch.setattr(
-        "closedform.verify.translation.saying.validate", lambda source, graph: verdict
+        "closedform.verify.translation.verdicts.validate", lambda source, graph: verdict
     )
 
 
@@ -221,7 +221,7 @@ def test_a_rule_is_validated_with_one_parameter_of_each_kind(
         graphs.append(graph)
         return validate(source, graph)
 
-    monkeypatch.setattr("closedform.verify.translation.saying.validate", record)
+    monkeypatch.setattr("closedform.verify.translation.verdicts.validate", record)
     optimizer = cf.to_jax(getattr(cf.optimizers, name)())
     shapes = {"a": (2, 3), "b": (4,), "c": (2, 3), "d": (5, 6), "e": (4,)}
     params = {key: jnp.ones(shape) for key, shape in shapes.items()}

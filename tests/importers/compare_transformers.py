@@ -15,7 +15,7 @@ import torch
 import transformers
 
 import closedform as cf
-from closedform.verify.translation.artefact import KEY
+from closedform.verify.translation.verdicts import KEY
 
 LENGTHS = ((100, 1000), (37, 1213), (0, 500), (1, 17), (2000, 150_000))
 MILLISECONDS = 100

@@ -11,8 +11,8 @@ import pytest
 
 import closedform as cf
 from closedform.compiler import compile
-from closedform.verify.translation.artefact import KEY
 from closedform.verify.translation.translation import validate
+from closedform.verify.translation.verdicts import KEY
 from tests.importers import published, published_families
 from tests.importers.test_published import REFUSED
 

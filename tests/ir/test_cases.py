@@ -8,8 +8,8 @@ import pytest
 from closedform.ir.analysis.cases import bound_by_cases, cases, faults_by_cases
 from closedform.ir.analysis.interval import Interval
 from closedform.ir.analysis.obligations import Kind, faults
-from closedform.ir.analysis.order import is_at_most
 from closedform.ir.analysis.ranges import Ranges
+from closedform.ir.analysis.refine import is_at_most
 from closedform.ir.analysis.step_check import node_values
 from closedform.ir.graph import Builder, Graph, Role, Value, scalar
 from closedform.ir.ops import Op

@@ -7,8 +7,8 @@ import closedform as cf
 from closedform.compiler import compile_step
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Builder, Graph, Role, input_names, scalar
-from closedform.ir.hoist import NUMBER, hoist
 from closedform.ir.ops import Op
+from closedform.ir.program import NUMBER, hoist
 from closedform.ir.types import DType, TensorType
 from closedform.language import UpdateRule
 from closedform.options import ModelSpec

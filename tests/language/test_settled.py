@@ -12,8 +12,7 @@ import sympy as sp
 
 from closedform import schedules, t
 from closedform.language import Schedule, hyper, reduce_mean, settled
-from closedform.language.settled import made, product, square_root
-from closedform.language.substitution import substituted
+from closedform.language.settled import made, product, square_root, substituted
 from closedform.optimizers.formulas import rectification
 from closedform.schedules.examples import EXAMPLES
 

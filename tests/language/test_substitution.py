@@ -7,7 +7,7 @@ import sympy as sp
 from sympy.core import relational
 
 from closedform.language import Schedule, t
-from closedform.language.substitution import substituted
+from closedform.language.settled import substituted
 from closedform.schedules import multi_step
 from closedform.schedules.examples import EXAMPLES
 

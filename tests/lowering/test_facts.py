@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from closedform.language import floor_div, floor_mod, t
 from closedform.lowering.analysis.annotate import decide, interval, is_integral
-from closedform.lowering.analysis.domain import MAX_STEP, Domain, clock_domain, narrow
-from closedform.lowering.analysis.interval import Interval
+from closedform.lowering.analysis.domain import MAX_STEP, Domain, Interval, clock_domain, narrow
 from closedform.lowering.guard import guard
 from closedform.lowering.simplify import simplify
 from tests.support.enclosures import UndecidedError, enclosure

@@ -17,8 +17,8 @@ from closedform.language import UpdateRule
 from closedform.torch import Optimizer
 from closedform.torch.engine import batching, foreach
 from closedform.torch.engine.foreach import ForeachProgram
-from closedform.torch.engine.inplace import InplaceProgram
 from closedform.torch.engine.programs import BatchedStep, BoundProgram, run_programs
+from closedform.torch.engine.tensor_program import InplaceProgram
 from tests.torch.engines import LIBRARY, shapes_of
 from tests.torch.training import largest_difference, parameters, steps
 

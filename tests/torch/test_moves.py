@@ -7,7 +7,7 @@ import closedform as cf
 from closedform.compiler import compile_step
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph, input_names
-from closedform.ir.hoist import hoist
+from closedform.ir.program import hoist
 from closedform.language import UpdateRule
 from closedform.options import ModelSpec
 from closedform.torch.engine.moves import separate

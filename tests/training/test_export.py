@@ -16,7 +16,7 @@ from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import VerificationError
 from closedform.options import ModelSpec
 from closedform.training import export
-from closedform.verify.translation.artefact import KEY
+from closedform.verify.translation.verdicts import KEY
 from tests.support.torch_exporter import traced_once
 
 BATCH = (torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))

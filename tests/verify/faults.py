@@ -32,15 +32,13 @@ from closedform.compiler import compile_schedule, compile_step
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError
 from closedform.ir import Array, DType, Graph, evaluate, program
-from closedform.ir.passes import algebra, fold, rewrite, select, share
+from closedform.ir.passes import algebra, rewrite
 from closedform.language import GRAD, PARAM, UpdateRule, state
 from closedform.lowering import (
     arithmetic,
-    body,
     conditions,
     context,
     guard,
-    integers,
     lower,
     model,
     piecewise,
@@ -51,17 +49,17 @@ from closedform.lowering import (
     tensors,
     trigonometry,
 )
-from closedform.lowering.analysis import annotate, domain, interval
+from closedform.lowering.analysis import annotate, domain
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.verdict import Verdict
 from closedform.verify.translation.translation import validate
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.test_library import OPTIMIZERS, POSITIVE, SCHEDULES
 
-HANDLERS = (arithmetic, conditions, integers, lower, piecewise, trigonometry)
-PASSES = (algebra, fold, rewrite, select, share)
-FACTS = (annotate, context, domain, guard, interval, schedule, simplify)
-RULE_HANDLERS = (arithmetic, body, conditions, lower, model, rule, sums, tensors, program)
+HANDLERS = (arithmetic, conditions, lower, piecewise, trigonometry)
+PASSES = (algebra, rewrite)
+FACTS = (annotate, context, domain, guard, schedule, simplify)
+RULE_HANDLERS = (arithmetic, conditions, lower, model, rule, sums, tensors, program)
 
 # Matrices and, where a rule takes them, vectors; no two sizes are equal, so axes are distinguished.
 MATRICES = {"w": (3, 4), "v": (2, 5)}

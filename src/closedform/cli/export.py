@@ -232,7 +232,7 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
         UnprovedWarning: Strictly, a file is not proved to be its source; nothing is written.
     """
     from closedform.cli.output import tracked
-    from closedform.verify.translation.artefact import translation_line
+    from closedform.verify.translation.verdicts import translation_line
 
     lines: list[str] = []
     with ExitStack() as stack:
@@ -258,7 +258,7 @@ def _write_header(
     from closedform.language import Schedule, UpdateRule
     from closedform.options import GraphOptions
     from closedform.targets import header_and_verdict
-    from closedform.verify.translation.saying import verdict_text
+    from closedform.verify.translation.verdicts import verdict_text
 
     if not isinstance(source, Schedule | UpdateRule):
         schedules = schedules_of(source)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from closedform.errors import unknown_attribute
 from closedform.language.compose import chained, maximum, product, repeat, sequential, splice
 from closedform.language.integers import FloorDiv, FloorMod, floor_div, floor_mod
-from closedform.language.numbers import exact_number
 from closedform.language.schedule import Schedule
-from closedform.language.symbols import GRAD, PARAM, hyper, local, state, t
+from closedform.language.symbols import GRAD, PARAM, exact_number, hyper, local, state, t
 
 if TYPE_CHECKING:
     from closedform.language.functions import (

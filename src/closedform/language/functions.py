@@ -13,8 +13,8 @@ from sympy.core.symbol import Str
 
 from closedform.errors import DefinitionError
 from closedform.language.aliases import Operand
-from closedform.language.numbers import operand
 from closedform.language.settled import RealValued
+from closedform.language.symbols import operand
 
 STORED = ("bf16", "f16")
 """Dtypes that tensors are rounded to, and are not computed in."""

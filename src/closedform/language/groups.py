@@ -10,9 +10,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError, nearest, shown
-from closedform.language.numbers import exact_number
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import SHAPE_SYMBOLS, Shape, shape_values
+from closedform.language.symbols import exact_number
 from closedform.language.update_rule import UpdateRule
 
 

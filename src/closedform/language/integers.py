@@ -11,7 +11,7 @@ import sympy as sp
 from sympy.printing.precedence import PRECEDENCE
 
 from closedform.language.aliases import Operand
-from closedform.language.numbers import operand
+from closedform.language.symbols import operand
 
 
 class FloorDiv(sp.Function):

@@ -14,7 +14,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language.aliases import Operand
-from closedform.language.numbers import exact_number
+from closedform.language.symbols import exact_number
 
 
 class GlobalSum(sp.Function):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language.numbers import exact_number
+from closedform.language.symbols import exact_number
 
 if TYPE_CHECKING:
     from closedform.language.schedule import Schedule

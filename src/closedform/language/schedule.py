@@ -16,10 +16,9 @@ from closedform.language import description
 from closedform.language.aliases import Number, Steps
 from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
-from closedform.language.numbers import exact_number, rationalize
 from closedform.language.printing import latex
-from closedform.language.substitution import substituted
-from closedform.language.symbols import GRAD, PARAM, t
+from closedform.language.settled import substituted
+from closedform.language.symbols import GRAD, PARAM, exact_number, rationalize, t
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,6 @@ from closedform.language.aliases import Hyper
 from closedform.language.definitions import holds, resolved, taken_by
 from closedform.language.functions import STORED, WHOLE_TENSOR
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
-from closedform.language.numbers import exact_number, rationalize
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import (
     EPSILON,
@@ -27,7 +26,7 @@ from closedform.language.shapes import (
     shape_by,
     shape_values,
 )
-from closedform.language.symbols import GRAD, PARAM, local, state, t
+from closedform.language.symbols import GRAD, PARAM, exact_number, local, rationalize, state, t
 
 if TYPE_CHECKING:
     from closedform.verify.claims.core import Claim

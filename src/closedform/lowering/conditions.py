@@ -11,8 +11,8 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.lowering.analysis.domain import Domain
+from closedform.lowering.arithmetic import lower_integer
 from closedform.lowering.context import Lowering
-from closedform.lowering.integers import lower_integer
 from closedform.lowering.simplify import integral_multiple
 
 COMPARISONS: Mapping[type[Relational], tuple[Op, bool]] = {

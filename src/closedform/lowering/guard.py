@@ -27,8 +27,7 @@ from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import made
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval, is_integral
-from closedform.lowering.analysis.domain import Domain, linear_in, narrow
-from closedform.lowering.analysis.interval import Interval, point
+from closedform.lowering.analysis.domain import Domain, Interval, linear_in, narrow, point
 from closedform.lowering.safe_operand import SafeOperand
 
 # Exact powers with the clock in the exponent have as many digits as there are steps; exp(t*log(2))

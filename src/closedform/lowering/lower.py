@@ -19,11 +19,16 @@ from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.model import NonFinite
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
-from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
+from closedform.lowering.arithmetic import (
+    constants_last,
+    lower_add,
+    lower_integral,
+    lower_mul,
+    lower_power,
+)
 from closedform.lowering.conditions import lower_comparison, lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
 from closedform.lowering.exponential import Exponential
-from closedform.lowering.integers import constants_last, lower_integral
 from closedform.lowering.piecewise import lower_piecewise
 from closedform.lowering.safe_operand import SafeOperand
 from closedform.lowering.tensors import TENSOR_HANDLERS

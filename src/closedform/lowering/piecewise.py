@@ -22,8 +22,7 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval
-from closedform.lowering.analysis.domain import Domain, linear_comparison, linear_in
-from closedform.lowering.analysis.interval import Interval
+from closedform.lowering.analysis.domain import Domain, Interval, linear_comparison, linear_in
 from closedform.lowering.context import Lowering
 from closedform.lowering.simplify import simplify
 

@@ -5,13 +5,17 @@ points of the domain), because SymPy would regroup the arithmetic on tensors oth
 subexpression is then bound to its exact numbers and lowered by itself, in the scalar dtype, and
 rounded once where it meets a tensor. A schedule is lowered once and shared. A rule is prepared once
 and lowered once for each shape; parameters of one rule and shape share the graph.
+
+The step of one tensor takes the scalars, which are computed outside, as inputs (`Body`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import sympy as sp
@@ -23,24 +27,98 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.model import tensor_input
 from closedform.language.schedule import Schedule
+from closedform.language.settled import Substitution
 from closedform.language.shapes import EPSILON
-from closedform.language.substitution import Substitution
 from closedform.language.symbols import GRAD, PARAM, local, state
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.analysis.annotate import interval
-from closedform.lowering.analysis.domain import LAST_STEP, Domain, clock_domain
-from closedform.lowering.analysis.interval import ALL, Interval
-from closedform.lowering.body import BodyLowering
+from closedform.lowering.analysis.domain import ALL, LAST_STEP, Domain, Interval, clock_domain
+from closedform.lowering.arithmetic import lower_integer
 from closedform.lowering.context import Lowering, Prepare
 from closedform.lowering.double_float.scalars import PairLowering
 from closedform.lowering.guard import guard
-from closedform.lowering.integers import lower_integer
 from closedform.lowering.lower import RULES
 from closedform.lowering.schedule import declare_hypers, hyper_interval, prepare
 from closedform.lowering.simplify import simplify
 from closedform.lowering.stable import stable
 from closedform.lowering.sums import sum_symbol
 from closedform.options import GraphOptions, Precision
+
+
+class BodyLowering(Lowering):
+    """A graph of one tensor under construction.
+
+    Invariant: nothing that depends only on the clock and hyperparameters is computed in it. Such
+    a value is lowered by ``outer``; a constant is repeated here, another becomes an input.
+
+    Args:
+        outer: The lowering of scalars.
+        size_of: Returns a named size as a scalar of it; None if there is no such input.
+        *args: Those of ``Lowering``; the clock is that of ``outer`` and is not a node here.
+        **options: Those of ``Lowering``.
+    """
+
+    def __init__(
+        self,
+        outer: Lowering,
+        *args: Any,
+        size_of: Callable[[str], Value] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, **options)
+        self.outer = outer
+        self._size_of = size_of
+        self.taken: dict[Value, Value] = {}
+
+    def define(self, symbol: sp.Symbol, value: Value) -> None:
+        """Gives a symbol its value."""
+        self.symbols[symbol] = value
+
+    def real(self, expr: sp.Expr, domain: Domain) -> Value:
+        """Lowers an expression to a float value; a scalar one outside."""
+        if self.is_tensor(expr):
+            return super().real(expr, domain)
+        prepared_expr = expr if self.outer.prepare is None else self.outer.prepare(expr, domain)
+        return self._from_outside(self.outer.real(prepared_expr, domain))
+
+    def tensor_value(self, expr: sp.Expr, domain: Domain) -> Value:
+        """Lowers an expression to the tensor dtype; a scalar one outside, rounded once."""
+        if self.is_tensor(expr):
+            return super().real(expr, domain)
+        return self._from_outside(self.outer.tensor_value(expr, domain))
+
+    def condition(self, condition: sp.Basic, domain: Domain) -> Value:
+        """Lowers a condition; a scalar one outside."""
+        if self.is_tensor(condition):
+            return super().condition(condition, domain)
+        return self._from_outside(self.outer.condition(condition, domain))
+
+    def element_count(self, shape: Shape) -> Value | None:
+        """Returns the product of sizes, at least 1; None if one is named and no input.
+
+        The product is computed outside and rounded once to the tensor dtype.
+        """
+        names = [size for size in shape if isinstance(size, str)]
+        if not names:
+            return super().element_count(shape)
+        if self._size_of is None:
+            return None
+        known_sizes = self.outer.constant(
+            sp.Integer(math.prod(size for size in shape if isinstance(size, int)))
+        )
+        count = self.outer.fold(Op.MUL, [known_sizes, *map(self._size_of, names)])
+        count = self.outer.emit(Op.MAX, count, self.outer.constant(sp.Integer(1)))
+        return self._from_outside(self.outer.cast(count, self.tensor))
+
+    def _from_outside(self, value: Value) -> Value:
+        node = self.outer.builder.node(value)
+        if node.op is Op.CONST:
+            return self.builder.const(node.array(), node.type.dtype)
+        if value not in self.taken:
+            name = naming.scalar(len(self.taken))
+            self.taken[value] = self.builder.input(name, node.type, Role.HYPER)
+        return self.taken[value]
+
 
 Body = tuple[Graph, tuple[Value, ...]]
 """A graph of one tensor, and the outer scalars that it takes."""

@@ -13,9 +13,8 @@ from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.schedule import Schedule
-from closedform.language.substitution import substituted
-from closedform.lowering.analysis.domain import LAST_STEP, Domain, clock_domain
-from closedform.lowering.analysis.interval import INFINITY, Interval
+from closedform.language.settled import substituted
+from closedform.lowering.analysis.domain import INFINITY, LAST_STEP, Domain, Interval, clock_domain
 from closedform.lowering.context import Lowering
 from closedform.lowering.double_float.lower import lower_rounded
 from closedform.lowering.guard import guard

@@ -11,11 +11,24 @@ On the domain where each part is taken:
 
 It never calls SymPy's ``simplify`` or its kin, never changes a value, and costs time linear in the
 number of nodes and branches.
+
+Division and remainder of integers too large for the graph, by a constant that is not, are taken in
+parts. For an integer constant m > 0 and integers c, x, d:
+
+    (c*x + d) mod m  = ((c mod m) * (x mod m) + d mod m) mod m
+    floor((c*x + d) / m) = c * floor(x / m) + floor((c * (x mod m) + d) / m)
+
+which keeps ``floor_mod(48271 * t, 2**31 - 1)`` an integer at every step that a graph runs to. Where
+``c * (x mod m)`` is itself too large, x is taken in digits of w bits, ``x = sum x_k * 2**(w*k)``:
+
+    c*x mod m = (sum ((c * 2**(w*k)) mod m) * x_k mod m) mod m
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 import sympy as sp
 from sympy.core.relational import Relational
@@ -27,10 +40,106 @@ from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import made
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import interval, is_integral, split
-from closedform.lowering.analysis.domain import LAST_STEP, Domain
-from closedform.lowering.analysis.interval import Interval
-from closedform.lowering.modular import quotient, remainder
-from closedform.lowering.rewriter import Rewriter
+from closedform.lowering.analysis.domain import LAST_STEP, Domain, Interval, largest_integer
+
+
+class Rewriter(ABC):
+    """A rewrite of expressions by their structure and the domain on which they are taken."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[sp.Basic, Domain], sp.Basic] = {}
+
+    def visit(self, expr: sp.Basic, domain: Domain) -> sp.Basic:
+        """Returns the rewritten expression; symbols and numbers stay as they are."""
+        if not expr.args or expr.is_number:
+            return expr
+        key = (expr, domain)
+        if key not in self._known:
+            self._known[key] = self._rewrite(expr, domain)
+        return self._known[key]
+
+    @abstractmethod
+    def _rewrite(self, expr: sp.Basic, domain: Domain) -> sp.Basic:
+        """Rewrites an expression with operands; it visits those itself."""
+
+
+_MOST_DIGITS = 16
+
+
+def remainder(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
+    """Returns ``numerator mod divisor`` of integers, in parts where the numerator is too large."""
+    if _is_too_large(numerator, divisor, domain):
+        return _reduced_mod(numerator, divisor, domain)
+    return FloorMod(numerator, divisor)
+
+
+def quotient(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
+    """Returns ``floor(numerator / divisor)`` of integers, in parts as :func:`remainder`."""
+    if _is_too_large(numerator, divisor, domain):
+        return _reduced_div(numerator, divisor)
+    return FloorDiv(numerator, divisor)
+
+
+def _is_too_large(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
+    """Whether an integer exceeds the clock's dtype and can be reduced by the divisor."""
+    if not divisor.is_Integer or divisor <= 0 or not isinstance(numerator, sp.Add | sp.Mul):
+        return False
+    size = interval(numerator, domain).absolute().high
+    return isinstance(size, Fraction) and size > largest_integer(domain)
+
+
+def _reduced_mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
+    """Returns an integer in 0..m-1 that is ``expr`` modulo m, each part reduced before."""
+    if expr.is_Integer:
+        return expr % divisor
+    if isinstance(expr, sp.Add):
+        parts = [_reduced_mod(arg, divisor, domain) for arg in expr.args]
+        return FloorMod(sp.Add(*parts), divisor)
+    if isinstance(expr, sp.Mul):
+        product: sp.Expr = sp.Integer(1)
+        for arg in expr.args:
+            product = _product(product, _reduced_mod(arg, divisor, domain), divisor, domain)
+        return product
+    return _mod(expr, divisor, domain)
+
+
+def _reduced_div(expr: sp.Expr, divisor: sp.Integer) -> sp.Expr:
+    """Returns ``floor(expr / m)``, whole multiples of m taken out of each term before."""
+    outside, inside = [], []
+    for term in sp.Add.make_args(expr):
+        factor, core = term.as_coeff_Mul()
+        if core == 1:
+            inside.append(factor)
+            continue
+        outside.append(factor * FloorDiv(core, divisor))
+        inside.append(factor * FloorMod(core, divisor))
+    return sp.Add(*outside, FloorDiv(sp.Add(*inside), divisor))
+
+
+def _product(left: sp.Expr, right: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
+    """The product of two numbers in 0..m-1 modulo m."""
+    limit = largest_integer(domain)
+    if interval(left * right, domain).high <= limit:
+        return _mod(left * right, divisor, domain)
+    factor, cofactor = (right, left) if right.is_Integer else (left, right)
+    width = int(limit // divisor).bit_length() - 1
+    bits = int(interval(cofactor, domain).high).bit_length()
+    if not factor.is_Integer or width < 1 or bits > width * _MOST_DIGITS:
+        return _mod(left * right, divisor, domain)
+    base, digits = sp.Integer(2) ** width, []
+    for index in range(0, bits, width):
+        rest = FloorDiv(cofactor, sp.Integer(2) ** index) if index else cofactor
+        digit = FloorMod(rest, base) if index + width < bits else rest
+        digits.append(FloorMod((factor * 2**index % divisor) * digit, divisor))
+    return FloorMod(sp.Add(*digits), divisor)
+
+
+def _mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
+    values = interval(expr, domain)
+    if values.low >= 0 and values.high < int(divisor):
+        return expr
+    return FloorMod(expr, divisor)
+
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
 

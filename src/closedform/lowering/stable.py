@@ -27,11 +27,9 @@ import sympy as sp
 from closedform.language.exact import to_float
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, decide, interval
-from closedform.lowering.analysis.domain import Domain
-from closedform.lowering.analysis.interval import INFINITY
+from closedform.lowering.analysis.domain import INFINITY, Domain
 from closedform.lowering.exponential import Exponential
-from closedform.lowering.rewriter import Rewriter
-from closedform.lowering.simplify import without_choice
+from closedform.lowering.simplify import Rewriter, without_choice
 
 
 def stable(expr: sp.Expr, domain: Domain, largest: float) -> sp.Expr:

@@ -35,8 +35,7 @@ from closedform.language.settled import made
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
-from closedform.lowering.modular import remainder
-from closedform.lowering.simplify import integral_multiple
+from closedform.lowering.simplify import integral_multiple, remainder
 
 # The error of the sine of onnxruntime 1.31, angle included, in units of 2^-53: 2.5 by itself where
 # it is above 1/2, and up to 1.13 of the two roundings of its angle; 3.0 were seen together.

@@ -13,7 +13,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, hyper
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.substitution import values_in
+from closedform.language.settled import values_in
 from closedform.schedules.arguments import rational_milestones, run_length, stepwise, whole_length
 
 

@@ -10,8 +10,7 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
-from closedform.language.substitution import values_in
+from closedform.language.settled import made, values_in
 from closedform.schedules.arguments import (
     positive_steps,
     run_length,

@@ -11,8 +11,7 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
-from closedform.language.substitution import values_in
+from closedform.language.settled import made, values_in
 from closedform.schedules.arguments import check_choice, positive_steps
 
 MODES = ("triangular", "triangular2", "exp_range")

@@ -13,8 +13,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
-from closedform.language.substitution import values_in
+from closedform.language.settled import made, values_in
 from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 

@@ -41,7 +41,7 @@ from closedform.torch.engine.kernels import (
     step_graph,
 )
 from closedform.torch.engine.ort import OrtKernel, ort_kernel
-from closedform.torch.engine.programs import BoundProgram, run_in_trace
+from closedform.torch.engine.programs import BoundProgram, outside_traces, run_in_trace
 from closedform.torch.engine.replay import CapturedStep, GroupStep, capture
 from closedform.torch.engine.specialize import (
     CompiledGroup,
@@ -51,7 +51,6 @@ from closedform.torch.engine.specialize import (
     input_tensors,
     specializer,
 )
-from closedform.torch.engine.tracing import outside_traces
 from closedform.torch.evaluation import TrainEvalOptimizer
 from closedform.torch.param_groups import place
 from closedform.torch.parameter_checks import (

@@ -92,8 +92,7 @@ def assemble(
     update = to_model(compile_step(buckets.spec, options), opset=opset)
     start = to_model(compile_init(spec, options), opset=opset)
     if validate:
-        from closedform.verify.translation.artefact import validate_rule
-        from closedform.verify.translation.saying import warn_unless_proved
+        from closedform.verify.translation.verdicts import validate_rule, warn_unless_proved
 
         verdicts = validate_rule(buckets.spec, options, {"step": update})
         verdicts |= validate_rule(spec, options, {"init": start})

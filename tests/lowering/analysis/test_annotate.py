@@ -11,8 +11,7 @@ import sympy as sp
 
 from closedform.language import floor_div, floor_mod, t
 from closedform.lowering.analysis.annotate import decide, interval, is_integral
-from closedform.lowering.analysis.domain import Domain
-from closedform.lowering.analysis.interval import INFINITY, Interval
+from closedform.lowering.analysis.domain import INFINITY, Domain, Interval
 
 X = sp.Symbol("x", real=True)
 Y = sp.Symbol("y", real=True)

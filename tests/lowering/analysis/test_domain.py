@@ -8,8 +8,7 @@ import pytest
 import sympy as sp
 
 from closedform.language import t
-from closedform.lowering.analysis.domain import Domain, clock_domain, narrow
-from closedform.lowering.analysis.interval import Interval
+from closedform.lowering.analysis.domain import Domain, Interval, clock_domain, narrow
 
 NINE = clock_domain(last=9)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval, point
+from closedform.lowering.analysis.domain import ALL, INFINITY, Bound, Interval, point
 
 
 def between(low: Bound, high: Bound, *, nonzero: bool = False) -> Interval:

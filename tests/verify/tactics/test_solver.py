@@ -179,7 +179,7 @@ def test_integers_are_found() -> None:
 
 EXPORT = """
 import sys, closedform as cf
-import closedform.verify.claims.files, closedform.verify.translation.artefact
+import closedform.verify.claims.files, closedform.verify.translation.verdicts
 cf.to_onnx(cf.schedules.cosine(1e-3, 1e-5, 1000), sys.argv[1])
 assert "z3" not in sys.modules
 """

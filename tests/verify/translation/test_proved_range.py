@@ -17,9 +17,9 @@ from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Term
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.artefact import KEY, validate_model
 from closedform.verify.translation.proved_range import first_open_step
 from closedform.verify.translation.translation import validate
+from closedform.verify.translation.verdicts import KEY, validate_model
 
 CLOCK = sympy_io.term(t)
 LAST = 2**50

@@ -22,8 +22,8 @@ from closedform.expr import GRAD, PARAM, hyper
 from closedform.language import UpdateRule, global_sum
 from closedform.options import GraphOptions, ModelSpec
 from closedform.recipes import cerebras
-from closedform.verify.translation.artefact import KEY, validate_rule
 from closedform.verify.translation.translation import MEANING_OF_RULES
+from closedform.verify.translation.verdicts import KEY, validate_rule
 from tests.test_library import OPTIMIZERS
 
 RATE = schedules.linear(0, 1e-3, 20).then(schedules.cosine(1e-3, 0, 80))

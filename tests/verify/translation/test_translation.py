@@ -29,10 +29,10 @@ from closedform.language import Schedule, floor_mod
 from closedform.options import GraphOptions, ModelSpec
 from closedform.recipes import load_schedules
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation import artefact, translation
-from closedform.verify.translation.artefact import FLOATS_KEY, KEY, as_json, validate_model
+from closedform.verify.translation import translation, verdicts
 from closedform.verify.translation.rule_reading import source_term
 from closedform.verify.translation.translation import MEANING, MEANING_OF_RULES, PAIRS, validate
+from closedform.verify.translation.verdicts import FLOATS_KEY, KEY, as_json, validate_model
 from tests.reference.records import schedule_records
 from tests.test_library import OPTIMIZERS, SCHEDULES
 
@@ -439,7 +439,7 @@ def test_validation_takes_a_tenth_of_a_second_in_the_median() -> None:
         schedule = make()
         model = to_model(compile_schedule(schedule))
         begun = time.process_time()
-        artefact.validate_model(schedule, model)
+        verdicts.validate_model(schedule, model)
         seconds.append(time.process_time() - begun)
     assert statistics.median(seconds) < 0.1
 

@@ -45,7 +45,7 @@ from closedform.importers.python.rebuild import Environment
 from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, negation
 from closedform.importers.python.tape import STEP, Conditioning, End
 from closedform.language import Schedule, hyper, t
-from closedform.language.substitution import substituted
+from closedform.language.settled import substituted
 
 Function = Callable[..., object]
 _WITNESSES = 256

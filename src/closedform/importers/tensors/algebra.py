@@ -36,8 +36,8 @@ from closedform.language.functions import (
     rounded,
     transpose,
 )
-from closedform.language.numbers import exact_number
 from closedform.language.shapes import SIZE
+from closedform.language.symbols import exact_number
 
 _LARGEST_SCALAR = 300
 

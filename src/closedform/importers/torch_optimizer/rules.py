@@ -13,9 +13,8 @@ from closedform.importers.tensors.variants import Variant
 from closedform.importers.torch_optimizer.decisions import holding, join_outcomes, leaves
 from closedform.importers.torch_optimizer.trace import Outcome, Trace
 from closedform.language.model import shared
-from closedform.language.numbers import exact_number
 from closedform.language.shapes import EPSILON, RANK, axis_size
-from closedform.language.symbols import PARAM, local, state, t
+from closedform.language.symbols import PARAM, exact_number, local, state, t
 from closedform.language.update_rule import UpdateRule
 
 _CLOCK = "the clock"

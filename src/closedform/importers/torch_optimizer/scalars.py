@@ -29,8 +29,7 @@ from closedform.importers.tensors.comparisons import (
 from closedform.language.elementary import ELEMENTARY, Elementary
 from closedform.language.integers import floor_div, floor_mod
 from closedform.language.model import non_finite
-from closedform.language.numbers import exact_number
-from closedform.language.symbols import t
+from closedform.language.symbols import exact_number, t
 
 
 class Decider(Protocol):

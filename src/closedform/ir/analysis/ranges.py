@@ -19,16 +19,23 @@ from typing import Any
 
 import numpy as np
 
-from closedform.ir.analysis.arithmetic import ARITHMETIC, Operands, exact, flushed, sum_of_floats
 from closedform.ir.analysis.correlation import (
     combined,
     part_of,
     quotient_bound,
     rounding_of_integer,
 )
-from closedform.ir.analysis.interval import Interval, full, hull
-from closedform.ir.analysis.order import Conditions, is_at_most
-from closedform.ir.analysis.refine import compared_nodes, refine
+from closedform.ir.analysis.interval import (
+    ARITHMETIC,
+    Interval,
+    Operands,
+    exact,
+    flushed,
+    full,
+    hull,
+    sum_of_floats,
+)
+from closedform.ir.analysis.refine import Conditions, compared_nodes, is_at_most, refine
 from closedform.ir.analysis.spectra import Spectra
 from closedform.ir.evaluate import STEP_MAX, convert
 from closedform.ir.graph import Graph, Node, Role

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from closedform.ir.analysis.arithmetic import LEAST_NORMAL
-from closedform.ir.analysis.interval import Interval
+from closedform.ir.analysis.interval import LEAST_NORMAL, Interval
 from closedform.ir.graph import Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType

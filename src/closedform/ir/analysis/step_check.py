@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.effort import Effort, spend
-from closedform.ir.analysis.arithmetic import LEAST_NORMAL
+from closedform.ir.analysis.interval import LEAST_NORMAL
 from closedform.ir.analysis.obligations import Fault, Kind, faults
 from closedform.ir.analysis.ranges import Ranges
 from closedform.ir.evaluate import KERNELS

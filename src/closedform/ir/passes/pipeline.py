@@ -8,10 +8,8 @@ from typing import Protocol
 from closedform.errors import GraphError
 from closedform.ir.check import check
 from closedform.ir.graph import Graph
-from closedform.ir.passes.algebra import Algebra
-from closedform.ir.passes.fold import Fold
-from closedform.ir.passes.select import Select
-from closedform.ir.passes.share import Share
+from closedform.ir.passes.algebra import Algebra, Select
+from closedform.ir.passes.rewrite import Fold, Share
 
 
 class Pass(Protocol):

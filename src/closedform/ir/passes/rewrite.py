@@ -1,14 +1,17 @@
-"""Rebuilding a graph through the builder with a rule that may replace each node.
+"""Rebuilding a graph through the builder with a rule that may replace each node; fold and share.
 
 A rule sees a node whose operands are rewritten already and returns the value that replaces it, or
 None. What a rule builds with ``Rewriter.emit`` is rewritten by the same rule, so every node of the
 new graph is one that the rule leaves unchanged: a second run changes nothing. For that to hold a
 rule depends on nothing but the node, the nodes behind it and their intervals, and it terminates.
+``Fold`` and ``Share`` are the passes of which the builder does most of the work.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +19,9 @@ from closedform.errors import GraphError
 from closedform.ir.analysis.interval import Interval
 from closedform.ir.analysis.ranges import Ranges
 from closedform.ir.analysis.refine import constant_step
+from closedform.ir.evaluate import evaluate_node
 from closedform.ir.graph import Array, Builder, Graph, Node, Value, node_of
-from closedform.ir.ops import AttributeValue, Op, infer_type
+from closedform.ir.ops import COMMUTATIVE, AttributeValue, Op, infer_type
 from closedform.ir.types import TensorType
 
 Rule = Callable[["Rewriter", Node, tuple[Value, ...]], Value | None]
@@ -148,3 +152,85 @@ def is_negative_zero(number: float | None) -> bool:
 def is_positive_zero(number: float | None) -> bool:
     """Returns whether a constant is the float 0.0."""
     return isinstance(number, float) and number == 0 and not np.signbit(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Replaces computations on constants by their values.
+
+    1. A node all of whose operands are constants becomes a constant, computed by the evaluator.
+       Side condition: the result has at most ``limit`` elements, or no more than its largest
+       operand. A NaN becomes the usual one.
+
+    It never folds a broadcast that makes a small constant a large one, and nothing by assumption:
+    ``x * 0`` stays, since x may be NaN.
+
+    Attributes:
+        limit: Number of elements up to which a constant may grow.
+    """
+
+    limit: int = 64
+    name: str = "fold"
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Returns the folded graph; the same object if nothing folds."""
+        return rewrite(graph, self._rule)
+
+    def _rule(self, rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:
+        sources = tuple(rewriter.node(operand) for operand in operands)
+        if not sources or any(source.op is not Op.CONST for source in sources):
+            return None
+        largest = max(_count(source) for source in sources)
+        if _count(node) > max(self.limit, largest):
+            return None
+        result = evaluate_node(node, tuple(source.array() for source in sources))
+        if node.type.dtype.is_float:
+            result = np.where(np.isnan(result), np.asarray(np.nan, result.dtype), result)
+        return rewriter.const(result, node.type)
+
+
+def _count(node: Node) -> int:
+    return math.prod(int(dim) for dim in node.type.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Makes equal nodes one node.
+
+    1. The operands of a commutative op are in one order: by the place of their nodes, constants
+       last; so ``a + b`` and ``b + a`` become one node. Side condition: the op is add, mul, min,
+       max, eq, and, or. The order cannot matter: IEEE addition and multiplication commute but for
+       the payload of a NaN, which is not part of the semantics, and min and max treat -0.0 as below
+       0.0 (an engine may return the other zero in either order).
+    2. Nodes of the same op, operands and attributes become one; the builder sees to it.
+    3. Nodes that no output needs are left out; inputs stay.
+
+    It never regroups: ``(a + b) + c`` and ``a + (b + c)`` round differently.
+    """
+
+    name: str = "share"
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Returns the graph with its nodes shared; the same object if they are already."""
+        ordered_graph = rewrite(graph, _order_operands)
+        shared_graph = rewrite(ordered_graph, _touch)
+        return graph if shared_graph == graph else shared_graph
+
+
+def _order_operands(rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:
+    if node.op not in COMMUTATIVE:
+        return None
+    first, second = operands
+    if _place(rewriter, first) <= _place(rewriter, second):
+        return None
+    return rewriter.emit(node.op, second, first)
+
+
+def _place(rewriter: Rewriter, value: Value) -> tuple[bool, int]:
+    return rewriter.node(value).op is Op.CONST, value.index
+
+
+def _touch(rewriter: Rewriter, _: Node, __: tuple[Value, ...]) -> Value | None:
+    """Replaces nothing, but has the graph rebuilt."""
+    rewriter.changed = True
+    return None

@@ -15,8 +15,16 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.language.integers import FloorDiv, FloorMod
-from closedform.lowering.analysis.domain import Domain, linear_in, narrow
-from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval, point
+from closedform.lowering.analysis.domain import (
+    ALL,
+    INFINITY,
+    Bound,
+    Domain,
+    Interval,
+    linear_in,
+    narrow,
+    point,
+)
 from closedform.lowering.exponential import Exponential
 from closedform.lowering.safe_operand import SafeOperand
 

@@ -12,9 +12,9 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain
+from closedform.lowering.arithmetic import lower_integer, lower_integral
 from closedform.lowering.conditions import COMPARISONS, lower_condition
 from closedform.lowering.context import Lowering, Rules
-from closedform.lowering.integers import lower_integer, lower_integral
 from closedform.lowering.pair_arithmetic import Arithmetic, Exact, Number
 
 Handler = Callable[["DoubleFloat", sp.Expr, Domain], Number]

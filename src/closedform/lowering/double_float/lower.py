@@ -23,9 +23,9 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.integers import FloorDiv
 from closedform.lowering.analysis.annotate import interval, is_integral
-from closedform.lowering.analysis.domain import Domain
-from closedform.lowering.analysis.interval import Interval
+from closedform.lowering.analysis.domain import Domain, Interval
 from closedform.lowering.arithmetic import (
+    constants_last,
     primitive,
     reference,
     split_fraction,
@@ -37,7 +37,6 @@ from closedform.lowering.double_float.context import DoubleFloat, Handler
 from closedform.lowering.double_float.powers import lower_exp, lower_log, lower_power
 from closedform.lowering.double_float.trigonometry import lower_cosine, lower_sine, raised_cosine
 from closedform.lowering.exponential import Exponential
-from closedform.lowering.integers import constants_last
 from closedform.lowering.pair_arithmetic import Number, columns
 from closedform.lowering.piecewise import Segment, join_branches, line_of, milestones_reached
 from closedform.lowering.safe_operand import SafeOperand

@@ -11,8 +11,7 @@ import sympy as sp
 from closedform.ir.ops import Op
 from closedform.language.integers import FloorMod
 from closedform.lowering.analysis.annotate import interval, is_integral
-from closedform.lowering.analysis.domain import Domain
-from closedform.lowering.analysis.interval import Bound
+from closedform.lowering.analysis.domain import Bound, Domain
 from closedform.lowering.double_float.context import DoubleFloat
 from closedform.lowering.double_float.functions import logarithm, power_of_two
 from closedform.lowering.pair_arithmetic import Number

@@ -34,8 +34,7 @@ from closedform.torch.engine.kernels import (
     state_label,
 )
 from closedform.torch.engine.ort import graph_runner
-from closedform.torch.engine.programs import run_programs
-from closedform.torch.engine.tracing import outside_traces
+from closedform.torch.engine.programs import outside_traces, run_programs
 from closedform.torch.shards import (
     ShardMesh,
     full_tensor,

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.ir.graph import Graph
-from closedform.ir.hoist import hoist
 from closedform.ir.naming import NEXT
+from closedform.ir.program import hoist
 from closedform.torch.engine.programs import (
     BatchedStep,
     Batcher,

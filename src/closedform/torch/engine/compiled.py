@@ -25,8 +25,8 @@ from torch import Tensor
 from closedform.errors import StateError
 from closedform.exporters.torch_module import to_module
 from closedform.ir.graph import Graph, input_names
-from closedform.ir.hoist import NUMBER
 from closedform.ir.naming import NEXT
+from closedform.ir.program import NUMBER
 from closedform.torch.engine.batching import (
     BatchedProgram,
     ProgramGroup,

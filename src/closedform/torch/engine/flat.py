@@ -20,12 +20,11 @@ from torch import Tensor
 
 from closedform.exporters.torch_module import to_fx
 from closedform.ir.graph import Graph
-from closedform.ir.hoist import NUMBER, hoist
 from closedform.ir.naming import GRAD, NEXT, PARAM
-from closedform.torch.engine.inplace import InplaceProgram
+from closedform.ir.program import NUMBER, hoist
 from closedform.torch.engine.moves import Move, separate
 from closedform.torch.engine.programs import in_dtype
-from closedform.torch.engine.tensor_program import NodeValues, TensorProgram
+from closedform.torch.engine.tensor_program import InplaceProgram, NodeValues, TensorProgram
 from closedform.torch.shards import is_plain
 
 SMALL = 2**14

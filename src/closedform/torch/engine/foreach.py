@@ -29,8 +29,8 @@ from closedform.torch.engine.batching import (
     batcher,
     run_batched,
 )
-from closedform.torch.engine.inplace import FOREACH_OPS, InplaceProgram, is_list
 from closedform.torch.engine.programs import Batcher, StepFunction, in_dtype
+from closedform.torch.engine.tensor_program import FOREACH_OPS, InplaceProgram, is_list
 
 # Without it, Lion, Adafactor and LAMB take 1.3, 1.6 and 2.1 times the CPU time on 12 tensors of
 # 384 x 512.

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram
-from closedform.torch.engine.tracing import outside_traces
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def outside_traces(function: Callable[P, R]) -> Callable[P, R]:
+    """Returns a function that runs outside of any trace; only a trace imports ``torch._dynamo``."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        outside: Callable[P, R] = torch.compiler.disable(function)
+        return outside(*args, **kwargs)
+
+    return run
 
 
 class BoundProgram(NamedTuple):

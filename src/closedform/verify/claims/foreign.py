@@ -28,12 +28,12 @@ from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.artefact import FLOATS_KEY, KEY
 from closedform.verify.translation.referee import judge_step
 from closedform.verify.translation.rule_files import combine_verdicts, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import validate
+from closedform.verify.translation.verdicts import FLOATS_KEY, KEY
 
 STATED = "STATED"
 """The verdict of a row that repeats what a file says of itself."""

@@ -10,8 +10,8 @@ import sympy as sp
 
 from closedform.errors import VerificationError
 from closedform.language import Schedule, exact_number, t
-from closedform.language.numbers import rationalize
 from closedform.language.printing import text
+from closedform.language.symbols import rationalize
 from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.statements import as_texts
 from closedform.verify.terms.build import (

@@ -16,9 +16,8 @@ from sympy.logic.boolalg import Boolean
 
 from closedform.errors import ClosedFormError
 from closedform.language import exact_number
-from closedform.language.numbers import rationalize
 from closedform.language.printing import code
-from closedform.language.symbols import internal_symbol
+from closedform.language.symbols import internal_symbol, rationalize
 from closedform.recipes.expressions import MAX_CHARACTERS, parse_function
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term

@@ -10,8 +10,7 @@ import sympy as sp
 
 from closedform.errors import VerificationError, nearest
 from closedform.language import PARAM, Schedule, UpdateRule, exact_number, state, t
-from closedform.language.numbers import rationalize
-from closedform.language.symbols import local
+from closedform.language.symbols import local, rationalize
 from closedform.verify.claims.core import Goal, all_defined
 from closedform.verify.claims.reading import Condition, value_text
 from closedform.verify.terms.build import TRUE

@@ -10,7 +10,7 @@ import pytest
 import closedform as cf
 from closedform.errors import UnprovedWarning, VerificationError
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation import artefact, rule_files, saying
+from closedform.verify.translation import rule_files, verdicts
 from closedform.verify.translation.translation import PAIRS
 from tests.support.commands import CliRunner
 
@@ -25,8 +25,7 @@ WORDS = ["cosine", "--start", "1e-3", "--end", "0", "--steps", "1000"]
 
 def decide(monkeypatch: pytest.MonkeyPatch, verdict: Verdict) -> None:
     """Makes every validation of a graph end with a verdict."""
-    for module in (artefact, saying):
-        monkeypatch.setattr(module, "validate", lambda *_, **__: verdict)
+    monkeypatch.setattr(verdicts, "validate", lambda *_, **__: verdict)
     monkeypatch.setattr(rule_files, "validate_outputs", lambda *_, **__: verdict)
 
 

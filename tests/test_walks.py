@@ -1,0 +1,34 @@
+"""Calls run through few files, so that a newcomer can follow them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import walks
+
+# The files of each walk, which may only fall.
+MOST_FILES = {
+    "to_onnx(schedule)": 59,
+    "two recipes and diff": 53,
+    "equal recipes and diff": 81,
+    "first step of torch": 51,
+}
+
+
+def test_every_walk_has_a_bound() -> None:
+    assert MOST_FILES.keys() == walks.WALKS.keys()
+
+
+@pytest.mark.parametrize("name", MOST_FILES)
+def test_a_walk_is_not_longer(name: str) -> None:
+    counts = walks.walk(walks.WALKS[name])
+    assert len(counts) <= MOST_FILES[name], "\n".join(sorted(counts))
+
+
+def test_a_walk_counts_files_of_the_package_only() -> None:
+    def call() -> None:
+        ",".join(walks.WALKS)
+
+    assert walks.files_of(call) == {}
+    build: Callable[[], object] = walks.export_of_a_schedule(0.5)
+    assert walks.files_of(build)["exporters/onnx_model.py"] > 0

@@ -89,8 +89,8 @@ def to_c(
         CLOSEDFORM_API double learning_rate(int64_t t)
         {
             const double v1 = (double)t;
-            const double v2 = v1 - 100.0;
-            const double v3 = v2 / (-100.0);
+            const double v2 = 100.0 - v1;
+            const double v3 = v2 / 100.0;
             const _Bool v4 = t < INT64_C(100);
             const double v5 = v4 ? v3 : 0.0;
             return v5;

@@ -1,4 +1,4 @@
-"""What conditions that hold give: bounds on a branch of ``where``, and the order of two floats.
+"""Consequences of conditions: bounds on a branch of ``where``, and the order of two floats.
 
 Bounds: ``where(and(le(0, i), lt(i, 4)), i, 0)`` is in [0, 3]: the first branch counts only where
 the condition holds. The bound reaches the branch if the condition compares the same node, or for

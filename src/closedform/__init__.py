@@ -167,7 +167,7 @@ _MOVED_TO_EXPR = (
     "transpose",
 )
 
-_deprecated = deprecated_names(
+_resolve_deprecated = deprecated_names(
     __name__,
     {
         "dialects": "closedform.recipes.frameworks",
@@ -189,7 +189,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:
-        return _deprecated(name, __all__)
+        return _resolve_deprecated(name, __all__)
     public = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
     return public
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def aligned(rows: Iterable[Sequence[str]], *, numbers: bool = False) -> list[str]:
+def align_columns(rows: Iterable[Sequence[str]], *, numbers: bool = False) -> list[str]:
     """Returns the rows of a table as lines of text.
 
     Args:

@@ -22,7 +22,7 @@ from closedform.compiler import (
 )
 from closedform.deprecation import REMOVED_IN
 from closedform.effort import Watch
-from closedform.errors import ArgumentError, ExportError, VerificationError, needs_extra, shown
+from closedform.errors import ArgumentError, ExportError, VerificationError, describe, needs_extra
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
@@ -203,8 +203,8 @@ def to_onnx(
             where=f"schedule {source.name!r}",
             hint="leave them out",
         )
-    stated = None if claims is None else claims.as_metadata()
-    model = schedule_model(source, options, form=form, claims=stated)
+    claim_metadata = None if claims is None else claims.as_metadata()
+    model = schedule_model(source, options, form=form, claims=claim_metadata)
     if validate:
         verdict = validate_model(source, model)
         warn_unless_proved(verdict, f"the file of schedule {source.name!r}")
@@ -433,7 +433,7 @@ def from_torch(
             hint="pass an instance of LRScheduler or Optimizer of torch",
         )
     schedules = schedules_of(source, TracingProver())
-    return schedules[0] if all(each == schedules[0] for each in schedules) else schedules
+    return schedules[0] if all(schedule == schedules[0] for schedule in schedules) else schedules
 
 
 @overload
@@ -581,7 +581,7 @@ def verify_file(
     from closedform.verify.isolation import Ended, run_limited
 
     if not isinstance(path, str | os.PathLike):
-        raise ArgumentError(f"path must be the path of an ONNX file, got {shown(path)}")
+        raise ArgumentError(f"path must be the path of an ONNX file, got {describe(path)}")
     request = {
         "path": os.fspath(path),
         "against": against if isinstance(against, str) else None,
@@ -594,14 +594,14 @@ def verify_file(
     }
     watch = Watch()
     try:
-        found = run_limited("closedform.cli.worker", request, seconds=seconds, memory=memory)
+        reply = run_limited("closedform.cli.worker", request, seconds=seconds, memory=memory)
     except Ended as ended:
         return unknown_report(os.fspath(path), str(ended), watch.seconds)
-    if "error" not in found:
-        return FileReport.of_data(found["report"])
-    what, where, hint = found["error"]
-    kind = ArgumentError if found["is_usage"] else VerificationError
-    raise kind(what, where=where, hint=hint)
+    if "error" not in reply:
+        return FileReport.of_data(reply["report"])
+    message, where, hint = reply["error"]
+    kind = ArgumentError if reply["is_usage"] else VerificationError
+    raise kind(message, where=where, hint=hint)
 
 
 def _as_data(rules: UpdateRule | Mapping[str, UpdateRule]) -> dict[str, object]:
@@ -612,7 +612,7 @@ def _as_data(rules: UpdateRule | Mapping[str, UpdateRule]) -> dict[str, object]:
     for entry in by_param.values():
         if not isinstance(entry, UpdateRule):
             raise ArgumentError(
-                f"against must be text, a rule or rules by parameter, got {shown(entry)}"
+                f"against must be text, a rule or rules by parameter, got {describe(entry)}"
             )
     return {param: rule_as_data(rule) for param, rule in by_param.items()}
 

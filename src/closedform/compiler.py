@@ -233,7 +233,9 @@ def compile_parts(
         for i, (rule, shapes) in enumerate(rules)
     ]
     program = compile_assignments(name, assignments, options)
-    return [[split(program, param, "all") for param in one.params] for one in assignments]
+    return [
+        [split(program, param, "all") for param in assignment.params] for assignment in assignments
+    ]
 
 
 def compile_init(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
@@ -256,7 +258,7 @@ def compile_evaluation(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Gra
 
 def has_evaluation(spec: ModelSpec) -> bool:
     """Returns whether a model is evaluated at another point than its parameters."""
-    return any(one.rule.evaluation is not None for one in spec.assignments)
+    return any(assignment.rule.evaluation is not None for assignment in spec.assignments)
 
 
 def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:

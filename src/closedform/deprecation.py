@@ -36,9 +36,9 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[..., Any
         closedform.old.lift is deprecated and will be removed in 0.3; use math.floor
     """
 
-    def resolve(name: str, known: Iterable[str] = ()) -> Any:
+    def resolve(name: str, candidates: Iterable[str] = ()) -> Any:
         if name not in names:
-            raise unknown_attribute(module, name, known)
+            raise unknown_attribute(module, name, candidates)
         path = names[name]
         warnings.warn(
             f"{module}.{name} is deprecated and will be removed in {REMOVED_IN}; "
@@ -47,8 +47,8 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[..., Any
             stacklevel=3,
         )
         home, _, attribute = path.partition(":")
-        found = importlib.import_module(home)
-        return getattr(found, attribute) if attribute else found
+        home_module = importlib.import_module(home)
+        return getattr(home_module, attribute) if attribute else home_module
 
     return resolve
 

@@ -118,17 +118,17 @@ class UnprovedWarning(UserWarning):
     """An export is not proved to be its source; the message has the reason and the proved range."""
 
 
-def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str:
+def nearest(name: str, candidates: Iterable[str], likeness: float = 0.5) -> str:
     """Returns a hint with the known name closest to ``name``, or a list of known names.
 
     Args:
         name: The unknown name.
-        known: The names that there are.
+        candidates: The names that there are.
         likeness: How much of two names must agree, from 0 to 1.
     """
     import difflib  # an import of 2 ms
 
-    names = sorted(known)
+    names = sorted(candidates)
     by_lower = {candidate.lower(): candidate for candidate in names}
     match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=likeness)
     if match:
@@ -136,7 +136,7 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.5) -> str:
     return f"known are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
 
 
-def shown(value: object, most: int = 60) -> str:
+def describe(value: object, most: int = 60) -> str:
     """Returns the type and the value of an argument, for errors; a long value is cut.
 
     Example:

@@ -53,23 +53,23 @@ def replace_file(target: Path, data: bytes | Iterable[bytes | memoryview]) -> No
         temporary.unlink(missing_ok=True)
 
 
-def write_file(target: Path, data: bytes, what: str = "the file") -> None:
+def write_file(target: Path, data: bytes, description: str = "the file") -> None:
     """Writes a file whole or not at all, with an error that names it.
 
     Args:
         target: The file.
         data: Its bytes.
-        what: The file's role, for the error.
+        description: The file's role, for the error.
 
     Raises:
         WriteError: Writing failed; a previous file is in place.
     """
-    with writing(target, what):
+    with writing(target, description):
         replace_file(target, data)
 
 
 @contextmanager
-def writing(target: Path, what: str = "the file") -> Iterator[None]:
+def writing(target: Path, description: str = "the file") -> Iterator[None]:
     """Turns an error of the system within the block into one that names the file or folder.
 
     Raises:
@@ -85,9 +85,9 @@ def writing(target: Path, what: str = "the file") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = "folder" if what == "the folder" or target.is_dir() else "file"
+        kind = "folder" if description == "the folder" or target.is_dir() else "file"
         raise WriteError(
-            f"cannot write {what}: {error.strerror or error}",
+            f"cannot write {description}: {error.strerror or error}",
             where=f"{kind} {str(target)!r}",
             hint="look at the rights and the free space of the folder",
         ) from error
@@ -167,7 +167,7 @@ def _make_folder(target: Path) -> tuple[Path, int | None]:
         temporary.mkdir()
         if not _HAS_LOCKS:
             return temporary, None
-        descriptor = _locked(temporary, os.O_RDONLY)
+        descriptor = _open_locked(temporary, os.O_RDONLY)
         if descriptor is not None:
             return temporary, descriptor
 
@@ -179,12 +179,12 @@ def _create(target: Path) -> tuple[Path, int]:
         temporary = _temporary(target)
         if not _HAS_LOCKS:
             return temporary, os.open(temporary, flags, 0o666)
-        descriptor = _locked(temporary, flags)
+        descriptor = _open_locked(temporary, flags)
         if descriptor is not None:
             return temporary, descriptor
 
 
-def _locked(temporary: Path, flags: int) -> int | None:
+def _open_locked(temporary: Path, flags: int) -> int | None:
     """Opens and locks; None if another process has removed it between the two calls."""
     try:
         descriptor = os.open(temporary, flags, 0o666)

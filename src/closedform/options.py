@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from closedform.errors import ExportError, shown
+from closedform.errors import ExportError, describe
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Assignment, Group, assign
 from closedform.language.update_rule import UpdateRule
@@ -120,10 +120,10 @@ _LONG_NAMES = {
 
 
 def _choice(argument: str, value: DType | str, choices: Sequence[DType]) -> DType:
-    named = _LONG_NAMES.get(value, value)
-    if named not in choices:
+    name = _LONG_NAMES.get(value, value)
+    if name not in choices:
         raise ExportError(f"{argument} must be {' or '.join(choices)}, got {value!r}")
-    return DType(named)
+    return DType(name)
 
 
 def _shape(value: object) -> Shape:
@@ -131,7 +131,7 @@ def _shape(value: object) -> Shape:
         return value
     name = value if isinstance(value, str) and value.isidentifier() else "n"
     raise ExportError(
-        f"step_shape must be a tuple of integers >= 0 and names, got {shown(value)}",
+        f"step_shape must be a tuple of integers >= 0 and names, got {describe(value)}",
         hint=f'give () for one step, or ("{name}",) for any number of steps',
     )
 
@@ -191,7 +191,7 @@ class ModelSpec:
         where = f"rule {self.rule.name!r}"
         if not isinstance(self.params, Mapping):
             raise ExportError(
-                f"params must be a mapping from name to shape, got {shown(self.params)}",
+                f"params must be a mapping from name to shape, got {describe(self.params)}",
                 where=where,
                 hint='give params={"w": (3, 4), …}',
             )
@@ -199,7 +199,7 @@ class ModelSpec:
             isinstance(group, Group) for group in self.groups
         ):
             raise ExportError(
-                f"groups must be a list of Groups, got {shown(self.groups)}",
+                f"groups must be a list of Groups, got {describe(self.groups)}",
                 where=where,
                 hint='make each with closedform.Group("*.bias", changes={"weight_decay": 0})',
             )

@@ -126,15 +126,15 @@ def header_and_verdict(
 
     if isinstance(source, UpdateRule):
         check_source(source, options, params={})
-        scheduled = {
+        schedules = {
             key: value
             for key, value in source.hyperparameters.items()
             if isinstance(value, Schedule)
         }
-        own = replace(options, dtype=options.scalar_dtype)
+        scalar_options = replace(options, dtype=options.scalar_dtype)
         notes = [
-            f"{key}: {error_note(value, own, compile_schedule(value, own))}"
-            for key, value in scheduled.items()
+            f"{key}: {error_note(value, scalar_options, compile_schedule(value, scalar_options))}"
+            for key, value in schedules.items()
         ]
         verdict = NOT_VALIDATED
 
@@ -234,11 +234,13 @@ def to_jax(
     if not validate:
         return jax_schedule(source, options.dtype, options.inputs)
 
-    def check(graph: Graph, used: GraphOptions) -> None:
-        if used.precision is Precision.DOUBLE_FLOAT:  # it says nothing over the real numbers
-            used = GraphOptions(inputs=used.inputs)
-            graph = compile_schedule(source, used)
-        _validate_for_jax(source, graph, used)
+    def check(graph: Graph, graph_options: GraphOptions) -> None:
+        if (
+            graph_options.precision is Precision.DOUBLE_FLOAT
+        ):  # it says nothing over the real numbers
+            graph_options = GraphOptions(inputs=graph_options.inputs)
+            graph = compile_schedule(source, graph_options)
+        _validate_for_jax(source, graph, graph_options)
 
     return jax_schedule(source, options.dtype, options.inputs, check)
 

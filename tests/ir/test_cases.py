@@ -39,7 +39,7 @@ def signed(factor: float, *, swapped: bool = False) -> Graph:
 
 def table_of(graph: Graph, size: float = 2.0**24) -> Ranges:
     given = {"v": Interval(0.0, size**2), "g": Interval(-size, size)}
-    return Ranges(graph.nodes, 0, given=given, flushes=True)
+    return Ranges(graph.nodes, 0, input_ranges=given, flushes=True)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_each_case_of_a_disjunction_is_looked_at() -> None:
     graph = builder.build()
     positive, all_ = Interval(1.0, 2.0), Interval(-5.0, 5.0)
     given = {"a": positive, "b": positive, "x": all_}
-    assert faults(graph, Ranges(graph.nodes, 0, given=given, flushes=True))
-    assert not faults_by_cases(graph, Ranges(graph.nodes, 0, given=given, flushes=True))
+    assert faults(graph, Ranges(graph.nodes, 0, input_ranges=given, flushes=True))
+    assert not faults_by_cases(graph, Ranges(graph.nodes, 0, input_ranges=given, flushes=True))
     given["b"] = all_
-    assert faults_by_cases(graph, Ranges(graph.nodes, 0, given=given, flushes=True))
+    assert faults_by_cases(graph, Ranges(graph.nodes, 0, input_ranges=given, flushes=True))
 
 
 def test_equal_operations_on_equal_numbers_have_one_interval() -> None:
@@ -101,7 +101,7 @@ def test_equal_operations_on_equal_numbers_have_one_interval() -> None:
     )
     graph = builder.build()
     given = {"a": Interval(0.0, 1.0), "x": Interval(-1.0, 1.0)}
-    table = Ranges(graph.nodes, 0, given=given, flushes=True)
+    table = Ranges(graph.nodes, 0, input_ranges=given, flushes=True)
     # 1/most is at most 1/5e-324, which overflows; it is not infinite by a division by zero.
     assert {fault.kind for fault in faults_by_cases(graph, table)} == {Kind.OVERFLOW}
     parts = cases(table, [condition.index])
@@ -127,12 +127,12 @@ def test_order_by_form() -> None:
     builder.output("more", more)
     builder.output("square", square)
     graph = builder.build()
-    table = Ranges(graph.nodes, 0, given={"x": Interval(-2.0, 2.0)}, flushes=True)
+    table = Ranges(graph.nodes, 0, input_ranges={"x": Interval(-2.0, 2.0)}, flushes=True)
     for index in range(len(graph.nodes)):
         table.of(index)
-    assert is_at_most(graph.nodes, table.known, (), less.index, square.index)
-    assert not is_at_most(graph.nodes, table.known, (), more.index, square.index)
-    assert not is_at_most(graph.nodes, table.known, (), square.index, less.index)
+    assert is_at_most(graph.nodes, table.intervals, (), less.index, square.index)
+    assert not is_at_most(graph.nodes, table.intervals, (), more.index, square.index)
+    assert not is_at_most(graph.nodes, table.intervals, (), square.index, less.index)
 
 
 @pytest.mark.parametrize("is_norm", [True, False])
@@ -156,7 +156,7 @@ def test_a_part_divided_by_either_of_two_norms_is_bounded(is_norm: bool) -> None
     builder.output("value", quotient)
     graph = builder.build()
     given = {name: Interval(-(2.0**24), 2.0**24) for name in ("x", "y", "flag")}
-    interval = Ranges(graph.nodes, 0, given=given, flushes=True).of(quotient.index)
+    interval = Ranges(graph.nodes, 0, input_ranges=given, flushes=True).of(quotient.index)
     assert (interval.high <= 1.5) == is_norm
     draw = np.random.default_rng(7)
     for scale in (1e-30, 1e-20, 1.0, 1e7):

@@ -169,7 +169,7 @@ def tensors(make: Callable[[Builder, Value, Value], Value]) -> tuple[Graph, Rang
     builder.output("out", make(builder, x, y))
     graph = builder.build()
     given = {"x": Interval(-100.0, 100.0), "y": Interval(0.0, 100.0)}
-    return graph, Ranges(graph.nodes, given=given, flushes=True)
+    return graph, Ranges(graph.nodes, input_ranges=given, flushes=True)
 
 
 def single(builder: Builder, number: float) -> Value:

@@ -41,7 +41,7 @@ def newton_schulz(
 
 def table_of(graph: Graph) -> Ranges:
     given = {"x": Interval(-(2.0**40), 2.0**40)}
-    table = Ranges(graph.nodes, 0, given=given, flushes=True)
+    table = Ranges(graph.nodes, 0, input_ranges=given, flushes=True)
     for index in range(len(graph.nodes)):
         table.of(index)
     return table

@@ -12,7 +12,7 @@ import sympy as sp
 
 from closedform import schedules, t
 from closedform.language import Schedule, hyper, reduce_mean, settled
-from closedform.language.settled import made, product, square_root, substituted
+from closedform.language.settled import construct, product, square_root, substitute
 from closedform.optimizers.formulas import rectification
 from closedform.schedules.examples import EXAMPLES
 
@@ -74,12 +74,12 @@ def identical(one: sp.Basic, other: sp.Basic) -> bool:
 def test_an_order_is_that_of_sympy(func: type[sp.Basic]) -> None:
     pairs = list(itertools.product(OPERANDS, repeat=2))
     for pair in random.Random(7).sample(pairs, 60):
-        assert identical(made(func, *pair), func(*pair)), pair
+        assert identical(construct(func, *pair), func(*pair)), pair
 
 
 @pytest.mark.parametrize("angle", ANGLES, ids=str)
 def test_a_cosine_is_that_of_sympy(angle: sp.Expr) -> None:
-    assert identical(made(sp.cos, angle), sp.cos(angle))
+    assert identical(construct(sp.cos, angle), sp.cos(angle))
 
 
 SHIFTED_ROOTS = [
@@ -113,7 +113,7 @@ def test_the_rectification_of_radam_is_what_sympy_substitutes(beta: str, thresho
         scaled = expr * sp.sqrt(1 - symbol ** (t + 1)) * PEAK
         for each in (expr, scaled):
             values = {symbol: sp.Rational(beta)}
-            assert identical(substituted(each, values), each.xreplace(values)), each
+            assert identical(substitute(each, values), each.xreplace(values)), each
 
 
 def test_a_product_with_a_root_is_that_of_sympy() -> None:
@@ -133,7 +133,7 @@ def test_a_root_of_differences_asks_sympy_for_no_sign() -> None:
 
 def test_three_operands_are_those_of_sympy() -> None:
     for three in random.Random(8).sample(list(itertools.combinations(OPERANDS, 3)), 25):
-        assert identical(made(sp.Min, *three), sp.Min(*three)), three
+        assert identical(construct(sp.Min, *three), sp.Min(*three)), three
 
 
 @pytest.mark.parametrize("name", ["cosine", "one_cycle", "wsd", "rex", "inverse_square_root"])
@@ -193,7 +193,7 @@ def test_operands_of_rules_are_ordered_without_sympy(
 
     monkeypatch.setattr(sp.Max, "_find_localzeros", search)
     monkeypatch.setattr(sp.Gt, "_eval_fuzzy_relation", search)
-    assert identical(made(func, *pair), expected)
+    assert identical(construct(func, *pair), expected)
 
 
 RECTIFIED = (sp.Max(LENGTH, 5) - 4) * (sp.Max(LENGTH, 5) - 2) / sp.Max(LENGTH, 5)
@@ -233,10 +233,10 @@ ORDERED = {
 def test_operands_with_an_order_are_left_to_sympy(
     func: type[sp.Basic], pair: tuple[sp.Expr, sp.Expr]
 ) -> None:
-    assert identical(made(func, *pair), func(*pair))
+    assert identical(construct(func, *pair), func(*pair))
 
 
 def test_samples_that_show_nothing_leave_it_to_sympy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "_STEPS", (0,))
-    assert made(sp.Min, t, t + 1) == t
-    assert made(sp.Lt, t, t + 1) == sp.true
+    assert construct(sp.Min, t, t + 1) == t
+    assert construct(sp.Lt, t, t + 1) == sp.true

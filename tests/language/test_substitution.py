@@ -7,7 +7,7 @@ import sympy as sp
 from sympy.core import relational
 
 from closedform.language import Schedule, t
-from closedform.language.settled import substituted
+from closedform.language.settled import substitute
 from closedform.schedules import multi_step
 from closedform.schedules.examples import EXAMPLES
 
@@ -40,7 +40,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_substituted_is_xreplace(case: str) -> None:
     expr, values = CASES[case]
-    assert substituted(expr, values) == expr.xreplace(values)
+    assert substitute(expr, values) == expr.xreplace(values)
 
 
 SCHEDULES = {

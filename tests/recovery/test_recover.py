@@ -144,7 +144,7 @@ def test_structures_are_the_schedules(name: str) -> None:
     chosen = {one.name: given[one.name] for one in made.parameters if one.name in given}
     if len(chosen) < len(made.parameters):
         return
-    schedule = made.make(**chosen, **made.fixed)
+    schedule = made.make(**chosen, **made.fixed_arguments)
     steps = np.arange(0, 300)
     symbols = {one.symbol: np.array([[float(chosen[one.name])]]) for one in made.parameters}
     found = made.program(is_projected=False).columns(symbols, steps.astype(float))[0]
@@ -213,4 +213,6 @@ def test_signatures_have_no_unknown_parameters() -> None:
     """A new parameter of a schedule needs a role, or a default that is left unchanged."""
     for form in forms():
         function = getattr(schedules, form.name)
-        assert {*form.free, *dict(form.fixed)} <= set(inspect.signature(function).parameters)
+        assert {*form.free, *dict(form.fixed_arguments)} <= set(
+            inspect.signature(function).parameters
+        )

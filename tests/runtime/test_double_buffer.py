@@ -94,7 +94,7 @@ def test_constant_arrays_are_stored_once() -> None:
 
 def test_unchanged_arrays_are_copied_while_the_clock_advances() -> None:
     buffer = make(np.zeros((), np.float32))
-    buffer.run(given(0, 1), unchanged=["x"])
+    buffer.run(given(0, 1), constant_names=["x"])
     assert values(buffer.arrays["x"], buffer.arrays["step"]) == [1, 1]
 
 

@@ -19,7 +19,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import PARAM, State, UpdateRule, state
 from closedform.options import GraphOptions, ModelSpec
-from closedform.transforms.eight_bit import dequantized, quantized
+from closedform.transforms.eight_bit import dequantize, quantize
 from tests.reference.records import ROOT
 from tests.support.engines import run_onnxruntime, run_torch
 from tests.support.trajectories import trajectory
@@ -43,7 +43,7 @@ def mapped(function: Callable[[sp.Expr, bool], sp.Expr], sort: str, values: Arra
 
 @pytest.mark.parametrize("sort", MAPS)
 def test_values_of_codes_are_those_of_the_map(sort: str) -> None:
-    values = mapped(dequantized, sort, np.arange(256.0))
+    values = mapped(dequantize, sort, np.arange(256.0))
     # torchao computes its map in float32.
     np.testing.assert_allclose(values, MAPS[sort], rtol=2e-7, atol=0)
     assert values[127 if sort == "signed" else 0] == 0
@@ -53,18 +53,18 @@ def test_values_of_codes_are_those_of_the_map(sort: str) -> None:
 @pytest.mark.parametrize("sort", MAPS)
 def test_the_nearest_code_is_found(sort: str) -> None:
     codes = np.arange(256.0)
-    values = mapped(dequantized, sort, codes)
-    np.testing.assert_array_equal(mapped(quantized, sort, values), codes)
+    values = mapped(dequantize, sort, codes)
+    np.testing.assert_array_equal(mapped(quantize, sort, values), codes)
     rng = np.random.default_rng(0)
     size = 10.0 ** rng.uniform(-8, 0, size=4000)
     given = size * rng.choice([-1, 1], size=4000) if sort == "signed" else size
     distances = np.abs(given[:, None] - values)
-    found = mapped(quantized, sort, given).astype(int)
+    found = mapped(quantize, sort, given).astype(int)
     np.testing.assert_array_equal(found, distances.argmin(axis=1))
     between = (values[1:] + values[:-1]) / 2
     for factor, shift in ((1 - 1e-9, 0), (1 + 1e-9, 1)):
         away = np.where(between < 0, 2 - factor, factor)
-        np.testing.assert_array_equal(mapped(quantized, sort, between * away), codes[:-1] + shift)
+        np.testing.assert_array_equal(mapped(quantize, sort, between * away), codes[:-1] + shift)
 
 
 def test_coded_adam_is_that_of_torchao() -> None:

@@ -240,13 +240,13 @@ _SHAPES: Mapping[str, Callable[[Settings], Schedule]] = {
 
 def _agree(schedule: Schedule, decay: Schedule, begin: int) -> bool:
     """Whether the values from a step on follow a decay, at nine steps of it."""
-    ours, theirs = (read_schedule(side).value for side in (schedule, decay))
+    term, decay_term = (read_schedule(side).value for side in (schedule, decay))
     length = int(decay.length or 0)
     for index in range(9):
         step = length * index // 8
         pair = (
             value(substitute(root, {CLOCK: rational(at)}), {})
-            for root, at in ((ours, begin + step), (theirs, step))
+            for root, at in ((term, begin + step), (decay_term, step))
         )
         our_value, their_value = pair
         if isinstance(our_value, Undefined) or isinstance(their_value, Undefined):
@@ -361,10 +361,10 @@ def _difference(
     framework: str, schedule: Schedule, equivalent: Schedule, total: int, peak: sp.Expr
 ) -> Comparison:
     first, largest, most = None, 0, _SAME * abs(to_float(peak))
-    for (steps, ours), (_, theirs) in zip(
+    for (steps, values), (_, equivalent_values) in zip(
         _chunks(schedule, total), _chunks(equivalent, total), strict=True
     ):
-        gaps = np.abs(ours - theirs)
+        gaps = np.abs(values - equivalent_values)
         differing = np.flatnonzero(gaps > _SAME * abs(to_float(peak)))
         if differing.size and first is None:
             first = int(steps[differing[0]])

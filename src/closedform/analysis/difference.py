@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.effort import Effort
-from closedform.errors import ArgumentError, DomainError, UnknownNameError, shown
+from closedform.errors import ArgumentError, DomainError, UnknownNameError, describe
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes.logs import OFFSETS, Log, Logged
@@ -164,7 +164,7 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, Schedule | Recipe | Log):
             raise ArgumentError(
-                f"{name} must be a Schedule, a Recipe or a log, got {shown(side)}",
+                f"{name} must be a Schedule, a Recipe or a log, got {describe(side)}",
                 where="diff",
                 hint="load_recipe reads a config, from_onnx an ONNX file, `closedform diff` both",
             )
@@ -383,9 +383,11 @@ def _sample_steps(left: Schedule, right: Schedule, end: int) -> Steps:
 
 def _scan(left: Schedule, right: Schedule, steps: Steps, empty: CurveDifference) -> CurveDifference:
     """The differences of the float64 values, the first one confirmed exactly."""
-    ours, theirs = (np.asarray(side(steps), dtype=np.float64) for side in (left, right))
-    gaps = np.abs(ours - theirs)
-    scale = max(float(np.max(np.abs(ours))), float(np.max(np.abs(theirs))))
+    left_values, right_values = (
+        np.asarray(side(steps), dtype=np.float64) for side in (left, right)
+    )
+    gaps = np.abs(left_values - right_values)
+    scale = max(float(np.max(np.abs(left_values))), float(np.max(np.abs(right_values))))
     is_sampled = len(steps) < empty.until
     index = _first(left, right, steps, gaps, _ROUNDING * scale)
     difference = replace(empty, is_sampled=is_sampled)
@@ -491,16 +493,16 @@ def _difference_at(
     if step >= difference.until:
         refutation = replace(refutation, is_sampled=True)
     try:
-        ours, theirs = left.exact(step), right.exact(step)
+        left_value, right_value = left.exact(step), right.exact(step)
     except DomainError as error:
         return replace(refutation, reason=error.what)
-    gap = abs(to_float(ours - theirs))
+    gap = abs(to_float(left_value - right_value))
     reason = (
         "they differ by less than a rounding" if step < difference.until else "found by the prover"
     )
     return replace(
         refutation,
-        first=(to_float(ours), to_float(theirs)),
+        first=(to_float(left_value), to_float(right_value)),
         max_gap=gap,
         at=step,
         area=gap,
@@ -609,18 +611,19 @@ def _pairs(left: Curve, right: Curve) -> list[_Pair]:
             return []
         pairs = _pairs(right, left)
         return [replace(pair, values=(pair.values[1], pair.values[0])) for pair in pairs]
-    ours = sorted(_logged_steps(left), key=lambda pair: pair[0])
+    left_points = sorted(_logged_steps(left), key=lambda pair: pair[0])
     if isinstance(right, Schedule):
-        return list(_beside_schedule(ours, right))
-    theirs = dict(_logged_steps(right))
+        return list(_beside_schedule(left_points, right))
+    right_values = dict(_logged_steps(right))
     return [
         _Pair(
             step,
-            (float(value.value), float(theirs[step].value)),
-            abs(value.value - theirs[step].value) > value.precision + theirs[step].precision,
+            (float(value.value), float(right_values[step].value)),
+            abs(value.value - right_values[step].value)
+            > value.precision + right_values[step].precision,
         )
-        for step, value in ours
-        if step in theirs
+        for step, value in left_points
+        if step in right_values
     ]
 
 
@@ -633,13 +636,15 @@ def _beside_schedule(
     steps = np.array([step for step, _ in logged_values])
     values = np.asarray(schedule(steps), dtype=np.float64)
     rounding = _ROUNDING * float(np.max(np.abs(values)))
-    for (step, value), theirs in zip(logged_values, values.tolist(), strict=True):
-        gap = abs(float(value.value) - theirs)
+    for (step, value), schedule_value in zip(logged_values, values.tolist(), strict=True):
+        gap = abs(float(value.value) - schedule_value)
         within = float(value.precision)
         if within < gap <= within + rounding:
-            theirs = to_float(schedule.exact(step))
-            gap = float(abs(value.value - Fraction(theirs)))
-        yield _Pair(step, (float(value.value), theirs), gap > within + abs(theirs) / 2**52)
+            schedule_value = to_float(schedule.exact(step))
+            gap = float(abs(value.value - Fraction(schedule_value)))
+        yield _Pair(
+            step, (float(value.value), schedule_value), gap > within + abs(schedule_value) / 2**52
+        )
 
 
 def _logged_steps(curve: tuple[Log, str]) -> Iterator[tuple[int, Logged]]:

@@ -120,7 +120,7 @@ class _Asked:
 
     quantity: Quantity
     name: str
-    wanted: sp.Expr
+    target: sp.Expr
 
     def bound(self, number: sp.Expr) -> Schedule:
         return self.quantity.schedule.bind({self.name: number})
@@ -136,11 +136,11 @@ class _Asked:
         """The quantity in ball arithmetic, less the number that it is to be."""
         schedule = self.bound(number)
         if self.quantity.step is not None:
-            return _at(schedule, self.quantity.step) - _ball(self.wanted)
+            return _at(schedule, self.quantity.step) - _ball(self.target)
         steps = self.quantity.updates(schedule)
         whole = total_of(schedule, steps)
         if whole is not None:
-            return _ball(whole - self.wanted)
+            return _ball(whole - self.target)
         if steps > MOST_ADDED:
             raise DomainError(
                 f"no closed form of the area is known, and {steps} updates are more than the "
@@ -151,7 +151,7 @@ class _Asked:
         total = arb(0)
         for step in range(steps):
             total += _at(schedule, step)
-        return total - _ball(self.wanted)
+        return total - _ball(self.target)
 
     def linear(self) -> Solution:
         """The solution where the quantity is linear in the hyperparameter."""
@@ -167,7 +167,7 @@ class _Asked:
         growth = sp.expand(second - first)
         if growth == 0:
             raise self._constant()
-        value_found = 1 + (self.wanted - first) / growth
+        value_found = 1 + (self.target - first) / growth
         simple = sp.nsimplify(value_found) if value_found.is_Rational else sp.simplify(value_found)
         return self.solution(simple, simple, simple, is_exact=True)
 
@@ -214,15 +214,15 @@ class _Asked:
         if enclosure > 0 or enclosure < 0:
             return 1 if enclosure > 0 else -1
         exact = self.exact(number)
-        if exact is not None and sp.simplify(exact - self.wanted) == 0:
+        if exact is not None and sp.simplify(exact - self.target) == 0:
             return 0
         raise DomainError(
-            f"the quantity at {self.name} = {number} cannot be told from {self.wanted}",
+            f"the quantity at {self.name} = {number} cannot be told from {self.target}",
             where=f"schedule {self.quantity.schedule.name!r}",
         )
 
     def solution(self, root: sp.Expr, low: sp.Expr, high: sp.Expr, *, is_exact: bool) -> Solution:
-        target = to_float(self.wanted)
+        target = to_float(self.target)
         at_low, at_high = (
             target if is_exact and end == root else target + float(self.ball(end).mid())
             for end in (low, high)
@@ -256,7 +256,7 @@ class _Asked:
 
     def _no_change(self, low: object, high: object) -> DomainError:
         return DomainError(
-            f"the quantity does not cross {self.wanted} for {self.name} from {low} to {high}",
+            f"the quantity does not cross {self.target} for {self.name} from {low} to {high}",
             where=f"schedule {self.quantity.schedule.name!r}",
             hint="give another range with low and high",
         )

@@ -146,9 +146,9 @@ def _run(words: Sequence[str]) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        what = "option" if name.startswith("-") else "command"
-        alternatives = ("--help", "--version", "--traceback") if what == "option" else COMMANDS
-        raise UsageError(f"there is no {what} {name!r}", hint=_near(name, alternatives))
+        kind = "option" if name.startswith("-") else "command"
+        alternatives = ("--help", "--version", "--traceback") if kind == "option" else COMMANDS
+        raise UsageError(f"there is no {kind} {name!r}", hint=_near(name, alternatives))
     command = importlib.import_module(f"closedform.cli.{COMMANDS[name][0]}")
     parser = command.parser(f"closedform {name}")
     try:

@@ -153,13 +153,13 @@ def add_generic(parser: Parser) -> None:
 
 
 def _source_options(
-    *, base_value: float | None, facts: Sequence[str] | None, **others: Any
+    *, base_value: float | None, facts: Sequence[str] | None, **options: Any
 ) -> SourceOptions:
     framework, paths = generic_options(
-        others.pop("framework"), others.pop("map"), is_generic=others.pop("generic")
+        options.pop("framework"), options.pop("map"), is_generic=options.pop("generic")
     )
     return SourceOptions(
-        base=base_value, facts=parse_facts(facts), framework=framework, paths=paths, **others
+        base=base_value, facts=parse_facts(facts), framework=framework, paths=paths, **options
     )
 
 

@@ -60,9 +60,9 @@ def _words() -> dict[str, tuple[list[str], list[str]]]:
     names = [*library("schedules"), *library("optimizers")]
     words: dict[str, tuple[list[str], list[str]]] = {}
     for command, (module, _) in COMMANDS.items():
-        made: Parser = importlib.import_module(f"closedform.cli.{module}").parser(command)
-        options = sorted(name for name in made.known if name.startswith("--"))
-        positionals = [action.dest for action in made.positionals]
+        command_parser: Parser = importlib.import_module(f"closedform.cli.{module}").parser(command)
+        options = sorted(name for name in command_parser.actions_by_option if name.startswith("--"))
+        positionals = [action.dest for action in command_parser.positionals]
         if "framework" in positionals:
             words[command] = options, sorted(cf.frameworks.FRAMEWORKS)
         else:

@@ -122,8 +122,8 @@ def _verdict(conversion: Written) -> str:
     if conversion.why:
         lines.append(f"  {conversion.why}")
     if conversion.facts:
-        used = ", ".join(f"{name}={value}" for name, value in conversion.facts.items())
-        lines.append(f"  facts to read it with: {used}")
-    lines += [f"  not written: {what}" for what in conversion.left_out]
-    lines += [f"  made by {conversion.framework}: {what}" for what in conversion.added]
+        facts = ", ".join(f"{name}={value}" for name, value in conversion.facts.items())
+        lines.append(f"  facts to read it with: {facts}")
+    lines += [f"  not written: {part}" for part in conversion.left_out]
+    lines += [f"  made by {conversion.framework}: {part}" for part in conversion.added]
     return "\n".join(lines)

@@ -126,8 +126,8 @@ def run(
     curves = [curve for curve in difference.curves if key is None or curve.key == key]
     sides = (("A", first), ("B", second))
     if not curves:
-        known = {curve.key for curve in difference.curves}
-        raise UnknownNameError(f"the two do not share {key!r}", hint=nearest(str(key), known))
+        keys = {curve.key for curve in difference.curves}
+        raise UnknownNameError(f"the two do not share {key!r}", hint=nearest(str(key), keys))
     if as_json:
         notes = {side.lower(): dict(recipe_notes(source)) for side, source in sides}
         print(json.dumps({**_plain(difference, curves), "notes": notes}, indent=2))

@@ -231,7 +231,7 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
     Raises:
         UnprovedWarning: Strictly, a file is not proved to be its source; nothing is written.
     """
-    from closedform.cli.output import tracked
+    from closedform.cli.output import with_progress
     from closedform.verify.translation.verdicts import translation_line
 
     lines: list[str] = []
@@ -239,7 +239,7 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("error" if is_strict else "ignore", UnprovedWarning)
         place = stack.enter_context(files_of(folder))
-        for task in tracked(tasks, "compile and export"):
+        for task in with_progress(tasks, "compile and export"):
             models = task.write(place / task.target.relative_to(folder))
             lines += [translation_line(model) for model in models]
     return lines

@@ -88,8 +88,8 @@ def _defaults(parameters: Sequence[Parameter]) -> dict[str, str | None]:
     """The default of each argument as text, None where it is required."""
     import closedform as cf
 
-    required = cf.frameworks.REQUIRED
-    return {p.name: None if p.default is required else str(p.default) for p in parameters}
+    sentinel = cf.frameworks.REQUIRED
+    return {p.name: None if p.default is sentinel else str(p.default) for p in parameters}
 
 
 def _arguments(parameters: Sequence[Parameter]) -> str:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from closedform.alignment import aligned
+from closedform.alignment import align_columns
 from closedform.cli.parser import UsageError
 from closedform.cli.wording import in_terminal
 from closedform.errors import ClosedFormError
@@ -98,11 +98,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
     if sys.stdout.isatty() and is_unicode(sys.stdout.encoding) and _has_rich():
         _print_folded(columns, rows, numbers=numbers)
         return
-    for line in aligned([columns, *rows], numbers=numbers):
+    for line in align_columns([columns, *rows], numbers=numbers):
         print(line)
 
 
-def tracked(items: Sequence[Item], description: str) -> Iterable[Item]:
+def with_progress(items: Sequence[Item], description: str) -> Iterable[Item]:
     """Returns the items, with a progress bar on stderr while they are used, on a terminal."""
     if not sys.stderr.isatty() or not _has_rich():
         return items

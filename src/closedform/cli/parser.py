@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, prog: str, description: str, *, has_arguments: bool = False) -> None:
-        self.known: dict[str, argparse.Action] = {}
+        self.actions_by_option: dict[str, argparse.Action] = {}
         self.positionals: list[argparse.Action] = []
         self.bundles: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
         self.has_arguments = has_arguments
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Declares an argument, as argparse does, and records it."""
         action = super().add_argument(*names, **options)
-        self.known.update(dict.fromkeys(action.option_strings, action))
+        self.actions_by_option.update(dict.fromkeys(action.option_strings, action))
         if not action.option_strings:
             self.positionals.append(action)
         return action
@@ -70,9 +70,9 @@ class Parser(argparse.ArgumentParser):
         if self.has_arguments:
             many = any(action.nargs == "+" for action in self.positionals)
             end = end if many else min(end, len(self.positionals))
-            needed = any(action.nargs != "?" for action in self.positionals)
+            is_required = any(action.nargs != "?" for action in self.positionals)
             asks_for_help = bool({"-h", "--help"} & set(own_words))
-            if not end and rest and needed and not asks_for_help:
+            if not end and rest and is_required and not asks_for_help:
                 raise UsageError(f"the name must precede its options, got {rest[0]!r}")
         elif end < len(rest):
             word = rest[end].partition("=")[0]
@@ -86,7 +86,7 @@ class Parser(argparse.ArgumentParser):
 
     def near(self, word: str) -> str:
         """Returns a hint with the option of this command that is closest to a word."""
-        names = {name for name in self.known if name.startswith("--")}
+        names = {name for name in self.actions_by_option if name.startswith("--")}
         return nearest(word, names).replace("'", "")
 
     def _set_apart(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -97,12 +97,20 @@ class Parser(argparse.ArgumentParser):
         while queue:
             word = queue.popleft()
             name, equals, _ = word.partition("=")
-            is_attached = not word.startswith("--") and word[:2] in self.known and len(word) > 2
-            action = self.known.get(word[:2] if is_attached else name)
+            is_attached = (
+                not word.startswith("--") and word[:2] in self.actions_by_option and len(word) > 2
+            )
+            action = self.actions_by_option.get(word[:2] if is_attached else name)
             if action is None:
                 rest.append(word)
                 continue
-            if action.nargs == 0 or equals or is_attached or not queue or queue[0] in self.known:
+            if (
+                action.nargs == 0
+                or equals
+                or is_attached
+                or not queue
+                or queue[0] in self.actions_by_option
+            ):
                 own_words.append(word)
             elif word.startswith("--"):
                 own_words.append(f"{word}={queue.popleft()}")

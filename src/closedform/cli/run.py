@@ -38,7 +38,7 @@ def run(
 
     import closedform as cf
     from closedform.cli.arguments import free_arguments, parse_steps
-    from closedform.cli.output import check_free, table, tracked, write_output
+    from closedform.cli.output import check_free, table, with_progress, write_output
 
     step_numbers = parse_steps(steps)
     inputs = free_arguments(words)
@@ -46,7 +46,7 @@ def run(
         check_free(output, force=force)
     session = cf.ScheduleSession(file)
     rows: list[tuple[str, str]] = []
-    for begin in tracked(range(0, len(step_numbers), _CHUNK), "run"):
+    for begin in with_progress(range(0, len(step_numbers), _CHUNK), "run"):
         chunk = np.array(step_numbers[begin : begin + _CHUNK], dtype=np.int64)
         values = np.asarray(session(chunk, **inputs))
         rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]

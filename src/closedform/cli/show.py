@@ -77,7 +77,7 @@ def run(
     until = until or getattr(source, "horizon", None)
     if as_json:
         data: dict[str, Any] = {
-            "schedules": {k: _schedule_data(each, until) for k, each in schedules.items()}
+            "schedules": {k: _schedule_data(schedule, until) for k, schedule in schedules.items()}
         }
         rule = rule_of(source)
         if rule is not None:
@@ -92,8 +92,8 @@ def run(
         for line in summary.lines(None) if is_whole else summary.lines():
             print(line)
         print()
-    for scheduled, schedule in schedules.items():
-        heading(schedule.name if isinstance(source, Schedule) else f"{scheduled}: {schedule.name}")
+    for key, schedule in schedules.items():
+        heading(schedule.name if isinstance(source, Schedule) else f"{key}: {schedule.name}")
         _show_schedule(schedule, latex=latex, ir=ir, until=until)
     if summary is None or is_whole or ir:
         rule = rule_of(source)

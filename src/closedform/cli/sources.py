@@ -257,11 +257,11 @@ def _from_library(
 ) -> Schedule | UpdateRule:
     function = next((candidate for kind in kinds if (candidate := _function(kind, name))), None)
     if function is None:
-        what = " or ".join(kind.removesuffix("s") for kind in kinds)
-        known = [library_name for kind in kinds for library_name in library(kind)]
+        message = " or ".join(kind.removesuffix("s") for kind in kinds)
+        library_names = [library_name for kind in kinds for library_name in library(kind)]
         raise UnknownNameError(
-            f"the library has no {what} {name!r}",
-            hint=f"{_alike(name, known)} `closedform list` shows all",
+            f"the library has no {message} {name!r}",
+            hint=f"{_alike(name, library_names)} `closedform list` shows all",
         )
     signature = inspect.signature(function)
     numbers = {key: _read_value(value) for key, value in arguments.items()}
@@ -271,10 +271,10 @@ def _from_library(
     except TypeError as error:
         names = ((option(p.name), p) for p in signature.parameters.values())
         options = " ".join(n if p.default is p.empty else f"[{n}]" for n, p in names)
-        what = str(error)
+        message = str(error)
         for library_name in signature.parameters:
-            what = what.replace(repr(library_name), option(library_name))
-        raise ArgumentError(what, where=name, hint=f"its options are {options}") from None
+            message = message.replace(repr(library_name), option(library_name))
+        raise ArgumentError(message, where=name, hint=f"its options are {options}") from None
     result: Schedule | UpdateRule = function(**numbers)
     return result
 
@@ -307,12 +307,13 @@ def _from_python(
         return _load_config(subject, options)
     symbols = [key for key in inputs if key not in arguments]
     numbers = {key: arguments[key] for key in inputs if key in arguments}
-    others = {key: value for key, value in arguments.items() if key not in numbers}
-    traced = cf.from_python(
-        functools.partial(subject, **others) if others else subject, hyper=[*symbols, *numbers]
+    fixed_arguments = {key: value for key, value in arguments.items() if key not in numbers}
+    schedule = cf.from_python(
+        functools.partial(subject, **fixed_arguments) if fixed_arguments else subject,
+        hyper=[*symbols, *numbers],
     )
-    note_line(str(traced.trace))
-    return traced.bind(**numbers) if numbers else traced
+    note_line(str(schedule.trace))
+    return schedule.bind(**numbers) if numbers else schedule
 
 
 def _import_file(path: Path) -> ModuleType:

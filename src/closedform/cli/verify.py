@@ -46,7 +46,7 @@ class _Checked:
     seconds: float
     code: int
     schedule: Schedule | None = None
-    certified: str = ""
+    certificate_line: str = ""
 
 
 def parser(prog: str) -> Parser:
@@ -279,7 +279,7 @@ def _with_certificate(subject: _Checked, report: Report, folder: Path | None) ->
     lines += [
         f"UNCERTIFIED {goal.claim}: {goal.goal}: {goal.reason}" for goal in certificate.uncertified
     ]
-    return replace(subject, certified="\n".join(lines))
+    return replace(subject, certificate_line="\n".join(lines))
 
 
 def _check_source(
@@ -303,7 +303,9 @@ def _as_data(subject: _Checked) -> dict[str, object]:
         "exit_code": subject.code,
         "seconds": round(subject.seconds, 3),
         "rows": [asdict(row) for row in subject.rows],
-        **({"certified": subject.certified.splitlines()} if subject.certified else {}),
+        **(
+            {"certified": subject.certificate_line.splitlines()} if subject.certificate_line else {}
+        ),
     }
 
 
@@ -313,8 +315,8 @@ def _show(subject: _Checked) -> None:
     heading(subject.title)
     rows = [(row.verdict, row.claim, row.detail) for row in subject.rows]
     table(("verdict", "claim", "by, or counterexample"), rows)
-    certified = f"{subject.certified}\n" if subject.certified else ""
-    print(f"{summary(subject.rows, subject.seconds)}\n{certified}")
+    certificate_line = f"{subject.certificate_line}\n" if subject.certificate_line else ""
+    print(f"{summary(subject.rows, subject.seconds)}\n{certificate_line}")
 
 
 _WORDS = {
@@ -345,14 +347,14 @@ def _draw(subjects: list[_Checked], name: str, key: str, output: Path) -> None:
     curves_by_key = {
         subject.title.partition(":")[0]: (subject, schedule) for subject, schedule in curves
     }
-    chosen, schedule = curves_by_key.get(key, curves[0])
-    schedule = _with_values(schedule, chosen.rows)
+    subject, schedule = curves_by_key.get(key, curves[0])
+    schedule = _with_values(schedule, subject.rows)
     if schedule.open:
         raise UsageError(f"{schedule.open[0]} has no value to plot with: omit -o or --symbolic")
-    remarks = _remarks(chosen.rows)
+    remarks = _remarks(subject.rows)
     end = max(last_step(schedule), *remarks) if remarks else last_step(schedule)
     with output_folder(output.parent):
-        plot_schedule(schedule, output, steps=end, title=chosen.title, remarks=remarks)
+        plot_schedule(schedule, output, steps=end, title=subject.title, remarks=remarks)
     print(output)
 
 

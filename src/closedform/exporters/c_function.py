@@ -272,11 +272,11 @@ class _Body:
         return declare(c_type(node.type.dtype), C_OPS[node.op](site))
 
     def _new_name(self) -> str:
-        reserved = {parameter.name for parameter in self._parameters.values()}
+        parameter_names = {parameter.name for parameter in self._parameters.values()}
         while True:
             self._count += 1
             name = f"v{self._count}"
-            if name not in reserved:
+            if name not in parameter_names:
                 return name
 
     # --- loops ---------------------------------------------------------------------------------

@@ -13,7 +13,13 @@ import keras
 
 from closedform.compiler import compile_schedule
 from closedform.errors import ExportError
-from closedform.exporters.tensor_step import RATE, TENSOR, first_states, refused, tensor_step
+from closedform.exporters.tensor_step import (
+    RATE,
+    TENSOR,
+    first_states,
+    tensor_step,
+    tensor_step_error,
+)
 from closedform.ir import naming
 from closedform.ir.graph import Graph
 from closedform.ir.text import parse_graph, print_graph
@@ -189,7 +195,7 @@ def keras_optimizer(rule: UpdateRule, **options: Any) -> KerasOptimizer:
             :func:`closedform.exporters.tensor_step.tensor_step`.
     """
     if not rule.is_elementwise:
-        raise refused(rule, "Keras", "looks at shapes or at whole tensors")
+        raise tensor_step_error(rule, "Keras", "looks at shapes or at whole tensors")
     wide, narrow = (
         print_graph(tensor_step(rule, ("n",), kind, "Keras")) for kind in (_WIDE_RULE, IN_PAIRS)
     )

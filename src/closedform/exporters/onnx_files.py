@@ -188,7 +188,7 @@ def rule_facts(spec: ModelSpec) -> Facts:
     if rule.definitions:
         metadata["closedform.definitions"] = _as_json(rule.definitions)
     if rule.shared:
-        following = {name: shared.next for name, shared in rule.shared.items()}
+        following = {name: spec.next for name, spec in rule.shared.items()}
         metadata["closedform.shared"] = _as_json(following)
     if rule.advances != sp.true:
         metadata["closedform.advances"] = sp.srepr(rule.advances)

@@ -90,7 +90,7 @@ def part_of(model: ModelProto, outputs: Sequence[str]) -> ModelProto:
     return part
 
 
-def renamed(model: ModelProto, names: Mapping[str, str]) -> ModelProto:
+def rename_values(model: ModelProto, names: Mapping[str, str]) -> ModelProto:
     """Returns a copy of a model with other names for some of its values, in branches, too."""
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -161,7 +161,7 @@ def _named_apart(graph: onnx.GraphProto, label: str, where: str) -> onnx.GraphPr
     copy.CopyFrom(graph)
     public = {value.name for value in (*copy.input, *copy.output)}
 
-    def renamed(names: Collection[str]) -> list[str]:
+    def rename_values(names: Collection[str]) -> list[str]:
         return [name if not name or name in public else f"{label}/{name}" for name in names]
 
     for node in copy.node:
@@ -171,11 +171,11 @@ def _named_apart(graph: onnx.GraphProto, label: str, where: str) -> onnx.GraphPr
                 where=f"graph {where!r}, model {label!r}",
                 hint="a training graph holds none",
             )
-        node.input[:] = renamed(node.input)
-        node.output[:] = renamed(node.output)
+        node.input[:] = rename_values(node.input)
+        node.output[:] = rename_values(node.output)
         node.name = f"{label}/{node.name}" if node.name else ""
     for initializer in copy.initializer:
-        (initializer.name,) = renamed([initializer.name])
+        (initializer.name,) = rename_values([initializer.name])
     return copy
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
-from closedform.errors import ExportError, WriteError, nearest, shown
+from closedform.errors import ExportError, WriteError, describe, nearest
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes, lowest_ir_version
 from closedform.files import files_of, write_file, writing
@@ -58,7 +58,7 @@ def to_model(
     check_opset(graph, opset)
     docs = dict(docs or {})
     _check_known("doc string", docs, (graph.name, *_interface(graph)), graph)
-    writer, outputs = written(graph, opset, dtypes)
+    writer, outputs = write_graph(graph, opset, dtypes)
     _write_defaults(writer, dict(defaults or {}))
     for value in (*writer.inputs, *outputs):
         value.doc_string = docs.get(value.name, "")
@@ -70,7 +70,7 @@ def to_model(
     return model
 
 
-def written(
+def write_graph(
     graph: Graph, opset: int, dtypes: frozenset[DType] = ALL_DTYPES
 ) -> tuple[Writer, list[ValueInfoProto]]:
     """Returns the inputs, initializers and nodes of a graph, and its outputs.
@@ -166,11 +166,11 @@ def checked_path(path: object) -> Path:
     """Returns the path to write to; ExportError if it is not one."""
     if not isinstance(path, str | os.PathLike) or isinstance(path, bytes):
         raise ExportError(
-            f"path must be the path of a file or folder, got {shown(path)}",
+            f"path must be the path of a file or folder, got {describe(path)}",
             hint='give one, such as "lr.onnx", or leave it out to write no file',
         )
     if "\0" in str(path):
-        raise ExportError(f"a path has no null byte, got {shown(path)}")
+        raise ExportError(f"a path has no null byte, got {describe(path)}")
     return Path(path)
 
 

@@ -54,11 +54,11 @@ class Writer:
     nodes: list[NodeProto] = field(default_factory=list)
     _constants: dict[tuple[TensorType, bytes], str] = field(default_factory=dict)
     _spread: dict[tuple[str, int], str] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=set)
+    _names_in_use: set[str] = field(default_factory=set)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._taken.update(self.names, (output.name for output in self.graph.outputs))
+        self._names_in_use.update(self.names, (output.name for output in self.graph.outputs))
 
     def operand(self, node: Node, position: int) -> Node:
         """Returns the node behind an operand."""
@@ -110,7 +110,7 @@ class Writer:
         while True:
             name = f"{stem}.{self._counts[stem]}"
             self._counts[stem] += 1
-            if name not in self._taken:
+            if name not in self._names_in_use:
                 return name
 
 

@@ -16,7 +16,7 @@ from closedform.exporters.onnx_model import (
     check_opset,
     finish_model,
     type_info,
-    written,
+    write_graph,
 )
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes
 from closedform.ir import naming
@@ -118,7 +118,7 @@ class _ProgramWriter:
     def write_scalars(self, graph: Graph, prefix: str) -> None:
         """Adds a graph of scalars; other results are outputs of the model."""
         check_opset(graph, self.opset)
-        writer, outputs = written(graph, self.opset)
+        writer, outputs = write_graph(graph, self.opset)
         for value in writer.inputs:
             if not value.name.startswith(naming.TOTAL):
                 self.inputs.setdefault(value.name, value)
@@ -204,7 +204,7 @@ def _function_of(body: Graph, opset: int) -> tuple[FunctionProto, list[TensorPro
     A number is an input: bodies that differ only in numbers are one function, and onnxruntime
     holds each number once. Axes and shapes are nodes: they decide about types.
     """
-    writer, outputs = written(body, opset)
+    writer, outputs = write_graph(body, opset)
     inside, outside, names = [], [], []
     for tensor in writer.initializers:
         name, tensor.name = tensor.name, ""

@@ -45,7 +45,7 @@ def tensor_step(rule: UpdateRule, shape: Shape, options: GraphOptions, framework
             where=f"rule {rule.name!r}",
         ) from None
     if stages or step is None:
-        raise refused(rule, framework, "takes sums over all parameters")
+        raise tensor_step_error(rule, framework, "takes sums over all parameters")
     return step
 
 
@@ -57,7 +57,7 @@ def first_states(rule: UpdateRule) -> dict[str, float | str]:
     }
 
 
-def refused(rule: UpdateRule, framework: str, reason: str) -> ExportError:
+def tensor_step_error(rule: UpdateRule, framework: str, reason: str) -> ExportError:
     """Returns the error of a rule that is not the step of one tensor."""
     return ExportError(
         f"an optimizer of {framework} updates each tensor by itself, and this one {reason}",
@@ -68,10 +68,10 @@ def refused(rule: UpdateRule, framework: str, reason: str) -> ExportError:
 def check_rule(rule: UpdateRule, framework: str) -> None:
     """Raises ExportError for a rule that is not the step of one tensor, or has no ``lr``."""
     if rule.shared or rule.advances != sp.true:
-        raise refused(rule, framework, "has states of the whole model")
+        raise tensor_step_error(rule, framework, "has states of the whole model")
     if rule.inputs or rule.stored is not None or rule.evaluation is not None:
         reason = "takes or returns other tensors than the gradient and the parameter"
-        raise refused(rule, framework, reason)
+        raise tensor_step_error(rule, framework, reason)
     if RATE not in rule.hyperparameters:
         raise ExportError(
             f"an optimizer of {framework} has a learning rate, and the rule has no hyperparameter "

@@ -47,11 +47,13 @@ class RuleModule(nn.Module):
         self.param_names = tuple(spec.params)
         prefixes = (naming.STATE, naming.SHARED)
         self.carried = tuple(n for n in self.initial.output_names if n.startswith(prefixes))
-        reserved = {naming.STEP, *self.carried}
-        reserved |= {
+        port_names = {naming.STEP, *self.carried}
+        port_names |= {
             port_name(name) for name in spec.params for port_name in (naming.param, naming.grad)
         }
-        self.hyper_names = tuple(name for name in self.program.input_names if name not in reserved)
+        self.hyper_names = tuple(
+            name for name in self.program.input_names if name not in port_names
+        )
 
     def initial_states(self, params: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Returns the states before the first step, by state name, then by parameter name.

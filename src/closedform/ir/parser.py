@@ -106,7 +106,7 @@ class _Parser:
         self.next()
         return True
 
-    def listed(self, item: Callable[[], Item], open_: str, close: str) -> list[Item]:
+    def parse_list(self, item: Callable[[], Item], open_: str, close: str) -> list[Item]:
         """Items between brackets with commas between them."""
         self.expect(open_)
         items: list[Item] = []
@@ -123,9 +123,9 @@ class _Parser:
     def graph(self) -> Graph:
         self.expect("graph")
         name = self.identifier("the name of the graph")
-        self.listed(self.input, "(", ")")
+        self.parse_list(self.input, "(", ")")
         self.expect("->")
-        declared_outputs = self.listed(self.declared_output, "(", ")")
+        declared_outputs = self.parse_list(self.declared_output, "(", ")")
         self.expect("{")
         while self.token.kind == "value":
             self.line()
@@ -176,7 +176,7 @@ class _Parser:
         return TensorType(dtype, self.shape())
 
     def shape(self) -> Shape:
-        return tuple(self.listed(self.dim, "[", "]"))
+        return tuple(self.parse_list(self.dim, "[", "]"))
 
     def dim(self) -> Dim:
         token = self.next()
@@ -205,7 +205,7 @@ class _Parser:
         self.nodes.append(node)
 
     def application(self, op: Op) -> Node:
-        operands = tuple(self.listed(self.operand, "(", ")"))
+        operands = tuple(self.parse_list(self.operand, "(", ")"))
         attributes: dict[str, AttributeValue] = {}
         while self.token.text != ":":
             token = self.next()
@@ -260,7 +260,7 @@ class _Parser:
         """The type comes after the literals, so they are read once it is known."""
         line = self.token.line
         is_scalar = self.token.text != "["
-        runs = [self.run()] if is_scalar else self.listed(self.run, "[", "]")
+        runs = [self.run()] if is_scalar else self.parse_list(self.run, "[", "]")
         self.expect(":")
         type_ = self.type()
         size = sum(count for _, count in runs)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, shown
+from closedform.errors import DefinitionError, describe
 from closedform.language.aliases import Steps
 from closedform.language.exact import value_at
 from closedform.language.integers import floor_mod
@@ -293,7 +293,7 @@ def _merge(
     """The members, and the values of all their hyperparameters."""
     if not isinstance(schedules, Sequence) or isinstance(schedules, str):
         raise DefinitionError(
-            f"{composition} takes a list of Schedules, got {shown(schedules)}",
+            f"{composition} takes a list of Schedules, got {describe(schedules)}",
             hint=f"give a list: {composition}([first, second])",
         )
     for index, schedule in enumerate(schedules):
@@ -324,8 +324,8 @@ def _merge(
     return members, values
 
 
-def _free_name(name: str, reserved: Mapping[str, Any]) -> str:
-    while name in reserved:
+def _free_name(name: str, names_in_use: Mapping[str, Any]) -> str:
+    while name in names_in_use:
         name = f"{name}_"
     return name
 

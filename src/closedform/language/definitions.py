@@ -13,7 +13,9 @@ from closedform.language.symbols import local
 Values = Mapping[sp.Symbol, sp.Expr]
 
 
-def resolved(expr: sp.Basic, values: Values, where: str, *, is_final: bool = True) -> sp.Basic:
+def replace_shape_symbols(
+    expr: sp.Basic, values: Values, where: str, *, is_final: bool = True
+) -> sp.Basic:
     """Returns an expression with the symbols of the shape replaced.
 
     Args:
@@ -42,7 +44,7 @@ def holds(condition: sp.Basic, values: Values, where: str) -> bool:
     Raises:
         DefinitionError: It asks for a number that the shape does not have.
     """
-    return bool(resolved(condition, values, where))
+    return bool(replace_shape_symbols(condition, values, where))
 
 
 def taken_by(results: Iterable[sp.Basic], definitions: Mapping[str, sp.Expr]) -> dict[str, sp.Expr]:

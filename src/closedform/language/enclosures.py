@@ -173,11 +173,11 @@ def _absolute(context: Any, _: Sequence[sp.Basic], args: Sequence[Enclosure]) ->
 
 
 def _extremum(choose: Callable[..., Any]) -> Callable[..., Enclosure]:
-    def enclosed(context: Any, _: Sequence[sp.Basic], args: Sequence[Enclosure]) -> Enclosure:
+    def enclose(context: Any, _: Sequence[sp.Basic], args: Sequence[Enclosure]) -> Enclosure:
         low, high = choose(arg.a for arg in args), choose(arg.b for arg in args)
         return context.make_mpf((low._mpi_[0], high._mpi_[1]))
 
-    return enclosed
+    return enclose
 
 
 _FUNCTIONS: Mapping[type[sp.Basic], Callable[..., Enclosure | None]] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, nearest, shown
+from closedform.errors import DefinitionError, describe, nearest
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import SHAPE_SYMBOLS, Shape, shape_values
 from closedform.language.symbols import exact_number
@@ -42,7 +42,7 @@ class Group:
         names = [self.params] if isinstance(self.params, str) else self.params
         if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
             raise DefinitionError(
-                f"params of a group must be names or globs, got {shown(self.params)}",
+                f"params of a group must be names or globs, got {describe(self.params)}",
                 hint='give "*.bias" or ("*.bias", "*norm*")',
             )
 

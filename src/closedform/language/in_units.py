@@ -104,7 +104,7 @@ class ScheduleInUnits(Schedule, HasLengths):
         names = (name for length in lengths_in(self) for name in length.missing(facts))
         return tuple(dict.fromkeys(names))
 
-    def resolve(self, facts: object = None, /, **named: object) -> Schedule:
+    def resolve(self, facts: object = None, /, **fact_values: object) -> Schedule:
         """Returns the schedule in optimizer updates.
 
         The conversion is exact. Where the schedule takes a fraction of a step, such as the end of
@@ -113,13 +113,13 @@ class ScheduleInUnits(Schedule, HasLengths):
 
         Args:
             facts: Facts of the run: a ``Facts``, or a mapping of them by name.
-            **named: Further facts.
+            **fact_values: Further facts.
 
         Raises:
             ArgumentError: A fact is missing or unknown; the message names all that are missing.
             DefinitionError: The schedule does not take a converted length.
         """
-        all_facts = _merge_facts(facts, named)
+        all_facts = _merge_facts(facts, fact_values)
         if self.missing_facts(all_facts):
             self._refuse(all_facts)
         call = self._call(resolved(self.arguments, all_facts))
@@ -140,15 +140,15 @@ class ScheduleInUnits(Schedule, HasLengths):
         """Has no formula before its lengths are converted: notebooks print the call."""
 
 
-def _merge_facts(facts: object, named: Mapping[str, object]) -> object:
-    if not named:
+def _merge_facts(facts: object, fact_values: Mapping[str, object]) -> object:
+    if not fact_values:
         return {} if facts is None else facts
     if facts is None:
-        return dict(named)
+        return dict(fact_values)
     if isinstance(facts, Mapping):
-        return {**facts, **named}
+        return {**facts, **fact_values}
     raise ArgumentError(
-        f"facts must be given as one object or by name, got both: {', '.join(named)}",
+        f"facts must be given as one object or by name, got both: {', '.join(fact_values)}",
         hint="put all of them into the object",
     )
 

@@ -49,7 +49,7 @@ class HasLengths(ABC):
     arguments: Mapping[str, Any]
 
     @abstractmethod
-    def resolve(self, facts: object = None, /, **named: object) -> Any:
+    def resolve(self, facts: object = None, /, **fact_values: object) -> Any:
         """Returns the schedule in updates."""
 
 
@@ -60,7 +60,7 @@ def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
     """
 
     @functools.wraps(function)
-    def made(*args: P.args, **kwargs: P.kwargs) -> Made:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Made:
         length = next(lengths_in((*args, *kwargs.values())), None)
         if length is None:
             return function(*args, **kwargs)
@@ -68,10 +68,10 @@ def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
             bound = inspect.signature(function).bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(str(error), where=function.__name__) from None
-        deferred_call: Made = length.defer(made, bound.arguments)
+        deferred_call: Made = length.defer(wrapper, bound.arguments)
         return deferred_call
 
-    return made
+    return wrapper
 
 
 def lengths_in(value: object) -> Iterator[Length]:

@@ -11,13 +11,13 @@ import sympy as sp
 from sympy.logic.boolalg import Boolean
 
 from closedform import delegation
-from closedform.errors import DefinitionError, DomainError, nearest, shown
+from closedform.errors import DefinitionError, DomainError, describe, nearest
 from closedform.language import description
 from closedform.language.aliases import Number, Steps
 from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
 from closedform.language.printing import latex
-from closedform.language.settled import substituted
+from closedform.language.settled import substitute
 from closedform.language.symbols import GRAD, PARAM, exact_number, rationalize, t
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Schedule:
     def _bind_in(self, expr: sp.Expr) -> sp.Expr:
         by_name = self.hyperparameters
         symbols = expr.free_symbols - {t}
-        return substituted(expr, {s: by_name[s.name] for s in symbols if s.name in by_name})
+        return substitute(expr, {s: by_name[s.name] for s in symbols if s.name in by_name})
 
     def memo(self, key: str, make: Callable[[], Any]) -> Any:
         """Returns the result of ``make`` from the first call with this key."""
@@ -300,14 +300,14 @@ class Schedule:
                 hint="splice(…) continues it with another schedule",
             )
 
-    def resolve(self, facts: object = None, /, **named: object) -> Schedule:
+    def resolve(self, facts: object = None, /, **fact_values: object) -> Schedule:
         """Returns the schedule in optimizer updates.
 
         It is this one, unless it has lengths in other units: then facts of the run convert them.
 
         Args:
             facts: Facts of the run, or a mapping of them by name.
-            **named: Further facts.
+            **fact_values: Further facts.
 
         Raises:
             ArgumentError: A fact is missing; the message names all that are.
@@ -536,13 +536,13 @@ def _is_operand(value: object) -> bool:
     return isinstance(value, numbers) and not isinstance(value, bool)
 
 
-def check_schedule(value: object, what: str, where: str | None = None) -> None:
-    """Refuses a value that is not a Schedule; ``what`` says what was expected, for the error."""
+def check_schedule(value: object, subject: str, where: str | None = None) -> None:
+    """Refuses a value that is not a Schedule; ``subject`` says what was expected, for the error."""
     if isinstance(value, Schedule):
         return
     is_number = isinstance(value, int | float | Fraction | sp.Number)
     raise DefinitionError(
-        f"{what}, got {shown(value)}",
+        f"{subject}, got {describe(value)}",
         where=where,
         hint=f"closedform.schedules.constant({value}) is one"
         if is_number

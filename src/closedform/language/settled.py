@@ -62,15 +62,15 @@ class RealValued:
     __slots__ = ()
 
 
-def made(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
+def construct(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
     """Returns ``func(*operands)``.
 
     Example:
         >>> from closedform.language.symbols import t
         >>> from sympy import Integer, Min
-        >>> made(Min, t, Integer(100))
+        >>> construct(Min, t, Integer(100))
         Min(100, t)
-        >>> made(Min, t, t + 1)
+        >>> construct(Min, t, t + 1)
         t
     """
     args = [sp.Integer(operand) if isinstance(operand, int) else operand for operand in operands]
@@ -316,7 +316,7 @@ def _branch(
     raise _NoValueError
 
 
-def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
+def substitute(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
     """Returns ``expr.xreplace(values)``.
 
     SymPy re-evaluates each condition of a Piecewise whenever it is rebuilt, 5 ms a branch. A
@@ -370,7 +370,7 @@ def _made_again(part: sp.Basic, args: list[sp.Basic], powers: _Powers) -> sp.Bas
         return math.prod(args[1:], start=args[0])
     if isinstance(part, sp.Mul):
         return product(args)
-    return made(part.func, *args)
+    return construct(part.func, *args)
 
 
 class _Powers:

@@ -13,7 +13,7 @@ from closedform import delegation
 from closedform.errors import DefinitionError
 from closedform.language import description
 from closedform.language.aliases import Hyper
-from closedform.language.definitions import holds, resolved, taken_by
+from closedform.language.definitions import holds, replace_shape_symbols, taken_by
 from closedform.language.functions import STORED, WHOLE_TENSOR
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
 from closedform.language.schedule import Schedule
@@ -189,10 +189,10 @@ class UpdateRule:
                 hint="leave it out",
             )
 
-    def _check_names(self, reserved: set[str]) -> None:
+    def _check_names(self, symbol_names: set[str]) -> None:
         """Raises DefinitionError for a hyperparameter that is named as another symbol is."""
         for name in self.hyperparameters:
-            if name in reserved:
+            if name in symbol_names:
                 raise DefinitionError(
                     f"a hyperparameter may not be named {name!r}, as a symbol of rules is",
                     where=f"rule {self.name!r}",
@@ -326,18 +326,18 @@ class UpdateRule:
                 hint="give the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
             )
         states = {
-            name: State(resolved(spec.next, values, where), spec.initial, spec.shape)
+            name: State(replace_shape_symbols(spec.next, values, where), spec.initial, spec.shape)
             for name, spec in self.states.items()
             if holds(spec.exists, values, where)
         }
         needed_definitions = {
-            name: resolved(expr, values, where, is_final=False)
+            name: replace_shape_symbols(expr, values, where, is_final=False)
             for name, expr in self.definitions.items()
         }
-        param = resolved(self.param, values, where)
+        param = replace_shape_symbols(self.param, values, where)
         point = self.evaluation
         if point is not None:
-            point = resolved(point, values, where)
+            point = replace_shape_symbols(point, values, where)
         results = [
             param,
             *(spec.next for spec in states.values()),
@@ -345,7 +345,7 @@ class UpdateRule:
         ]
         definitions = taken_by([*results, *self.scalar_expressions().values()], needed_definitions)
         for expr in definitions.values():
-            resolved(expr, values, where)
+            replace_shape_symbols(expr, values, where)
         expressions = [*results, *definitions.values(), *self.scalar_expressions().values()]
         names = {symbol.name for expr in expressions for symbol in expr.free_symbols}
         return replace(

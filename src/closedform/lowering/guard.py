@@ -24,7 +24,7 @@ from sympy.core.relational import Relational
 from closedform.errors import DomainError
 from closedform.language.exact import holds_at, value_at
 from closedform.language.integers import FloorDiv, FloorMod
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval, is_integral
 from closedform.lowering.analysis.domain import Domain, Interval, linear_in, narrow, point
@@ -255,9 +255,9 @@ def _hold(operand: sp.Expr, inside: Interval, needs: Requirement, condition: sp.
     """The operand clamped to its bound nearer to zero, or replaced by 1 outside of the branch."""
     low, high = inside.low, inside.high
     if isinstance(low, Fraction) and low >= 0 and needs.is_met(point(low)):
-        return made(sp.Max, operand, _rational(low))
+        return construct(sp.Max, operand, _rational(low))
     if isinstance(high, Fraction) and high < 0 and needs.is_met(point(high)):
-        return made(sp.Min, operand, _rational(high))
+        return construct(sp.Min, operand, _rational(high))
     return SafeOperand(operand, condition)
 
 

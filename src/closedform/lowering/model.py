@@ -36,7 +36,7 @@ def lower_program(
     """
     table = SumTable()
     parts_of_rules = [
-        (*table.named(assignment.rule), assignment.params) for assignment in assignments
+        (*table.name_sums(assignment.rule), assignment.params) for assignment in assignments
     ]
     stages = []
     totals: list[str] = []

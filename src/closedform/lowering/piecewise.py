@@ -53,8 +53,8 @@ def lower_piecewise(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     def table(segments: Sequence[Segment]) -> Value:
         return _table(low, segments)
 
-    def select(condition: Value, then: Value, other: Value) -> Value:
-        return low.emit(Op.WHERE, condition, then, other)
+    def select(condition: Value, then: Value, otherwise: Value) -> Value:
+        return low.emit(Op.WHERE, condition, then, otherwise)
 
     return join_branches(low, expr, domain, operand, table, select)
 

@@ -387,11 +387,11 @@ def _tensor_inputs(
     builder: Builder,
     shape: Shape,
     dtype: DType,
-    stored: DType,
+    storage_dtype: DType,
     needed_symbols: set[sp.Symbol] | None,
 ) -> dict[sp.Symbol, Value]:
     """The tensors of a body in the dtype that is computed in, whatever they are stored in."""
-    tensor_type = TensorType(stored, shape)
+    tensor_type = TensorType(storage_dtype, shape)
     ports = {
         PARAM: (naming.BODY_PARAM, tensor_type, Role.PARAM),
         GRAD: (naming.BODY_GRAD, tensor_type, Role.GRAD),

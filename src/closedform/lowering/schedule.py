@@ -13,7 +13,7 @@ from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.schedule import Schedule
-from closedform.language.settled import substituted
+from closedform.language.settled import substitute
 from closedform.lowering.analysis.domain import INFINITY, LAST_STEP, Domain, Interval, clock_domain
 from closedform.lowering.context import Lowering
 from closedform.lowering.double_float.lower import lower_rounded
@@ -80,7 +80,7 @@ def _bound_but(schedule: Schedule, open_symbols: Sequence[sp.Symbol]) -> sp.Expr
         return schedule.bound
     numbers = schedule.hyperparameters
     symbols = schedule.expr.free_symbols - set(open_symbols)
-    return substituted(schedule.expr, {s: numbers[s.name] for s in symbols if s.name in numbers})
+    return substitute(schedule.expr, {s: numbers[s.name] for s in symbols if s.name in numbers})
 
 
 def _inputs(schedule: Schedule, names: tuple[str, ...], place: str) -> tuple[sp.Symbol, ...]:

@@ -37,7 +37,7 @@ from closedform.errors import LoweringError
 from closedform.language.elementary import ELEMENTARY
 from closedform.language.exact import FINEST
 from closedform.language.integers import FloorDiv, FloorMod
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import interval, is_integral, split
 from closedform.lowering.analysis.domain import LAST_STEP, Domain, Interval, largest_integer
@@ -187,12 +187,12 @@ class _Simplifier(Rewriter):
         if isinstance(expr, sp.Min | sp.Max):
             rivals = _contenders(expr.func, args, domain)
             # SymPy compares the arguments of a new Min or Max pairwise, which takes long.
-            return expr if tuple(rivals) == expr.args else made(expr.func, *rivals)
+            return expr if tuple(rivals) == expr.args else construct(expr.func, *rivals)
         rule = _REWRITES.get(expr.func)
         if rule is not None:
             rewritten = rule(args, domain)
             return rewritten if rewritten.func == expr.func else self.visit(rewritten, domain)
-        return expr if tuple(args) == expr.args else made(expr.func, *args)
+        return expr if tuple(args) == expr.args else construct(expr.func, *args)
 
     def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
         simplified_branches: list[tuple[sp.Expr, sp.Basic]] = []
@@ -254,7 +254,7 @@ def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Bas
         if isinstance(left, sp.Min):
             join = sp.Or if join is sp.And else sp.And
         return join(*(_comparison(kind, arg, right) for arg in left.args))
-    return made(kind, left, right)
+    return construct(kind, left, right)
 
 
 def _contenders(kind: type[sp.Expr], args: list[sp.Expr], domain: Domain) -> list[sp.Expr]:

@@ -36,7 +36,7 @@ class SumTable:
             for depth in range(count)
         ]
 
-    def named(self, rule: UpdateRule) -> tuple[UpdateRule, dict[str, sp.Expr]]:
+    def name_sums(self, rule: UpdateRule) -> tuple[UpdateRule, dict[str, sp.Expr]]:
         """Returns a rule with symbols for its sums, and its term of each by name."""
         if not any(expr.has(GlobalSum) for expr in rule.all_expressions()):
             return rule, {}
@@ -92,7 +92,7 @@ def sum_symbol(name: str) -> sp.Symbol:
 def parts_rule(rule: UpdateRule, parts: dict[str, sp.Expr]) -> UpdateRule:
     """Returns a rule with a definition for each part; its next values are not used."""
     definitions = {**rule.definitions, **parts}
-    return narrowed(rule, sp.Add(*(local(name) for name in parts)), _still(rule), definitions)
+    return narrow_rule(rule, sp.Add(*(local(name) for name in parts)), _still(rule), definitions)
 
 
 def evaluation_rule(rule: UpdateRule) -> UpdateRule:
@@ -110,7 +110,7 @@ def evaluation_rule(rule: UpdateRule) -> UpdateRule:
             where=f"rule {rule.name!r}",
             hint="keep the sum as a state of the model",
         )
-    return narrowed(rule, point, _still(rule), definitions)
+    return narrow_rule(rule, point, _still(rule), definitions)
 
 
 def _still(rule: UpdateRule) -> dict[str, State]:
@@ -118,7 +118,7 @@ def _still(rule: UpdateRule) -> dict[str, State]:
     return {key: replace(spec, next=sp.Integer(0)) for key, spec in rule.states.items()}
 
 
-def narrowed(
+def narrow_rule(
     rule: UpdateRule,
     param: sp.Expr,
     states: dict[str, State],

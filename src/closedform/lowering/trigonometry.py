@@ -31,7 +31,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.integers import FloorMod
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
@@ -148,10 +148,10 @@ def _from_zero(
     is_near = low.emit(Op.LT, near, low.constant(sp.Rational(denominator, 3)))
     partner = low.emit(Op.WHERE, is_near, sine, low.constant(sp.Integer(-1)))
     has_two_ends = _has_two_ends(floor, height, low.scalar)
-    other = partner
+    second_partner = partner
     if has_two_ends:
-        other = low.emit(Op.WHERE, is_near, sine, low.constant(sp.Integer(1)))
-    versine = low.emit(Op.MUL, partner, low.emit(Op.ADD, sine, other))
+        second_partner = low.emit(Op.WHERE, is_near, sine, low.constant(sp.Integer(1)))
+    versine = low.emit(Op.MUL, partner, low.emit(Op.ADD, sine, second_partner))
     swing = low.emit(Op.MUL, versine, low.constant(height))
     if has_two_ends:
         ends = low.constant(floor), low.constant(floor + 2 * height)
@@ -218,7 +218,7 @@ def fold_angle(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
 def complement(angle: sp.Expr, denominator: int) -> sp.Expr:
     """Returns ``D - F``; of a clamp ``min(x, D)`` it is ``max(D - x, 0)``, one node less."""
     if isinstance(angle, sp.Min):
-        return made(sp.Max, *(denominator - arg for arg in angle.args))
+        return construct(sp.Max, *(denominator - arg for arg in angle.args))
     return denominator - angle
 
 

@@ -35,7 +35,7 @@ from closedform.optimizers.formulas import (
     blend,
     rule_of,
     square,
-    weighted,
+    weighted_mean,
     with_penalty,
 )
 
@@ -142,12 +142,12 @@ def adadelta(
     )
     eps_symbol, decay = hyper("eps"), hyper("rho")
     gradient = with_penalty(ascent_or_descent(maximize, "adadelta"), values["weight_decay"])
-    mean_square = weighted(state("square_avg"), gradient**2, decay)
+    mean_square = weighted_mean(state("square_avg"), gradient**2, decay)
     ratio = sp.sqrt(state("acc_delta") + eps_symbol) / sp.sqrt(mean_square + eps_symbol)
     change = ratio * gradient
     states = {
         "square_avg": State(mean_square),
-        "acc_delta": State(weighted(state("acc_delta"), square(change), decay)),
+        "acc_delta": State(weighted_mean(state("acc_delta"), square(change), decay)),
     }
     return rule_of("adadelta", PARAM - hyper("lr") * change, states, values)
 
@@ -212,7 +212,7 @@ def rmsprop(
     )
     decay = hyper("alpha")
     gradient = with_penalty(ascent_or_descent(maximize, "rmsprop"), values["weight_decay"])
-    spread = square = weighted(state("square_avg"), gradient**2, decay)
+    spread = square = weighted_mean(state("square_avg"), gradient**2, decay)
     states = {"square_avg": State(square)}
     if flag(centered, "centered", "rmsprop"):
         mean = blend(state("grad_avg"), gradient, decay)
@@ -306,7 +306,7 @@ def sm3(
         for axis, (name, following) in enumerate(zip(names, after, strict=True))
     }
     if not is_zero(values["beta1"]):
-        change = weighted(state("exp_avg"), change, hyper("beta1"))
+        change = weighted_mean(state("exp_avg"), change, hyper("beta1"))
         states["exp_avg"] = State(change)
     param = PARAM - hyper("lr") * change
     return rule_of(
@@ -324,7 +324,7 @@ def _largest(name: str, axis: int) -> sp.Expr:
 
 
 def _accumulate_square(old: sp.Expr, square: sp.Expr, beta2: Hyper) -> sp.Expr:
-    return old + square if beta2 == 1 else weighted(old, square, hyper("beta2"))
+    return old + square if beta2 == 1 else weighted_mean(old, square, hyper("beta2"))
 
 
 def _least(accumulators: Sequence[sp.Expr]) -> sp.Expr:

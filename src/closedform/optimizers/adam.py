@@ -9,16 +9,16 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.settled import made, product
+from closedform.language.settled import construct, product
 from closedform.optimizers.arguments import choice, flag, hyperparameters
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
-    decoupled,
+    decoupled_decay,
     rectification,
     rule_of,
     storage,
-    weighted,
+    weighted_mean,
     with_penalty,
 )
 
@@ -140,7 +140,7 @@ def adamw(
         correct_bias=flag(correct_bias, "correct_bias", "adamw"),
         eps_added=eps_added,
     )
-    param = PARAM - hyper("lr") * ratio - decoupled(values["weight_decay"])
+    param = PARAM - hyper("lr") * ratio - decoupled_decay(values["weight_decay"])
     return rule_of("adamw", param, states, values)
 
 
@@ -162,7 +162,7 @@ def adam_moments(
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
     largest = square
     if amsgrad:
-        largest = made(sp.Max, state("max_exp_avg_sq"), square)
+        largest = construct(sp.Max, state("max_exp_avg_sq"), square)
         states["max_exp_avg_sq"] = State(largest)
     if not correct_bias:
         return mean / (sp.sqrt(largest) + eps), states
@@ -221,7 +221,7 @@ def adamax(
     gradient = with_penalty(ascent_or_descent(maximize, "adamax"), values["weight_decay"])
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
     decayed_norm = hyper("beta2") * state("exp_inf")
-    largest = made(sp.Max, decayed_norm, sp.Abs(gradient) + hyper("eps"))
+    largest = construct(sp.Max, decayed_norm, sp.Abs(gradient) + hyper("eps"))
     rate = hyper("lr") / (1 - hyper("beta1") ** (t + 1))
     states = {"exp_avg": State(mean), "exp_inf": State(largest)}
     return rule_of("adamax", PARAM - rate * mean / largest, states, values)
@@ -296,7 +296,7 @@ def nadam(
     if not is_decoupled:
         gradient = with_penalty(gradient, values["weight_decay"])
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
-    square = weighted(state("exp_avg_sq"), gradient**2, hyper("beta2"))
+    square = weighted_mean(state("exp_avg_sq"), gradient**2, hyper("beta2"))
     now, following = _momentum(t + 1), _momentum(t + 2)
     store = storage(scalar_states, "nadam")
     product = store(state("mu_product") * store(now))
@@ -307,7 +307,7 @@ def nadam(
     direction = following / (1 - ahead) * mean + (1 - now) / (1 - product) * gradient
     param = PARAM - hyper("lr") * direction / size
     if is_decoupled:
-        param = param - decoupled(values["weight_decay"])
+        param = param - decoupled_decay(values["weight_decay"])
     states = {
         "mu_product": State(product, 1, "scalar"),
         "exp_avg": State(mean),
@@ -381,17 +381,17 @@ def radam(
         gradient = with_penalty(gradient, values["weight_decay"])
     beta2 = hyper("beta2")
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
-    square = weighted(state("exp_avg_sq"), gradient**2, beta2)
+    square = weighted_mean(state("exp_avg_sq"), gradient**2, beta2)
     correction = 1 - beta2 ** (t + 1)
     length, factor = rectification(beta2, 5)
     size = sp.sqrt(square) + hyper("eps")
     adaptive_scale = product([factor, sp.sqrt(correction), 1 / size])
-    scale = sp.Piecewise((adaptive_scale, made(sp.Gt, length, 5)), (1, True))
+    scale = sp.Piecewise((adaptive_scale, construct(sp.Gt, length, 5)), (1, True))
     if _is_never_rectified(values["beta2"]):
         scale = sp.Integer(1)
     param = PARAM - hyper("lr") / (1 - hyper("beta1") ** (t + 1)) * mean * scale
     if is_decoupled:
-        param = param - decoupled(values["weight_decay"])
+        param = param - decoupled_decay(values["weight_decay"])
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
     return rule_of("radam", param, states, values)
 

@@ -30,9 +30,9 @@ from closedform.optimizers.arguments import hyperparameters, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
-    decoupled,
+    decoupled_decay,
     rule_of,
-    weighted,
+    weighted_mean,
 )
 
 BLOCKS = ("tensor", "row", "element")
@@ -84,14 +84,14 @@ def adam_mini(
     gradient = ascent_or_descent(maximize, where)
     square, shape = _mean_square(gradient, block, where)
     mean = blend(state("m"), gradient, hyper("beta1"))
-    second = weighted(state("v_mean"), square, hyper("beta2"))
+    second = weighted_mean(state("v_mean"), square, hyper("beta2"))
     states = {"m": State(mean), "v_mean": State(local("second"), 0, shape)}
     root = sp.sqrt(local("second") / (1 - hyper("beta2") ** (t + 1))) + hyper("eps")
     if isinstance(shape, Sizes):
         count = shape.sizes[0]
         root = like_param(broadcast_to(root, (count, SIZE / count)))
     step = mean / (1 - hyper("beta1") ** (t + 1)) / root
-    param = PARAM - hyper("lr") * step - decoupled(values["weight_decay"])
+    param = PARAM - hyper("lr") * step - decoupled_decay(values["weight_decay"])
     return rule_of(where, param, states, values, definitions={"second": second})
 
 

@@ -12,10 +12,10 @@ from closedform.optimizers.adam import adam_moments
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, several
 from closedform.optimizers.formulas import (
     ascent_or_descent,
-    decoupled,
+    decoupled_decay,
     rule_of,
     sign,
-    weighted,
+    weighted_mean,
     with_penalty,
 )
 from closedform.optimizers.weight_decays import relative_rate
@@ -77,11 +77,11 @@ def qhadam(
         gradient = with_penalty(gradient, values["weight_decay"])
     mean = _correct_bias("exp_avg", gradient, hyper("beta1"))
     square = _correct_bias("exp_avg_sq", gradient**2, hyper("beta2"))
-    above = weighted(mean, gradient, hyper("nu1"))
-    below = sp.sqrt(weighted(square, gradient**2, hyper("nu2"))) + hyper("eps")
+    above = weighted_mean(mean, gradient, hyper("nu1"))
+    below = sp.sqrt(weighted_mean(square, gradient**2, hyper("nu2"))) + hyper("eps")
     param = PARAM - hyper("lr") * above / below
     if is_decoupled:
-        param = param - decoupled(values["weight_decay"])
+        param = param - decoupled_decay(values["weight_decay"])
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
     return rule_of(where, param, states, values)
 
@@ -91,7 +91,7 @@ _QHADAM = ("lr", "beta1", "beta2", "nu1", "nu2", "eps", "weight_decay")
 
 def _correct_bias(name: str, value: sp.Expr, beta: sp.Expr) -> sp.Expr:
     """The running mean of all values so far, whose weights sum to 1 at each step."""
-    return weighted(state(name), value, 1 - (1 - beta) / (1 - beta ** (t + 1)))
+    return weighted_mean(state(name), value, 1 - (1 - beta) / (1 - beta ** (t + 1)))
 
 
 def grams(
@@ -134,7 +134,7 @@ def grams(
         gradient, amsgrad=False, correct_bias=True, eps_added="after_correction"
     )
     step = sp.Max(ratio, -ratio) * sign(gradient)
-    param = PARAM - hyper("lr") * step - decoupled(values["weight_decay"])
+    param = PARAM - hyper("lr") * step - decoupled_decay(values["weight_decay"])
     return rule_of(where, param, states, values)
 
 
@@ -220,5 +220,5 @@ def adabound(
     bound = sp.Min(sp.Max(rate, final * (1 - 1 / (count + 1))), final * (1 + 1 / count))
     param = PARAM - states["exp_avg"].next * bound
     if is_decoupled:
-        param = param - decoupled(values["weight_decay"])
+        param = param - decoupled_decay(values["weight_decay"])
     return rule_of(where, param, states, values)

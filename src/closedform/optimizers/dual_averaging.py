@@ -10,7 +10,7 @@ from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero
 from closedform.optimizers.formulas import (
     ascent_or_descent,
-    decoupled,
+    decoupled_decay,
     rule_of,
     sign,
     with_penalty,
@@ -86,7 +86,7 @@ def madgrad(
         target = state("x0") - total / _cube_root(squares)
         param = PARAM + (1 - hyper("momentum")) * (target - PARAM)
     if is_decoupled:
-        param = param - decoupled(values["weight_decay"], rate=rate)
+        param = param - decoupled_decay(values["weight_decay"], rate=rate)
     return rule_of(where, param, states, values)
 
 

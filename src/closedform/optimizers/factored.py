@@ -20,7 +20,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     choice,
     decay_rates,
@@ -34,11 +34,11 @@ from closedform.optimizers.formulas import (
     IS_FACTORED,
     Factors,
     ascent_or_descent,
-    clipped,
-    decoupled,
+    clipped_update,
+    decoupled_decay,
     rms,
     rule_of,
-    weighted,
+    weighted_mean,
 )
 
 FLOORS = ("added", "clamped")
@@ -138,20 +138,22 @@ def adafactor(
     gradient = ascent_or_descent(maximize, "adafactor")
     eps1 = EPSILON if given1 is None else hyper("eps1")
     states, definitions = _second_moment(gradient, eps1, floor)
-    values["clip_threshold"], definitions["clipped"] = clipped("u", clip_threshold, "adafactor")
+    values["clip_threshold"], definitions["clipped"] = clipped_update(
+        "u", clip_threshold, "adafactor"
+    )
     rate = hyper("lr")
     if flag(relative_step, "relative_step", "adafactor"):
-        rate = made(sp.Min, rate, 1 / sp.sqrt(t + 1))
+        rate = construct(sp.Min, rate, 1 / sp.sqrt(t + 1))
     if flag(scale_parameter, "scale_parameter", "adafactor"):
-        definitions["rate"] = made(sp.Max, hyper("eps2"), rms(PARAM)) * rate
+        definitions["rate"] = construct(sp.Max, hyper("eps2"), rms(PARAM)) * rate
         rate = local("rate")
     change = rate * local("clipped")
     if not is_zero(values["beta1"]):
-        change = weighted(state("exp_avg"), change, hyper("beta1"))
+        change = weighted_mean(state("exp_avg"), change, hyper("beta1"))
         states["exp_avg"] = State(change)
     param = PARAM - change
     factor = rate if decay == "scaled" else hyper("lr")
-    param = param - decoupled(values["weight_decay"], rate=factor)
+    param = param - decoupled_decay(values["weight_decay"], rate=factor)
     return rule_of("adafactor", param, states, values, definitions=definitions)
 
 
@@ -164,16 +166,16 @@ def _second_moment(
     decay = 1 - (t + 1) ** -hyper("decay_rate")
     square = gradient**2 + eps1 if is_added else gradient**2
     definitions = factors.definitions(square, decay)
-    definitions[whole] = weighted(state(whole), square, decay)
+    definitions[whole] = weighted_mean(state(whole), square, decay)
     if is_added:
         below = sp.Piecewise((factors.root(), IS_FACTORED), (sp.sqrt(local(whole)), True))
     else:
         row, column = local(factors.row), local(factors.column)
         # The share of a row is at most their number, where a product of two factors would overflow.
-        share = row / made(sp.Max, reduce_mean(row, (-2,), keepdims=True), eps1)
+        share = row / construct(sp.Max, reduce_mean(row, (-2,), keepdims=True), eps1)
         product = matmul(share, column)
         moment = sp.Piecewise((product, IS_FACTORED), (local(whole), True))
-        below = sp.sqrt(made(sp.Max, moment, eps1**2))
+        below = sp.sqrt(construct(sp.Max, moment, eps1**2))
     definitions["u"] = gradient / below
     states = factors.states()
     states[whole] = State(local(whole), exists=sp.Lt(RANK, 2))
@@ -250,16 +252,16 @@ def came(
     square = gradient**2 + hyper("eps1")
     change, moment = local("clipped"), local("exp_avg")
     definitions = _MOMENT.definitions(square, hyper("beta2"))
-    definitions["exp_avg_sq"] = weighted(state("exp_avg_sq"), square, hyper("beta2"))
+    definitions["exp_avg_sq"] = weighted_mean(state("exp_avg_sq"), square, hyper("beta2"))
     below = sp.Piecewise((_MOMENT.root(), IS_FACTORED), (sp.sqrt(local("exp_avg_sq")), True))
     definitions["u"] = gradient / below
-    values["clip_threshold"], definitions["clipped"] = clipped("u", clip_threshold, "came")
-    definitions["exp_avg"] = weighted(state("exp_avg"), change, hyper("beta1"))
+    values["clip_threshold"], definitions["clipped"] = clipped_update("u", clip_threshold, "came")
+    definitions["exp_avg"] = weighted_mean(state("exp_avg"), change, hyper("beta1"))
     definitions["apart"] = change - moment
     definitions |= _DOUBT.definitions(local("apart") ** 2 + hyper("eps2"), hyper("beta3"))
     step = sp.Piecewise((moment / _DOUBT.root(), IS_FACTORED), (moment, True))
     param = PARAM - hyper("lr") * step
-    param = param - decoupled(values["weight_decay"])
+    param = param - decoupled_decay(values["weight_decay"])
     states = {
         "exp_avg": State(moment),
         **_MOMENT.states(),

@@ -15,7 +15,14 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
-from closedform.optimizers.formulas import blend, decoupled, rule_of, sign, square, weighted
+from closedform.optimizers.formulas import (
+    blend,
+    decoupled_decay,
+    rule_of,
+    sign,
+    square,
+    weighted_mean,
+)
 
 
 def ademamix(
@@ -86,10 +93,10 @@ def ademamix(
         beta3 = sp.exp(fast * slow / ((1 - part) * slow + part * fast))
     mean = blend(state("exp_avg"), GRAD, beta1)
     slow_mean = blend(state("exp_avg_slow"), GRAD, beta3)
-    mean_square = weighted(state("exp_avg_sq"), GRAD**2, beta2)
+    mean_square = weighted_mean(state("exp_avg_sq"), GRAD**2, beta2)
     size = sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps")
     direction = mean / (1 - beta1 ** (t + 1)) + slow_alpha * slow_mean
-    param = PARAM - hyper("lr") * (direction / size) - decoupled(values["weight_decay"])
+    param = PARAM - hyper("lr") * (direction / size) - decoupled_decay(values["weight_decay"])
     states = {
         "exp_avg": State(mean),
         "exp_avg_slow": State(slow_mean),
@@ -159,8 +166,8 @@ def adan(
     beta1, beta2, beta3 = hyper("beta1"), hyper("beta2"), hyper("beta3")
     change = sp.Piecewise((0, sp.Eq(t, 0)), (GRAD - state("pre_grad"), True))
     mean = blend(state("exp_avg"), GRAD, beta1)
-    mean_change = weighted(state("exp_avg_diff"), change, beta2)
-    mean_square = weighted(state("exp_avg_sq"), square(GRAD + beta2 * change), beta3)
+    mean_change = weighted_mean(state("exp_avg_diff"), change, beta2)
+    mean_square = weighted_mean(state("exp_avg_sq"), square(GRAD + beta2 * change), beta3)
     size = sp.sqrt(mean_square) / sp.sqrt(1 - beta3 ** (t + 1)) + hyper("eps")
     direction = mean / (1 - beta1 ** (t + 1)) + beta2 / (1 - beta2 ** (t + 1)) * mean_change
     param = PARAM - hyper("lr") * (direction / size)
@@ -237,14 +244,14 @@ def mars(
     change = sp.Piecewise((0, sp.Eq(t, 0)), (GRAD - state("last_grad"), True))
     correction = GRAD + strength * change
     clipped_gradient = correction / sp.Max(1, sp.sqrt(reduce_sum(square(correction))))
-    mean = weighted(state("exp_avg"), clipped_gradient, beta1)
+    mean = weighted_mean(state("exp_avg"), clipped_gradient, beta1)
     states = {"exp_avg": State(mean)}
     direction = sign(mean)
     if form == "adamw":
-        mean_square = weighted(state("exp_avg_sq"), square(clipped_gradient), beta2)
+        mean_square = weighted_mean(state("exp_avg_sq"), square(clipped_gradient), beta2)
         states["exp_avg_sq"] = State(mean_square)
         size = sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps")
         direction = mean / (1 - beta1 ** (t + 1)) / size
     states["last_grad"] = State(GRAD)
-    param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"])
+    param = PARAM - hyper("lr") * direction - decoupled_decay(values["weight_decay"])
     return rule_of("mars", param, states, values)

@@ -27,7 +27,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.settled import made, product
+from closedform.language.settled import construct, product
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
 
 
@@ -49,7 +49,9 @@ def with_penalty(gradient: sp.Expr, weight_decay: Hyper) -> sp.Expr:
     return gradient if is_zero(weight_decay) else gradient + hyper("weight_decay") * PARAM
 
 
-def decoupled(weight_decay: Hyper, param: sp.Expr = PARAM, rate: sp.Expr | None = None) -> sp.Expr:
+def decoupled_decay(
+    weight_decay: Hyper, param: sp.Expr = PARAM, rate: sp.Expr | None = None
+) -> sp.Expr:
     """Returns the term that decoupled weight decay subtracts from the parameter.
 
     The rate is ``lr``, or another.
@@ -66,7 +68,7 @@ def blend(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:
     return old + (1 - decay) * (new - old)
 
 
-def weighted(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:
+def weighted_mean(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:
     """Returns a running mean of squares: both terms stay at or above 0, and an infinity stays."""
     return decay * old + (1 - decay) * new
 
@@ -77,12 +79,14 @@ def square(value: sp.Expr) -> sp.Expr:
     SymPy squares its factors apart, and those overflow and underflow where the value does not; the
     larger of the value and its negative stays whole.
     """
-    return made(sp.Max, value, -value) ** 2
+    return construct(sp.Max, value, -value) ** 2
 
 
 def sign(value: sp.Expr) -> sp.Expr:
     """Returns 1, -1, or the value itself where it is 0 or not a number."""
-    return sp.Piecewise((1, made(sp.Gt, value, 0)), (-1, made(sp.Lt, value, 0)), (value, True))
+    return sp.Piecewise(
+        (1, construct(sp.Gt, value, 0)), (-1, construct(sp.Lt, value, 0)), (value, True)
+    )
 
 
 def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
@@ -93,7 +97,7 @@ def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
     power = beta2 ** (t + 1)
     limit = 2 / (1 - beta2) - 1
     length = limit - 2 * (t + 1) * power / (1 - power)
-    safe_length = made(sp.Max, length, threshold)
+    safe_length = construct(sp.Max, length, threshold)
     ratio = (safe_length - 4) * (safe_length - 2) * limit / ((limit - 4) * (limit - 2))
     # SymPy returns the same expression, after 50 ms in which it asks for signs.
     root = sp.Pow(ratio, sp.S.Half, evaluate=False)
@@ -135,7 +139,7 @@ IS_FACTORED = sp.Ge(RANK, 2)
 """A matrix, or a batch of them: its second moment is stored as row and column factors."""
 
 
-def clipped(name: str, clip_threshold: Hyper, where: str) -> tuple[Any, sp.Expr]:
+def clipped_update(name: str, clip_threshold: Hyper, where: str) -> tuple[Any, sp.Expr]:
     """Returns the checked hyperparameter ``clip_threshold``, and a definition scaled down by it.
 
     Raises:
@@ -144,7 +148,7 @@ def clipped(name: str, clip_threshold: Hyper, where: str) -> tuple[Any, sp.Expr]
     value = hyperparameter(clip_threshold, "clip_threshold", where)
     if is_zero(value):
         raise DefinitionError("clip_threshold must be above 0, got 0", where=where)
-    return value, local(name) / made(sp.Max, 1, rms(local(name)) / hyper("clip_threshold"))
+    return value, local(name) / construct(sp.Max, 1, rms(local(name)) / hyper("clip_threshold"))
 
 
 def norm(tensor: sp.Expr) -> sp.Expr:
@@ -181,7 +185,7 @@ class Factors:
     def definitions(self, square: sp.Expr, decay: sp.Expr) -> dict[str, sp.Expr]:
         """Returns their next values, by the names of the states."""
         return {
-            name: weighted(state(name), reduce_mean(square, (axis,), self.keepdims), decay)
+            name: weighted_mean(state(name), reduce_mean(square, (axis,), self.keepdims), decay)
             for name, axis in ((self.row, -1), (self.column, -2))
         }
 

@@ -9,7 +9,13 @@ import sympy as sp
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, local, reduce_sum, state, t
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameters, is_zero
-from closedform.optimizers.formulas import ascent_or_descent, norm, rule_of, weighted, with_penalty
+from closedform.optimizers.formulas import (
+    ascent_or_descent,
+    norm,
+    rule_of,
+    weighted_mean,
+    with_penalty,
+)
 from closedform.optimizers.formulas import square as squared
 
 
@@ -177,8 +183,8 @@ def lamb(
         "lamb", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, largest_norm=largest_norm
     )
     # Not a blend: where the two terms cancel, a blend keeps the rounding of their difference.
-    mean = weighted(state("exp_avg"), GRAD, hyper("beta1"))
-    square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
+    mean = weighted_mean(state("exp_avg"), GRAD, hyper("beta1"))
+    square = weighted_mean(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
     if flag(correct_bias, "correct_bias", "lamb"):
         mean = mean / (1 - hyper("beta1") ** (t + 1))
@@ -238,7 +244,7 @@ def novograd(
     """
     values = hyperparameters("novograd", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
     gradient = ascent_or_descent(maximize, "novograd")
-    later = weighted(state("exp_avg_sq"), local("square"), hyper("beta2"))
+    later = weighted_mean(state("exp_avg_sq"), local("square"), hyper("beta2"))
     definitions = {
         "square": reduce_sum(gradient**2),
         "exp_avg_sq": sp.Piecewise((local("square"), sp.Eq(t, 0)), (later, True)),
@@ -246,7 +252,7 @@ def novograd(
     direction = gradient / (sp.sqrt(local("exp_avg_sq")) + hyper("eps"))
     direction = with_penalty(direction, values["weight_decay"])
     if flag(grad_averaging, "grad_averaging", "novograd"):
-        moment = weighted(state("exp_avg"), direction, hyper("beta1"))
+        moment = weighted_mean(state("exp_avg"), direction, hyper("beta1"))
     else:
         moment = hyper("beta1") * state("exp_avg") + direction
     states = {

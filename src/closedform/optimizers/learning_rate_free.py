@@ -22,7 +22,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, number
-from closedform.optimizers.formulas import decoupled, rule_of, weighted, with_penalty
+from closedform.optimizers.formulas import decoupled_decay, rule_of, weighted_mean, with_penalty
 
 SIZE = shared("d")
 """The estimate d of the distance to the solution, before the step."""
@@ -44,12 +44,12 @@ class AdaptedAdam:
     rate: sp.Expr
     is_decoupled: bool
 
-    def moved(self, change: sp.Expr) -> sp.Expr:
+    def param_after(self, change: sp.Expr) -> sp.Expr:
         """Returns the parameter after a change, and its decoupled decay."""
         param = PARAM - change
         if not self.is_decoupled:
             return param
-        return param - decoupled(self.values["weight_decay"], PARAM, self.rate)
+        return param - decoupled_decay(self.values["weight_decay"], PARAM, self.rate)
 
 
 def adapted_adam(
@@ -148,16 +148,16 @@ def d_adapt_adam(
     values, gradient, rate = adam.values, adam.gradient, adam.rate
     beta1, beta2, slow = hyper("beta1"), hyper("beta2"), sp.sqrt(hyper("beta2"))
     mean = beta1 * state("exp_avg") + (1 - beta1) * rate * gradient
-    mean_square = weighted(state("exp_avg_sq"), gradient**2, beta2)
+    mean_square = weighted_mean(state("exp_avg_sq"), gradient**2, beta2)
     path = slow * state("s") + (1 - slow) * rate * gradient
     before = sp.sqrt(state("exp_avg_sq")) + hyper("eps")
     agreement = rate * global_sum(gradient * state("s") / before)
-    numerator = weighted(shared("numerator_weighted"), agreement, slow)
+    numerator = weighted_mean(shared("numerator_weighted"), agreement, slow)
     length = global_sum(sp.Abs(path))
     size = _next_estimate(numerator / ((1 - slow) * length), length, growth_rate, values, where)
     return rule_of(
         where,
-        adam.moved(mean / (sp.sqrt(mean_square) + hyper("eps"))),
+        adam.param_after(mean / (sp.sqrt(mean_square) + hyper("eps"))),
         {"exp_avg": State(mean), "exp_avg_sq": State(mean_square), "s": State(path)},
         values,
         shared={
@@ -336,7 +336,7 @@ def prodigy(
         following = sp.Piecewise((next_size, is_known), (size, True))
     return rule_of(
         "prodigy",
-        adam.moved(rate * (mean / (sp.sqrt(mean_square) + following * hyper("eps")))),
+        adam.param_after(rate * (mean / (sp.sqrt(mean_square) + following * hyper("eps")))),
         {
             "exp_avg": State(mean),
             "exp_avg_sq": State(mean_square),

@@ -28,7 +28,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, whole
-from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
 LOOKAHEADS = ("blend", "sum")
 SCALES = ("original", "match_rms_adamw")
@@ -150,14 +150,14 @@ def muon(
         else:
             direction = gradient + hyper("momentum") * direction
     definitions["direction"] = direction
-    definitions |= orthogonalized(ns_steps, values, floor=floor, precision=precision)
+    definitions |= orthogonalize(ns_steps, values, floor=floor, precision=precision)
     rows, columns = axis_size(0), axis_size(1)
     size = sp.Max(1, rows / columns) if scale == "original" else sp.Max(rows, columns) / 25
     rate = hyper("lr") * sp.sqrt(size)
     step = rate * local("orthogonal")
     param = PARAM - (rounded(step, "bf16") if precision == "bf16" else step)
     factor = rate if decay == "scaled" else hyper("lr")
-    param = param - decoupled(values["weight_decay"], rate=factor)
+    param = param - decoupled_decay(values["weight_decay"], rate=factor)
     buffer = state("momentum_buffer") if is_lost else local("buffer")
     states = {"momentum_buffer": State(buffer)}
     return rule_of("muon", param, states, values, definitions=definitions, requires=sp.Ge(RANK, 2))
@@ -203,7 +203,7 @@ def checked_coefficients(coefficients: Coefficients, where: str) -> dict[str, An
     return values
 
 
-def orthogonalized(
+def orthogonalize(
     steps: int,
     values: Mapping[str, Any],
     *,
@@ -219,25 +219,25 @@ def orthogonalized(
         precision: One of ``PRECISIONS``.
     """
 
-    def fused(value: sp.Expr) -> sp.Expr:
+    def in_precision(value: sp.Expr) -> sp.Expr:
         return value if precision == "parameter" else rounded(value, "bf16")
 
     several = sum(key.startswith("ns_a_") for key in values)
     matrix = reshape(local("direction"), (axis_size(0), _KERNEL_COLUMNS))
     direction_matrix = sp.Piecewise((matrix, _IS_KERNEL), (local("direction"), True))
     definitions = {
-        "wide": fused(
+        "wide": in_precision(
             sp.Piecewise((transpose(direction_matrix), _IS_TALL), (direction_matrix, True))
         )
     }
     wide = local("wide")
-    length = fused(sp.sqrt(reduce_sum(wide**2, (-2, -1), keepdims=True)))
+    length = in_precision(sp.sqrt(reduce_sum(wide**2, (-2, -1), keepdims=True)))
     is_clamped = floor == "clamped"
-    length = fused(sp.Max(length, hyper("eps")) if is_clamped else length + hyper("eps"))
-    definitions["unit"] = fused(wide / length)
+    length = in_precision(sp.Max(length, hyper("eps")) if is_clamped else length + hyper("eps"))
+    definitions["unit"] = in_precision(wide / length)
     now = local("unit")
     for step in range(1, steps + 1):
-        gram = fused(matmul(now, transpose(now)))
+        gram = in_precision(matmul(now, transpose(now)))
         definitions[f"gram_{step}"] = gram
         suffix = f"_{min(step, several)}" if several else ""
         definitions |= _polynomial(step, now, precision, values, suffix)

@@ -29,12 +29,18 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
-from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of, weighted
+from closedform.optimizers.formulas import (
+    ascent_or_descent,
+    blend,
+    decoupled_decay,
+    rule_of,
+    weighted_mean,
+)
 from closedform.optimizers.muon import (
     COEFFICIENTS,
     Coefficients,
     checked_coefficients,
-    orthogonalized,
+    orthogonalize,
 )
 
 SCALES = ("preserve_norm", "match_rms")
@@ -116,12 +122,12 @@ def normuon(
     definitions = {
         "buffer": blend(state("momentum_buffer"), gradient, hyper("momentum")),
         "direction": direction,
-        **orthogonalized(ns_steps, values),
+        **orthogonalize(ns_steps, values),
     }
     rows, columns, eps_term = axis_size(0), SIZE / sp.Max(1, axis_size(0)), hyper("eps")
     definitions["matrix"] = reshape(local("orthogonal"), (rows, columns))
     square = reduce_mean(local("matrix") ** 2, (1,), True)
-    definitions["second"] = weighted(state("second_momentum_buffer"), square, hyper("beta2"))
+    definitions["second"] = weighted_mean(state("second_momentum_buffer"), square, hyper("beta2"))
     definitions["normalized"] = local("matrix") / (sp.sqrt(local("second")) + eps_term)
     length = sp.sqrt(reduce_sum(local("normalized") ** 2)) + eps_term
     if scale == "preserve_norm":
@@ -134,7 +140,7 @@ def normuon(
     shrunk = PARAM
     if decay == "cautious" and not is_zero(values["weight_decay"]):
         shrunk = sp.Piecewise((PARAM, PARAM * local("step") >= 0), (0, True))
-    param = param - decoupled(values["weight_decay"], shrunk)
+    param = param - decoupled_decay(values["weight_decay"], shrunk)
     states = {
         "momentum_buffer": State(local("buffer")),
         "second_momentum_buffer": State(local("second"), 0, Sizes((rows, sp.Integer(1)))),

@@ -24,7 +24,7 @@ from closedform.language import (
 from closedform.language.aliases import Hyper
 from closedform.optimizers.adam import EPS_ADDED, adam_moments
 from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters
-from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
 
 def adamp(
@@ -95,7 +95,7 @@ def adamp(
         ratio = ratio.xreplace({mean: blend(mean, gradient, hyper("beta1"))})
     definitions = _projection_definitions(ratio, gradient)
     step = hyper("lr") * _choose_by_rank("projected", "perturb")
-    decay = decoupled(values["weight_decay"], rate=hyper("lr") * _decay_factor())
+    decay = decoupled_decay(values["weight_decay"], rate=hyper("lr") * _decay_factor())
     return rule_of(where, PARAM - step - decay, states, values, definitions=definitions)
 
 
@@ -160,7 +160,7 @@ def sgdp(
     definitions = _projection_definitions(direction, gradient)
     step = hyper("lr") * _choose_by_rank("projected", "perturb")
     rate = hyper("lr") * _decay_factor() / (1 - mu)
-    decay = decoupled(values["weight_decay"], rate=rate)
+    decay = decoupled_decay(values["weight_decay"], rate=rate)
     states = {"momentum_buffer": State(buffer)}
     return rule_of(where, PARAM - step - decay, states, values, definitions=definitions)
 

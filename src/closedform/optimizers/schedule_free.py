@@ -18,7 +18,7 @@ from closedform.optimizers.arguments import (
     is_zero,
     whole,
 )
-from closedform.optimizers.formulas import rectification, rule_of, weighted, with_penalty
+from closedform.optimizers.formulas import rectification, rule_of, weighted_mean, with_penalty
 
 
 def schedule_free_sgd(
@@ -123,10 +123,10 @@ def schedule_free_adamw(
         **_common(lr, weight_decay, weight_exponent, rate_exponent, where),
         **_adaptive(betas, eps, where),
     }
-    mean_square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
+    mean_square = weighted_mean(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1))
-    normalized = GRAD / (sp.sqrt(mean_square) / correction + hyper("eps"))
-    direction = with_penalty(normalized, values["weight_decay"])
+    normalized_gradient = GRAD / (sp.sqrt(mean_square) / correction + hyper("eps"))
+    direction = with_penalty(normalized_gradient, values["weight_decay"])
     rate = hyper("lr") * _warmup(warmup_steps, where)
     states = {"exp_avg_sq": State(mean_square)}
     return _averaged_rule(where, rate, direction, hyper("beta1"), states, values)
@@ -175,10 +175,12 @@ def schedule_free_radam(
     }
     is_silent = flag(silent_sgd_phase, "silent_sgd_phase", where)
     beta2 = hyper("beta2")
-    mean_square = weighted(state("exp_avg_sq"), GRAD**2, beta2)
-    normalized = GRAD / (sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps"))
+    mean_square = weighted_mean(state("exp_avg_sq"), GRAD**2, beta2)
+    normalized_gradient = GRAD / (
+        sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps")
+    )
     length, factor = rectification(beta2, 4)
-    base_direction = sp.Piecewise((normalized, length > 4), (GRAD, True))
+    base_direction = sp.Piecewise((normalized_gradient, length > 4), (GRAD, True))
     direction = with_penalty(base_direction, values["weight_decay"])
     rate = hyper("lr") * sp.Piecewise((factor, length > 4), (0 if is_silent else 1, True))
     states = {"exp_avg_sq": State(mean_square)}

@@ -19,12 +19,12 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters, whole
-from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of, sign
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of, sign
 from closedform.optimizers.muon import (
     COEFFICIENTS,
     Coefficients,
     checked_coefficients,
-    orthogonalized,
+    orthogonalize,
 )
 
 NORMS = ("spectral", "sign", "row", "column", "rms")
@@ -103,13 +103,13 @@ def scion(
     gradient = ascent_or_descent(maximize, where)
     definitions = {"direction": blend(state("d"), gradient, hyper("momentum"))}
     if norm == "spectral":
-        definitions |= orthogonalized(ns_steps, values)
+        definitions |= orthogonalize(ns_steps, values)
     definitions["change"] = _oracle(norm)
     param = PARAM - hyper("lr") * hyper("scale") * local("change")
     if is_constrained:
         param = param - hyper("lr") * PARAM
     else:
-        param = param - decoupled(values["weight_decay"])
+        param = param - decoupled_decay(values["weight_decay"])
     return rule_of(
         where,
         param,

@@ -18,12 +18,12 @@ from closedform.optimizers.arguments import (
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
-    decoupled,
+    decoupled_decay,
     rms,
     rule_of,
     sign,
     square,
-    weighted,
+    weighted_mean,
     with_penalty,
 )
 
@@ -80,13 +80,13 @@ def adabelief(
     if not is_decoupled:
         gradient = with_penalty(gradient, values["weight_decay"])
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
-    spread = weighted(state("exp_avg_var"), square(gradient - mean), hyper("beta2"))
+    spread = weighted_mean(state("exp_avg_var"), square(gradient - mean), hyper("beta2"))
     spread = spread + hyper("eps_root")
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1))
     size = sp.sqrt(spread) / correction + hyper("eps")
     param = PARAM - hyper("lr") * (mean / (1 - hyper("beta1") ** (t + 1)) / size)
     if is_decoupled:
-        param = param - decoupled(values["weight_decay"])
+        param = param - decoupled_decay(values["weight_decay"])
     states = {"exp_avg": State(mean), "exp_avg_var": State(spread)}
     return rule_of("adabelief", param, states, values)
 
@@ -138,7 +138,7 @@ def yogi(
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1))
     size = sp.sqrt(mean_square) / correction + hyper("eps")
     param = PARAM - hyper("lr") * (mean / (1 - hyper("beta1") ** (t + 1)) / size)
-    param = param - decoupled(values["weight_decay"])
+    param = param - decoupled_decay(values["weight_decay"])
     states = {"exp_avg": State(mean, first), "exp_avg_sq": State(mean_square, first)}
     return rule_of("yogi", param, states, values)
 
@@ -178,11 +178,11 @@ def laprop(
     η, and another trajectory where η is scheduled.
     """
     values = hyperparameters("laprop", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-    mean_square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
+    mean_square = weighted_mean(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
     size = sp.sqrt(mean_square) / sp.sqrt(1 - hyper("beta2") ** (t + 1)) + hyper("eps")
-    mean = weighted(state("exp_avg"), GRAD / size, hyper("beta1"))
+    mean = weighted_mean(state("exp_avg"), GRAD / size, hyper("beta1"))
     param = PARAM - hyper("lr") / (1 - hyper("beta1") ** (t + 1)) * mean
-    param = param - decoupled(values["weight_decay"], param)
+    param = param - decoupled_decay(values["weight_decay"], param)
     states = {"exp_avg": State(mean), "exp_avg_sq": State(mean_square)}
     return rule_of("laprop", param, states, values)
 
@@ -237,18 +237,18 @@ def adopt(
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "adopt")
     if not is_decoupled:
         gradient = with_penalty(gradient, values["weight_decay"])
-    normalized = gradient / sp.Max(sp.sqrt(state("exp_avg_sq")), hyper("eps"))
+    normalized_gradient = gradient / sp.Max(sp.sqrt(state("exp_avg_sq")), hyper("eps"))
     if clip_exponent is not None:
         values["clip_exponent"] = hyperparameter(clip_exponent, "clip_exponent", "adopt")
         bound = sp.Integer(1)
         if not is_zero(values["clip_exponent"]):
             bound = t ** hyper("clip_exponent")
-        normalized = sp.Max(sp.Min(normalized, bound), -bound)
-    mean = blend(state("exp_avg"), normalized, hyper("beta1"))
+        normalized_gradient = sp.Max(sp.Min(normalized_gradient, bound), -bound)
+    mean = blend(state("exp_avg"), normalized_gradient, hyper("beta1"))
     next_param = PARAM - hyper("lr") * mean
     if is_decoupled:
-        next_param = next_param - decoupled(values["weight_decay"])
-    mean_square = weighted(state("exp_avg_sq"), gradient**2, hyper("beta2"))
+        next_param = next_param - decoupled_decay(values["weight_decay"])
+    mean_square = weighted_mean(state("exp_avg_sq"), gradient**2, hyper("beta2"))
     states = {
         "exp_avg": State(_from_second(mean, state("exp_avg"))),
         "exp_avg_sq": State(_from_second(mean_square, gradient**2)),
@@ -306,13 +306,13 @@ def stable_adamw(
     eps_symbol, mean, square = hyper("eps"), local("exp_avg"), local("exp_avg_sq")
     definitions = {
         "exp_avg": blend(state("exp_avg"), gradient, _corrected_rate("beta1")),
-        "exp_avg_sq": weighted(state("exp_avg_sq"), gradient**2, _corrected_rate("beta2")),
+        "exp_avg_sq": weighted_mean(state("exp_avg_sq"), gradient**2, _corrected_rate("beta2")),
     }
     # A quotient is squared, not its parts: they overflow where it does not.
     definitions["lag"] = gradient / sp.sqrt(sp.Max(square, eps_symbol**2))
     definitions["rate"] = hyper("lr") / sp.Max(1, rms(local("lag")))
     param = PARAM - local("rate") * mean / (sp.sqrt(square) + eps_symbol)
-    param = param - decoupled(values["weight_decay"], rate=local("rate"))
+    param = param - decoupled_decay(values["weight_decay"], rate=local("rate"))
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
     return rule_of("stable_adamw", param, states, values, definitions=definitions)
 

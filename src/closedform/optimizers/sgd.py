@@ -7,7 +7,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     choice,
     flag,
@@ -82,7 +82,7 @@ def sgd(
     change = hyper("lr") * gradient
     if not is_zero(values["momentum"]):
         is_dampened = not is_zero(values["dampening"])
-        buffer = next_momentum(gradient, dampened=is_dampened, first=first_momentum)
+        buffer = next_momentum(gradient, is_dampened=is_dampened, first=first_momentum)
         states["momentum_buffer"] = State(buffer)
         change = hyper("lr") * buffer
         if nesterov:
@@ -93,13 +93,13 @@ def sgd(
     return rule_of("sgd", PARAM - change, states, values, definitions=definitions)
 
 
-def next_momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
+def next_momentum(gradient: sp.Expr, *, is_dampened: bool, first: str) -> sp.Expr:
     """Returns the next momentum of :func:`sgd`.
 
     It starts at 0, so only a dampened one needs a separate first step.
     """
     momentum_term = hyper("momentum") * state("momentum_buffer")
-    if not dampened:
+    if not is_dampened:
         return momentum_term + gradient
     usual = momentum_term + (1 - hyper("dampening")) * gradient
     return sp.Piecewise((gradient, sp.Eq(t, 0)), (usual, True)) if first == "gradient" else usual
@@ -187,7 +187,7 @@ def asgd(
     param = PARAM - rate * (gradient + hyper("lambd") * PARAM)
     average = state("ax") + state("mu") * (param - state("ax"))
     next_rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * (t + 1)) ** hyper("alpha")
-    next_weight = 1 / made(sp.Max, 1, t + 1 - hyper("t0"))
+    next_weight = 1 / construct(sp.Max, 1, t + 1 - hyper("t0"))
     states = {
         "eta": State(store(next_rate), number_or_zero(values["lr"]), "scalar"),
         "mu": State(store(next_weight), 1, "scalar"),

@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     flag,
     hyperparameter,
@@ -19,10 +19,10 @@ from closedform.optimizers.arguments import (
 )
 from closedform.optimizers.formulas import (
     ascent_or_descent,
-    decoupled,
+    decoupled_decay,
     rule_of,
     sign,
-    weighted,
+    weighted_mean,
     with_penalty,
 )
 
@@ -63,9 +63,9 @@ def lion(
     by 1 - ηλ first, the same mathematics; torch has none.
     """
     values = hyperparameters("lion", lr=lr, betas=betas, weight_decay=weight_decay)
-    direction = sign(weighted(state("exp_avg"), GRAD, hyper("beta1")))
-    param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"])
-    mean = weighted(state("exp_avg"), GRAD, hyper("beta2"))
+    direction = sign(weighted_mean(state("exp_avg"), GRAD, hyper("beta1")))
+    param = PARAM - hyper("lr") * direction - decoupled_decay(values["weight_decay"])
+    mean = weighted_mean(state("exp_avg"), GRAD, hyper("beta2"))
     return rule_of("lion", param, {"exp_avg": State(mean)}, values)
 
 
@@ -116,8 +116,8 @@ def signum(
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "signum")
     if not is_decoupled:
         gradient = with_penalty(gradient, decay)
-    mean = weighted(state("momentum_buffer"), gradient, hyper("momentum"))
-    param = PARAM - hyper("lr") * sign(mean) - (decoupled(decay) if is_decoupled else 0)
+    mean = weighted_mean(state("momentum_buffer"), gradient, hyper("momentum"))
+    param = PARAM - hyper("lr") * sign(mean) - (decoupled_decay(decay) if is_decoupled else 0)
     return rule_of("signum", param, {"momentum_buffer": State(mean)}, values)
 
 
@@ -153,8 +153,8 @@ def tiger(lr: Hyper = 1e-3, beta: Hyper = 0.965, weight_decay: Hyper = 0.01) -> 
         beta=hyperparameter(beta, "beta", "tiger", below=1),
         weight_decay=weight_decay,
     )
-    mean = weighted(state("exp_avg"), GRAD, hyper("beta"))
-    param = PARAM - hyper("lr") * sign(mean) - decoupled(values["weight_decay"])
+    mean = weighted_mean(state("exp_avg"), GRAD, hyper("beta"))
+    param = PARAM - hyper("lr") * sign(mean) - decoupled_decay(values["weight_decay"])
     return rule_of("tiger", param, {"exp_avg": State(mean)}, values)
 
 
@@ -219,15 +219,15 @@ def rprop(
         first = number(lr, "lr", "rprop")
     gradient = ascent_or_descent(maximize, "rprop")
     agreement = gradient * state("prev")
-    agrees, turns = made(sp.Gt, agreement, 0), made(sp.Lt, agreement, 0)
+    agrees, turns = construct(sp.Gt, agreement, 0), construct(sp.Lt, agreement, 0)
     # Otherwise the product is 0, or not a number, which then enters the step size.
     factor = sp.Piecewise(
         (hyper("eta_plus"), agrees),
         (hyper("eta_minus"), turns),
         (1 + agreement, True),
     )
-    size = made(sp.Min, before * factor, hyper("largest_step"))
-    size = made(sp.Max, size, hyper("smallest_step"))
+    size = construct(sp.Min, before * factor, hyper("largest_step"))
+    size = construct(sp.Max, size, hyper("smallest_step"))
     effective_gradient = sp.Piecewise((0, turns), (gradient, True))
     states = {"prev": State(effective_gradient), "step_size": State(size, first)}
     return rule_of("rprop", PARAM - sign(effective_gradient) * size, states, values)

@@ -19,7 +19,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameters, whole
-from closedform.optimizers.formulas import blend, decoupled, rule_of
+from closedform.optimizers.formulas import blend, decoupled_decay, rule_of
 
 
 def sophia(
@@ -77,6 +77,6 @@ def sophia(
         curvature = sp.Piecewise((curvature, is_due), (state("hessian_moment"), True))
     ratio = mean / sp.Max(hyper("gamma") * curvature, hyper("eps"))
     clipped_ratio = sp.Max(sp.Min(ratio, hyper("clip")), -hyper("clip"))
-    param = PARAM - hyper("lr") * clipped_ratio - decoupled(values["weight_decay"])
+    param = PARAM - hyper("lr") * clipped_ratio - decoupled_decay(values["weight_decay"])
     states = {"momentum": State(mean), "hessian_moment": State(curvature)}
     return rule_of("sophia", param, states, values, inputs=("hessian",))

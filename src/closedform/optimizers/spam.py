@@ -10,7 +10,7 @@ from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, floor_mod, hyper, local, state, t
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameters, is_zero, whole
-from closedform.optimizers.formulas import ascent_or_descent, blend, rule_of, sign, weighted
+from closedform.optimizers.formulas import ascent_or_descent, blend, rule_of, sign, weighted_mean
 
 
 def spam(
@@ -95,7 +95,7 @@ def spam(
         )
         clipped_square = sp.Piecewise((sp.Min(gradient**2, limit), clips), (gradient**2, True))
     mean = blend(local("first"), clipped_gradient, hyper("beta1"))
-    definitions["square"] = weighted(local("second"), clipped_square, hyper("beta2"))
+    definitions["square"] = weighted_mean(local("second"), clipped_square, hyper("beta2"))
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1)) / (1 - hyper("beta1") ** (t + 1))
     rate = hyper("lr") * correction * _factor(place, period, rise)
     definitions["stepped"] = PARAM - rate * mean / (sp.sqrt(local("square")) + hyper("eps"))

@@ -32,10 +32,10 @@ from closedform.optimizers.arguments import (
 )
 from closedform.optimizers.formulas import (
     ascent_or_descent,
-    decoupled,
+    decoupled_decay,
     rule_of,
     sign,
-    weighted,
+    weighted_mean,
 )
 from closedform.optimizers.sgd import check_nesterov, next_momentum
 
@@ -89,7 +89,7 @@ def decoupled_adamw(
         eps_added="after_correction",
     )
     part = relative_rate(values, initial_lr, where)
-    param = PARAM - hyper("lr") * ratio - decoupled(values["weight_decay"], rate=part)
+    param = PARAM - hyper("lr") * ratio - decoupled_decay(values["weight_decay"], rate=part)
     return rule_of(where, param, states, values)
 
 
@@ -144,10 +144,10 @@ def decoupled_sgdw(
     states = {}
     if not is_zero(values["momentum"]):
         is_dampened = not is_zero(values["dampening"])
-        buffer = next_momentum(GRAD, dampened=is_dampened, first="gradient")
+        buffer = next_momentum(GRAD, is_dampened=is_dampened, first="gradient")
         states["momentum_buffer"] = State(buffer)
         direction = GRAD + hyper("momentum") * buffer if nesterov else buffer
-    param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"], rate=part)
+    param = PARAM - hyper("lr") * direction - decoupled_decay(values["weight_decay"], rate=part)
     return rule_of(where, param, states, values)
 
 
@@ -187,9 +187,9 @@ def decoupled_lionw(
     where = "decoupled_lionw"
     values = hyperparameters(where, lr=lr, betas=betas, weight_decay=weight_decay)
     part = relative_rate(values, initial_lr, where)
-    direction = sign(weighted(state("exp_avg"), GRAD, hyper("beta1")))
-    param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"], rate=part)
-    mean = weighted(state("exp_avg"), GRAD, hyper("beta2"))
+    direction = sign(weighted_mean(state("exp_avg"), GRAD, hyper("beta1")))
+    param = PARAM - hyper("lr") * direction - decoupled_decay(values["weight_decay"], rate=part)
+    mean = weighted_mean(state("exp_avg"), GRAD, hyper("beta2"))
     return rule_of(where, param, {"exp_avg": State(mean)}, values)
 
 
@@ -247,7 +247,7 @@ def adamc(
         eps_added=eps_added,
     )
     part = hyper("lr") * relative_rate(values, max_lr, where, "max_lr")
-    param = PARAM - hyper("lr") * ratio - decoupled(values["weight_decay"], rate=part)
+    param = PARAM - hyper("lr") * ratio - decoupled_decay(values["weight_decay"], rate=part)
     return rule_of(where, param, states, values)
 
 
@@ -300,7 +300,7 @@ def adams(
         mean_square = states["exp_avg_sq"].next / (1 - hyper("beta2") ** (t + 1))
         mean = global_sum(mean_square) / GlobalSum(1)
         rate = hyper("lr") / (sp.sqrt(mean) + hyper("eps"))
-        param = param - decoupled(values["weight_decay"], rate=rate)
+        param = param - decoupled_decay(values["weight_decay"], rate=rate)
     return rule_of(where, param, states, values)
 
 

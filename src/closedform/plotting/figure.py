@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from closedform.errors import ArgumentError, DefinitionError, nearest, shown
+from closedform.errors import ArgumentError, DefinitionError, describe, nearest
 from closedform.language import Schedule
 from closedform.language.boundaries import boundaries
 from closedform.language.schedule import check_schedule
@@ -180,8 +180,8 @@ def plot_schedule(
 
 
 def plot_difference(
-    ours: Values,
-    theirs: Values,
+    first: Values,
+    second: Values,
     steps: NDArray[np.int64],
     path: str | os.PathLike[str],
     *,
@@ -191,8 +191,8 @@ def plot_difference(
     """Writes a figure of two curves, with their difference below, and returns it.
 
     Args:
-        ours: The values of the first curve.
-        theirs: Those of the second one.
+        first: The values of the first curve.
+        second: Those of the second one.
         steps: The updates of both, in order.
         path: A .png, .svg or .pdf file.
         labels: The names of the curves.
@@ -206,7 +206,7 @@ def plot_difference(
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     curves = [
         _Curve(label, color, steps, values, (), None)
-        for label, color, values in zip(labels, _COLORS, (ours, theirs), strict=False)
+        for label, color, values in zip(labels, _COLORS, (first, second), strict=False)
     ]
     for curve in curves:
         above.plot(steps, curve.values, color=curve.color, label=curve.label, linewidth=2.0)
@@ -258,7 +258,9 @@ def _end(sources: Any, steps: int | None, key: str) -> int:
         ends = [_last(item, key) for item in sources]
         return max(1, *ends)
     if isinstance(steps, bool) or not isinstance(steps, int) or steps <= 0:
-        raise DefinitionError(f"steps must be an integer above 0, got {shown(steps)}", where="plot")
+        raise DefinitionError(
+            f"steps must be an integer above 0, got {describe(steps)}", where="plot"
+        )
     return steps
 
 
@@ -415,10 +417,10 @@ def _short(number: float) -> str:
 def _draw_differences(axes: Axes, curves: Sequence[_Curve], scale: float) -> None:
     """Each other curve minus the first one, at the updates of the points of both."""
     first, *further_curves = curves
-    for other in further_curves:
-        steps, first_values, values = _together(first, other)
-        style = "o" if other.schedule is None and first.schedule is not None else "-"
-        axes.plot(steps * scale, values - first_values, style, color=other.color, markersize=3)
+    for curve in further_curves:
+        steps, first_values, values = _together(first, curve)
+        style = "o" if curve.schedule is None and first.schedule is not None else "-"
+        axes.plot(steps * scale, values - first_values, style, color=curve.color, markersize=3)
     axes.axhline(0, color=_QUIET, linewidth=0.8)
     axes.set_ylabel(f"minus {first.label}"[:24], color=_INK, fontsize=9)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useMathText=True)

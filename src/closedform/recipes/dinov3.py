@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy as sp
 
 from closedform.language import Schedule, t
-from closedform.language.settled import made as closed
+from closedform.language.settled import construct as closed
 from closedform.recipes import dinov2
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit

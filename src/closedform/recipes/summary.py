@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
-from closedform.alignment import aligned
+from closedform.alignment import align_columns
 from closedform.language import Schedule
 from closedform.language.description import summarize as summarize_schedule
 
@@ -66,7 +66,7 @@ class Summary:
         width = max(len(name) for name in self.options)
         rows, remaining = self.groups[:most_groups], len(self.groups[most_groups or None :])
         options = [f"  {name:<{width}}  {text}" for name, text in self.options.items()]
-        result = [self.title, *options, "", *aligned(self._rows(rows))]
+        result = [self.title, *options, "", *align_columns(self._rows(rows))]
         if most_groups is not None and remaining:
             result.append(f"… and {_quantity(remaining, 'more param group', 'more param groups')}")
         if self.notes:

@@ -107,16 +107,16 @@ def block_size() -> int:
     with tempfile.TemporaryDirectory() as folder:
         options.optimized_model_filepath = str(Path(folder) / "probe.onnx")
         ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        optimized = onnx.load(options.optimized_model_filepath).graph
-    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in optimized.initializer}
-    ordered = [
+        optimized_graph = onnx.load(options.optimized_model_filepath).graph
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in optimized_graph.initializer}
+    reordered_weights = [
         arrays[node.input[1]]
-        for node in optimized.node
+        for node in optimized_graph.node
         if node.domain == DOMAIN and node.op_type == "Conv" and node.input[1] in arrays
     ]
     for block in (16, 8):
         expected = [_reorder(weight, block) for weight in weights]
-        if len(ordered) == 2 and all(map(np.array_equal, ordered, expected)):
+        if len(reordered_weights) == 2 and all(map(np.array_equal, reordered_weights, expected)):
             return block
     return 0
 
@@ -177,11 +177,11 @@ class _Builder:
         pads = list(attributes.get("pads", [0] * 4))
         if is_transposed:
             plain = {"auto_pad", "group", "pads", "kernel_shape", *_OF_ONES, "output_padding"}
-            ones = [number for name in _OF_ONES for number in attributes.get(name, [1])]
+            numbers = [number for name in _OF_ONES for number in attributes.get(name, [1])]
             pads = [size - 1 - pad for size, pad in zip(shape[2:] * 2, pads, strict=True)]
             if (
                 not attributes.keys() <= plain
-                or set(ones) != {1}
+                or set(numbers) != {1}
                 or any(attributes.get("output_padding", []))
                 or min(pads) < 0
             ):
@@ -199,7 +199,7 @@ class _Builder:
         is_transposed: bool,
     ) -> list[NodeProto]:
         label = f"blocked.{self.count}"
-        image, split, mirrored, turned, weight, result = (f"{label}.{i}" for i in range(6))
+        image, split, mirror, turn, weight, result = (f"{label}.{i}" for i in range(6))
         group = attributes.get("group", 1)
         sizes, order = _order(shape, self._block)
         outputs = shape[0]
@@ -214,13 +214,11 @@ class _Builder:
         ]
         if is_transposed:
             places = self._constant(list(reversed(range(sizes[-1]))))
-            nodes.append(
-                helper.make_node("Gather", [split, places], [mirrored], axis=len(sizes) - 1)
-            )
-            source = mirrored
+            nodes.append(helper.make_node("Gather", [split, places], [mirror], axis=len(sizes) - 1))
+            source = mirror
         nodes += [
-            helper.make_node("Transpose", [source], [turned], perm=order),
-            helper.make_node("Reshape", [turned, self._constant(weight_shape)], [weight]),
+            helper.make_node("Transpose", [source], [turn], perm=order),
+            helper.make_node("Reshape", [turn, self._constant(weight_shape)], [weight]),
             helper.make_node(
                 "Conv",
                 [image, weight],

@@ -110,7 +110,7 @@ class CompiledModel:
         }
         self.ports = model_ports(spec.rule.name, groups, tuple(params), self.arrays, hypers, {})
         self.views = self.ports.views(
-            {port.name: read_only(self.arrays[port.name]) for port in self.ports.carried}
+            {port.name: read_only(self.arrays[port.name]) for port in self.ports.carried_ports}
         )
         workers = cores() if threads is None else checked_threads(threads)
         self._shares = _shares(groups, self._prefixes, workers, has_sums=bool(self._stages))

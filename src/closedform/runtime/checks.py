@@ -22,32 +22,32 @@ _STATE_KEYS = ("rule", "step", "params", "states")
 def check_names(
     values: object,
     expected: Mapping[str, object],
-    what: str,
+    kind: str,
     where: str,
     error: type[ClosedFormError] = SessionError,
 ) -> None:
-    """Raises ``error`` if a name is unknown or missing; ``what`` says what the names are of."""
+    """Raises ``error`` if a name is unknown or missing; ``kind`` says what the names are of."""
     if not isinstance(values, Mapping):
         raise error(
-            f"expected a mapping from name to {what}, got {type(values).__name__}",
+            f"expected a mapping from name to {kind}, got {type(values).__name__}",
             where=where,
             hint=f"give {{name: …}} for {', '.join(map(repr, list(expected)[:6])) or 'none'}",
         )
     for name in values:
         if name not in expected:
             hint = nearest(name, expected) if expected else "there are none"
-            raise error(f"unknown {what} {name!r}", where=where, hint=hint)
+            raise error(f"unknown {kind} {name!r}", where=where, hint=hint)
     missing = [name for name in expected if name not in values]
     if missing:
         names = ", ".join(repr(name) for name in missing[:6])
         more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
-        raise error(f"{what} {names}{more} missing", where=where, hint="give one for each name")
+        raise error(f"{kind} {names}{more} missing", where=where, hint="give one for each name")
 
 
 def check_array(
     array: object,
     port: Port,
-    what: str,
+    description: str,
     where: str,
     error: type[ClosedFormError] = SessionError,
 ) -> Array:
@@ -57,11 +57,11 @@ def check_array(
     """
     if not isinstance(array, np.ndarray):
         raise error(
-            f"{what} must be a NumPy array {port}, got {type(array).__name__}",
+            f"{description} must be a NumPy array {port}, got {type(array).__name__}",
             where=where,
             hint="pass numpy.asarray(…), or tensor.detach().cpu().numpy()",
         )
-    check_stored(array, port, what, where, error)
+    check_stored(array, port, description, where, error)
     return array
 
 
@@ -78,7 +78,7 @@ class _Typed(Protocol):
 def check_stored(
     array: _Typed,
     port: Port,
-    what: str,
+    description: str,
     where: str,
     error: type[ClosedFormError] = SessionError,
 ) -> None:
@@ -88,28 +88,28 @@ def check_stored(
     """
     if array.dtype != port.dtype:
         raise error(
-            f"{what} must be {port}, got dtype {array.dtype}",
+            f"{description} must be {port}, got dtype {array.dtype}",
             where=where,
             hint=f"convert it with .astype({str(port.dtype)!r})",
         )
     fits = len(array.shape) == len(port.shape) and all(
-        size in (None, given) for size, given in zip(port.shape, array.shape, strict=True)
+        size in (None, length) for size, length in zip(port.shape, array.shape, strict=True)
     )
     if not fits:
-        raise error(f"{what} must be {port}, got shape {list(array.shape)}", where=where)
+        raise error(f"{description} must be {port}, got shape {list(array.shape)}", where=where)
 
 
-def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = None) -> str:
+def common_dtype(params: Mapping[str, Array], where: str, storage_dtype: str | None = None) -> str:
     """Returns the compute dtype of parameters that share one dtype, as the compiler names it.
 
-    A rule that stores its parameters in 16 bits (``stored``) computes in f32.
+    A rule that stores its parameters in 16 bits (``storage_dtype``) computes in f32.
 
     Raises:
         SessionError: There are no parameters, or they are not arrays of one supported dtype.
     """
     compute = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
-    if stored is not None:
-        compute = {DType(stored).numpy: "f32"}
+    if storage_dtype is not None:
+        compute = {DType(storage_dtype).numpy: "f32"}
     if not isinstance(params, Mapping):
         raise SessionError(
             f"parameters must be a mapping of names to arrays, got {type(params).__name__}",
@@ -126,23 +126,23 @@ def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = N
                 f"parameter {name!r} must be a NumPy array of {' or '.join(map(str, compute))}, "
                 f"got {got}",
                 where=where,
-                hint=_conversion(array, stored),
+                hint=_conversion(array, storage_dtype),
             )
     dtypes = {array.dtype for array in params.values()}
     if len(dtypes) > 1:
-        listed = ", ".join(f"{name!r} {array.dtype}" for name, array in params.items())
+        listing = ", ".join(f"{name!r} {array.dtype}" for name, array in params.items())
         raise SessionError(
-            f"the parameters must share one dtype, got {listed}",
+            f"the parameters must share one dtype, got {listing}",
             where=where,
             hint="use one session per dtype",
         )
     return compute[dtypes.pop()]
 
 
-def _conversion(array: object, stored: str | None) -> str:
+def _conversion(array: object, storage_dtype: str | None) -> str:
     """How to convert a parameter to the dtype that its rule takes."""
-    if stored is not None:
-        return f"convert it with .astype({str(DType(stored).numpy)!r})"
+    if storage_dtype is not None:
+        return f"convert it with .astype({str(DType(storage_dtype).numpy)!r})"
     advice = "convert it with numpy.asarray(…, numpy.float32)"
     for dtype in (DType.BF16, DType.F16):
         if isinstance(array, np.ndarray) and array.dtype == dtype.numpy:
@@ -166,8 +166,8 @@ def checked_tensors(
     check_names(grads, ports.params, "gradient", where)
     tensors: dict[str, Array | None] = {}
     for name, port in ports.params.items():
-        what = f"the gradient of {name!r}"
-        tensors[naming.grad(name)] = _checked_tensor(grads[name], port, what, where)
+        description = f"the gradient of {name!r}"
+        tensors[naming.grad(name)] = _checked_tensor(grads[name], port, description, where)
     check_names(inputs, ports.inputs, "input", where)
     for label, by_name in ports.inputs.items():
         check_names(inputs[label], by_name, f"parameter of input {label!r}", where)
@@ -183,13 +183,13 @@ def checked_tensors(
     return tensors
 
 
-def _checked_tensor(value: object, port: Port, what: str, where: str) -> Array | None:
+def _checked_tensor(value: object, port: Port, description: str, where: str) -> Array | None:
     if value is None:
         return None
-    array = check_array(value, port, what, where)
+    array = check_array(value, port, description, where)
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise SessionError(
-            f"{what} must be C-contiguous, got strides {list(array.strides)}",
+            f"{description} must be C-contiguous, got strides {list(array.strides)}",
             where=where,
             hint="pass numpy.ascontiguousarray(…)",
         )
@@ -197,15 +197,18 @@ def _checked_tensor(value: object, port: Port, what: str, where: str) -> Array |
 
 
 def hyper_values(
-    hyper: Mapping[str, float], needed: Mapping[str, Port], optional: Mapping[str, Port], where: str
+    hyper: Mapping[str, float],
+    required_ports: Mapping[str, Port],
+    optional: Mapping[str, Port],
+    where: str,
 ) -> dict[str, Array]:
     """Returns the hyperparameters as arrays of the dtypes of their inputs.
 
     Raises:
         SessionError: A hyperparameter is missing, unknown or not a number of that kind.
     """
-    ports = {**needed, **optional}
-    expected = {**needed, **{name: ports[name] for name in hyper if name in ports}}
+    ports = {**required_ports, **optional}
+    expected = {**required_ports, **{name: ports[name] for name in hyper if name in ports}}
     check_names(hyper, expected, "hyperparameter", where)
     return {name: _hyper_value(value, ports[name], where) for name, value in hyper.items()}
 
@@ -254,8 +257,8 @@ def checked_state(
         )
     arrays = {STEP: checked_step(state_dict["step"], ports.step, where)}
 
-    def read(values: Any, expected: Mapping[str, Port], what: str, of: str) -> None:
-        check_names(values, expected, what, where, StateError)
+    def read(values: Any, expected: Mapping[str, Port], kind: str, of: str) -> None:
+        check_names(values, expected, kind, where, StateError)
         for name, port in expected.items():
             arrays[port.name] = check_array(values[name], port, of.format(name), where, StateError)
 

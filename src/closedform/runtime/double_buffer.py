@@ -91,14 +91,21 @@ class DoubleBuffer:
     def __init__(
         self,
         session: OnnxSession,
-        carried: Sequence[Port],
+        carried_ports: Sequence[Port],
         where: str,
         extra_outputs: Mapping[str, Array] | None = None,
     ) -> None:
         self._where = where
-        changed = [port for port in carried if naming.following(port.name) in session.outputs]
-        constant = [port for port in carried if naming.following(port.name) not in session.outputs]
-        stored_once, buffers = allocate(constant).arrays, (allocate(changed), allocate(changed))
+        changing_ports = [
+            port for port in carried_ports if naming.following(port.name) in session.outputs
+        ]
+        constant = [
+            port for port in carried_ports if naming.following(port.name) not in session.outputs
+        ]
+        stored_once, buffers = (
+            allocate(constant).arrays,
+            (allocate(changing_ports), allocate(changing_ports)),
+        )
         self._blocks = tuple(buffer.block for buffer in buffers)
         self._buffers = tuple({**buffer.arrays, **stored_once} for buffer in buffers)
         self.views = tuple(
@@ -110,7 +117,7 @@ class DoubleBuffer:
                 session,
                 source,
                 {
-                    **{naming.following(port.name): target[port.name] for port in changed},
+                    **{naming.following(port.name): target[port.name] for port in changing_ports},
                     **(extra_outputs or {}),
                 },
             )
@@ -140,19 +147,19 @@ class DoubleBuffer:
         for name, value in values.items():
             put(self.arrays[name], value)
 
-    def run(self, feeds: Mapping[str, Array], unchanged: Iterable[str] = ()) -> None:
+    def run(self, feeds: Mapping[str, Array], constant_names: Iterable[str] = ()) -> None:
         """Performs one step.
 
         Args:
             feeds: All other inputs by name, contiguous; those with a default may be omitted.
-            unchanged: The names of carried inputs whose values this step must not change.
+            constant_names: The names of carried inputs whose values this step must not change.
 
         Raises:
             SessionError: onnxruntime fails.
         """
         self.compute(feeds)
         following = self._buffers[1 - self.current]
-        for name in unchanged:
+        for name in constant_names:
             np.copyto(following[name], self.arrays[name])
         self.turn()
 

@@ -84,7 +84,7 @@ class InPlace:
         self._memory = Memory(arrays.values())
         self.ports = self._ports(name, groups, order, kinds)
         self.views = self.ports.views(
-            {port.name: read_only(self.arrays[port.name]) for port in self.ports.carried}
+            {port.name: read_only(self.arrays[port.name]) for port in self.ports.carried_ports}
         )
 
     def overlaps(self, array: Array) -> bool:

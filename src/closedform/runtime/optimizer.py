@@ -243,11 +243,11 @@ class OptimizerSession(Serialized):
             for name, array in tensors.items():
                 if array is not None and engine.overlaps(array):
                     label, _, param = name.partition(".")
-                    what = (
+                    description = (
                         f"the gradient of {param!r}" if label == "grad" else f"the input {name!r}"
                     )
                     raise SessionError(
-                        f"{what} overlaps memory that this step writes",
+                        f"{description} overlaps memory that this step writes",
                         where=where,
                         hint=engine.alias_hint,
                     )
@@ -330,7 +330,7 @@ def _in_place(
         for rule, assignment in zip(rules, spec.assignments, strict=True)
     ]
     kinds = [_graph_shapes(member) for member in members]
-    compiled = compile_parts(name, list(zip(rules, kinds, strict=True)), options)
+    compiled_parts = compile_parts(name, list(zip(rules, kinds, strict=True)), options)
     workers = _worker_count(providers, threads)
     own_threads = threads if workers == 1 else 1  # either tiles run in parallel, or operators do
     flat = [array for m in members if m.rule.is_elementwise for array in m.params.values()]
@@ -339,7 +339,7 @@ def _in_place(
     arrays: dict[str, Array] = {}
     tiles: list[WorkItem] = []
     tensors: list[WorkItem] = []
-    for member, own_shapes, graphs in zip(members, kinds, compiled, strict=True):
+    for member, own_shapes, graphs in zip(members, kinds, compiled_parts, strict=True):
         if member.rule.is_elementwise:
             sessions = ItemSessions.of(graphs[0], providers, own_threads)
             state_arrays, items = bucket_tiles(member, sessions, size)

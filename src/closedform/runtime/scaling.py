@@ -65,15 +65,15 @@ class StateScaling:
     def _scale_state(self, name: str, array: Array, where: str) -> Array:
         if name not in self.factors:
             return array
-        scaled = _round_like(array.astype(np.float64) / self.factors[name], array)
-        if np.any(np.isinf(scaled) & np.isfinite(array)):
+        scaled_array = _round_like(array.astype(np.float64) / self.factors[name], array)
+        if np.any(np.isinf(scaled_array) & np.isfinite(array)):
             raise StateError(
                 f"{name!r} holds a value beyond the largest {array.dtype} after scaling by "
                 f"{1 / self.factors[name]:g}",
                 where=where,
                 hint="open the session without equivalent_states=True",
             )
-        return scaled
+        return scaled_array
 
 
 NOT_SCALED = StateScaling({})

@@ -56,7 +56,7 @@ class StepModel:
         check_names(params, self.ports.params, "parameter", where)
         for name, port in self.ports.params.items():
             check_array(params[name], port, f"parameter {name!r}", where)
-        self._buffer = DoubleBuffer(session, self.ports.carried, where)
+        self._buffer = DoubleBuffer(session, self.ports.carried_ports, where)
         self.write({port.name: params[name] for name, port in self.ports.params.items()})
         initial = open_session(init, threads=threads, is_optimized=is_small)
         _fill_states(initial, self.ports, self.arrays, where)
@@ -99,7 +99,9 @@ class StepModel:
             np.copyto(self._hypers[name], value)
             feeds[name] = self._hypers[name]
         without = [name for name in self.ports.params if tensors[naming.grad(name)] is None]
-        self._buffer.run(feeds, unchanged=[name for param in without for name in self._of(param)])
+        self._buffer.run(
+            feeds, constant_names=[name for param in without for name in self._of(param)]
+        )
 
     def _of(self, param: str) -> list[str]:
         """The input names of a parameter and its states."""
@@ -132,7 +134,7 @@ def _fill_states(
                 where=where,
                 hint=hint,
             )
-    state_ports = [port for port in ports.carried if not port.name.startswith(PARAM)]
+    state_ports = [port for port in ports.carried_ports if not port.name.startswith(PARAM)]
     for port in state_ports:
         initial = init.outputs.get(port.name)
         if initial is None or initial.shape != port.shape or initial.dtype.kind != port.dtype.kind:

@@ -56,7 +56,7 @@ class StepPorts:
     inputs: dict[str, dict[str, Port]] = field(default_factory=dict)
 
     @property
-    def carried(self) -> tuple[Port, ...]:
+    def carried_ports(self) -> tuple[Port, ...]:
         """The inputs that one step hands to the next: the clock, parameters and states."""
         states = (port for by_name in self.states.values() for port in by_name.values())
         return (self.step, *self.shared.values(), *self.params.values(), *states)
@@ -114,7 +114,7 @@ def read_step_ports(session: OnnxSession) -> StepPorts:
 
 
 def _by_param(
-    ports: dict[str, Port], prefix: str, params: Mapping[str, Port], what: str, where: str
+    ports: dict[str, Port], prefix: str, params: Mapping[str, Port], kind: str, where: str
 ) -> dict[str, dict[str, Port]]:
     """Ports of tensors that belong to parameters, by their name, then by parameter name."""
     ports_by_label: dict[str, dict[str, Port]] = {}
@@ -122,7 +122,7 @@ def _by_param(
         name, _, label = path.rpartition(".")
         if name not in params:
             raise SessionError(
-                f"{what} {port.name!r} belongs to no parameter",
+                f"{kind} {port.name!r} belongs to no parameter",
                 where=where,
                 hint=f"the parameters are {_list_names(dict(params))}",
             )
@@ -143,7 +143,7 @@ def _list_names(names: dict[str, Port]) -> str:
 def _check_ports(
     session: OnnxSession, ports: StepPorts, grads: dict[str, Port], where: str
 ) -> None:
-    for port in ports.carried:
+    for port in ports.carried_ports:
         if None in port.shape:
             raise SessionError(
                 f"input {port.name!r} must have a static shape, got {port}", where=where

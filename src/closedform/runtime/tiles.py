@@ -111,11 +111,11 @@ class Tile:
             tensor, only = sources[0]
             if tensor is not None:
                 return tensor.reshape(-1)[only.first :][: only.count]
-        gathered = scratch.array(port, self.current[naming.param(ANY_PARAM)])
+        tile = scratch.array(port, self.current[naming.param(ANY_PARAM)])
         for tensor, s in sources:
             flat = 0 if tensor is None else tensor.reshape(-1)[s.first :][: s.count]
-            gathered[s.start :][: s.count] = flat
-        return gathered
+            tile[s.start :][: s.count] = flat
+        return tile
 
     def commit(self, results: Mapping[str, Array], tensors: Tensors) -> None:
         """Copies results into place, except for parameters without a gradient."""
@@ -193,18 +193,18 @@ def _views(flats: Mapping[str, Array], params: Mapping[str, Array]) -> Iterator[
 def _tiles(params: Mapping[str, Array], size: int) -> list[tuple[int, list[Segment]]]:
     """The first element and the segments of each tile of at most ``size`` elements."""
     tiles: list[tuple[int, list[Segment]]] = []
-    first, used = 0, 0
+    first, length = 0, 0
     segments: list[Segment] = []
     for name, array in params.items():
         offset = 0
         while offset < array.size:
-            count = min(array.size - offset, size - used)
-            segments.append(Segment(name, offset, used, count))
+            count = min(array.size - offset, size - length)
+            segments.append(Segment(name, offset, length, count))
             offset += count
-            used += count
-            if used == size:
+            length += count
+            if length == size:
                 tiles.append((first, segments))
-                first, used, segments = first + used, 0, []
+                first, length, segments = first + length, 0, []
     if segments:
         tiles.append((first, segments))
     return tiles

@@ -246,7 +246,7 @@ class WorkerPool:
         first, *following_shares = workers
         futures = [self._others.submit(task, worker) for worker in following_shares]
         try:
-            own = task(first)
+            first_result = task(first)
         finally:
             wait(futures)
-        return [own, *(future.result() for future in futures)]
+        return [first_result, *(future.result() for future in futures)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from closedform.language.settled import made
+from closedform.language.settled import construct
 
 
 def along_line(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:
@@ -14,7 +14,7 @@ def along_line(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:
 
 def along_cosine(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:
     """Returns half a cosine: ``start`` at progress 0, ``end`` at 1, flat at both."""
-    return end + (start - end) * (1 + made(sp.cos, sp.pi * progress)) / 2
+    return end + (start - end) * (1 + construct(sp.cos, sp.pi * progress)) / 2
 
 
 def along_half_cosine(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:

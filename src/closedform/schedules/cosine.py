@@ -10,7 +10,7 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made, values_in
+from closedform.language.settled import construct, values_in
 from closedform.schedules.arguments import (
     positive_steps,
     run_length,
@@ -158,7 +158,7 @@ def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedu
             where="flat_cosine",
         )
     n, f = steps_symbol(number), hyper("flat", integer=bool(flat_steps.is_Integer))
-    progress = made(sp.Min, made(sp.Max, t - f, 0), n - f) / (n - f)
+    progress = construct(sp.Min, construct(sp.Max, t - f, 0), n - f) / (n - f)
     return Schedule(
         along_cosine(hyper("start"), hyper("end"), progress),
         name="flat_cosine",
@@ -231,7 +231,7 @@ def _fall(
     """An interpolation over ``steps``, whose end is held."""
     number = run_length(steps, "steps", name)
     n = steps_symbol(number)
-    expr = blend(hyper("start"), hyper("end"), made(sp.Min, t, n) / n)
+    expr = blend(hyper("start"), hyper("end"), construct(sp.Min, t, n) / n)
     return Schedule(expr, name=name, length=whole_length(n), start=start, end=end, steps=number)
 
 
@@ -292,7 +292,7 @@ def cosine_k_decay(
     progress = (t - w) / (n - w - c)
     if exponent != 1:
         # Not (c*x)**k, which SymPy writes as c**k * x**k: 24**1.4234567890123457 takes it for ever.
-        progress = made(sp.Min, progress, 1) ** hyper("k", positive=True)
+        progress = construct(sp.Min, progress, 1) ** hyper("k", positive=True)
         arguments["k"] = exponent
     branches = [(along_cosine(a, b, progress), t < n - c), (b, True)]
     if rising:

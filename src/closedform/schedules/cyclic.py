@@ -11,7 +11,7 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made, values_in
+from closedform.language.settled import construct, values_in
 from closedform.schedules.arguments import check_choice, positive_steps
 
 MODES = ("triangular", "triangular2", "exp_range")
@@ -73,7 +73,7 @@ def cyclic(
     u = hyper("up", integer=bool(rise.is_Integer), positive=True)
     d = hyper("down", integer=bool(fall.is_Integer), positive=True) if fall else sp.Integer(0)
     place = floor_mod(t, u + d)
-    height = made(sp.Min, place / u, (u + d - place) / d) if fall else place / u
+    height = construct(sp.Min, place / u, (u + d - place) / d) if fall else place / u
     factor = _scale(mode, scale, scale_mode, 1 + floor_div(t, u + d))
     lowest, highest = hyper("low"), hyper("high")
     expr = lowest + (highest - lowest) * height * factor

@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.schedules.arguments import (
     positive_steps,
     run_length,
@@ -41,7 +41,7 @@ def rex(start: Number, end: Number, steps: Steps) -> Schedule:
     """
     number = run_length(steps, "steps", "rex")
     n = steps_symbol(number)
-    a, b, progress = hyper("start"), hyper("end"), made(sp.Min, t, n)
+    a, b, progress = hyper("start"), hyper("end"), construct(sp.Min, t, n)
     expr = b + 2 * (a - b) * (n - progress) / (2 * n - progress)
     return Schedule(expr, name="rex", length=whole_length(n), start=start, end=end, steps=number)
 
@@ -81,7 +81,7 @@ def tanh_decay(
         raise DomainError(f"high must be above low, got {high!r} and {low!r}", where="tanh_decay")
     n = steps_symbol(number)
     a, b, first, last = hyper("start"), hyper("end"), hyper("low"), hyper("high")
-    argument = first + (last - first) * made(sp.Min, t, n) / n
+    argument = first + (last - first) * construct(sp.Min, t, n) / n
     return Schedule(
         b + (a - b) / (1 + sp.exp(2 * argument)),
         name="tanh_decay",
@@ -128,7 +128,7 @@ def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Sc
         )
     n = steps_symbol(number)
     u = hyper("bound", integer=bool(most.is_Integer), positive=True)
-    a, progress = hyper("start"), made(sp.Min, t, n)
+    a, progress = hyper("start"), construct(sp.Min, t, n)
     height = sp.sqrt((n - progress) * (2 * u - n - progress)) - sp.sqrt(n * (2 * u - n))
     return Schedule(
         a + (a - hyper("infimum")) * height / u,
@@ -185,7 +185,7 @@ def slanted_triangular(
     n, r = hyper("steps", integer=True, positive=True), hyper("ratio", positive=True)
     c = hyper("cut")
     top = sp.floor(c * n)
-    height = made(sp.Min, t / top, (n - made(sp.Min, t, n)) / (n - top))
+    height = construct(sp.Min, t / top, (n - construct(sp.Min, t, n)) / (n - top))
     return Schedule(
         hyper("peak") * (1 + height * (r - 1)) / r,
         name=where,

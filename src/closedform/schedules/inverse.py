@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.schedules.arguments import NO_WARMUP, positive_steps, steps_symbol
 
 
@@ -38,7 +38,7 @@ def inverse_square_root(value: Number = 1, scale: Number = 1, warmup: Steps = 1)
     number = positive_steps(warmup, "warmup", "inverse_square_root", NO_WARMUP)
     v, s, w = hyper("value"), hyper("scale"), hyper("warmup", positive=True)
     return Schedule(
-        v * s / sp.sqrt(made(sp.Max, t, w)),
+        v * s / sp.sqrt(construct(sp.Max, t, w)),
         name="inverse_square_root",
         value=value,
         scale=scale,
@@ -142,7 +142,11 @@ def power(value: Number, exponent: Number, warmup: Steps = 1) -> Schedule:
     number = positive_steps(warmup, "warmup", "power", NO_WARMUP)
     v, k, w = hyper("value"), hyper("exponent"), hyper("warmup", positive=True)
     return Schedule(
-        v * made(sp.Max, t / w, 1) ** k, name="power", value=value, exponent=exponent, warmup=number
+        v * construct(sp.Max, t / w, 1) ** k,
+        name="power",
+        value=value,
+        exponent=exponent,
+        warmup=number,
     )
 
 
@@ -174,5 +178,5 @@ def noam(width: Number, warmup: Steps, factor: Number = 1) -> Schedule:
     size = positive_steps(width, "width", "noam", "it is the number of features of the model")
     number = positive_steps(warmup, "warmup", "noam", "1 is the shortest")
     s, d, w = hyper("factor"), hyper("width", positive=True), hyper("warmup", positive=True)
-    shape = made(sp.Min, 1 / sp.sqrt(t + 1), (t + 1) / (w * sp.sqrt(w)))
+    shape = construct(sp.Min, 1 / sp.sqrt(t + 1), (t + 1) / (w * sp.sqrt(w)))
     return Schedule(s / sp.sqrt(d) * shape, name="noam", width=size, warmup=number, factor=factor)

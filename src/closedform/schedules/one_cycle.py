@@ -13,7 +13,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made, values_in
+from closedform.language.settled import construct, values_in
 from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -202,7 +202,7 @@ def _phases(
     check_choice(anneal, tuple(ANNEALS), "anneal", name)
     n, r = hyper("steps", integer=True, positive=True), hyper("rise")
     bounds = _bounds(n, r, three_phase=is_three)
-    clock = made(sp.Min, t, n - 1) if clamp else t
+    clock = construct(sp.Min, t, n - 1) if clamp else t
     branches = []
     for index, ((begin, stop), (here, there)) in enumerate(
         zip(pairwise(bounds), pairwise(places), strict=True)

@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.schedules.arguments import run_length, steps_symbol, whole_length
 from closedform.schedules.blends import along_geometric
 
@@ -42,7 +42,7 @@ def geometric(start: Number, end: Number, steps: Steps) -> Schedule:
     n = steps_symbol(number)
     a, b = hyper("start", positive=True), hyper("end", positive=True)
     return Schedule(
-        along_geometric(a, b, made(sp.Min, t, n) / n),
+        along_geometric(a, b, construct(sp.Min, t, n) / n),
         name="geometric",
         length=whole_length(n),
         start=start,

@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made, values_in
+from closedform.language.settled import construct, values_in
 from closedform.schedules.arguments import check_choice, positive_steps, whole_number
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
 from closedform.schedules.wsd import POSITIVE_SHAPES, SHAPES
@@ -45,9 +45,9 @@ def cosine_linear_tail(
     number, falling = _with_tail(steps, tail, where)
     n, d = hyper("steps", integer=True, positive=True), hyper("tail", integer=True, positive=True)
     a, b, last = hyper("start"), hyper("end"), hyper("final")
-    height = along_cosine(a, b, made(sp.Min, t, n - d) / n)
+    height = along_cosine(a, b, construct(sp.Min, t, n - d) / n)
     return Schedule(
-        along_line(last, height, made(sp.Min, 1, (n - made(sp.Min, t, n)) / d)),
+        along_line(last, height, construct(sp.Min, 1, (n - construct(sp.Min, t, n)) / d)),
         name=where,
         length=n,
         domain=(d <= n,),
@@ -89,7 +89,7 @@ def cosine_constant_tail(start: Number, end: Number, steps: Count, tail: Count) 
         raise DomainError(f"tail must be below steps, got {tail!r} of {steps!r}", where=where)
     n, d = hyper("steps", integer=True, positive=True), hyper("tail", integer=True, positive=True)
     return Schedule(
-        along_cosine(hyper("start"), hyper("end"), made(sp.Min, t, n - d) / (n - d)),
+        along_cosine(hyper("start"), hyper("end"), construct(sp.Min, t, n - d) / (n - d)),
         name=where,
         length=n,
         domain=(d < n,),
@@ -157,7 +157,7 @@ def power_with_tail(
     a, k = hyper("peak", positive=True), hyper("exponent")
     b = hyper("end", positive=True if shape in POSITIVE_SHAPES else None)
     curve, height = a * (t / w) ** k, a * ((n - d) / w) ** k
-    progress = made(sp.Min, made(sp.Max, t - (n - d), 0), d) / d
+    progress = construct(sp.Min, construct(sp.Max, t - (n - d), 0), d) / d
     expr = sp.Piecewise(
         (along_line(hyper("start"), a, t / w), t < w),
         (curve, t < n - d),
@@ -228,15 +228,15 @@ def inverse_square_root_cooldown(
     w = hyper("warmup", integer=True, positive=True) if rising else sp.S.Zero
     h = hyper("shift") if ahead else sp.S.Zero
     low = hyper("floor") if exact_number(floor, f"floor of {where}") else sp.S.Zero
-    steps_since = (made(sp.Max, t - w, 0) if rising else t) + h
+    steps_since = (construct(sp.Max, t - w, 0) if rising else t) + h
     expr = along_inverse_root(hyper("peak"), low, steps_since, hyper("timescale", positive=True))
     domain: tuple[sp.Basic, ...] = ()
     n = hyper("steps", integer=True, positive=True)
     if rising:
-        expr *= made(sp.Min, 1, t / w)
+        expr *= construct(sp.Min, 1, t / w)
     if cooling:
         c = hyper("cooldown", integer=True, positive=True)
-        expr *= made(sp.Min, 1, (n - made(sp.Min, t, n)) / c)
+        expr *= construct(sp.Min, 1, (n - construct(sp.Min, t, n)) / c)
         domain = (w + c <= n,)
     arguments = {"peak": peak, "steps": number, "timescale": scale, "warmup": rising}
     arguments |= {"cooldown": cooling, "shift": ahead, "floor": floor}

@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.schedules.arguments import run_length, steps_symbol, whole_length
 from closedform.schedules.blends import along_line, logarithmic
 
@@ -42,7 +42,7 @@ def log_warmup(start: Number, end: Number, steps: Steps) -> Schedule:
         )
     n = steps_symbol(number)
     return Schedule(
-        along_line(hyper("start"), hyper("end"), logarithmic(made(sp.Min, t, n - 1), n)),
+        along_line(hyper("start"), hyper("end"), logarithmic(construct(sp.Min, t, n - 1), n)),
         name="log_warmup",
         length=whole_length(n - 1),
         domain=(n > 1,),
@@ -77,7 +77,7 @@ def quadratic_warmup(start: Number, end: Number, steps: Steps) -> Schedule:
     number = run_length(steps, "steps", "quadratic_warmup")
     n = steps_symbol(number)
     return Schedule(
-        along_line(hyper("start"), hyper("end"), (made(sp.Min, t, n) / n) ** 2),
+        along_line(hyper("start"), hyper("end"), (construct(sp.Min, t, n) / n) ** 2),
         name="quadratic_warmup",
         length=whole_length(n),
         start=start,

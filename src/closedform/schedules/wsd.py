@@ -11,7 +11,7 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number
 from closedform.language.lengths import with_lengths
-from closedform.language.settled import made
+from closedform.language.settled import construct
 from closedform.schedules.arguments import NO_STEPS, check_choice, whole_number
 from closedform.schedules.blends import (
     along_cosine,
@@ -94,7 +94,7 @@ def wsd(
         )
     n = hyper("steps", integer=True, positive=True)
     d = hyper("decay", integer=True, positive=True)
-    progress = made(sp.Min, made(sp.Max, t - (n - d), 0), d) / d
+    progress = construct(sp.Min, construct(sp.Max, t - (n - d), 0), d) / d
     lengths = {"steps": number, "decay": falling}
     domain = ((hyper("warmup", integer=True, positive=True) if rising else 0) + d <= n,)
     return _with_warmup("wsd", shape, progress, (peak, end, start), rising, lengths, n, domain)

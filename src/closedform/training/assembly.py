@@ -17,7 +17,7 @@ from closedform.compiler import (
     compile_step,
     has_evaluation,
 )
-from closedform.exporters.onnx_join import join_models, renamed
+from closedform.exporters.onnx_join import join_models, rename_values
 from closedform.exporters.onnx_model import to_model, write_model
 from closedform.exporters.onnx_targets import lowest_ir_version
 from closedform.exporters.onnx_weights import write_weights
@@ -102,7 +102,7 @@ def assemble(
     update_parts = buckets.around(update, opset)
     of_buckets = {value.name for part in update_parts.values() for value in part.graph.input}
     parts = {"model": model_graphs.step}
-    parts |= {label: renamed(part, replacements) for label, part in update_parts.items()}
+    parts |= {label: rename_values(part, replacements) for label, part in update_parts.items()}
     rate = _learning_rate(spec.rule, opset, options.scalar_dtype)
     if rate is not None:
         parts["schedule"] = rate
@@ -159,7 +159,7 @@ def _learning_rate(rule: UpdateRule, opset: int, dtype: DType) -> ModelProto | N
     schedule = value if isinstance(value, Schedule) else Schedule(value, name="lr")
     graph = compile_schedule(schedule, GraphOptions(dtype=dtype, scalar_dtype=dtype))
     model = to_model(graph, opset=opset)
-    return renamed(model, {model.graph.output[0].name: LEARNING_RATE})
+    return rename_values(model, {model.graph.output[0].name: LEARNING_RATE})
 
 
 def _evaluation(
@@ -174,7 +174,7 @@ def _evaluation(
         point = to_model(compile_evaluation(spec, options), opset=opset)
         # The forward reads the outputs of the point instead of the parameters.
         at_point = {naming.param(name): naming.evaluation(name) for name in spec.params}
-        parts = {"point": point, "model": renamed(forward, at_point)}
+        parts = {"point": point, "model": rename_values(forward, at_point)}
     outputs = [output.name for output in forward.graph.output]
     return join_models(parts, "eval", outputs=outputs, metadata=_metadata(forward))
 

@@ -9,7 +9,7 @@ import onnx
 from onnx import ModelProto
 
 from closedform.errors import SessionError
-from closedform.exporters.onnx_join import renamed
+from closedform.exporters.onnx_join import rename_values
 from closedform.exporters.onnx_model import make_folder
 from closedform.exporters.onnx_weights import write_weights
 from closedform.ir.graph import Array
@@ -36,7 +36,7 @@ def with_weights(source: Path, arrays: Mapping[str, Array], path: Path, where: s
         raise SessionError(f"cannot read the forward: {error}", where=where) from error
     names = _public_names(model)
     arrays = {names.get(name, name): array for name, array in arrays.items()}
-    model = renamed(model, names)
+    model = rename_values(model, names)
     draw_in_graph(model)
     weights = {v.name: arrays[v.name] for v in model.graph.input if v.name in arrays}
     make_folder(path.parent, "name a file in a folder")

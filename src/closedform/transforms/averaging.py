@@ -11,8 +11,8 @@ from closedform.language.aliases import Number
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
     check_rule,
-    counted,
-    varied,
+    number_or_schedule,
+    step_count,
     with_evaluation,
     with_following_param,
     with_states,
@@ -55,8 +55,8 @@ def weight_average(
     """
     where = "weight_average"
     check_rule(rule, where)
-    since = t - counted(start, "start", where, 0)
-    period = counted(every, "every", where)
+    since = t - step_count(start, "start", where, 0)
+    period = step_count(every, "every", where)
     choice(first, "first", where, FIRST)
     following, next_param = with_following_param(rule)
     average = state("average")
@@ -64,7 +64,9 @@ def weight_average(
         count = since if period == 1 else floor_div(since, period)
         mean = average + (next_param - average) / (sp.Max(count, 0) + 1)
     else:
-        mean = average + (1 - varied(decay, "decay", where, 0, 1)) * (next_param - average)
+        mean = average + (1 - number_or_schedule(decay, "decay", where, 0, 1)) * (
+            next_param - average
+        )
         if first == "copy":
             mean = sp.Piecewise((next_param, sp.Eq(since, 0)), (mean, True))
     branches = [(mean, True)]
@@ -100,8 +102,8 @@ def lookahead(rule: UpdateRule, steps: int = 5, rate: Number | Schedule = 0.5) -
     ``reset_state=False``, ``Lookahead`` of timm 1.0.
     """
     check_rule(rule, "lookahead")
-    period = counted(steps, "steps", "lookahead")
-    size = varied(rate, "rate", "lookahead", 0, 1)
+    period = step_count(steps, "steps", "lookahead")
+    size = number_or_schedule(rate, "rate", "lookahead", 0, 1)
     following, next_param = with_following_param(rule)
     slow = state("slow")
     synced_param = slow + size * (next_param - slow)

@@ -21,8 +21,8 @@ from closedform.language import (
 )
 from closedform.transforms.substitution import (
     check_rule,
-    counted,
-    substituted,
+    step_count,
+    substitute_symbols,
     unused_name,
     with_states,
 )
@@ -83,7 +83,7 @@ def eight_bit_states(
     """
     where = "eight_bit_states"
     check_rule(rule, where)
-    size, least = counted(block, "block", where), counted(least_size, "least_size", where, 0)
+    size, least = step_count(block, "block", where), step_count(least_size, "least_size", where, 0)
     in_both = set(signed) & set(unsigned)
     names = [name for name in rule.states if name in {*signed, *unsigned}]
     if in_both or not names:
@@ -116,16 +116,16 @@ def _code_state(
     code_states = {f"{name}_{part}": State(0, 0, shape, is_coded) for part, shape in shapes.items()}
     extended_rule = with_states(rule, "eight_bit_states", **code_states)
     code, scale = state(f"{name}_code"), state(f"{name}_scale")
-    value = like_param(scale * dequantized(code, is_signed))
+    value = like_param(scale * dequantize(code, is_signed))
     read, next_name = unused_name(extended_rule, name), unused_name(extended_rule, f"{name}_next")
     whole = sp.Piecewise((value, is_coded), (state(name), True))
-    substituted_rule = substituted(extended_rule, {state(name): local(read)}, {read: whole})
+    substituted_rule = substitute_symbols(extended_rule, {state(name): local(read)}, {read: whole})
     blocks = reshape(local(next_name), (count, block))
     largest = sp.Max(reduce_max(sp.Max(blocks, -blocks), (1,), True), _LEAST_SCALE)
     following = {
         name: State(local(next_name), 0, "param", sp.Not(is_coded)),
         f"{name}_code": State(
-            quantized(blocks / largest, is_signed), zero, shapes["code"], is_coded
+            quantize(blocks / largest, is_signed), zero, shapes["code"], is_coded
         ),
         f"{name}_scale": State(largest, 0, shapes["scale"], is_coded),
     }
@@ -136,7 +136,7 @@ def _code_state(
     return replace(substituted_rule, states={**other_states, **following}, definitions=definitions)
 
 
-def dequantized(code: sp.Expr, is_signed: bool) -> sp.Expr:
+def dequantize(code: sp.Expr, is_signed: bool) -> sp.Expr:
     """Returns the value of a code, from 0 to 255, of the dynamic map: lines in each decade."""
     if not is_signed:
         return _value(code, 2)
@@ -145,7 +145,7 @@ def dequantized(code: sp.Expr, is_signed: bool) -> sp.Expr:
     return sp.Piecewise((-size, code < 127), (size, True))
 
 
-def quantized(part: sp.Expr, is_signed: bool) -> sp.Expr:
+def quantize(part: sp.Expr, is_signed: bool) -> sp.Expr:
     """Returns the code of the value of the dynamic map that is nearest to a number in [-1, 1]."""
     if not is_signed:
         return _index(part, 2, 1)

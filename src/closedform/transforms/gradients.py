@@ -26,9 +26,9 @@ from closedform.language.aliases import Number
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
     check_rule,
-    counted,
+    number_or_schedule,
+    step_count,
     unless,
-    varied,
     with_gradient,
     with_states,
 )
@@ -56,7 +56,7 @@ def clip_by_value(rule: UpdateRule, value: Number | Schedule) -> UpdateRule:
     Source: ``clip_grad_value_`` of torch 2.13.
     """
     check_rule(rule, "clip_by_value")
-    bound = varied(value, "value", "clip_by_value", 0)
+    bound = number_or_schedule(value, "value", "clip_by_value", 0)
     return with_gradient(rule, sp.Max(sp.Min(GRAD, bound), -bound))
 
 
@@ -83,8 +83,8 @@ def clip_by_global_norm(
     optax 0.2.8.
     """
     check_rule(rule, "clip_by_global_norm")
-    bound = varied(max_norm, "max_norm", "clip_by_global_norm", 0)
-    small = varied(eps, "eps", "clip_by_global_norm", 0)
+    bound = number_or_schedule(max_norm, "max_norm", "clip_by_global_norm", 0)
+    small = number_or_schedule(eps, "eps", "clip_by_global_norm", 0)
     if bound == 0:
         return with_gradient(rule, 0 * GRAD)
     norm = sp.sqrt(global_sum(GRAD**2))
@@ -120,7 +120,10 @@ def clip_by_unit_norm(
     """
     where = "clip_by_unit_norm"
     check_rule(rule, where)
-    ratio, least = varied(clipping, "clipping", where, 0), varied(eps, "eps", where, 0)
+    ratio, least = (
+        number_or_schedule(clipping, "clipping", where, 0),
+        number_or_schedule(eps, "eps", where, 0),
+    )
     choice(units, "units", where, UNITS)
     bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
     norm = _unit_norm(GRAD, units)
@@ -170,7 +173,7 @@ def accumulate(rule: UpdateRule, steps: int, *, flush: bool = False) -> UpdateRu
     passes.
     """
     check_rule(rule, "accumulate")
-    count = counted(steps, "steps", "accumulate")
+    count = step_count(steps, "steps", "accumulate")
     if count == 1:
         return rule
     if flush and FLUSH in rule.hyperparameters:
@@ -233,8 +236,8 @@ def grokfast(
     """
     where = "grokfast"
     check_rule(rule, where)
-    decay = varied(alpha, "alpha", where, 0, 1)
-    weight = varied(factor, "factor", where, 0)
+    decay = number_or_schedule(alpha, "alpha", where, 0, 1)
+    weight = number_or_schedule(factor, "factor", where, 0)
     slow = state("slow_gradient")
     mean = slow + (1 - decay) * (GRAD - slow)
     if choice(first, "first", where, FIRST) == "copy":

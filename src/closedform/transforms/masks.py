@@ -23,9 +23,9 @@ from closedform.language import (
 from closedform.language.aliases import Number
 from closedform.transforms.substitution import (
     check_rule,
-    substituted,
+    number_or_schedule,
+    substitute_symbols,
     unused_name,
-    varied,
     with_gradient,
     with_states,
 )
@@ -60,7 +60,7 @@ def mask_weight_decay(rule: UpdateRule, decays: sp.Basic | None = None) -> Updat
         )
     condition = sp.Ge(RANK, 2) if decays is None else decays
     decay = hyper("weight_decay")
-    return substituted(rule, {decay: sp.Piecewise((decay, condition), (0, True))})
+    return substitute_symbols(rule, {decay: sp.Piecewise((decay, condition), (0, True))})
 
 
 def states_to_sparsify(rule: UpdateRule) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def cautious(
     Source: Liang et al. (2024), algorithm 1; ``caution=True`` of the optimizers of timm 1.0.
     """
     check_rule(rule, "cautious")
-    floor = varied(least, "least", "cautious", 0)
+    floor = number_or_schedule(least, "least", "cautious", 0)
     if floor == 0:
         raise DefinitionError(f"least must be above 0, got {least!r}", where="cautious")
     terms = sp.Add.make_args(rule.param)

@@ -23,12 +23,12 @@ from closedform.language import (
 from closedform.language.aliases import Number
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
-    bounded,
+    bounded_number,
     check_rule,
-    counted,
-    substituted,
+    number_or_schedule,
+    step_count,
+    substitute_symbols,
     unless,
-    varied,
     with_gradient,
     with_shared,
     with_states,
@@ -69,7 +69,7 @@ def master_weights(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     master = state("master")
     # States that begin as the parameter begin as its widened value.
     extended_rule = with_states(rule, "master_weights", master=State(master, PARAM))
-    substituted_rule = substituted(extended_rule, {PARAM: master})
+    substituted_rule = substitute_symbols(extended_rule, {PARAM: master})
     states = {**substituted_rule.states, "master": State(substituted_rule.param, PARAM)}
     return replace(substituted_rule, states=states, stored=stored)
 
@@ -122,7 +122,7 @@ def loss_scaling(rule: UpdateRule, scale: Number | Schedule) -> UpdateRule:
     Source: a static ``GradScaler`` of cerebras.pytorch 2.10: no test of finiteness.
     """
     check_rule(rule, "loss_scaling")
-    factor = varied(scale, "scale", "loss_scaling", 0)
+    factor = number_or_schedule(scale, "scale", "loss_scaling", 0)
     if factor == 0:
         raise DefinitionError("scale must be above 0, got 0", where="loss_scaling")
     return with_gradient(rule, GRAD / factor)
@@ -163,9 +163,12 @@ def dynamic_loss_scaling(
     """
     where = "dynamic_loss_scaling"
     check_rule(rule, where)
-    first = bounded(initial, "initial", where, 0)
-    up, down = varied(growth, "growth", where, 1), varied(backoff, "backoff", where, 0, 1)
-    steps = counted(interval, "interval", where)
+    first = bounded_number(initial, "initial", where, 0)
+    up, down = (
+        number_or_schedule(growth, "growth", where, 1),
+        number_or_schedule(backoff, "backoff", where, 0, 1),
+    )
+    steps = step_count(interval, "interval", where)
     scale, tracker = shared("loss_scale"), counter("growth_tracker")
     skipping = skip_nonfinite(rule)
     is_finite = finite_gradients("elements", where)

@@ -115,7 +115,7 @@ def _with_scales(rule: UpdateRule, scales: Scales) -> UpdateRule:
     next_values = {name: next_of(name) for name in scales}
     wholes = {mark: next_values[name] for name, mark in marks.items()}
 
-    def changed(expr: sp.Expr) -> sp.Expr:
+    def with_scales(expr: sp.Expr) -> sp.Expr:
         symbol_values = {**inside, **{marks[name]: scales[name] * marks[name] for name in marks}}
         return (
             _pull_out_scales(expr.xreplace(places), rule, symbol_values)
@@ -129,8 +129,8 @@ def _with_scales(rule: UpdateRule, scales: Scales) -> UpdateRule:
             initial = spec.initial / _number(scales[name], rule)
             states[name] = replace(spec, next=next_values[name].xreplace(wholes), initial=initial)
         else:
-            states[name] = replace(spec, next=changed(spec.next))
-    return replace(rule, param=changed(rule.param), states=states)
+            states[name] = replace(spec, next=with_scales(spec.next))
+    return replace(rule, param=with_scales(rule.param), states=states)
 
 
 def _candidates(rule: UpdateRule) -> Iterator[dict[str, sp.Expr]]:
@@ -234,8 +234,8 @@ def _common(
 
 def _is_positive(factor: sp.Expr, rule: UpdateRule) -> bool:
     """Whether a scalar is above 0 at each step, as far as floats at three of them say."""
-    known = rule.hyperparameters
-    values = {s: known.get(s.name) for s in factor.free_symbols - {t}}
+    hyperparameters = rule.hyperparameters
+    values = {s: hyperparameters.get(s.name) for s in factor.free_symbols - {t}}
     if not all(isinstance(value, sp.Expr) for value in values.values()):
         return False
     floats = {symbol: sp.Float(value) for symbol, value in values.items()}

@@ -21,9 +21,9 @@ from closedform.language.aliases import Number
 from closedform.optimizers.arguments import flag
 from closedform.transforms.substitution import (
     check_rule,
-    substituted,
+    number_or_schedule,
+    substitute_symbols,
     unless,
-    varied,
     with_evaluation,
     with_states,
 )
@@ -71,14 +71,17 @@ def sam(
     """
     where = "sam"
     check_rule(rule, where)
-    distance, least = varied(rho, "rho", where, 0), varied(eps, "eps", where, 0)
+    distance, least = (
+        number_or_schedule(rho, "rho", where, 0),
+        number_or_schedule(eps, "eps", where, 0),
+    )
     phase, origin = counter("ascent"), state("origin")
     is_step = sp.Eq(phase, 1)
     weight = PARAM**2 if flag(adaptive, "adaptive", where) else sp.Integer(1)
     length = sp.sqrt(global_sum(weight * GRAD**2))
     ascent_point = PARAM + weight * GRAD * (distance / (length + least))
     extended_rule = with_states(rule, where, origin=State(PARAM, PARAM))
-    substituted_rule = substituted(extended_rule, {PARAM: origin})
+    substituted_rule = substitute_symbols(extended_rule, {PARAM: origin})
     following = Shared(sp.Piecewise((0, is_step), (1, True)), 0, True)
     conditional_rule = unless(substituted_rule, is_step, where, ascent=following)
     states = {

@@ -24,7 +24,7 @@ from closedform.language import (
 from closedform.optimizers.arguments import whole
 
 
-def substituted(
+def substitute_symbols(
     rule: UpdateRule,
     values: dict[sp.Symbol, sp.Expr],
     first: dict[str, sp.Expr] | None = None,
@@ -41,7 +41,7 @@ def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:
     The expression may hold ``GRAD``, ``PARAM`` and all other symbols of the rule.
     """
     name = unused_name(rule, "gradient")
-    return substituted(rule, {GRAD: local(name)}, {name: gradient})
+    return substitute_symbols(rule, {GRAD: local(name)}, {name: gradient})
 
 
 def unless(
@@ -142,7 +142,9 @@ def unused_name(rule: UpdateRule, base: str) -> str:
     return f"{base}_{number}"
 
 
-def bounded(value: object, name: str, where: str, low: int, high: int | None = None) -> sp.Expr:
+def bounded_number(
+    value: object, name: str, where: str, low: int, high: int | None = None
+) -> sp.Expr:
     """Returns an exact number from ``low`` on, below ``high`` or equal to it.
 
     Raises:
@@ -161,7 +163,9 @@ def bounded(value: object, name: str, where: str, low: int, high: int | None = N
     return number
 
 
-def varied(value: object, name: str, where: str, low: int, high: int | None = None) -> sp.Expr:
+def number_or_schedule(
+    value: object, name: str, where: str, low: int, high: int | None = None
+) -> sp.Expr:
     """Returns an exact number as :func:`bounded` does, or the expression of a Schedule.
 
     The values of a schedule are not compared with the range: its claims are
@@ -172,7 +176,7 @@ def varied(value: object, name: str, where: str, low: int, high: int | None = No
             hyperparameter that has no value.
     """
     if not isinstance(value, Schedule):
-        return bounded(value, name, where, low, high)
+        return bounded_number(value, name, where, low, high)
     if value.open:
         raise DefinitionError(
             f"the schedule of {name} has no value for {value.open[0]}",
@@ -182,7 +186,7 @@ def varied(value: object, name: str, where: str, low: int, high: int | None = No
     return value.bound
 
 
-def counted(value: object, name: str, where: str, low: int = 1) -> sp.Integer:
+def step_count(value: object, name: str, where: str, low: int = 1) -> sp.Integer:
     """Returns a number of steps.
 
     Raises:

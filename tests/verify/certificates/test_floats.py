@@ -221,7 +221,7 @@ def test_values_of_rules_are_in_their_intervals(name: str) -> None:
     program = compile_program(spec)
     graph = flatten(program)
     found = rule_floats(program, compile_init(spec))
-    table = Ranges(graph.nodes, 2**40, step_min=1, given=found.ranges, flushes=True)
+    table = Ranges(graph.nodes, 2**40, step_min=1, input_ranges=found.ranges, flushes=True)
     draw = np.random.default_rng(5)
     for number in range(24):
         inputs = {node.attribute("name"): drawn(draw, node, found) for node in graph.inputs}

@@ -79,9 +79,9 @@ class _Composer:
             return best
         limit = limit if best is None else best.cost
         for periodic in (self._repetition, self._chain):
-            other = periodic(points, curve, limit, depth)
-            if other is not None and other.cost < limit:
-                return other
+            candidate = periodic(points, curve, limit, depth)
+            if candidate is not None and candidate.cost < limit:
+                return candidate
         if depth == MOST_STRETCHES:
             best = Search(points, self.effort).likeliest(limit, MOST_ARGUMENTS + 1) or best
             if best is not None and best.cost < limit:
@@ -91,8 +91,8 @@ class _Composer:
             best = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1) or best
             if best is not None:
                 return best
-        other = self._stretches(points, curve, limit, depth)
-        return other if other is not None and other.cost < limit else best
+        candidate = self._stretches(points, curve, limit, depth)
+        return candidate if candidate is not None and candidate.cost < limit else best
 
     def _two(self, points: Points, curve: Features, limit: float) -> Call | None:
         """Two schedules, the second from a milestone on: what most runs have."""

@@ -206,7 +206,7 @@ class Search:
                 continue
             nearest = float(np.min(self._screen(candidate, theta).costs))
             # Another argument that does not bring it nearer is left out.
-            kind = f"{candidate.name} {candidate.fixed}"
+            kind = f"{candidate.name} {candidate.fixed_arguments}"
             if nearest < 0.95 * least_cost.get(kind, np.inf) or nearest <= _NEAR:
                 least_cost[kind] = nearest
                 ranking.append((max(nearest, _NEAR), size, len(ranking), candidate))
@@ -234,7 +234,7 @@ class Search:
 
     def _may_be(self, candidate: Structure) -> bool:
         """Whether a structure can have the jumps of the curve."""
-        restarts = candidate.fixed.get("restarts")
+        restarts = candidate.fixed_arguments.get("restarts")
         if candidate.is_stepwise or restarts is not None or candidate.name == "warm_restarts":
             return bool(self.curve.jumps) and restarts in (None, len(self.curve.jumps))
         return candidate.has_jumps or not self.curve.has_jumps
@@ -291,7 +291,7 @@ class Search:
         """Returns the call with these arguments, if it reproduces all points."""
         if self._is_negative(candidate, numbers):
             return None
-        arguments = {**numbers, **candidate.fixed}
+        arguments = {**numbers, **candidate.fixed_arguments}
         plain = {
             name: int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
             for name, value in arguments.items()
@@ -356,9 +356,11 @@ class Search:
                 *self._simple_options(problem, row, frozen, place),
                 *self._zero_options(problem, row, frozen),
             ]
-            for _, index, value, moved in sorted(options, key=lambda option: option[0])[:wide]:
+            for _, index, value, refined_row in sorted(options, key=lambda option: option[0])[
+                :wide
+            ]:
                 yield from self._round_parameters(
-                    problem, moved, {**numbers, index: value}, wide - 1
+                    problem, refined_row, {**numbers, index: value}, wide - 1
                 )
             return
         parameter = parameters[place]
@@ -367,17 +369,17 @@ class Search:
             return
         count = 0
         is_last = len(numbers) == width - 1
-        tried = np.repeat(row, len(near), axis=0)
-        tried[:, place] = [float(number) for number in near]
+        trial_rows = np.repeat(row, len(near), axis=0)
+        trial_rows[:, place] = [float(number) for number in near]
         frozen[place] = True
-        tried, fits = problem.refine(tried, 6, frozen)
+        trial_rows, fits = problem.refine(trial_rows, 6, frozen)
         for position, number in enumerate(near):
             if fits.largest[position] > 1.02 if is_last else not fits.is_close(position):
                 continue
             if count and parameter.role is Role.STEPS and number.denominator != 1:
                 return
             yield from self._round_parameters(
-                problem, tried[[position]], {**numbers, place: number}, wide
+                problem, trial_rows[[position]], {**numbers, place: number}, wide
             )
             count += 1
             if count >= (1 if is_last else 2):
@@ -426,26 +428,30 @@ class Search:
             ):
                 rows[:, index] = _along(problem.structure.name, row[0, index], guess, numbers)
         rows[:, place] = [float(number) for number in numbers]
-        fixed = frozen.copy()
-        fixed[place] = True
+        fixed_places = frozen.copy()
+        fixed_places[place] = True
         coarse = Problem(problem.structure, self.few, self.effort, is_projected=False)
-        rows, fits = coarse.refine(rows, 5, fixed)
+        rows, fits = coarse.refine(rows, 5, fixed_places)
         factors = [
             i for i, parameter_at in enumerate(problem.others) if parameter_at.role is Role.FACTOR
         ]
-        factors = [i for i in factors if not fixed[i]]
+        factors = [i for i in factors if not fixed_places[i]]
         likely = [
-            (digits(numbers[index]) + self._digits_of_others(coarse, rows[[index]], fixed), index)
+            (
+                digits(numbers[index])
+                + self._digits_of_others(coarse, rows[[index]], fixed_places),
+                index,
+            )
             for index in np.flatnonzero(fits.costs < _LIKELY).tolist()
             if np.all((rows[index, factors] > 1e-4) & (rows[index, factors] < 1e4))
         ]
         likely.sort(key=lambda parameter: (parameter[0], abs(float(numbers[parameter[1]]) - guess)))
-        found: list[Option] = []
+        options: list[Option] = []
         for length, index in likely[:MOST_OPTIONS]:
-            moved, fits = problem.refine(rows[[index]], 12, fixed)
+            refined_row, fits = problem.refine(rows[[index]], 12, fixed_places)
             if fits.is_close(0):
-                found.append((length, place, numbers[index], moved))
-        return found
+                options.append((length, place, numbers[index], refined_row))
+        return options
 
     def _zero_options(
         self, problem: Problem, row: Values, frozen: NDArray[np.bool_]

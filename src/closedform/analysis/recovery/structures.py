@@ -157,7 +157,7 @@ class Structure:
 
     Attributes:
         name: The function.
-        fixed: The arguments that have a value already.
+        fixed_arguments: The arguments that have a value already.
         parameters: The free ones.
         expr: The expression in the step and their symbols.
         constants: The other symbols of the expression, with their values.
@@ -165,7 +165,7 @@ class Structure:
     """
 
     name: str
-    fixed: Mapping[str, Any]
+    fixed_arguments: Mapping[str, Any]
     parameters: tuple[Parameter, ...]
     expr: sp.Expr
     constants: tuple[tuple[sp.Symbol, float], ...]
@@ -183,7 +183,7 @@ class Structure:
     @property
     def is_stepwise(self) -> bool:
         """Whether it is constant between jumps."""
-        return bool(self.fixed.get("staircase")) or self.name == "step_decay"
+        return bool(self.fixed_arguments.get("staircase")) or self.name == "step_decay"
 
     @property
     def has_jumps(self) -> bool:
@@ -209,7 +209,7 @@ def _variants(
 ) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """The fixed arguments and the names of the free ones, of each form of a function."""
     parameters = inspect.signature(function).parameters
-    required = [
+    required_keys = [
         key for key, parameter in parameters.items() if parameter.default is parameter.empty
     ]
     choices: dict[str, tuple[Any, ...]] = {}
@@ -219,21 +219,21 @@ def _variants(
             choices[key] = CHOICES[key]
         elif isinstance(parameter.default, bool):
             choices[key] = (parameter.default, not parameter.default)
-        elif key not in required and _role(name, key) is not None:
+        elif key not in required_keys and _role(name, key) is not None:
             optional.append(key)
     for values in itertools.product(*choices.values()):
         constants = {
             key: value
             for key, value in zip(choices, values, strict=True)
-            if key in required or value != parameters[key].default
+            if key in required_keys or value != parameters[key].default
         }
-        free = [key for key in required if key not in choices]
+        free = [key for key in required_keys if key not in choices]
         without = [key for key in free if key in MAY_BE_ZERO]
         for key in without:
             yield {**constants, key: 0}, [parameter for parameter in free if parameter != key]
-        for chosen in itertools.product((False, True), repeat=len(optional)):
-            added = [key for key, is_free in zip(optional, chosen, strict=True) if is_free]
-            yield constants, free + added
+        for choice in itertools.product((False, True), repeat=len(optional)):
+            optional_keys = [key for key, is_free in zip(optional, choice, strict=True) if is_free]
+            yield constants, free + optional_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +241,13 @@ class Form:
     """A form of a function: the arguments that are fixed, and the names of the free ones."""
 
     name: str
-    fixed: tuple[tuple[str, Any], ...]
+    fixed_arguments: tuple[tuple[str, Any], ...]
     free: tuple[str, ...]
 
     @property
     def size(self) -> int:
         """The number of arguments that are given."""
-        return len(self.free) + len(self.fixed)
+        return len(self.free) + len(self.fixed_arguments)
 
 
 @functools.cache
@@ -260,13 +260,13 @@ def forms() -> tuple[Form, ...]:
         for constants, free in _variants(name, getattr(schedules, name))
         if free
     ]
-    return tuple(sorted(all_forms, key=lambda form: (form.size, len(form.fixed))))
+    return tuple(sorted(all_forms, key=lambda form: (form.size, len(form.fixed_arguments))))
 
 
 @functools.cache
 def structure(form: Form) -> Structure | None:
     """Returns the structure of a form; None if there is none."""
-    name, constant_arguments, free = form.name, dict(form.fixed), form.free
+    name, constant_arguments, free = form.name, dict(form.fixed_arguments), form.free
     function = getattr(schedules, name)
     try:
         schedule = function(**{key: SAMPLE[key] for key in free}, **constant_arguments)

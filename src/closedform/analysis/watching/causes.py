@@ -248,12 +248,12 @@ class _Search:
             for times, whole in ((late, lambda n: n * u), (full, lambda n: n * u + n - 1))
             for count in self._matching(counts, times(counts), whole)
         ]
-        known = {
+        numbers_by_kind = {
             Kind.MICRO_BATCH: (self.numbers.accumulation, "micro-batch"),
             Kind.PROCESSES: (self.numbers.processes, "process"),
         }
         is_explained = False
-        for kind, (number, unit) in known.items():
+        for kind, (number, unit) in numbers_by_kind.items():
             if number is not None and number in fitting:
                 is_explained = True
                 yield Cause(

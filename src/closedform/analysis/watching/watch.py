@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from closedform.analysis.watching.causes import Cause, Numbers, Seen, likely_causes
 from closedform.compiler import evaluate_schedule
-from closedform.errors import ArgumentError, DepartureError, shown
+from closedform.errors import ArgumentError, DepartureError, describe
 from closedform.language import Schedule
 from closedform.recipes import Recipe
 
@@ -138,7 +138,7 @@ class Watch:
     ) -> None:
         if not isinstance(recipe, Recipe | Schedule):
             raise ArgumentError(
-                f"the recipe must be a Recipe or a Schedule, got {shown(recipe)}",
+                f"the recipe must be a Recipe or a Schedule, got {describe(recipe)}",
                 where="watch",
                 hint="load_recipe reads a config",
             )

@@ -19,7 +19,7 @@ from closedform.analysis.writing.recognition import recognize_form
 from closedform.analysis.writing.table import table_text
 from closedform.analysis.writing.texts import render_config
 from closedform.effort import Effort
-from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, nearest, shown
+from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, describe, nearest
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.language.exact import to_float
 from closedform.recipes.document import document_of
@@ -124,7 +124,8 @@ def write_recipe(
     """
     if not isinstance(recipe, Recipe):
         raise ArgumentError(
-            f"write_recipe takes a Recipe, got {shown(recipe)}", hint="load_recipe reads a config"
+            f"write_recipe takes a Recipe, got {describe(recipe)}",
+            hint="load_recipe reads a config",
         )
     check_target(framework, kind)
     if kind != Kind.CONFIG:
@@ -333,10 +334,17 @@ def _rule(recipe: Recipe) -> UpdateRule | None:
 def _group(recipe: Recipe, group: ParamGroup, total: int | None = None) -> Group:
     first = recipe.param_groups[0]
     factor = _factor(first.schedules["lr"], group.schedules["lr"])
-    ours, theirs = (param_group.schedules.get("weight_decay") for param_group in (first, group))
+    first_decay, group_decay = (
+        param_group.schedules.get("weight_decay") for param_group in (first, group)
+    )
     decay = None
-    if theirs is not None and ours is not None and theirs != ours and is_constant(theirs):
-        decay = theirs.exact(0)
+    if (
+        group_decay is not None
+        and first_decay is not None
+        and group_decay != first_decay
+        and is_constant(group_decay)
+    ):
+        decay = group_decay.exact(0)
     form = None
     if factor is None and total is not None:
         form = recognize_form(group.schedules["lr"], total)
@@ -344,16 +352,16 @@ def _group(recipe: Recipe, group: ParamGroup, total: int | None = None) -> Group
     return Group(group.name, group.patterns, factor, decay, form, is_special)
 
 
-def _factor(first: Schedule, scaled: Schedule) -> Any:
+def _factor(first: Schedule, second: Schedule) -> Any:
     """The constant that one schedule is a multiple of the other by, None if there is none."""
-    if first == scaled:
+    if first == second:
         return exact_number(1)
     for step in (0, 1, 2, 10, 100):
         if first.exact(step) != 0:
-            ratio = (scaled.exact(step) / first.exact(step)).cancel()
+            ratio = (second.exact(step) / first.exact(step)).cancel()
             if not ratio.is_Rational:
                 return None
-            return ratio if _are_equal(first.scale(ratio), scaled) else None
+            return ratio if _are_equal(first.scale(ratio), second) else None
     return None
 
 
@@ -398,12 +406,12 @@ def _left_out(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
             for param_group in back.param_groups[1:]
         ):
             yield f"the param group {group.name!r}"
-    for key, ours in recipe.schedules.items():
-        theirs = back.schedules.get(key)
-        if key == "lr" or _are_equal(ours, theirs, total):
+    for key, schedule in recipe.schedules.items():
+        back_schedule = back.schedules.get(key)
+        if key == "lr" or _are_equal(schedule, back_schedule, total):
             continue
         label = key.replace("_", " ")
-        yield f"the {label}" if is_constant(ours) else f"the schedule of the {label}"
+        yield f"the {label}" if is_constant(schedule) else f"the schedule of the {label}"
     yield from _optimizer_difference(recipe, back)
     if recipe.clipping != back.clipping:
         yield "the clipping of gradients"
@@ -433,25 +441,28 @@ def _are_alike(
     """Whether two param groups differ from their default groups in the same way."""
     if group.name != other_group.name and recipe.framework == other_recipe.framework:
         return False
-    ours, theirs = _group(recipe, group), _group(other_recipe, other_group)
-    is_same = (ours.weight_decay, ours.is_special) == (theirs.weight_decay, theirs.is_special)
-    if ours.factor is not None or theirs.factor is not None:
-        return is_same and ours.factor == theirs.factor
+    first_group, second_group = _group(recipe, group), _group(other_recipe, other_group)
+    is_same = (first_group.weight_decay, first_group.is_special) == (
+        second_group.weight_decay,
+        second_group.is_special,
+    )
+    if first_group.factor is not None or second_group.factor is not None:
+        return is_same and first_group.factor == second_group.factor
     return is_same and _are_equal(group.schedules["lr"], other_group.schedules["lr"], total)
 
 
 def _optimizer_difference(recipe: Recipe, back: Recipe) -> Iterator[str]:
-    ours, theirs = _rule(recipe), _rule(back)
+    rule, back_rule = _rule(recipe), _rule(back)
     name = recipe.param_groups[0].optimizer.name
-    if ours is None or theirs is None:
+    if rule is None or back_rule is None:
         if name != back.param_groups[0].optimizer.name:
             yield f"the optimizer {name}"
         return
-    if ours.name != theirs.name:
+    if rule.name != back_rule.name:
         yield f"the optimizer {name}"
         return
-    for key, value in ours.hyperparameters.items():
-        counterpart = theirs.hyperparameters.get(key)
+    for key, value in rule.hyperparameters.items():
+        counterpart = back_rule.hyperparameters.get(key)
         is_constant_number = not isinstance(value, Schedule) and not isinstance(
             counterpart, Schedule
         )
@@ -459,43 +470,45 @@ def _optimizer_difference(recipe: Recipe, back: Recipe) -> Iterator[str]:
             yield f"the {key} of the optimizer"
 
 
-def _are_equal(ours: Schedule, theirs: Schedule | None, total: int | None = None) -> bool:
+def _are_equal(schedule: Schedule, back: Schedule | None, total: int | None = None) -> bool:
     """Whether two schedules are proved to be one, over the run where that is given.
 
     Of a framework without the value, 0 is what it has.
     """
-    if theirs is None:
-        return is_constant(ours) and ours.exact(0) == 0
-    if is_constant(ours) and is_constant(theirs):
-        return bool(ours.exact(0) == theirs.exact(0))
+    if back is None:
+        return is_constant(schedule) and schedule.exact(0) == 0
+    if is_constant(schedule) and is_constant(back):
+        return bool(schedule.exact(0) == back.exact(0))
     if total is not None:
-        return diff(ours, theirs, total).verdict is Status.PROVED
-    return bool(equal_to(ours, theirs).judge(Effort.of(LIMITS.audit_work)).proved)
+        return diff(schedule, back, total).verdict is Status.PROVED
+    return bool(equal_to(schedule, back).judge(Effort.of(LIMITS.audit_work)).proved)
 
 
 # --- the verdict ---------------------------------------------------------------------------------
 
 
-def _judge(exact: Written, ours: Schedule, theirs: Schedule, total: int) -> Written:
+def _judge(exact: Written, schedule: Schedule, back: Schedule, total: int) -> Written:
     """The verdict on two learning rates over a run, and after it where they are one in the run."""
-    (difference,) = diff(ours, theirs, total).curves
+    (difference,) = diff(schedule, back, total).curves
     if difference.verdict is Status.PROVED:
-        if equal_to(ours, theirs).judge(Effort.of(LIMITS.audit_work)).proved:
+        if equal_to(schedule, back).judge(Effort.of(LIMITS.audit_work)).proved:
             return exact
-        (later,) = diff(ours, theirs, total + AFTER).curves
+        (later,) = diff(schedule, back, total + AFTER).curves
         why = "after the run the curves differ"
         until = total if later.first_step is None else later.first_step
         return replace(exact, verdict=Verdict.UNTIL, until=until, why=why)
     if difference.first_step is None:
         return replace(exact, verdict=Verdict.NEAREST, gap=0.0, at=0, why=difference.reason)
-    scale = max(abs(to_float(rate.exact(difference.at or 0))) for rate in (ours, theirs))
-    largest = max(scale, *(abs(to_float(ours.exact(cell.first))) for cell in cells_of(ours)))
+    scale = max(abs(to_float(rate.exact(difference.at or 0))) for rate in (schedule, back))
+    largest = max(
+        scale, *(abs(to_float(schedule.exact(cell.first))) for cell in cells_of(schedule))
+    )
     why = "the framework's curve is another one, or its numbers are whole updates"
     near = replace(
         exact, verdict=Verdict.NEAREST, gap=difference.max_gap / largest, at=difference.at, why=why
     )
     first = difference.first_step
-    if 2 * first < total or diff(ours, theirs, first).verdict is not Status.PROVED:
+    if 2 * first < total or diff(schedule, back, first).verdict is not Status.PROVED:
         return near
     why = "the curves differ from there on"
     return replace(near, verdict=Verdict.UNTIL, until=first, why=why)

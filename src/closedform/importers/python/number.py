@@ -164,7 +164,7 @@ class Number:
 
     def __bool__(self) -> bool:
         run = self.run
-        if run.tape.paused:
+        if run.tape.pause_depth:
             return run.decide(sp.Ne(self.expr, 0, evaluate=False))
         return bool(
             record(
@@ -473,7 +473,7 @@ def record(
         is_typed: Whether the type of the value is asked of ``native``, and not of ``compute``.
     """
     tape = run.tape
-    if tape.paused:
+    if tape.pause_depth:
         return compute()
     arguments, keywords = (
         tape_argument(args),
@@ -481,22 +481,22 @@ def record(
     )
     unit: Any = None
     is_special = is_typed or any(_is_special(arg) for arg in args)
-    tape.paused += 1
+    tape.pause_depth += 1
     try:
         value = compute()
         if is_special:
             unit = _native_unit(native, args, names or {})
             value = _convert(run, value, unit)
     except Exception as error:
-        tape.paused -= 1
+        tape.pause_depth -= 1
         if isinstance(error, ValueError | ZeroDivisionError) and _is_silent(native, args):
             raise run.session.stop_run(NotReal(f"the value is not finite: {error}")) from None
         tape.call(native, arguments, keywords, raises=True)
         raise
     except BaseException:
-        tape.paused -= 1
+        tape.pause_depth -= 1
         raise
-    tape.paused -= 1
+    tape.pause_depth -= 1
     return _adopt(run, value, tape.call(native, arguments, keywords))
 
 

@@ -157,7 +157,7 @@ class Run:
     end: int | None
     assumptions: list[Decision]
     tape: Tape
-    _known: dict[sp.Basic, bool]
+    _truths: dict[sp.Basic, bool]
     _decisions: int
 
     def begin(self, task: Task) -> None:
@@ -168,7 +168,7 @@ class Run:
         self.tape = Tape()
         self.session.stop = self.session.doubt = None
         self.session.is_over = False
-        self._known = {}
+        self._truths = {}
         self._decisions = 0
         for condition, holds in task.assumptions:
             self._note(condition, holds)
@@ -184,7 +184,7 @@ class Run:
             raise self.session.stop  # a handler of the function has caught it
         if condition in (sp.true, sp.false):
             return bool(condition)
-        answer = self._known.get(condition)
+        answer = self._truths.get(condition)
         if answer is not None:
             return answer
         self._check()
@@ -234,7 +234,7 @@ class Run:
 
     def _note(self, condition: sp.Basic, holds: bool) -> None:
         for form, truth in equivalents(condition, holds):
-            self._known[form] = truth
+            self._truths[form] = truth
 
     # --- indices -----------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class Tape:
 
     records: list[Call | Check] = field(default_factory=list)
     result: Any = End.RAISES
-    paused: int = 0
+    pause_depth: int = 0
 
     def call(
         self,
@@ -99,7 +99,7 @@ class Tape:
 
     def check(self, ref: Ref | Variable, value: bool | int | float) -> None:
         """Records what the run chose by."""
-        if not self.paused:
+        if not self.pause_depth:
             self.records.append(Check(ref, value))
 
     def run(self, variables: Mapping[str, Any], watch: Watch | None = None) -> float | End:

@@ -45,7 +45,7 @@ from closedform.importers.python.rebuild import Environment
 from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, negation
 from closedform.importers.python.tape import STEP, Conditioning, End
 from closedform.language import Schedule, hyper, t
-from closedform.language.settled import substituted
+from closedform.language.settled import substitute
 
 Function = Callable[..., object]
 _WITNESSES = 256
@@ -154,7 +154,9 @@ def trace(
         key: signature.values[key] for key in symbols if signature.values.get(key) is not None
     }
     result = run_program(program, prover, symbols, limits=limits)
-    unused_names = [key for key in symbols if key not in result.used | set(signature.required)]
+    unused_names = [
+        key for key in symbols if key not in result.used_names | set(signature.required)
+    ]
     if unused_names:
         raise DefinitionError(
             f"{unused_names[0]!r} is not a variable that the function uses",
@@ -472,7 +474,7 @@ class Traced:
     cells: Sequence[Cell]
     outcomes: Sequence[Outcome]
     domain: Sequence[sp.Basic]
-    used: frozenset[str]
+    used_names: frozenset[str]
 
     def schedule(
         self, name: str, values: Mapping[str, Any], *, is_callable: bool = True
@@ -527,7 +529,7 @@ class Traced:
         bindings = {s: by_name[s.name] for s in schedule.expr.free_symbols if s.name in by_name}
 
         def bound(value: sp.Expr) -> sp.Expr:
-            return substituted(value, bindings) if bindings else value
+            return substitute(value, bindings) if bindings else value
 
         cells = [
             cell if cell.value is None else Cell(cell.first, cell.end, bound(cell.value))

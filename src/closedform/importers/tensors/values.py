@@ -111,7 +111,7 @@ class Definitions:
     shapes: dict[sp.Symbol, Sizes] = field(default_factory=dict)
     guards: dict[sp.Symbol, frozenset[sp.Basic]] = field(default_factory=dict)
     here: frozenset[sp.Basic] = frozenset()
-    ignored: frozenset[sp.Basic] = frozenset()
+    invariants: frozenset[sp.Basic] = frozenset()
     hypers: Mapping[str, float] = field(default_factory=dict)
     _names: dict[sp.Expr, sp.Symbol] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
@@ -331,7 +331,7 @@ class Definitions:
 
     def _guard(self, symbol: sp.Symbol, definition: sp.Expr) -> sp.Expr:
         """A definition with functions of the step that have no value at every step."""
-        guards = self.guards.get(symbol, frozenset()) - self.ignored
+        guards = self.guards.get(symbol, frozenset()) - self.invariants
         powers = [power for power in definition.atoms(sp.Pow) if self._is_partial(power)]
         if not guards or not (powers or any(t in p.free_symbols for p in definition.atoms(sp.log))):
             return definition

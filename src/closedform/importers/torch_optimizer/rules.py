@@ -103,7 +103,7 @@ def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
             hint="make the states before the first decision",
         )
     trace.definitions.hypers = trace.hypers
-    trace.definitions.ignored = frozenset() if with_phases else _starts(trace)
+    trace.definitions.invariants = frozenset() if with_phases else _starts(trace)
     results: dict[str, sp.Expr] = {}
     for label in ("param", *trace.slots):
         expr = _joined_phases(trace, label, with_phases=with_phases)

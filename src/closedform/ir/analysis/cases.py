@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from closedform.ir.analysis.interval import Interval, hull
 from closedform.ir.analysis.obligations import Fault, Kind, faults
-from closedform.ir.analysis.ranges import Ranges, both
+from closedform.ir.analysis.ranges import Ranges, intersection
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
 
@@ -47,7 +47,7 @@ def bound_by_cases(table: Ranges, index: int) -> Interval:
     """Returns an interval of a node: the hull of those in cases."""
     whole = table.of(index)
     parts = cases(table, _conditions(table.nodes, table, {index}))
-    return both(whole, hull([part.of(index) for part in parts])) or whole
+    return intersection(whole, hull([part.of(index) for part in parts])) or whole
 
 
 def cases(table: Ranges, conditions: Sequence[int]) -> list[Ranges]:
@@ -63,7 +63,7 @@ def cases(table: Ranges, conditions: Sequence[int]) -> list[Ranges]:
     for condition in conditions:
         following = []
         for part in parts:
-            truth_range = part.known[condition]
+            truth_range = part.intervals[condition]
             if truth_range.low == truth_range.high or len(parts) > _CASES:
                 following.append(part)
                 continue
@@ -104,7 +104,7 @@ def _conditions(nodes: Sequence[Node], table: Ranges, indices: Iterable[int]) ->
         nodes[index].operands[0] for index in sorted(seen_nodes) if nodes[index].op is Op.WHERE
     )
     open_conditions = [
-        choice for choice in choices if table.known[choice].low != table.known[choice].high
+        choice for choice in choices if table.intervals[choice].low != table.intervals[choice].high
     ]
     return open_conditions[-_CONDITIONS:]
 
@@ -116,7 +116,7 @@ def _congruent(table: Ranges) -> Ranges:
     """
     if table.elementwise:
         return table
-    nodes, intervals = table.nodes, table.known
+    nodes, intervals = table.nodes, table.intervals
     leaders: dict[object, int] = {}
     classes: list[int] = []
     for index, node in enumerate(nodes):
@@ -133,13 +133,13 @@ def _congruent(table: Ranges) -> Ranges:
             key = index
         leader = leaders.setdefault(key, index)
         classes.append(leader)
-        meet = both(intervals[leader], interval)
+        meet = intersection(intervals[leader], interval)
         intervals[leader] = intervals[index] = interval if meet is None else meet
     for index, node in enumerate(nodes):
         if node.op not in (Op.INPUT, Op.CONST):
-            meet = both(intervals[index], intervals[classes[index]])
+            meet = intersection(intervals[index], intervals[classes[index]])
             interval = intervals[index] if meet is None else meet
-            intervals[index] = both(interval, table.bound(node)) or interval
+            intervals[index] = intersection(interval, table.bound(node)) or interval
     return table
 
 

@@ -39,7 +39,9 @@ class _Form:
     size: int = 0
 
 
-def combined(nodes: Sequence[Node], intervals: Sequence[Interval], node: Node) -> Interval | None:
+def interval_of_sum(
+    nodes: Sequence[Node], intervals: Sequence[Interval], node: Node
+) -> Interval | None:
     """Returns an interval of a sum of floats in which a value occurs more than once, else None.
 
     Args:
@@ -273,7 +275,7 @@ def quotient_bound(nodes: Sequence[Node], whole: int) -> float:
 
 
 __all__ = [
-    "combined",
+    "interval_of_sum",
     "part_of",
     "quotient_bound",
     "rounding_of_integer",

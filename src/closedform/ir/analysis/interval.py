@@ -98,7 +98,7 @@ def exact(low: int, high: int, dtype: DType) -> Interval:
     return Interval(low, high)
 
 
-def flushed(interval: Interval, dtype: DType) -> Interval:
+def flush_subnormals(interval: Interval, dtype: DType) -> Interval:
     """Returns the interval with zero, if it holds numbers that an engine may flush to zero."""
     least = LEAST_NORMAL[dtype]
     low = 0.0 if 0 < interval.low < least else interval.low

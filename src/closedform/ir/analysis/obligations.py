@@ -88,7 +88,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
         root.demand(output.index, Demand.FINITE)
     regions = [root]
     faults_by_place: dict[tuple[int, Kind], Fault] = {}
-    inexact = _inexact(graph.nodes, table.known)
+    inexact = _inexact(graph.nodes, table.intervals)
     split = split_integers(graph.nodes) - {output.index for output in graph.outputs}
     while any(region.pending for region in regions):
         region = next(region for region in regions if region.pending)
@@ -99,7 +99,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
             is_split = kind is Kind.INEXACT and index in split
             if kind is not None and not is_split:
                 faults_by_place.setdefault(
-                    (index, kind), Fault(index, kind, region.table.known[index])
+                    (index, kind), Fault(index, kind, region.table.intervals[index])
                 )
     return tuple(faults_by_place[key] for key in sorted(faults_by_place))
 
@@ -145,7 +145,7 @@ class _Region:
 
 def _visit(nodes: Sequence[Node], region: _Region, regions: list[_Region], limit: int) -> None:
     """Passes the demands of one region on, from the last node to the first."""
-    intervals = region.table.known
+    intervals = region.table.intervals
     while region.pending:
         index = max(region.pending)
         region.pending.remove(index)
@@ -155,10 +155,10 @@ def _visit(nodes: Sequence[Node], region: _Region, regions: list[_Region], limit
             continue
         operands = tuple(intervals[operand] for operand in node.operands)
         place = region if node.op not in MIXES_ELEMENTS else region.whole
-        for operand, demanded in zip(
+        for operand, operand_demand in zip(
             node.operands, operand_demands(node, demand, operands), strict=True
         ):
-            place.demand(operand, demanded)
+            place.demand(operand, operand_demand)
 
 
 def _visit_where(
@@ -167,7 +167,7 @@ def _visit_where(
     condition, *branches = nodes[index].operands
     demand = region.demands[index]
     region.demand(condition, Demand.NUMBER)
-    condition_range = region.table.known[condition]
+    condition_range = region.table.intervals[condition]
     for truth, branch in zip((True, False), branches, strict=True):
         if condition_range.low == condition_range.high:
             if condition_range.low == truth:
@@ -188,7 +188,7 @@ def _visit_where(
 
 # --- what an op needs of its operands ----------------------------------------------------------
 
-Need = Callable[[Node, Demand, tuple[Interval, ...]], tuple[Demand, ...]]
+DemandRule = Callable[[Node, Demand, tuple[Interval, ...]], tuple[Demand, ...]]
 
 
 def operand_demands(
@@ -199,7 +199,7 @@ def operand_demands(
     return (Demand.FINITE,) * len(operands) if need is None else need(node, demand, operands)
 
 
-def _same(_: Node, demand: Demand, operands: tuple[Interval, ...]) -> tuple[Demand, ...]:
+def _pass_demand(_: Node, demand: Demand, operands: tuple[Interval, ...]) -> tuple[Demand, ...]:
     return (demand,) * len(operands)
 
 
@@ -210,7 +210,7 @@ def _number(_: Node, __: Demand, operands: tuple[Interval, ...]) -> tuple[Demand
 def _sum(node: Node, demand: Demand, operands: tuple[Interval, ...]) -> tuple[Demand, ...]:
     """An infinity that is added to numbers far below the largest one stands for a large number."""
     if not node.type.dtype.is_float:
-        return _same(node, demand, operands)
+        return _pass_demand(node, demand, operands)
     bound = float(np.finfo(node.type.dtype.numpy).max) / 4
     first, second = (_most(operand) <= bound for operand in operands)
     return (
@@ -248,12 +248,12 @@ def _cast(node: Node, demand: Demand, _: tuple[Interval, ...]) -> tuple[Demand, 
     return (Demand.NUMBER if dtype is DType.BOOL else Demand.FINITE,)
 
 
-OPERAND_DEMANDS: Mapping[Op, Need] = {
+OPERAND_DEMANDS: Mapping[Op, DemandRule] = {
     Op.ADD: _sum,
     Op.SUB: _sum,
     Op.MUL: _product,
-    Op.NEG: _same,
-    Op.ABS: _same,
+    Op.NEG: _pass_demand,
+    Op.ABS: _pass_demand,
     Op.DIV: _quotient,
     Op.MIN: _number,
     Op.MAX: _number,
@@ -264,13 +264,13 @@ OPERAND_DEMANDS: Mapping[Op, Need] = {
     Op.AND: _number,
     Op.OR: _number,
     Op.NOT: _number,
-    Op.WHERE: _same,
+    Op.WHERE: _pass_demand,
     Op.CAST: _cast,
-    Op.REDUCE_SUM: _same,
-    Op.REDUCE_MAX: _same,
-    Op.TRANSPOSE: _same,
-    Op.RESHAPE: _same,
-    Op.BROADCAST_TO: _same,
+    Op.REDUCE_SUM: _pass_demand,
+    Op.REDUCE_MAX: _pass_demand,
+    Op.TRANSPOSE: _pass_demand,
+    Op.RESHAPE: _pass_demand,
+    Op.BROADCAST_TO: _pass_demand,
 }
 """The demands on the operands that follow from the demand on the result.
 
@@ -288,7 +288,7 @@ def _fault(
 ) -> Kind | None:
     if demand is Demand.NOTHING:
         return None
-    node, interval = nodes[index], region.table.known[index]
+    node, interval = nodes[index], region.table.intervals[index]
     dtype = node.type.dtype
     if dtype.is_float and interval.maybe_nan:
         return Kind.NAN

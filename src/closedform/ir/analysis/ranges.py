@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from closedform.ir.analysis.correlation import (
-    combined,
+    interval_of_sum,
     part_of,
     quotient_bound,
     rounding_of_integer,
@@ -30,7 +30,7 @@ from closedform.ir.analysis.interval import (
     Interval,
     Operands,
     exact,
-    flushed,
+    flush_subnormals,
     full,
     hull,
     sum_of_floats,
@@ -61,9 +61,9 @@ class Ranges:
     Attributes:
         nodes: The nodes, in topological order; more may be appended.
         step_max: The largest step.
-        known: Intervals of the first nodes.
+        intervals: Intervals of the first nodes.
         step_min: The smallest step.
-        given: Intervals of inputs by name, in place of the ranges of their dtypes.
+        input_ranges: Intervals of inputs by name, in place of the ranges of their dtypes.
         flushes: True if engines may replace a subnormal result by zero.
         elementwise: Nodes whose interval holds only for those elements at which conditions hold.
         depth: How many conditions are assumed.
@@ -72,9 +72,9 @@ class Ranges:
 
     nodes: Sequence[Node]
     step_max: int = STEP_MAX
-    known: list[Interval] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
     step_min: int = 0
-    given: Mapping[str, Interval] = field(default_factory=dict)
+    input_ranges: Mapping[str, Interval] = field(default_factory=dict)
     flushes: bool = False
     elementwise: frozenset[int] = frozenset()
     depth: int = 0
@@ -87,18 +87,20 @@ class Ranges:
 
     def of(self, index: int) -> Interval:
         """Returns the interval of a node; those before it are computed once."""
-        while len(self.known) <= index:
-            self.known.append(self.bound(self.nodes[len(self.known)]))
+        while len(self.intervals) <= index:
+            self.intervals.append(self.bound(self.nodes[len(self.intervals)]))
             if self._spectra is not None:
                 self._narrow(self._spectra)
-        return self.known[index]
+        return self.intervals[index]
 
     def _narrow(self, spectra: Spectra) -> None:
         """Narrows the interval of the last node to the norm of a matrix."""
-        size = spectra.bound(len(self.known) - 1, self.known)
+        size = spectra.bound(len(self.intervals) - 1, self.intervals)
         if size is not None:
-            interval = Interval(max(self.known[-1].low, -size), min(self.known[-1].high, size))
-            self.known[-1] = interval
+            interval = Interval(
+                max(self.intervals[-1].low, -size), min(self.intervals[-1].high, size)
+            )
+            self.intervals[-1] = interval
 
     def bound(self, node: Node) -> Interval:
         """Returns the interval of a node, which need not be one of the graph, on earlier ones."""
@@ -109,7 +111,7 @@ class Ranges:
         left = left_without(self.nodes, node)
         if left is not None:
             interval = hull([interval, self.of(left)])
-        return flushed(interval, node.type.dtype)
+        return flush_subnormals(interval, node.type.dtype)
 
     def where(self, condition: int, truth: bool, last: int | None = None) -> Ranges | None:
         """Returns the intervals where a condition has a truth; None where it never has.
@@ -133,34 +135,34 @@ class Ranges:
             self.step_max,
             intervals,
             self.step_min,
-            self.given,
+            self.input_ranges,
             self.flushes,
             depth=self.depth + 1,
             conditions=(*self.conditions, (condition, truth)),
         )
         negatives = _negatives(self.nodes, bounded_nodes)
         for index, node in enumerate(nodes):
-            interval = self.known[index]
+            interval = self.intervals[index]
             is_mixed = node.op in MIXES_ELEMENTS and not elementwise.isdisjoint(node.operands)
             # The condition may order the operands of a difference, whose ranges stay the same.
             is_difference = self.flushes and node.op is Op.SUB and interval.low < 0
             if (is_difference or not changed_nodes.isdisjoint(node.operands)) and not is_mixed:
-                interval = both(interval, inner.bound(node)) or interval
+                interval = intersection(interval, inner.bound(node)) or interval
             if index == condition:
                 interval = Interval(int(truth), int(truth))
             if index in bounded_nodes:
-                narrower = refine(self.nodes, self.known, condition, truth, index)
-                meet = None if narrower is None else both(interval, narrower)
+                narrower = refine(self.nodes, self.intervals, condition, truth, index)
+                meet = None if narrower is None else intersection(interval, narrower)
                 if meet is None:
                     return None
                 interval = meet
             if index in negatives:
-                narrower = refine(self.nodes, self.known, condition, truth, negatives[index])
+                narrower = refine(self.nodes, self.intervals, condition, truth, negatives[index])
                 if narrower is not None:
                     negative = Interval(-narrower.high, -narrower.low, narrower.maybe_nan)
-                    interval = both(interval, negative) or interval
+                    interval = intersection(interval, negative) or interval
             intervals.append(interval)
-            is_new = interval != self.known[index]
+            is_new = interval != self.intervals[index]
             if is_new:
                 changed_nodes.add(index)
             depends = not is_mixed and not elementwise.isdisjoint(node.operands)
@@ -212,7 +214,7 @@ def _negatives(nodes: Sequence[Node], bounded_nodes: frozenset[int]) -> dict[int
     }
 
 
-def both(first: Interval, second: Interval) -> Interval | None:
+def intersection(first: Interval, second: Interval) -> Interval | None:
     """Returns the interval of what is in both; None where nothing is."""
     low, high = max(first.low, second.low), min(first.high, second.high)
     return Interval(low, high, first.maybe_nan and second.maybe_nan) if low <= high else None
@@ -232,7 +234,7 @@ def ranges(graph: Graph, step_max: int = STEP_MAX) -> tuple[Interval, ...]:
 def _input(table: Ranges, node: Node, _: Operands) -> Interval:
     unknown = full(node.type.dtype)
     if node.attribute("role") is not Role.STEP or not node.type.dtype.is_integer:
-        return table.given.get(node.attribute("name"), unknown)
+        return table.input_ranges.get(node.attribute("name"), unknown)
     return Interval(table.step_min, min(table.step_max, unknown.high))
 
 
@@ -269,19 +271,19 @@ def _branch(table: Ranges, condition: int, truth: bool, branch: int) -> Interval
     In an analysis of floats one that may be NaN or infinite, and one whose condition is a scalar,
     is computed again for there.
     """
-    interval = refine(table.nodes, table.known, condition, truth, branch)
+    interval = refine(table.nodes, table.intervals, condition, truth, branch)
     is_open = interval is not None and (
         interval.maybe_nan
         or interval.has_infinity
         or (not table.nodes[condition].type.shape and branch < _FEW_NODES)
     )
-    is_undecided = table.known[condition].low != table.known[condition].high
+    is_undecided = table.intervals[condition].low != table.intervals[condition].high
     if not (table.flushes and is_open and is_undecided) or table.depth >= _MAX_DEPTH:
         return interval
     inner = table.where(condition, truth, branch)
     if inner is None or interval is None:
         return None
-    return both(interval, inner.known[branch])
+    return intersection(interval, inner.intervals[branch])
 
 
 def _cast(table: Ranges, node: Node, operands: Operands) -> Interval:
@@ -313,7 +315,7 @@ def _reduce_sum(table: Ranges, node: Node, operands: Operands) -> Interval:
     return exact(int(operand.low * count), int(operand.high * count), dtype)
 
 
-def _same(_: Ranges, __: Node, operands: Operands) -> Interval:
+def _operand_range(_: Ranges, __: Node, operands: Operands) -> Interval:
     return operands[0]
 
 
@@ -330,15 +332,15 @@ def _lookup(table: Ranges, node: Node, operands: Operands) -> Interval:
 def _sum(table: Ranges, node: Node, operands: Operands) -> Interval:
     interval = ARITHMETIC[node.op](node, operands)
     if not node.type.dtype.is_float:
-        error = rounding_of_integer(table.nodes, table.known, node)
+        error = rounding_of_integer(table.nodes, table.intervals, node)
         return interval if error is None else Interval(-error, error)
     if interval.maybe_nan or interval.has_infinity:
         return interval
     if node.op is Op.SUB and interval.low < 0 and table.flushes:
         larger, smaller = node.operands
-        if is_at_most(table.nodes, table.known, table.conditions, smaller, larger):
+        if is_at_most(table.nodes, table.intervals, table.conditions, smaller, larger):
             interval = Interval(0.0, interval.high)
-    combined_interval = combined(table.nodes, table.known, node)
+    combined_interval = interval_of_sum(table.nodes, table.intervals, node)
     if combined_interval is None:
         return interval
     low, high = max(interval.low, combined_interval.low), min(interval.high, combined_interval.high)
@@ -351,7 +353,7 @@ def _div(table: Ranges, node: Node, operands: Operands) -> Interval:
     dividend, divisor = node.operands
     if operands[1].low < 0:
         return interval
-    factor = part_of(table.nodes, table.known, dividend, divisor)
+    factor = part_of(table.nodes, table.intervals, dividend, divisor)
     if factor is None:
         return interval
     bound = factor * quotient_bound(table.nodes, divisor)
@@ -419,10 +421,10 @@ RULES: Mapping[Op, Rule] = {
     Op.WHERE: _where,
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
-    Op.REDUCE_MAX: _same,
-    Op.TRANSPOSE: _same,
-    Op.RESHAPE: _same,
-    Op.BROADCAST_TO: _same,
+    Op.REDUCE_MAX: _operand_range,
+    Op.TRANSPOSE: _operand_range,
+    Op.RESHAPE: _operand_range,
+    Op.BROADCAST_TO: _operand_range,
     Op.LOOKUP: _lookup,
 }
 """How each op maps the intervals of its operands to that of its result."""

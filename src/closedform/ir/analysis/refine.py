@@ -158,13 +158,13 @@ def _trim_excluded(
     nodes: Sequence[Node],
     intervals: Sequence[Interval],
     value: int,
-    excluded: int,
+    excluded_index: int,
     branch: int,
     interval: Interval | None,
 ) -> Interval | None:
     """The interval without an end that the branch is known not to equal."""
     shift = _difference(nodes, intervals, branch, value)
-    point = intervals[excluded]
+    point = intervals[excluded_index]
     if interval is None or shift is None or point.low != point.high:
         return interval
     low, high = interval.ends

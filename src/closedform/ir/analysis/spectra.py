@@ -67,7 +67,7 @@ class Spectra:
     nodes: Sequence[Node]
     bases: frozenset[int] = field(init=False)
     norms: dict[int, float] = field(default_factory=dict)
-    known: dict[int, _Spectrum] = field(default_factory=dict)
+    spectra: dict[int, _Spectrum] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.bases = frozenset(
@@ -96,7 +96,7 @@ class Spectra:
             spectrum = _Spectrum(index, _PLAIN, (0.0, 1.0), 0.0) if math.isfinite(norm) else None
             self.norms[index] = norm
         if spectrum is not None and norm is not None and math.isfinite(norm):
-            self.known[index] = spectrum
+            self.spectra[index] = spectrum
             return norm
         return None
 
@@ -119,7 +119,7 @@ class Spectra:
         node = self.nodes[index]
         match node.op:
             case Op.TRANSPOSE:
-                spectrum = self.known.get(node.operands[0])
+                spectrum = self.spectra.get(node.operands[0])
                 swapped_form = None if spectrum is None else (spectrum.form[1], spectrum.form[0])
                 return (
                     None
@@ -127,7 +127,7 @@ class Spectra:
                     else _with(spectrum, form=swapped_form)
                 )
             case Op.CAST:
-                return self._with_rounding(index, self.known.get(node.operands[0]))
+                return self._with_rounding(index, self.spectra.get(node.operands[0]))
             case Op.MUL:
                 return self._with_rounding(index, self._scaled_spectrum(node, ranges))
             case Op.ADD | Op.SUB:
@@ -139,7 +139,7 @@ class Spectra:
 
     def _scaled_spectrum(self, node: Node, ranges: Sequence[Interval]) -> _Spectrum | None:
         for matrix, scalar in (node.operands, node.operands[::-1]):
-            spectrum, factor = self.known.get(matrix), ranges[scalar]
+            spectrum, factor = self.spectra.get(matrix), ranges[scalar]
             is_one = not self.nodes[scalar].type.shape and factor.low == factor.high
             if spectrum is not None and is_one and math.isfinite(factor.low):
                 number = float(factor.low)
@@ -149,7 +149,7 @@ class Spectra:
         return None
 
     def _sum_spectrum(self, node: Node) -> _Spectrum | None:
-        left, right = (self.known.get(operand) for operand in node.operands)
+        left, right = (self.spectra.get(operand) for operand in node.operands)
         if left is None or right is None or (left.base, left.form) != (right.base, right.form):
             return None
         sign = 1.0 if node.op is Op.ADD else -1.0
@@ -162,7 +162,7 @@ class Spectra:
         return _Spectrum(left.base, left.form, coefficients, (left.error + right.error) * _SLACK)
 
     def _product_spectrum(self, node: Node) -> _Spectrum | None:
-        left, right = (self.known.get(operand) for operand in node.operands)
+        left, right = (self.spectra.get(operand) for operand in node.operands)
         if left is None or right is None or left.base != right.base:
             return None
         if left.form[1] != right.form[0]:

@@ -86,7 +86,7 @@ class Rewriter:
         if node.op not in (Op.ADD, Op.SUB) or not value.type.dtype.is_integer:
             return None
         self.interval(value)
-        step = constant_step(node, self._ranges.known)
+        step = constant_step(node, self._ranges.intervals)
         return None if step is None else (Value(step[0], self._nodes[step[0]].type), step[1])
 
     def try_emit(self, like: TensorType, op: Op, *operands: Value) -> Value | None:

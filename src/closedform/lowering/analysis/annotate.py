@@ -45,7 +45,7 @@ def interval(expr: sp.Expr, domain: Domain) -> Interval:
     rule = _RULES.get(expr.func)
     if rule is None:
         return ALL
-    intervals = domain._enclosed
+    intervals = domain._intervals
     if expr not in intervals:
         intervals[expr] = rule(expr, domain)
     return intervals[expr]

@@ -218,7 +218,7 @@ class Domain:
     _compute_narrow: dict[tuple[sp.Basic, bool], Domain | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    _enclosed: dict[sp.Expr, Interval] = field(
+    _intervals: dict[sp.Expr, Interval] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 

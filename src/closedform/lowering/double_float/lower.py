@@ -108,9 +108,9 @@ def _line(
         start = sp.Integer(reference(constant, slope, interval(integer, domain)))
     if not low.low.fits_integer(integer - start, domain):
         start = sp.Integer(0)
-    elapsed, height = integer - start, constant + slope * start
-    values = interval(slope * elapsed, domain)
-    line = low.math.multiply(low.number(elapsed, domain), low.constant(slope))
+    offset, height = integer - start, constant + slope * start
+    values = interval(slope * offset, domain)
+    line = low.math.multiply(low.number(offset, domain), low.constant(slope))
     if height == 0:
         return line, values
     parts = [(line, values), (low.constant(height), interval(height, domain))]

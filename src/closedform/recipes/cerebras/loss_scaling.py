@@ -8,9 +8,9 @@ from closedform.language import GRAD, Shared, UpdateRule, counter, shared
 from closedform.language.aliases import Number
 from closedform.transforms.precision import finite_gradients, skip_nonfinite
 from closedform.transforms.substitution import (
-    bounded,
+    bounded_number,
     check_rule,
-    counted,
+    step_count,
     with_gradient,
     with_shared,
 )
@@ -56,11 +56,11 @@ def dynamic_loss_scaling(
     """
     where = "cerebras > dynamic_loss_scaling"
     check_rule(rule, where)
-    low = bounded(min_loss_scale, "min_loss_scale", where, 0)
-    high = bounded(max_loss_scale, "max_loss_scale", where, 0)
-    first = high if initial is None else bounded(initial, "initial", where, 0)
-    tolerated = bounded(overflow_tolerance, "overflow_tolerance", where, 0)
-    limit = counted(steps_per_increase, "steps_per_increase", where)
+    low = bounded_number(min_loss_scale, "min_loss_scale", where, 0)
+    high = bounded_number(max_loss_scale, "max_loss_scale", where, 0)
+    first = high if initial is None else bounded_number(initial, "initial", where, 0)
+    tolerated = bounded_number(overflow_tolerance, "overflow_tolerance", where, 0)
+    limit = step_count(steps_per_increase, "steps_per_increase", where)
     is_finite = finite_gradients("norm", where)
     scale = shared("loss_scale")
     steps = counter("steps_since_rescale") + 1

@@ -111,7 +111,7 @@ def own_sums(rules: Iterable[Assignment]) -> frozenset[str]:
     return frozenset(
         name
         for assignment in rules
-        for name, part in table.named(assignment.rule)[1].items()
+        for name, part in table.name_sums(assignment.rule)[1].items()
         if local(_OWN) in part.free_symbols
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
-from closedform.exporters.onnx_join import renamed
+from closedform.exporters.onnx_join import rename_values
 from closedform.ir import naming
 from closedform.training.file_names import mark_names, output_names
 from closedform.training.onnx_torch import OnnxModule
@@ -43,7 +43,7 @@ def forward_of_file(module: OnnxModule, params: Tensors, buffers: Tensors) -> Mo
     for name in _defined_names(model.graph):
         if name in names.values() and name not in names:
             names[name] = _free(name, {*names, *names.values()})
-    model = renamed(model, names)
+    model = rename_values(model, names)
     _evaluate(model.graph, module.version)
     graph = model.graph
     batch_names = {f"{naming.BATCH}{name}" for name in module.input_names}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.compiler import compile_schedule
-from closedform.errors import VerificationError, shown
+from closedform.errors import VerificationError, describe
 from closedform.ir.evaluate import STEP_MAX, evaluate
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import DType
@@ -146,7 +146,7 @@ def _steps(schedule: Schedule, steps: Any, where: str) -> Any:
         steps = range(int(schedule.length) + 1 if schedule.length is not None else 10**6)
     if isinstance(steps, bool | int | float | str) or not hasattr(steps, "__len__"):
         raise VerificationError(
-            f"steps must be a range or a list of steps, got {shown(steps)}",
+            f"steps must be a range or a list of steps, got {describe(steps)}",
             where=where,
             hint="give range(1000), such as for the first thousand",
         )

@@ -137,7 +137,7 @@ def schedule_floats(
     inputs = [node for node in graph.inputs if node.attribute("role") is not Role.STEP]
     if inputs or not steps:
         ranges = {str(node.attribute("name")): _size_of(node.type.dtype, SIZE) for node in inputs}
-        open_ = faults(graph, Ranges(graph.nodes, end, given=ranges, flushes=True))
+        open_ = faults(graph, Ranges(graph.nodes, end, input_ranges=ranges, flushes=True))
         proof = Verdict(Status.PROVED, (TACTIC,))
         verdict = _by_intervals(graph, open_[0]) if open_ else proof
         return FloatVerdict(verdict.after(watch.seconds), 0, end, ranges=ranges)
@@ -277,7 +277,9 @@ class _Span:
 
     def table(self, graph: Graph) -> Ranges:
         all_ranges = {**self.given, **self.totals}
-        return Ranges(graph.nodes, self.last, step_min=self.first, given=all_ranges, flushes=True)
+        return Ranges(
+            graph.nodes, self.last, step_min=self.first, input_ranges=all_ranges, flushes=True
+        )
 
 
 @dataclass(slots=True)

@@ -859,7 +859,7 @@ warmup_epochs: 0.0
 """,
         lambda: constant(1),
         "the rate lr0",
-        {"updates_per_epoch": 5, "dataset_size": 320},
+        {"updates_per_epoch": 5, "dataset_size": 320, "nc": 80},
         name="auto-ignores-lr0",
     ),
     Defect(

@@ -7,6 +7,7 @@ import pytest
 from closedform import frameworks
 from closedform.errors import ClosedFormError, MissingFactsError
 from closedform.language import Schedule
+from closedform.recipes import load_recipe
 
 FACTS = {"batches_per_epoch": 10, "images": 160}
 
@@ -29,6 +30,10 @@ def test_auto_asks_for_the_number_of_classes() -> None:
     config: dict[str, Any] = {"epochs": 4, "batch": 64}
     with pytest.raises(MissingFactsError, match="missing facts: nc"):
         schedule(**config)
+    facts = {"updates_per_epoch": 10, "dataset_size": 160, "nc": 80}
+    text = {**config, "optimizer": "auto", "warmup_epochs": 0, "lrf": 1.0}
+    recipe = load_recipe(text, framework="ultralytics", facts=facts)
+    assert float(recipe.schedule().exact(0)) == 0.000119
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def _auto(context: Context, values: Values) -> tuple[str, sp.Expr]:
         return "MuSGD", sp.Rational(1, 100)
     # engine/trainer.py@8.4.190, build_optimizer: data.get("nc", 10); check_det_dataset and
     # check_cls_dataset set it to the number of classes of the data, so that 10 is never used.
-    classes = values.nc or context.facts.get("num_classes") or context.fact("nc")
+    classes = values.nc or context.fact("nc")
     return "AdamW", exact_number(round(0.002 * 5 / (4 + int(classes)), 6))
 
 
@@ -347,7 +347,10 @@ def _facts(facts: Facts, values: Values, where: str) -> dict[str, int]:
         )
     if batches is None:
         batches = math.ceil((images or 0) / values.batch)
-    return {"batches_per_epoch": batches, **({} if images is None else {"images": images})}
+    numbers = {"images": images, "nc": facts.framework_facts.get("nc")}
+    return {"batches_per_epoch": batches} | {
+        name: number for name, number in numbers.items() if number is not None
+    }
 
 
 def _updates(needed: Schedule, batches: int) -> int:
@@ -384,6 +387,6 @@ FRAMEWORK = Framework(
     upstream="ultralytics/engine/trainer.py, ultralytics/cfg/default.yaml",
     clock=CLOCK,
     defects=DEFECTS,
-    facts=("batches_per_epoch",),
+    facts=("batches_per_epoch", "nc"),
     reader=Reader(_read, _matches),
 )

@@ -205,15 +205,14 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "adafactor of transformers with both": (
         lambda: frameworks.optimizer("huggingface", "Adafactor", {"lr": 0.25}),
-        "with relative_step the step sets lr itself, got lr 0.25 (huggingface > Adafactor): leave "
-        "lr out, or give relative_step=False",
+        "with relative_step the step sets lr itself, got lr 0.25 (huggingface > Adafactor): omit "
+        "lr, or give relative_step=False",
     ),
     "adafactor of transformers, warmup alone": (
         lambda: frameworks.optimizer(
             "huggingface", "Adafactor", {"relative_step": False, "warmup_init": True}
         ),
-        "warmup_init needs relative_step, got False (huggingface > Adafactor): leave one of them "
-        "out",
+        "warmup_init needs relative_step, got False (huggingface > Adafactor): omit one of them",
     ),
     "came betas": (
         lambda: optimizers.came(betas=(0.9, 0.99)),

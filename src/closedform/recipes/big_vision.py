@@ -453,15 +453,14 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
     }
     if optimizer.clipping is not None:
         config["grad_clip_norm"] = native(optimizer.clipping)
-    for key in ("lr_mults", "wd_mults"):
-        mults = [
-            (pattern, native(group.factor))
-            for group in optimizer.groups
-            for pattern in group.patterns
-            if group.name.endswith(f"({key})") and group.factor is not None
-        ]
-        if mults and key == "lr_mults":
-            config[key] = [list(pair) for pair in mults]
+    mults = [
+        [pattern, native(group.factor)]
+        for group in optimizer.groups
+        for pattern in group.patterns
+        if group.name.endswith("(lr_mults)") and group.factor is not None
+    ]
+    if mults:
+        config["lr_mults"] = mults
     for curve in _sections(form):
         frozen = [
             pattern

@@ -1,6 +1,6 @@
 """Safe reading of a config: a file in one of seven syntaxes, a mapping or object, to plain data.
 
-Config files come from strangers: nothing in them is run, and size, depth and number of values are
+Config files are untrusted: nothing in them is run, and size, depth and number of values are
 limited. What a syntax refuses is described in its module of :mod:`closedform.recipes.documents`.
 """
 

@@ -347,7 +347,6 @@ def _rate(config: Values, rate: sp.Expr, where: str) -> Schedule:
     name = (config.scheduler or "").lower()
     conf = config.scheduler_conf.origin
     if not name:
-        # Without a scheduler the rate of the optimizer does not change.
         return by_intervals("constant", (lambda: rate, None))
     if name in TORCH:
         return of_torch(TORCH[name][0], conf.content, rate, where)

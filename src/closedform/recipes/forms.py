@@ -186,7 +186,7 @@ Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupDifference:
     """A param group other than the default one, by its difference from the default.
 
     Attributes:
@@ -234,7 +234,7 @@ class Optimizer:
     values: Mapping[str, Any]
     weight_decay: Any
     clipping: Any
-    groups: tuple[Group, ...] = ()
+    groups: tuple[GroupDifference, ...] = ()
     schedules: Mapping[str, Form] = field(default_factory=dict)
     custom: OptimizerPlan | None = None
     limit: Clipping | None = None
@@ -326,7 +326,7 @@ def literal(value: Any) -> str:
         "dict(type='SGD', lr=0.1, steps=[1, 2])"
     """
     if isinstance(value, Mapping):
-        # MMEngine's style; keys such as "lr-mult" cannot be keywords.
+        # The style of MMEngine's configs; keys such as "lr-mult" cannot be keywords.
         if all(isinstance(key, str) and key.isidentifier() for key in value):
             return f"dict({', '.join(f'{key}={literal(item)}' for key, item in value.items())})"
         return "{" + ", ".join(f"{key!r}: {literal(item)}" for key, item in value.items()) + "}"

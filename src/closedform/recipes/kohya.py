@@ -70,8 +70,7 @@ def _length(section: Section, key: str, default: int) -> int | Part:
     form = section.document.syntax
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value >= 1 or form is not Syntax.ARGUMENTS else Part(float(value))
-    # argparse gives int for words such as 10; TOML keeps 1.0 a float, which is a ratio (kohya-
-    # cosine-010).
+    # argparse reads 10 as an int; TOML keeps 1.0 a float, which is a ratio (kohya-cosine-010).
     if isinstance(value, float) and (value < 1 or form is not Syntax.ARGUMENTS):
         return Part(value)
     if isinstance(value, str) and form is not Syntax.TOML:

@@ -255,7 +255,7 @@ def _length(optimizer: Values, key: str, total: int) -> int:
     if length < 0 or (length > 1 and not length.is_Integer):
         message = f"{key} must be a fraction in [0, 1] or a whole number of updates, got {length}"
         raise optimizer.error(message, key)
-    # int() of a product of floats, as in Python.
+    # Upstream takes int() of a product of floats.
     return int(float(length) * total) if length <= 1 else int(length)
 
 
@@ -429,7 +429,7 @@ def _read(reading: Reading) -> Recipe:
 def _plan(optimizer: Values) -> OptimizerPlan:
     kind, origin = optimizer.type, optimizer.origin
     place = origin.document.place(origin.path)
-    # The other optimizers are not in the library: their arguments are kept as they are.
+    # Arguments of the other optimizers, several of which the library does not have, are kept.
     if kind not in ("adam", "lion"):
         options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
         return plan_optimizer(kind, options, where=place)

@@ -302,7 +302,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
 
 
 def _pretraining(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> dict[str, Any]:
-    # An update has the rate of its last micro-batch, so the line is 0 one micro-batch before it.
+    # Update t has the rate of micro-batch (t + 1) A - 1, so the line is 0 at t = 1 / A - 1.
     accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
         before = form.rise.start / form.rise.slope

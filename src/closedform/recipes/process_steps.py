@@ -107,12 +107,12 @@ def of_torch(
     schedule = class_schedule("torch", TORCH.schedules, name, arguments, base=rate)
     if processes == 1:
         return schedule
-    # The last update whose step t * processes has a value.
     last = schedule.last_step
     return Schedule.of(
         schedule.bound.xreplace({t: processes * t}),
         {},
         name=schedule.name,
+        # The last update whose step t * processes has a value.
         domain=() if last is None else (sp.Le(t, last // processes),),
         ending=schedule.ending,
     )

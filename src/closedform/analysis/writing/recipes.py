@@ -23,7 +23,7 @@ from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, 
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.language.exact import to_float
 from closedform.recipes.document import document_of
-from closedform.recipes.forms import RUN, Config, Form, Group, Optimizer, Writer
+from closedform.recipes.forms import RUN, Config, Form, GroupDifference, Optimizer, Writer
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.load import load_recipe
 from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, is_constant
@@ -331,7 +331,7 @@ def _rule(recipe: Recipe) -> UpdateRule | None:
         return None
 
 
-def _group(recipe: Recipe, group: ParamGroup, total: int | None = None) -> Group:
+def _group(recipe: Recipe, group: ParamGroup, total: int | None = None) -> GroupDifference:
     first = recipe.param_groups[0]
     factor = _factor(first.schedules["lr"], group.schedules["lr"])
     first_decay, group_decay = (
@@ -349,7 +349,7 @@ def _group(recipe: Recipe, group: ParamGroup, total: int | None = None) -> Group
     if factor is None and total is not None:
         form = recognize_form(group.schedules["lr"], total)
     is_special = group.optimizer.name != first.optimizer.name
-    return Group(group.name, group.patterns, factor, decay, form, is_special)
+    return GroupDifference(group.name, group.patterns, factor, decay, form, is_special)
 
 
 def _factor(first: Schedule, second: Schedule) -> Any:

@@ -32,6 +32,7 @@ def parsed_json(text: str, source: str) -> Any:
             result[key] = value
         return result
 
+    # json.loads refuses an empty file, which YAML and TOML read as one without keys.
     if not text.strip():
         return None
     try:
@@ -60,4 +61,5 @@ def _without_dates(value: Any) -> Any:
         return {key: _without_dates(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_dates(item) for item in value]
+    # Dates and times of TOML are objects; no framework reads one.
     return value if isinstance(value, str | int | float | bool) else str(value)

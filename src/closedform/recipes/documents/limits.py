@@ -1,4 +1,4 @@
-"""Limits of config files, which come from strangers."""
+"""Limits of config files, which come from untrusted sources."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from closedform.errors import ConfigError
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 64
 MAX_NODES = 100_000
+# Below the 4,300 digits at which int() refuses a string since Python 3.11.
 MAX_DIGITS = 4000
 TOO_LARGE = f"a config must have at most {MAX_NODES} values, nested at most {MAX_DEPTH} deep"
 
 
 MAX_PATH = 4096
-"""The most characters of a path, that of Linux."""
+"""The most characters of a path: PATH_MAX of Linux."""
 
 
 def checked_path(path: str, source: str) -> str:
@@ -25,6 +26,7 @@ def checked_path(path: str, source: str) -> str:
     Raises:
         ConfigError: No file can have it: it is too long, or has a null byte or half a character.
     """
+    # The file system would raise ValueError or UnicodeEncodeError for these characters.
     is_text = "\0" not in path and not any("\ud800" <= char <= "\udfff" for char in path)
     if is_text and len(path) <= MAX_PATH:
         return path

@@ -42,6 +42,7 @@ def _nodes(value: object) -> Any:
     """The nodes of an OmegaConf container, interpolations as they are written."""
     if isinstance(value, type) or not (hasattr(value, "items_ex") or hasattr(value, "_iter_ex")):
         return None
+    # Access through OmegaConf's interface would resolve interpolations, which may call resolvers.
     return getattr(value, "__dict__", {}).get("_content")
 
 
@@ -49,7 +50,7 @@ def plain_object(value: object, source: str) -> dict[str, Any]:
     """Returns the content of an object as dicts, lists and scalars; anything else is unresolved.
 
     Raises:
-        ConfigError: It is too large, or nested too deeply, as one that contains itself is.
+        ConfigError: It is too large, is nested too deeply, or contains itself.
     """
     content: dict[str, Any] = _plain(value, Budget(source), 0)
     return content
@@ -76,6 +77,7 @@ def _plain(value: Any, budget: Budget, depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, budget, depth + 1) for item in value]
     if isinstance(value, str):
+        # A subclass of str becomes a plain string.
         return str.__str__(value)
     if value is None or isinstance(value, bool | Number):
         return value

@@ -22,6 +22,7 @@ def integer(text: str) -> int:
     Raises:
         ValueError: It is not one, or has too many digits.
     """
+    # 010 is 8 in YAML 1.1 and 10 in YAML 1.2: the pattern refuses a leading zero.
     if len(text) > MAX_DIGITS or not _INTEGER.fullmatch(text):
         raise ValueError(text)
     return int(text)
@@ -34,6 +35,7 @@ def real(text: str) -> float:
         ValueError: It is not one.
     """
     if _NOT_FINITE.fullmatch(text):
+        # .inf and .nan of YAML are inf and nan in Python.
         return float(text.replace(".", "", 1))
     if not _REAL.fullmatch(text):
         raise ValueError(text)

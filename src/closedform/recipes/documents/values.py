@@ -1,4 +1,4 @@
-"""Values of configs that are not plain data: calls, references, and what the file leaves open."""
+"""Values of configs that are not plain data: calls, references and unresolved values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Call:
     """A call as a config has it: nothing is called.
 
     Attributes:
-        name: The dotted name of what is called; ``L(Class)`` for a call of a call.
+        name: The dotted name of the function or class; ``L(Class)`` for a call of a call.
         args: The positional arguments.
         kwargs: The keyword arguments.
         scope: The scope before the name in a gin file.

@@ -23,7 +23,7 @@ def event_rows(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
         from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
     except ImportError as error:
         raise ConfigError(
-            f"{error.name or 'tensorboard'} is not installed, which reads event files",
+            f"{error.name or 'tensorboard'}, which reads event files, is not installed",
             where=str(path),
             hint='pip install "closedform[tensorboard]", or download the scalar as CSV',
         ) from error
@@ -42,12 +42,14 @@ def event_rows(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
         except Exception as error:
             # The loader raises what its record reader and protobuf raise, which share no class.
             raise ConfigError(f"this is not an event file: {error}", where=str(file)) from error
+    # A restarted run writes steps again: the last value of a step counts.
     for step in sorted(by_step):
         yield str(step), by_step[step]
 
 
 def _scalar(value: Any) -> float | None:
     """The number of a scalar summary, in its former field or as a tensor; None for the others."""
+    # torch's SummaryWriter writes simple_value, TensorFlow 2 a tensor without dimensions.
     if value.HasField("simple_value"):
         return float(value.simple_value)
     if not value.HasField("tensor") or value.tensor.tensor_shape.dim:

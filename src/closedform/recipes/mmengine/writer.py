@@ -12,7 +12,7 @@ from closedform.recipes.forms import (
     Config,
     Curve,
     Form,
-    Group,
+    GroupDifference,
     Optimizer,
     Writer,
     native,
@@ -75,7 +75,7 @@ def _schedulers(form: Form) -> Iterator[list[dict[str, Any]]]:
             return
 
 
-def _group(form: Form, group: Group) -> dict[str, Any]:
+def _group(form: Form, group: GroupDifference) -> dict[str, Any]:
     """The multipliers of a group."""
     found: dict[str, Any] = {}
     peak = group.peak(form.peak)

@@ -143,6 +143,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/torch/compare_distributed.py
 	@echo "== compare: a zoo of models and situations of training, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_zoo.py
+	@echo "== compare: architectures of transformers and timm, beside torch"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_architectures.py
 	@echo "== compare: every differentiable operator of torch, in front of a loss, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_op_samples.py \
 	  tests/training/compare_webgpu_operators.py

@@ -344,6 +344,26 @@ SITUATIONS: dict[str, Entry] = {
         ),
     ),
     "written column": Entry(Writes, vectors()),
+    "written view": Entry(
+        after(lambda h: h.view(-1, 2, 4).transpose(1, 2).div_(3.0).transpose(0, 1).sum(0)),
+        vectors(),
+    ),
+    "written view of a parameter": Entry(
+        lambda: Of(
+            lambda m, x: (
+                x
+                @ (
+                    m.layer(m.layer.weight)
+                    .view(1, 6, 2, 3)
+                    .permute(0, 2, 1, 3)
+                    .div_(3.0)
+                    .reshape(6, 6)
+                )
+            ),
+            layer=nn.Linear(6, 6),
+        ),
+        vectors(6, 6),
+    ),
     "length of a tensor": Entry(mlp(nn.ReLU(), outputs=8), vectors(6, 8), _contrast),
     "deviation over the rows": Entry(
         mlp(nn.ReLU()),

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.methods import METHODS
 from tests.training.situations import SITUATIONS
 from tests.training.zoo import ZOO
-from tests.training.zoo_check import check
+from tests.training.zoo_check import check, check_in_half
 
 CHEAP = (
     "max_norm",
@@ -20,6 +21,7 @@ CHEAP = (
     "masks by values",
     "labelled rows",
     "clipped policy",
+    "written view of a parameter",
     "gradient in the forward",
     "length of a tensor",
     "fake quantisation of channels",
@@ -28,13 +30,24 @@ CHEAP = (
     "float64, limits",
     "deviation over the rows",
     "batch norm, mean of all batches",
+    "gradient penalty",
+    "packed, the longest decides",
+    "momentum target",
+    "graph attention",
+    "hazard",
+    "nuclear norm",
 )
-ENTRIES = {**ZOO, **SITUATIONS}
+ENTRIES = {**ZOO, **SITUATIONS, **METHODS}
 
 
 @pytest.mark.parametrize("name", CHEAP)
 def test_entry_equals_torch_or_is_refused(name: str, tmp_path: Path) -> None:
     check(ENTRIES[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["centred teacher", "two views"])
+def test_an_entry_in_float16_equals_torch(name: str) -> None:
+    assert check_in_half(ENTRIES[name]).startswith("gradients")
 
 
 def test_the_zoo_is_large() -> None:

@@ -40,9 +40,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     torch.manual_seed(0)
     model = entry.model()
     example = entry.batch(ROWS)
-    if any(isinstance(part, nn.modules.lazy.LazyModuleMixin) for part in model.modules()):
-        with torch.no_grad():
-            model(example[0])
+    _initialize_lazy(model, example)
     entry.prepare(model)
     before = _everything(model)
     message = ""
@@ -71,6 +69,41 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     ratio = _gradients(open_session(traced.step), traced, model, entry)
     _trained(TrainSession(folder, threads=1), model, entry, steps)
     return f"gradients {ratio:.2g} times as far from float64 as torch in float32"
+
+
+def check_in_half(entry: Entry) -> str:
+    """Compares the gradients of one step in float16 with float64; returns the result.
+
+    A model that torch does not run in float16 is refused by the export, too.
+    """
+    torch.manual_seed(0)
+    model = entry.model()
+    _initialize_lazy(model, entry.batch(ROWS))
+    entry.prepare(model)
+    model.half()
+    loss = entry.loss.half() if isinstance(entry.loss, nn.Module) else entry.loss
+
+    def batch(rows: int) -> Any:
+        return pytree.tree_map(_halved, entry.batch(rows))
+
+    narrow = Entry(entry.model, batch, loss, entry.options)
+    try:
+        traced = trace(model, loss, batch(ROWS), **entry.options)
+    except ExportError as error:
+        return f"refused: {error}"
+    ratio = _gradients(open_session(traced.step), traced, model, narrow)
+    return f"gradients {ratio:.2g} times as far from float64 as torch in float16"
+
+
+def _halved(value: Any) -> Any:
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.half() if is_float else value
+
+
+def _initialize_lazy(model: nn.Module, example: Any) -> None:
+    if any(isinstance(part, nn.modules.lazy.LazyModuleMixin) for part in model.modules()):
+        with torch.no_grad():
+            model(example[0])
 
 
 def _dtype(model: nn.Module) -> str:
@@ -145,7 +178,7 @@ def _parameters(model: nn.Module, entry: Entry) -> dict[str, nn.Parameter]:
 
 
 def _gradients(session: OnnxSession, traced: Any, model: nn.Module, entry: Entry) -> float:
-    """How far the gradients are from float64, in multiples of torch in float32."""
+    """How far the gradients are from float64, in multiples of torch in the model's dtype."""
     batch = entry.batch(ROWS + 1)
     arrays = _arrays(model, entry, batch)
     numbers = _numbers(session, arrays, (7,))
@@ -171,20 +204,20 @@ def _gradients(session: OnnxSession, traced: Any, model: nn.Module, entry: Entry
         result = torch.autograd.grad(value, list(parameters.values()), materialize_grads=True)
         return {name: grad.double().numpy() for name, grad in zip(parameters, result, strict=True)}
 
-    single = grads(lambda part: part)
+    narrow = grads(lambda part: part)
     try:
         exact = grads(_double)
     except RuntimeError:  # a tensor of the loss in float32, which no module has
-        exact = single
+        exact = narrow
     largest = max(np.abs(grad).max() for grad in exact.values())
     ratio = 0.0
     for name, wanted in exact.items():
         own = np.abs(found[f"grad.{name}"] - wanted).max()
-        in_single = np.abs(single[name] - wanted).max()
+        of_torch = np.abs(narrow[name] - wanted).max()
         # A few roundings of the largest gradient: torch's own error may be zero by chance.
-        floor = 16 * np.finfo(np.float32).eps * largest
-        assert own <= 4 * in_single + floor, (name, own, in_single, largest)
-        ratio = max(ratio, own / max(in_single, floor))
+        floor = 16 * torch.finfo(next(model.parameters()).dtype).eps * largest
+        assert own <= 4 * of_torch + floor, (name, own, of_torch, largest)
+        ratio = max(ratio, own / max(of_torch, floor))
     return ratio
 
 
@@ -194,27 +227,64 @@ def _double(part: nn.Module) -> nn.Module:
 
 def _trained(session: TrainSession, model: nn.Module, entry: Entry, steps: int) -> None:
     """Trains in both, and compares losses, parameters and buffers."""
+    nearby, nearby_loss = copy.deepcopy((model, entry.loss))
+    session_losses, torch_losses, numbers_of_steps = [], [], []
     parameters = _parameters(model, entry)
     optimizer = torch.optim.SGD(parameters.values(), RATE, momentum=0.9)
-    losses, wanted = [], []
     for step, rows in zip(range(steps), itertools.cycle([3, 4, 6]), strict=False):
         batch = entry.batch(rows)
         arrays = _arrays(model, entry, batch)
         numbers = _numbers(session._session, arrays, (0, step))
-        losses.append(session.step(arrays).loss)
-        optimizer.zero_grad()
-        loss = in_torch(model, entry, batch, numbers)
-        loss.backward()
-        optimizer.step()
-        wanted.append(loss.item())
-    scale = np.abs(wanted).max()
-    assert np.isfinite(wanted).all(), wanted
-    assert np.abs(np.subtract(losses, wanted)).max() <= TOLERANCE * scale, (losses, wanted)
-    for name, parameter in parameters.items():
-        value = parameter.detach().numpy()
-        distance = np.abs(session.params[name] - value).max()
-        assert distance <= 10 * TOLERANCE * max(np.abs(value).max(), 0.1), (name, distance)
-    for name, buffer in model.named_buffers():
-        if name in session.buffers and buffer.is_floating_point():
-            distance = np.abs(session.buffers[name] - buffer.numpy()).max()
-            assert distance <= 10 * TOLERANCE * max(np.abs(buffer.numpy()).max(), 0.1), name
+        numbers_of_steps.append((batch, numbers))
+        session_losses.append(session.step(arrays).loss)
+        torch_losses.append(_step(model, entry, optimizer, batch, numbers))
+    assert np.isfinite(torch_losses).all(), torch_losses
+    buffers = {n: v for n, v in model.named_buffers() if v.is_floating_point()}
+    expected = {n: v.detach().numpy() for n, v in (*parameters.items(), *buffers.items())}
+    actual = {n: v for n, v in {**session.params, **session.buffers}.items() if n in expected}
+    expected = {name: expected[name] for name in actual} | {"losses": np.array(torch_losses)}
+    actual["losses"] = np.array(session_losses)
+    distances = _distances(actual, expected)
+    if all(distance <= _tolerance(name) for name, distance in distances.items()):
+        return
+    # A batch normalisation of a few numbers may amplify roundings without bound: torch next to
+    # itself with weights one rounding away says by how much.
+    entry = Entry(entry.model, entry.batch, nearby_loss, entry.options)
+    nearby_parameters = _parameters(nearby, entry)
+    with torch.no_grad():
+        for value in nearby_parameters.values():
+            value.mul_(1 + torch.finfo(value.dtype).eps)
+    optimizer = torch.optim.SGD(nearby_parameters.values(), RATE, momentum=0.9)
+    losses = [_step(nearby, entry, optimizer, *arguments) for arguments in numbers_of_steps]
+    of_torch = {n: v.detach().numpy() for n, v in nearby_parameters.items()}
+    of_torch |= {n: v.numpy() for n, v in nearby.named_buffers()} | {"losses": np.array(losses)}
+    spread = max(_distances({name: of_torch[name] for name in expected}, expected).values())
+    for name, distance in distances.items():
+        # Another order of sums is some roundings in each layer, not one in each weight.
+        assert distance <= max(_tolerance(name), DRAWS * spread), (name, distance, spread)
+
+
+def _step(
+    model: nn.Module, entry: Entry, optimizer: torch.optim.Optimizer, batch: Any, numbers: Any
+) -> float:
+    optimizer.zero_grad()
+    loss = in_torch(model, entry, batch, numbers)
+    loss.backward()
+    optimizer.step()
+    return float(loss.item())
+
+
+DRAWS = 16
+
+
+def _tolerance(name: str) -> float:
+    return TOLERANCE if name == "losses" else 10 * TOLERANCE
+
+
+def _distances(actual: dict[str, Any], expected: dict[str, Any]) -> dict[str, float]:
+    """The distances, relative to the largest entry of each tensor, or to 0.1."""
+    return {
+        name: float(np.abs(actual[name] - value).max(initial=0.0))
+        / float(np.abs(value).max(initial=0.0 if name == "losses" else 0.1))
+        for name, value in expected.items()
+    }

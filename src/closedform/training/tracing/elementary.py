@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import _prims_common
 from torch._decomp import get_decompositions
 
 from closedform.training.tracing.arrays import NARROW
@@ -367,9 +368,18 @@ def _soft_margin_backward(grad: Tensor, value: Tensor, target: Tensor, reduction
 
 
 def _copy(value: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
-    """Returns the source in the shape of the value, which torch's exporter does not give it."""
+    """Returns the source in the shape of the value, which torch's exporter does not give it.
+
+    Its strides are in the order of those of the value: it takes the value's place in a view, which
+    is viewed back (``x.view(…).transpose(1, 2).div_(2)``).
+    """
     del non_blocking
-    return source.to(value.dtype).expand(value.shape).clone()
+    result = source.to(value.dtype).expand(value.shape)
+    if value.is_contiguous():
+        return result.clone(memory_format=torch.contiguous_format)
+    order, _ = _prims_common.compute_elementwise_output_logical_to_physical_perm(value)
+    places = [order.index(axis) for axis in range(len(order))]
+    return result.permute(order).clone(memory_format=torch.contiguous_format).permute(places)
 
 
 _MSE_BACKWARD = get_decompositions([_ATEN.mse_loss_backward])[_ATEN.mse_loss_backward.default]

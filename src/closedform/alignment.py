@@ -13,7 +13,7 @@ def align_columns(rows: Iterable[Sequence[str]], *, numbers: bool = False) -> li
         numbers: Whether to right-align all columns but the last.
 
     Example:
-        >>> aligned([("step", "value"), ("0", "1.0"), ("10", "0.5")], numbers=True)
+        >>> align_columns([("step", "value"), ("0", "1.0"), ("10", "0.5")], numbers=True)
         ['step  value', '   0  1.0', '  10  0.5']
     """
     cells = [[cell.replace("\n", "; ") for cell in row] for row in rows]

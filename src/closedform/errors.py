@@ -140,7 +140,7 @@ def describe(value: object, most: int = 60) -> str:
     """Returns the type and the value of an argument, for errors; a long value is cut.
 
     Example:
-        >>> shown(3e-4), shown([1] * 99, most=12)
+        >>> describe(3e-4), describe([1] * 99, most=12)
         ('float 0.0003', 'list [1, 1, 1, 1,…')
     """
     text = repr(value)

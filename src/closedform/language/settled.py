@@ -326,7 +326,7 @@ def substitute(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
         >>> from closedform.language.symbols import t
         >>> from sympy import Integer, Piecewise, Symbol
         >>> a = Symbol("a")
-        >>> substituted(Piecewise((a, t < 3), (0, True)), {a: Integer(2)})
+        >>> substitute(Piecewise((a, t < 3), (0, True)), {a: Integer(2)})
         Piecewise((2, t < 3), (0, True))
     """
     return Substitution(values)(expr) if values else expr

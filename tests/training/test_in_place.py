@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,95 @@ def test_steps_in_place_are_those_of_two_sets(
     whole.load(tmp_path / "state")
     _assert_equal(_arrays(in_place), _arrays(whole))
     assert np.array_equal(in_place.predict(batch[0]), whole.predict(batch[0]))
+
+
+class _Tied(nn.Module):
+    """The table is the embedding and the head: its gradient is a product, and a sum over rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.middle = nn.Embedding(60, 24), nn.Linear(24, 24)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Returns scores of the tokens."""
+        middle = torch.tanh(self.middle(self.table(tokens).mean(1)))
+        return nn.functional.linear(middle, self.table.weight)
+
+
+def _late(session: TrainSession) -> set[str]:
+    assert isinstance(session._buffer, InPlaceStep)
+    return set(session._buffer._split.late)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gradients_are_late_where_their_factors_are_smaller(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    batch = torch.randint(0, 50, (3, 4)), torch.randint(0, 50, (3,))
+    monkeypatch.setattr(buckets, "LIMIT", 30)
+    export(_Tied(), cross_entropy, batch, optimizers.adamw(1e-2), tmp_path, validate=False)
+    whole = TrainSession(tmp_path, threads=threads)
+    monkeypatch.setattr(update_tails, "SMALLEST", 100)
+    monkeypatch.setattr(in_place_step, "TILE", 50)
+    in_place = TrainSession(tmp_path, threads=threads)
+    both = {"grad.table.weight", "grad.middle.weight"}
+    assert _late(in_place) == both
+    draws = np.random.default_rng(0)
+    for rows in (3, 5, 3, 400):
+        tokens, labels = draws.integers(0, 60, (rows, 4)), draws.integers(0, 60, rows)
+        assert in_place.step((tokens, labels)) == whole.step((tokens, labels))
+    _assert_equal(_arrays(in_place), _arrays(whole))
+    # The first batch decides: the factors of 400 rows are larger than the gradients.
+    assert _late(in_place) == both
+    in_place.save(tmp_path / "state")
+    early = TrainSession(tmp_path, threads=threads)
+    early.load(tmp_path / "state")
+    for rows in (400, 3):
+        tokens = draws.integers(0, 60, (rows, 4))
+        for session in (in_place, early):
+            session.step((tokens, tokens[:, 0]))
+        _assert_equal(_arrays(in_place), _arrays(early))
+    assert not _late(early)
+
+
+def test_gradients_that_a_norm_reads_are_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = transforms.clip_by_global_norm(optimizers.adamw(1e-2), 0.1)
+    in_place, _ = _sessions(rule, tmp_path, monkeypatch)
+    assert not _late(in_place)
+
+
+_PEAK = """
+import sys
+import numpy as np
+from closedform.training import TrainSession
+import closedform.training.update_tails
+
+def status(name):
+    with open("/proc/self/status", encoding="ascii") as file:
+        (line,) = (line for line in file if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+before = status("VmRSS:")
+session = TrainSession(sys.argv[1], threads=1)
+for _ in range(3):
+    session.step((np.zeros((2, 1024), np.float32), np.zeros(2, np.int64)))
+print(status("VmHWM:") - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak is read from /proc")
+def test_the_peak_of_a_session_is_below_four_times_the_weights(tmp_path: Path) -> None:
+    model = nn.Sequential(*(nn.Linear(1024, 1024, bias=False) for _ in range(12)))
+    batch = torch.zeros(2, 1024), torch.zeros(2, dtype=torch.long)
+    export(model, cross_entropy, batch, optimizers.adamw(1e-4), tmp_path, validate=False)
+    command = [sys.executable, "-c", _PEAK, str(tmp_path)]
+    process = subprocess.run(command, capture_output=True, check=True, text=True)
+    weights = sum(4 * parameter.numel() for parameter in model.parameters())
+    # Parameters and two states are 3, the largest gradient 1/12; all gradients would be 1.
+    assert 3 <= int(process.stdout) / weights <= 3.7
 
 
 def test_a_step_that_fails_leaves_everything(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,22 +112,49 @@ class DoubleBuffer:
             {name: read_only(array) for name, array in arrays.items()} for arrays in self._buffers
         )
         self.current = 0
+        self._changing = [port.name for port in changing_ports]
+        self.bind(session, extra_outputs or {})
+
+    def bind(
+        self,
+        session: OnnxSession,
+        extra_outputs: Mapping[str, Array],
+        allocated_outputs: Sequence[str] = (),
+    ) -> None:
+        """Lets another session of the step run.
+
+        Args:
+            session: Its inputs and outputs are the same, except for the following.
+            extra_outputs: As of the class.
+            allocated_outputs: Outputs that each run allocates.
+        """
         self._bindings = [
             SessionBinding(
                 session,
-                source,
+                {name: array for name, array in source.items() if name in session.inputs},
                 {
-                    **{naming.following(port.name): target[port.name] for port in changing_ports},
-                    **(extra_outputs or {}),
+                    **{naming.following(name): target[name] for name in self._changing},
+                    **extra_outputs,
                 },
+                allocated_outputs,
             )
             for source, target in (self._buffers, self._buffers[::-1])
         ]
+
+    def take_allocated(self) -> dict[str, Any]:
+        """Returns the outputs that the last run allocated, as values of onnxruntime, by name."""
+        return self._bindings[self.current].take_allocated()
 
     @property
     def arrays(self) -> Mapping[str, Array]:
         """The writable arrays of the current buffer by input name."""
         return self._buffers[self.current]
+
+    @property
+    def following(self) -> Mapping[str, Array]:
+        """The arrays that a step writes, by output name."""
+        target = self._buffers[1 - self.current]
+        return {naming.following(name): target[name] for name in self._changing}
 
     @property
     def current_views(self) -> Mapping[str, Array]:

@@ -92,6 +92,7 @@ def open_session(
     threads: int | None = None,
     is_optimized: bool = True,
     has_memory_pattern: bool = True,
+    is_resident: bool = True,
 ) -> OnnxSession:
     """Returns a session for a model.
 
@@ -103,6 +104,8 @@ def open_session(
             change values).
         has_memory_pattern: Whether onnxruntime allocates the memory of all runs after the first as
             one block, in addition to that of the first run.
+        is_resident: Whether onnxruntime keeps memory between runs, and its threads wait actively
+            for the next run; without, it takes no memory or time between its runs.
 
     Raises:
         SessionError: The file does not exist, onnxruntime cannot load the model, a provider is not
@@ -122,6 +125,9 @@ def open_session(
     options.log_severity_level = 4  # errors are raised, not logged
     options.intra_op_num_threads = 0 if threads is None else checked_threads(threads, where)
     options.enable_mem_pattern = has_memory_pattern
+    if not is_resident:
+        options.enable_cpu_mem_arena = False
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = (
         level.ORT_ENABLE_BASIC if is_optimized else level.ORT_DISABLE_ALL
@@ -198,23 +204,34 @@ class SessionBinding:
         session: The model.
         inputs: The arrays that every run reads in place, by input name.
         outputs: The arrays that every run writes, by output name.
+        allocated: The outputs that every run allocates, such as those with free sizes.
+        values: Inputs that are values of onnxruntime, as ``take_allocated`` returns them.
 
     onnxruntime stores addresses, not references; the binding keeps the arrays alive.
     """
 
     def __init__(
-        self, session: OnnxSession, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+        self,
+        session: OnnxSession,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, Array],
+        allocated: Sequence[str] = (),
+        values: Mapping[str, Any] | None = None,
     ) -> None:
         self._raw = session.raw
-        self._inputs, self._outputs = inputs, outputs
+        self._values = values or {}
+        self._inputs, self._outputs, self._allocated = inputs, outputs, tuple(allocated)
         self._bind()
 
     def _bind(self) -> None:
         self._binding = self._raw.io_binding()
         for name, array in self._inputs.items():
             _bind_array(self._binding.bind_input, name, array)
+        for name, value in self._values.items():
+            self._binding.bind_ortvalue_input(name, value)
         for name, array in self._outputs.items():
             _bind_array(self._binding.bind_output, name, array)
+        self._bind_allocated()
         # The address and shape of each other input at its last run: an array at the same address
         # need not be bound again, since an input has one dtype.
         self._bound: dict[str, tuple[int, tuple[int, ...]]] = {}
@@ -233,6 +250,19 @@ class SessionBinding:
                 _bind_array(self._binding.bind_input, name, array)
                 self._bound[name] = place
         self._raw.run_with_iobinding(self._binding)
+
+    def _bind_allocated(self) -> None:
+        # A second run would write into the values of the first, and fail for other sizes.
+        for name in self._allocated:
+            self._binding.bind_output(name, "cpu")
+
+    def take_allocated(self) -> dict[str, Any]:
+        """Returns the outputs that the last run allocated, which the binding no longer holds."""
+        if not self._allocated:
+            return {}
+        values = self._binding.get_outputs()[len(self._outputs) :]
+        self._bind_allocated()
+        return dict(zip(self._allocated, values, strict=True))
 
 
 def run_into(

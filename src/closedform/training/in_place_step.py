@@ -3,7 +3,8 @@
 The first part of a step, forward and backward, writes gradients and the next values of all that is
 small to new memory: up to its end, a step that fails leaves everything as it was. Then the
 tiles of each large parameter and of its states are read, updated into a scratch, and copied over,
-by one thread for each core. So parameters and states are stored once, and gradients once.
+by one thread for each core. So parameters and states are stored once. So are gradients; if
+their factors are smaller, they are computed in the second part, all into the same array.
 
 Invariant: between steps all arrays belong to one step. A step that is interrupted in its second
 part (which only runs out of memory, or is asked to end) leaves arrays of two steps; the session
@@ -12,18 +13,26 @@ refuses to go on with them until a state is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from onnx import ModelProto
 
 from closedform.errors import SessionError
 from closedform.ir.graph import Array
 from closedform.ir.naming import STEP
 from closedform.runtime.double_buffer import DoubleBuffer, allocate, read_only, static_shape
-from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into
+from closedform.runtime.onnx_session import (
+    OnnxSession,
+    Port,
+    SessionBinding,
+    open_session,
+    run_into,
+)
 from closedform.runtime.workers import WorkerPool, cores
+from closedform.training.late_gradients import BEFORE, GRADIENT, LateGradient
 from closedform.training.update_tails import Split, Tail
 
 T = TypeVar("T")
@@ -42,6 +51,7 @@ class InPlaceStep:
         where: The model, named in errors.
         reports: Arrays for the other outputs of the step, by output name.
         threads: The number of threads; one for each core if None.
+        open_gradients: Opens a first part: which gradients are late depends on the first batch.
     """
 
     def __init__(
@@ -52,18 +62,18 @@ class InPlaceStep:
         where: str,
         reports: Mapping[str, Array],
         threads: int | None,
+        open_gradients: Callable[[ModelProto], OnnxSession],
     ) -> None:
         self._where = where
         self._is_broken = False
         self._inputs = session.inputs.keys() | session.optional.keys()
-        self._further = {
-            name: np.zeros(static_shape(session.outputs[name]), session.outputs[name].dtype)
-            for name in split.shapes
-            if name not in reports
-        }
+        self._open_gradients = open_gradients
+        self._threads = threads
         self._reported = reports
         inner = [port for name, port in state_ports.items() if name in session.inputs]
-        self._buffer = DoubleBuffer(session, inner, where, {**reports, **self._further})
+        self._buffer = DoubleBuffer(session, inner, where, reports)
+        self._split, self._session = split, session
+        self._is_split_for_sizes = False
         outer = [port for name, port in state_ports.items() if name not in session.inputs]
         self._apart = allocate(outer).arrays
         self._order = list(state_ports)
@@ -73,16 +83,25 @@ class InPlaceStep:
             if tail.model not in sessions:
                 model = ModelProto.FromString(tail.model)
                 sessions[tail.model] = open_session(model, threads=1)
-        count = threads or cores()
-        items = [
-            (tail, start)
-            for tail in split.tails.values()
-            for start in range(0, self._now(next(iter(tail.results.values()))).size, TILE)
-        ]
-        self._pool = WorkerPool(count)
-        self._workers = [
-            _Worker(sessions, items[index::count]) for index in range(min(count, len(items)))
-        ]
+        self._pool = WorkerPool(threads or cores())
+        self._workers = [_Worker(sessions) for _ in range(threads or cores())]
+
+    def _split_for(self, feeds: Mapping[str, Array]) -> None:
+        """Decides which gradients are late, by the sizes of the first batch."""
+        split = self._split.for_sizes({name: array.shape for name, array in feeds.items()})
+        if split is not self._split:
+            self._split, self._session = split, self._open_gradients(split.gradients)
+        declared = {name: self._session.outputs[name] for name in split.further}
+        arrays = {**self._reported, **self._buffer.following}
+        free = [name for name, port in declared.items() if None in port.shape]
+        self._further = {
+            name: np.zeros(static_shape(port), port.dtype)
+            for name, port in declared.items()
+            if name not in arrays and name not in free
+        }
+        self._buffer.bind(self._session, {**self._reported, **self._further}, free)
+        self._late = _LateRuns(split.late, self._threads)
+        self._is_split_for_sizes = True
 
     def _now(self, name: str) -> Array:
         array = self._apart.get(name)
@@ -128,11 +147,16 @@ class InPlaceStep:
         """
         arrays = self.arrays
         step = int(arrays[STEP])
+        if not self._is_split_for_sizes:
+            self._split_for(feeds)
         self._buffer.compute({n: v for n, v in feeds.items() if n in self._inputs})
-        sources = {**feeds, **arrays, **self._reported, **self._further}
+        tensors = {**feeds, **arrays, **self._reported, **self._further, **self._buffer.following}
+        factors = self._buffer.take_allocated()
         self._is_broken = True
         try:
-            self._pool.map(lambda worker: worker.run(sources), self._workers)
+            for tail in self._split.tails.values():
+                late = self._late.run(tail.tensors.values(), tensors, factors)
+                self._update(tail, {**tensors, **late})
         except Exception as error:  # onnxruntime's errors share no other base
             raise SessionError(
                 f"onnxruntime failed in the update of step {step}: {error}",
@@ -142,43 +166,89 @@ class InPlaceStep:
         self._buffer.turn()
         self._is_broken = False
 
+    def _update(self, tail: Tail, sources: Mapping[str, Array]) -> None:
+        """Updates the tiles of a parameter and of its states."""
+        starts = range(0, self._now(next(iter(tail.results.values()))).size, TILE)
+        count = min(len(self._workers), len(starts))
+        shares = [(worker, starts[i::count]) for i, worker in enumerate(self._workers[:count])]
+        self._pool.map(lambda share: share[0].run(tail, share[1], sources), shares)
+
+
+class _LateRuns:
+    """The ends of gradients, which are run one after the other.
+
+    Args:
+        late: The ends by the gradient.
+        threads: The number of threads; chosen by onnxruntime if None.
+    """
+
+    def __init__(self, late: Mapping[str, LateGradient], threads: int | None) -> None:
+        self._late = late
+        self._sessions: dict[bytes, OnnxSession] = {}
+        for serialized in {model for end in late.values() for model in end.models}:
+            self._sessions[serialized] = open_session(
+                serialized, threads=threads, has_memory_pattern=False, is_resident=False
+            )
+        largest = max((end.size for end in late.values()), default=0)
+        self._memory: npt.NDArray[np.uint8] = np.empty(largest, np.uint8)
+
+    def run(
+        self, names: Collection[str], tensors: Mapping[str, Array], factors: Mapping[str, Any]
+    ) -> dict[str, Array]:
+        """Returns the late gradients among the names, valid until the next call.
+
+        Args:
+            names: Names of values, at most one late gradient among them.
+            tensors: Values of the step.
+            factors: Values of the step that onnxruntime allocated.
+        """
+        results = {}
+        for name in self._late.keys() & names:
+            end = self._late[name]
+            port = self._sessions[end.models[0]].outputs[GRADIENT]
+            gradient = self._memory[: end.size].view(port.dtype).reshape(static_shape(port))
+            arrays = {label: tensors[n] for label, n in end.factors.items() if n not in factors}
+            values = {label: factors[n] for label, n in end.factors.items() if n in factors}
+            arrays[BEFORE] = gradient
+            for model in end.models:
+                session = self._sessions[model]
+                SessionBinding(
+                    session,
+                    {label: array for label, array in arrays.items() if label in session.inputs},
+                    {GRADIENT: gradient},
+                    values={n: value for n, value in values.items() if n in session.inputs},
+                ).run({})
+            results[name] = gradient
+        return results
+
 
 class _Worker:
     """The tiles that one thread updates.
 
     Args:
         sessions: The models of the updates.
-        items: The tiles: an update and the first element.
     """
 
-    def __init__(
-        self, sessions: Mapping[bytes, OnnxSession], items: Sequence[tuple[Tail, int]]
-    ) -> None:
-        self._items = items
+    def __init__(self, sessions: Mapping[bytes, OnnxSession]) -> None:
         self._sessions = sessions
         self._scratch: dict[tuple[bytes, str, int], Array] = {}
 
-    def run(self, sources: Mapping[str, Array]) -> None:
-        """Updates the tiles."""
-        flat: dict[str, Array] = {}
-
-        def elements(name: str, start: int) -> Array:
-            if name not in flat:
-                flat[name] = sources[name].reshape(-1)
-            return flat[name][start : start + TILE]
-
-        for tail, start in self._items:
-            session = self._sessions[tail.model]
-            feeds = {label: elements(name, start) for label, name in tail.tensors.items()}
-            feeds |= {label: sources[name] for label, name in tail.numbers.items()}
-            targets = {label: elements(name, start) for label, name in tail.results.items()}
+    def run(self, tail: Tail, starts: Sequence[int], sources: Mapping[str, Array]) -> None:
+        """Updates the tiles of a parameter that begin at these elements."""
+        session = self._sessions[tail.model]
+        tensors = {label: sources[name].reshape(-1) for label, name in tail.tensors.items()}
+        numbers = {label: sources[name] for label, name in tail.numbers.items()}
+        current = {label: sources[name].reshape(-1) for label, name in tail.results.items()}
+        for start in starts:
+            feeds = {label: vector[start : start + TILE] for label, vector in tensors.items()}
+            targets = {label: vector[start : start + TILE] for label, vector in current.items()}
             results = {label: self._result(tail, label, array) for label, array in targets.items()}
-            run_into(session, feeds, results)
+            run_into(session, {**feeds, **numbers}, results)
             # After the run, which reads the old values until it ends.
             for label, array in targets.items():
                 np.copyto(array, results[label])
 
-    def _result(self, tail: Tail, label: str, like: Any) -> Array:
+    def _result(self, tail: Tail, label: str, like: Array) -> Array:
         key = tail.model, label, like.size
         if key not in self._scratch:
             self._scratch[key] = np.empty_like(like)

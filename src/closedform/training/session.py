@@ -134,7 +134,13 @@ class TrainSession(Serialized):
             self._buffer = DoubleBuffer(self._session, state_ports, self._where, self._reported)
         else:
             self._buffer = InPlaceStep(
-                split, self._session, self._carried, self._where, self._reported, threads
+                split,
+                self._session,
+                self._carried,
+                self._where,
+                self._reported,
+                threads,
+                lambda model: open_blocked(model, **self._options),
             )
         self._begin()
 

@@ -1,5 +1,8 @@
 """A training step in two: gradients, and the update of each large parameter from its gradient.
 
+A gradient that nothing but its update reads is left to the second part, too: see
+``late_gradients``.
+
 The end of a step computes the next value of a parameter and of its states element by element, from
 the gradient and from numbers that all elements share. Such an end is a separate model over
 vectors of any length, which can run over tiles, in place.
@@ -22,6 +25,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from closedform.exporters.onnx_join import part_of
 from closedform.ir import naming
 from closedform.runtime.onnx_session import OnnxSession, Port
+from closedform.training.late_gradients import LateGradient, LateGradients, static_shape, wasteful
 
 SMALLEST = 2**18
 """Elements of a parameter from which on its update is taken apart. Smaller ones take little memory,
@@ -58,25 +62,34 @@ class Split:
     """A training step in two.
 
     Attributes:
+        model: The whole step.
         gradients: The step without the updates that are taken apart, with further outputs: their
-            gradients, and the numbers that they share.
+            gradients or the factors of these, and the numbers that they share.
         tails: The updates by parameter.
-        shapes: The declarations of the further outputs by name.
-        inputs: The declarations of the inputs of the whole step.
+        late: The ends of gradients that the first part does not compute, by the gradient.
+        further: The names of the further outputs.
     """
 
+    model: ModelProto
     gradients: ModelProto
     tails: Mapping[str, Tail]
-    shapes: Mapping[str, ValueInfoProto]
-    inputs: tuple[ValueInfoProto, ...]
+    late: Mapping[str, LateGradient]
+    further: tuple[str, ...]
 
     def ports(self, session: OnnxSession) -> dict[str, Port]:
         """Returns the inputs of the whole step, of which its first part has most."""
         return {
             value.name: session.inputs.get(value.name) or _port(value)
-            for value in self.inputs
+            for value in self.model.graph.input
             if value.name not in session.optional
         }
+
+    def for_sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> Split:
+        """Returns the split for inputs of these shapes: a gradient is late if that saves memory."""
+        early = wasteful(self.gradients, self.late, shapes)
+        if not early:
+            return self
+        return _split(self.model, self.tails, _value_infos(self.model), early)
 
 
 def split_file(path: Path) -> Split | None:
@@ -93,7 +106,7 @@ def split_file(path: Path) -> Split | None:
 
 def _port(value: ValueInfoProto) -> Port:
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(_element(value)))
-    return Port(value.name, dtype, _dims(value) or ())
+    return Port(value.name, dtype, static_shape(value) or ())
 
 
 def split_update(model: ModelProto) -> Split | None:
@@ -102,56 +115,73 @@ def split_update(model: ModelProto) -> Split | None:
     large = {
         value.name
         for value in graph.input
-        if value.name.startswith(naming.PARAM) and math.prod(_dims(value) or (0,)) >= SMALLEST
+        if value.name.startswith(naming.PARAM)
+        and math.prod(static_shape(value) or (0,)) >= SMALLEST
     }
     if not large:
         return None
-    typed_graph = onnx.shape_inference.infer_shapes(model).graph
-    value_infos = {
-        v.name: v for v in (*typed_graph.value_info, *typed_graph.input, *typed_graph.output)
-    }
-    value_infos |= {
+    value_infos = _value_infos(model)
+    finder = _Finder(model, value_infos)
+    tails = {name: tail for name in sorted(large) if (tail := finder.tail(name)) is not None}
+    return _split(model, tails, value_infos, ()) if tails else None
+
+
+def _value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
+    """The declarations of all values."""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    values = {v.name: v for v in (*graph.value_info, *graph.input, *graph.output)}
+    return values | {
         constant.name: helper.make_tensor_value_info(
             constant.name, constant.data_type, constant.dims
         )
         for constant in graph.initializer
     }
-    finder = _Finder(model, value_infos)
-    tails = {name: tail for name in sorted(large) if (tail := finder.tail(name)) is not None}
-    if not tails:
-        return None
-    tail_results = {name for tail in tails.values() for name in tail.results.values()}
-    further = {
-        name: None
-        for tail in tails.values()
-        for name in (*tail.tensors.values(), *tail.numbers.values())
-        if name not in tail_results
-    }
-    whole = ModelProto()
-    whole.CopyFrom(model)
+
+
+def _split(
+    model: ModelProto,
+    tails: Mapping[str, Tail],
+    value_infos: Mapping[str, ValueInfoProto],
+    early: Collection[str],
+) -> Split:
+    """The step in two, with these gradients in its first part."""
+    graph = model.graph
+    results = {name for tail in tails.values() for name in tail.results.values()}
     node_outputs = {output for node in graph.node for output in node.output}
-    shapes = {name: value_infos[name] for name in further if name in node_outputs}
-    # The gradients' outputs go into the first part: it hands them to the tails.
-    whole.graph.output.extend(v for n, v in shapes.items() if n not in _names(graph.output))
     outputs = {
-        value.name
-        for value in whole.graph.output
-        if value.name.removeprefix(naming.NEXT) not in tail_results
+        value.name: None
+        for value in graph.output
+        if value.name.removeprefix(naming.NEXT) not in results
     }
-    return Split(part_of(whole, sorted(outputs)), tails, shapes, tuple(graph.input))
+
+    def first_part(names: Collection[str]) -> ModelProto:
+        whole = ModelProto()
+        whole.CopyFrom(model)
+        whole.graph.output.extend(value_infos[n] for n in names if n not in _names(graph.output))
+        return part_of(whole, sorted({*outputs, *names}))
+
+    numbers = dict.fromkeys(
+        n for tail in tails.values() for n in tail.numbers.values() if n in node_outputs
+    )
+    gradients = dict.fromkeys(
+        n for tail in tails.values() for n in tail.tensors.values() if n in node_outputs
+    )
+    base = first_part(numbers).graph
+    finder = LateGradients(model, value_infos, {o for n in base.node for o in n.output}, SMALLEST)
+    late = {
+        gradient: end
+        for gradient in gradients
+        if gradient not in early and (end := finder.end_of(gradient)) is not None
+    }
+    further = dict(numbers)
+    for gradient in gradients:
+        names = late[gradient].factors.values() if gradient in late else (gradient,)
+        further |= dict.fromkeys(name for name in names if name in node_outputs)
+    return Split(model, first_part(further), tails, late, tuple(further))
 
 
 def _names(values: Collection[ValueInfoProto]) -> set[str]:
     return {value.name for value in values}
-
-
-def _dims(value: ValueInfoProto) -> tuple[int, ...] | None:
-    """The shape, if it has no free size."""
-    type_ = value.type.tensor_type
-    if not type_.HasField("shape"):
-        return None
-    dims = type_.shape.dim
-    return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
 
 
 class _Finder:
@@ -171,11 +201,11 @@ class _Finder:
 
     def tail(self, param: str) -> Tail | None:
         """Returns the update of a parameter, by the name of its input; None if it is another."""
-        shape = _dims(self._typed[param])
+        shape = static_shape(self._typed[param])
         label = param.removeprefix(naming.PARAM)
         names = [param, *(n for n in self._inputs if n.startswith(naming.state(label, "")))]
         if any(
-            naming.following(n) not in self._outputs or _dims(self._typed[n]) != shape
+            naming.following(n) not in self._outputs or static_shape(self._typed[n]) != shape
             for n in names
         ):
             return None
@@ -207,7 +237,7 @@ class _Walk:
             return self._names.get(name, "")
         finder = self._finder
         value_info = finder._typed.get(name)
-        dims = None if value_info is None else _dims(value_info)
+        dims = None if value_info is None else static_shape(value_info)
         node = finder._producers.get(name)
         if dims in ((), (1,)):
             self._names[name] = self._number(name)
@@ -254,7 +284,7 @@ class _Walk:
         for name, label in self.numbers.items():
             inputs.append(
                 helper.make_tensor_value_info(
-                    label, _element(value_infos[name]), _dims(value_infos[name])
+                    label, _element(value_infos[name]), static_shape(value_infos[name])
                 )
             )
         name_of_label = {f"next.{index}": name for index, name in enumerate(results)}

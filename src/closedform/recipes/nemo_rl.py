@@ -122,7 +122,7 @@ def _flags(config: Section, iterations: int) -> tuple[Values, Run]:
                     key,
                     hint="leave it out",
                 )
-            content[key.replace("_", "-")] = value
+            content[str(key).replace("_", "-")] = value
     batch = policy.integer("train_global_batch_size") * (2 if algorithm in PAIRED else 1)
     flags = FLAGS.read(Section(config.document, content, bridge.path))
     flags = flags.replace(global_batch_size=batch, train_iters=iterations, train_samples=None)

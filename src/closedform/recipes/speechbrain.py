@@ -493,9 +493,10 @@ def _read(reading: Reading) -> Recipe:
         raise arguments.error(f"{name} is a function of the loss")
     if name not in CLASSES:
         raise arguments.error(f"there is no scheduler {name!r:.60}")
+    calls = _calls(document, "torch.optim.")
     optimizers = {
         place: Section(document, _resolve_references(optimizer.kwargs, document.content), place)
-        for place, optimizer in _calls(document, "torch.optim.").items()
+        for place, optimizer in calls.items()
     }
     rates = {place: section.content.get("lr") for place, section in optimizers.items()}
     if facts.lr is not None:
@@ -507,8 +508,7 @@ def _read(reading: Reading) -> Recipe:
     with arguments.locate_errors():
         schedule = _rate(name, arguments, rate, document.source)
     if place:
-        path = document.content[place].name
-        group = class_optimizer(section, path, defaults={"lr": rate}).group(schedule)
+        group = class_optimizer(section, calls[place].name, defaults={"lr": rate}).group(schedule)
     else:
         plan = plan_optimizer("optimizer", {}, None, document.source, by_name=False)
         group = ParamGroup({"lr": schedule}, plan, Role.DEFAULT)

@@ -11,6 +11,8 @@ STAMP := .venv/.installed
 COMPARE := .venv-compare/bin
 COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
+DIST := build/dist
+EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || echo 1795651200))
 CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py)))) \
   $(wildcard docs/*.py)
 # One thread a worker: two workers that each start a thread per core slow each other down. The tests
@@ -20,7 +22,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy
+.PHONY: help demo stubs test lint format types doctests units wheel-smoke dist golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy
 .NOTPARALLEL:
 
 help:
@@ -30,6 +32,7 @@ help:
 	@echo "make format       ruff: mend what it can, and format"
 	@echo "make types        mypy --strict"
 	@echo "make wheel-smoke  build the wheel, install it without extras, and use it"
+	@echo "make dist         sdist and wheel, the same bytes from the same commit, into build/dist"
 	@echo "make doctests     the examples in the docstrings of src"
 	@echo "make units        pytest: tests, README, docs and examples"
 	@echo "make golden       rewrite tests/golden from what the code says now"
@@ -70,11 +73,21 @@ types: $(STAMP)
 	@echo "== types: mypy --strict $(CODE)"
 	@$(BIN)/mypy $(CODE)
 
+# setuptools writes the time of the build into the sdist: it is packed again, with the commit's.
+dist: $(STAMP)
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --outdir $(DIST) . >$(DIST).log 2>&1 \
+	  || { cat $(DIST).log; exit 1; }
+	@cd $(DIST) && for sdist in *.tar.gz; do mkdir sdist && tar -xzf $$sdist -C sdist \
+	  && find sdist -type d -exec chmod 755 {} + && find sdist -type f -exec chmod 644 {} + \
+	  && tar -C sdist --sort=name --format=gnu --mtime=@$(EPOCH) --owner=0 --group=0 --numeric-owner \
+	    -cf - $${sdist%.tar.gz} | gzip -9 -n > $$sdist && rm -r sdist; done
+	@cd $(DIST) && sha256sum *
+
 wheel-smoke: $(STAMP)
 	@echo "== wheel: build, install without extras in a fresh venv, use it"
 	@rm -rf $(SMOKE) && mkdir -p $(SMOKE)
-	@$(BIN)/python -m build --outdir $(SMOKE)/dist . >$(SMOKE)/build.log 2>&1 \
-	  || { cat $(SMOKE)/build.log; exit 1; }
+	@$(MAKE) --no-print-directory dist DIST=$(SMOKE)/dist
 	@$(BIN)/python -m venv $(SMOKE)/venv
 	@$(SMOKE)/venv/bin/python -m pip install -qq -c constraints.txt $(SMOKE)/dist/*.whl
 	@cd $(SMOKE) && ../../$(BIN)/python ../../tests/wheel_smoke_files.py train

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from closedform.deprecation import REMOVED_IN
+from closedform.version import __version__
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = ("prove", "cli", "plot", "torch")
@@ -122,3 +125,23 @@ def test_the_lower_bound_of_a_compared_extra_is_what_is_compared(extra: str) -> 
         name = name.partition("[")[0]
         pins = re.findall(rf"^{name}(?:\[\w+\])?==([\d.]+)$", text, re.MULTILINE)
         assert pins == [bound], line
+
+
+def test_the_changelog_the_recipe_of_conda_and_the_package_have_one_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.search(r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", changelog, re.MULTILINE)
+    assert released is not None
+    recipe = (ROOT / "recipe" / "meta.yaml").read_text(encoding="utf-8")
+    assert released[1] == __version__
+    assert f'{{% set version = "{__version__}" %}}' in recipe
+    assert PROJECT["requires-python"] == ">=3.11"
+    major, minor, _ = __version__.split(".")
+    assert f"{major}.{int(minor) + 1}" == REMOVED_IN
+
+
+def test_the_recipe_of_conda_has_the_dependencies_of_the_package() -> None:
+    text = (ROOT / "recipe" / "meta.yaml").read_text(encoding="utf-8")
+    section = text.partition("  run:\n")[2].partition("\n\n")[0]
+    lines = [line.strip().removeprefix("- ") for line in section.splitlines()]
+    requirements = [line.lower() for line in lines if not line.startswith("python >")]
+    assert requirements == [line.lower().replace(">=", " >=") for line in PROJECT["dependencies"]]

@@ -12,7 +12,6 @@ COMPARE := .venv-compare/bin
 COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
 DIST := build/dist
-EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || echo 1795651200))
 CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py)))) \
   $(wildcard docs/*.py)
 # One thread a worker: two workers that each start a thread per core slow each other down. The tests
@@ -73,16 +72,10 @@ types: $(STAMP)
 	@echo "== types: mypy --strict $(CODE)"
 	@$(BIN)/mypy $(CODE)
 
-# setuptools writes the time of the build into the sdist: it is packed again, with the commit's.
 dist: $(STAMP)
+	@echo "== dist: sdist and wheel, into $(DIST)"
 	@rm -rf $(DIST) && mkdir -p $(DIST)
-	@SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --outdir $(DIST) . >$(DIST).log 2>&1 \
-	  || { cat $(DIST).log; exit 1; }
-	@cd $(DIST) && for sdist in *.tar.gz; do mkdir sdist && tar -xzf $$sdist -C sdist \
-	  && find sdist -type d -exec chmod 755 {} + && find sdist -type f -exec chmod 644 {} + \
-	  && tar -C sdist --sort=name --format=gnu --mtime=@$(EPOCH) --owner=0 --group=0 --numeric-owner \
-	    -cf - $${sdist%.tar.gz} | gzip -9 -n > $$sdist && rm -r sdist; done
-	@cd $(DIST) && sha256sum *
+	@$(BIN)/python tests/support/build_release.py $(DIST)
 
 wheel-smoke: $(STAMP)
 	@echo "== wheel: build, install without extras in a fresh venv, use it"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from closedform.deprecation import REMOVED_IN
 from closedform.version import __version__
+from tests.support.build_release import normalize_sdist
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -145,3 +148,17 @@ def test_the_recipe_of_conda_has_the_dependencies_of_the_package() -> None:
     lines = [line.strip().removeprefix("- ") for line in section.splitlines()]
     requirements = [line.lower() for line in lines if not line.startswith("python >")]
     assert requirements == [line.lower().replace(">=", " >=") for line in PROJECT["dependencies"]]
+
+
+def test_an_sdist_does_not_depend_on_when_and_by_whom_it_was_built(tmp_path: Path) -> None:
+    contents = []
+    for index, names in enumerate((("b", "a"), ("a", "b"))):
+        sdist = tmp_path / f"{index}.tar.gz"
+        with tarfile.open(sdist, "w:gz") as archive:
+            for name in names:
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mtime, entry.uid, entry.mode = 3, 1000 * index, index, 0o600
+                archive.addfile(entry, io.BytesIO(b"abc"))
+        normalize_sdist(sdist, 1_795_651_200)
+        contents.append(sdist.read_bytes())
+    assert contents[0] == contents[1]

@@ -17,7 +17,7 @@ import pytest
 import sympy as sp
 
 from closedform import optimizers, schedules
-from closedform.api import to_onnx
+from closedform.api.onnx import to_onnx
 from closedform.compiler import compile_init, compile_schedule, compile_step
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.ir.graph import Graph

@@ -22,16 +22,15 @@ if TYPE_CHECKING:
     from closedform.analysis.recovery import recover
     from closedform.analysis.resuming import resume
     from closedform.analysis.writing import write_recipe
-    from closedform.api import (
-        certify,
-        from_onnx,
-        from_optax,
-        from_python,
-        from_torch,
-        to_onnx,
-        verify_file,
-    )
-    from closedform.compiler import compile
+    from closedform.api.c import to_c
+    from closedform.api.compiling import compile
+    from closedform.api.importing import from_optax, from_python, from_torch
+    from closedform.api.jax import to_jax
+    from closedform.api.keras import to_keras
+    from closedform.api.mlx import to_mlx
+    from closedform.api.onnx import from_onnx, to_onnx
+    from closedform.api.torch import to_torch
+    from closedform.api.verification import certify, verify_file
     from closedform.errors import ClosedFormError, UnprovedWarning
     from closedform.language import (
         Group,
@@ -42,26 +41,25 @@ if TYPE_CHECKING:
     from closedform.plotting import plot
     from closedform.recipes import Recipe, frameworks, load_recipe
     from closedform.runtime import OptimizerSession, ScheduleSession
-    from closedform.targets import to_c, to_jax, to_keras, to_mlx, to_torch
     from closedform.verify import claims
     from closedform.verify.equivalent_states import equivalent_states
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
     "UnprovedWarning": "closedform.errors",
-    "compile": "closedform.compiler",
-    **dict.fromkeys(
-        (
-            "certify",
-            "from_onnx",
-            "from_optax",
-            "from_python",
-            "from_torch",
-            "to_onnx",
-            "verify_file",
-        ),
-        "closedform.api",
-    ),
+    "certify": "closedform.api.verification",
+    "compile": "closedform.api.compiling",
+    "from_onnx": "closedform.api.onnx",
+    "from_optax": "closedform.api.importing",
+    "from_python": "closedform.api.importing",
+    "from_torch": "closedform.api.importing",
+    "to_c": "closedform.api.c",
+    "to_jax": "closedform.api.jax",
+    "to_keras": "closedform.api.keras",
+    "to_mlx": "closedform.api.mlx",
+    "to_onnx": "closedform.api.onnx",
+    "to_torch": "closedform.api.torch",
+    "verify_file": "closedform.api.verification",
     "diff": "closedform.analysis.difference",
     "equivalent_states": "closedform.verify.equivalent_states",
     "lint": "closedform.analysis.linting",
@@ -71,11 +69,6 @@ _HOME = {
     "solve": "closedform.analysis.inverse",
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
-    "to_c": "closedform.targets",
-    "to_jax": "closedform.targets",
-    "to_keras": "closedform.targets",
-    "to_mlx": "closedform.targets",
-    "to_torch": "closedform.targets",
     "write_recipe": "closedform.analysis.writing",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
@@ -171,7 +164,7 @@ _resolve_deprecated = deprecated_names(
     __name__,
     {
         "dialects": "closedform.recipes.frameworks",
-        "lift": "closedform.api:from_onnx",
+        "lift": "closedform.api.onnx:from_onnx",
         "load_config": "closedform.recipes:load_recipe",
         "Certificate": "closedform.verify.certificates.certificate:Certificate",
         "load_schedules": "closedform.recipes:load_schedules",
@@ -198,12 +191,18 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def _load_api() -> Any:
-    return importlib.import_module("closedform.api")
+_FUNCTIONS = {
+    "evaluate_schedule": "closedform.compiler",
+    "from_python": "closedform.api.importing",
+    "picture": "closedform.plotting",
+    "plot": "closedform.plotting",
+    "resume": "closedform.analysis.resuming",
+    "verify": "closedform.api.verification",
+}
 
 
-def _load_compiler() -> Any:
-    return importlib.import_module("closedform.compiler")
+def _load_function(name: str) -> Any:
+    return getattr(importlib.import_module(_FUNCTIONS[name]), name)
 
 
-delegation.register(_load_api, _load_compiler)
+delegation.register(_load_function)

@@ -1,31 +1,31 @@
 """From the language to graphs: prepare (simplify, guard), lower, run the passes.
 
-``compile`` is the public function. The others compile one part each of what ``closedform.api``
-exports: a schedule, one step of a model, the states before it, the point of evaluation after it.
+Each function compiles one part of the artefacts that ``closedform.api`` exports: a schedule, one
+step of a model, the states before it, the point of evaluation after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from closedform.errors import DefinitionError, ExportError, LoweringError
+from closedform.errors import DefinitionError, LoweringError
 from closedform.ir.analysis.step_check import Answer, StepCheck, first_nonfinite
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT
 from closedform.ir.program import Program, flatten, split
 from closedform.ir.scalar import ScalarFunction, UncommonError, scalar_function
-from closedform.ir.types import LAST_STEP, DType, Shape
-from closedform.language.groups import Assignment, Group
+from closedform.ir.types import LAST_STEP, Shape
+from closedform.language.groups import Assignment
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.lowering.schedule import lower_schedule
-from closedform.options import ANY_STEPS, GraphOptions, ModelSpec, Precision
+from closedform.options import ANY_STEPS, GraphOptions, ModelSpec
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -34,105 +34,6 @@ CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0
 """The convention of the clock, written into every artefact."""
 
 DEFAULTS = GraphOptions()
-
-
-@overload
-def compile(
-    source: Schedule,
-    *,
-    step_shape: Shape = ...,
-    dtype: DType | str | None = ...,
-    scalar_dtype: DType | str = ...,
-    step_dtype: DType | str = ...,
-    inputs: Iterable[str] = ...,
-    precision: Precision | str = ...,
-) -> Graph: ...
-@overload
-def compile(
-    source: UpdateRule,
-    *,
-    params: Mapping[str, Shape],
-    groups: Sequence[Group] = ...,
-    dtype: DType | str | None = ...,
-    scalar_dtype: DType | str = ...,
-    step_dtype: DType | str = ...,
-    precision: Precision | str = ...,
-) -> Graph: ...
-def compile(
-    source: Schedule | UpdateRule,
-    *,
-    params: Mapping[str, Shape] | None = None,
-    groups: Sequence[Group] = (),
-    step_shape: Shape = (),
-    dtype: DType | str | None = None,
-    scalar_dtype: DType | str = DType.F64,
-    step_dtype: DType | str = DType.I64,
-    inputs: Iterable[str] = (),
-    precision: Precision | str = Precision.SINGLE,
-) -> Graph:
-    """Returns the graph of a schedule, or of one step of a rule on parameters of these shapes.
-
-    Args:
-        source: The schedule or rule.
-        params: For a rule: shapes by parameter name.
-        groups: For a rule: parameters with a separate rule.
-        step_shape: For a schedule: the shape of the step, ``()`` for one step or ``("n",)`` for
-            any number of steps.
-        dtype: Dtype of a schedule's value (default f64), or of a rule's parameters, gradients and
-            states (default f32).
-        scalar_dtype: Dtype in which scalars are computed, f64 or f32.
-        step_dtype: Dtype of the step, i64 or i32.
-        inputs: For a schedule: names of hyperparameters that become inputs of the graph.
-        precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
-
-    Raises:
-        ExportError: ``source`` is neither a schedule nor a rule, ``params`` is missing for a rule
-            or given for a schedule, or an option has no such value.
-        LoweringError: An expression cannot be expressed in a graph.
-        DomainError: The schedule has no finite real value at some step.
-        DefinitionError: A group matches no parameter, or a rule does not accept a shape.
-    """
-    options = GraphOptions(
-        dtype=dtype,
-        scalar_dtype=scalar_dtype,
-        step_dtype=step_dtype,
-        step_shape=step_shape,
-        inputs=inputs,
-        precision=precision,
-    )
-    check_source(source, options, params=params, groups=groups)
-    if isinstance(source, UpdateRule):
-        return compile_step(ModelSpec(source, params or {}, groups), options)
-    return compile_schedule(source, options)
-
-
-def check_source(
-    source: object,
-    options: GraphOptions,
-    *,
-    params: Mapping[str, Shape] | None = None,
-    groups: Sequence[Group] = (),
-) -> None:
-    """Raises ExportError if an argument is for the other kind of source."""
-    if isinstance(source, UpdateRule):
-        for name in ("step_shape", "inputs"):
-            if getattr(options, name) != getattr(DEFAULTS, name):
-                raise ExportError(
-                    f"{name} is an option of schedules, got {getattr(options, name)!r} for a rule",
-                    where=f"rule {source.name!r}",
-                    hint="leave it out",
-                )
-        return
-    if not isinstance(source, Schedule):
-        raise ExportError(
-            f"the source must be a Schedule or an UpdateRule, got {type(source).__name__} "
-            f"{source!r}",
-            hint="closedform.Schedule(expression) makes one of a SymPy expression",
-        )
-    if params is not None or groups:
-        raise ExportError(
-            "a schedule has no parameters, got params or groups", where=f"schedule {source.name!r}"
-        )
 
 
 def compile_schedule(schedule: Schedule, options: GraphOptions = DEFAULTS) -> Graph:

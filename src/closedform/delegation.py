@@ -1,14 +1,14 @@
 """The functions above the language that methods of ``Schedule`` and ``UpdateRule`` call.
 
 The language layer is below the compiler, the prover and plotting, and imports none of them. The
-package root registers where their implementations are, and a method looks them up when it runs.
+package root registers a loader of their implementations, and a method looks them up when it runs.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,17 +25,13 @@ if TYPE_CHECKING:
     from closedform.verify.claims.report import Report
 
 
-class Compiler(Protocol):
-    """The module ``closedform.compiler`` as the language layer sees it."""
+class Functions(Protocol):
+    """The functions by name, as the language layer sees them."""
 
     def evaluate_schedule(
         self, schedule: Schedule, step: int | ArrayLike, /
     ) -> float | NDArray[np.float64]:
         """Returns the value of a schedule at a step or at an array of steps."""
-
-
-class Functions(Protocol):
-    """The module ``closedform.api`` as the language layer sees it."""
 
     def verify(
         self,
@@ -81,19 +77,28 @@ class Functions(Protocol):
         """Returns a picture of a schedule as an HTML element; empty if there is none."""
 
 
-_loaders: list[tuple[Callable[[], Functions], Callable[[], Compiler]]] = []
+class _Loader:
+    """Loads each function when it is first looked up."""
+
+    def __init__(self) -> None:
+        self.load: Callable[[str], Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self.load is None:
+            raise AttributeError(f"no loader is registered for {name}: import closedform first")
+        function = self.load(name)
+        setattr(self, name, function)
+        return function
 
 
-def register(load: Callable[[], Functions], load_compiler: Callable[[], Compiler]) -> None:
-    """Sets the functions that load the implementations; the package root calls it once."""
-    _loaders[:] = [(load, load_compiler)]
+_loader = _Loader()
+
+
+def register(load: Callable[[str], Any]) -> None:
+    """Sets the function that loads an implementation by name; the package root calls it once."""
+    _loader.load = load
 
 
 def functions() -> Functions:
     """Returns the implementations."""
-    return _loaders[0][0]()
-
-
-def compiler() -> Compiler:
-    """Returns the compiler, which a first value needs without the rest."""
-    return _loaders[0][1]()
+    return cast(Functions, _loader)

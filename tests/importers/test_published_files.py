@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import closedform as cf
-from closedform.compiler import compile
+from closedform.api.compiling import compile
 from closedform.verify.translation.translation import validate
 from closedform.verify.translation.verdicts import KEY
 from tests.importers import published, published_families

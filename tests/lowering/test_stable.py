@@ -15,7 +15,8 @@ import onnxruntime
 import pytest
 import sympy as sp
 
-from closedform.api import to_onnx, to_torch
+from closedform.api.onnx import to_onnx
+from closedform.api.torch import to_torch
 from closedform.compiler import compile_schedule
 from closedform.errors import LoweringError
 from closedform.language import Schedule, hyper, t

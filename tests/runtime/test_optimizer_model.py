@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from closedform import optimizers, transforms
-from closedform.api import to_onnx
+from closedform.api.onnx import to_onnx
 from closedform.errors import SessionError, StateError
 from closedform.runtime import OptimizerSession
 

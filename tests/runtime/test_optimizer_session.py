@@ -169,7 +169,7 @@ def reference(params: Mapping[str, Array], steps: list[dict[str, Array]]) -> dic
 
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
 def test_a_rule_runs_from_its_expressions_and_from_its_files(dtype: DType, tmp_path: Path) -> None:
-    from closedform.api import to_onnx
+    from closedform.api.onnx import to_onnx
 
     shapes: Mapping[str, Shape] = {"w": (2, 3), "layer.0.bias": (3,)}
     params = draw(60, dtype, shapes)

@@ -129,7 +129,7 @@ def _torch_rule(rule: UpdateRule) -> None:
 
 
 def _mlx_rule(rule: UpdateRule) -> None:
-    from closedform.targets import to_mlx
+    from closedform.api.mlx import to_mlx
 
     to_mlx(rule)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from closedform.api import to_onnx
+from closedform.api.onnx import to_onnx
 from closedform.compiler import compile_init, compile_program, compile_schedule
 from closedform.effort import Effort
 from closedform.options import GraphOptions, ModelSpec

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from closedform import optimizers, schedules, transforms
-from closedform.api import to_onnx
+from closedform.api.onnx import to_onnx
 from closedform.cli import gallery as gallery_command
 from closedform.cli.parser import Parser, UsageError
 from closedform.errors import ExportError, UnknownNameError

@@ -253,11 +253,11 @@ def _refuse_unproved(reason: str) -> int:
 def _write_header(
     source: Source, output: Path, dtype: str | None, inputs: Sequence[str], *, strict: bool
 ) -> int:
+    from closedform.api.c import header_and_verdict
     from closedform.cli.output import write_output
     from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
     from closedform.options import GraphOptions
-    from closedform.targets import header_and_verdict
     from closedform.verify.translation.verdicts import verdict_text
 
     if not isinstance(source, Schedule | UpdateRule):

@@ -231,7 +231,7 @@ def _check_file(
     *,
     strict: bool,
 ) -> _Checked:
-    from closedform.api import verify_file
+    from closedform.api.verification import verify_file
 
     report = verify_file(
         path,
@@ -364,7 +364,7 @@ def _schedule_of(subject: _Checked, name: str) -> Schedule | None:
     is_read = is_file and any(row.name == "total" for row in subject.rows)
     if not is_read:
         return subject.schedule
-    from closedform.api import from_onnx
+    from closedform.api.onnx import from_onnx
 
     return from_onnx(name)
 

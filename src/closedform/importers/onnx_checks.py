@@ -15,8 +15,13 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, inliner
 
 from closedform.errors import VerificationError
-from closedform.importers.onnx_branches import has_branches, inline_branches
-from closedform.importers.onnx_limits import MOST_ENTRIES, check_size, entries_of
+from closedform.importers.onnx_structure import (
+    MOST_ENTRIES,
+    check_size,
+    entries_of,
+    has_branches,
+    inline_branches,
+)
 
 OPSETS = range(7, min(26, onnx.defs.onnx_opset_version()) + 1)
 """The versions of the standard operators that onnxruntime 1.31 has kernels for."""

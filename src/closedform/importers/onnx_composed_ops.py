@@ -12,7 +12,6 @@ import numpy as np
 from onnx import NodeProto, numpy_helper
 
 from closedform.errors import VerificationError
-from closedform.importers.onnx_limits import MOST_ENTRIES
 from closedform.importers.onnx_ops import (
     ONNX_ROWS,
     Reader,
@@ -21,6 +20,7 @@ from closedform.importers.onnx_ops import (
     attributes_of,
     reduction_axes,
 )
+from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.ir import Op, Shape, Value, broadcast
 from closedform.ir.graph import Array
 

@@ -16,8 +16,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import VerificationError
 from closedform.exporters.onnx_ops import ELEMENT_TYPES
-from closedform.importers.onnx_branches import CHOICE
-from closedform.importers.onnx_limits import check_entries
+from closedform.importers.onnx_structure import CHOICE, check_entries
 from closedform.ir import Builder, DType, Op, Shape, TensorType, Value, broadcast
 
 DTYPES: Mapping[int, DType] = {number: dtype for dtype, number in ELEMENT_TYPES.items()}

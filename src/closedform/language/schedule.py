@@ -269,7 +269,7 @@ class Schedule:
             DefinitionError: A step is not an integer, is negative, or a hyperparameter is open.
             DomainError: A step is after the last one that the domain declares.
         """
-        return delegation.compiler().evaluate_schedule(self, step)
+        return delegation.functions().evaluate_schedule(self, step)
 
     def exact(self, step: int) -> sp.Expr:
         """Returns the exact value at a step as a SymPy number.
@@ -353,7 +353,7 @@ class Schedule:
         effort: float = 1.0,
         budget: float | None = None,
     ) -> Report:
-        """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
+        """Returns the verdicts of claims; see :func:`closedform.api.verification.verify`."""
         return delegation.functions().verify(
             self, *claims, assume=assume, effort=effort, budget=budget
         )

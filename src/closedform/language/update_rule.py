@@ -363,7 +363,7 @@ class UpdateRule:
         return shape_by(self.states[name].shape, shape, f"rule {self.name!r}, state {name!r}")
 
     def verify(self, *claims: Claim, effort: float = 1.0, budget: float | None = None) -> Report:
-        """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
+        """Returns the verdicts of claims; see :func:`closedform.api.verification.verify`."""
         return delegation.functions().verify(self, *claims, effort=effort, budget=budget)
 
     def bind(self, **hyperparameters: Hyper) -> UpdateRule:

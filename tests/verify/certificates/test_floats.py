@@ -14,7 +14,7 @@ import sympy as sp
 import torch
 
 from closedform import optimizers, schedules, transforms
-from closedform.api import to_onnx
+from closedform.api.onnx import to_onnx
 from closedform.compiler import compile_init, compile_program, compile_schedule
 from closedform.effort import Effort
 from closedform.ir.analysis.ranges import Ranges

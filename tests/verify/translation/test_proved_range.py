@@ -8,7 +8,7 @@ import sympy as sp
 from flint import fmpq
 
 from closedform import t
-from closedform.compiler import compile
+from closedform.api.compiling import compile
 from closedform.exporters.onnx_model import to_model
 from closedform.language import Schedule, floor_div, floor_mod
 from closedform.verify.identity.equality import Steps

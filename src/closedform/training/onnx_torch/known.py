@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from closedform.importers.onnx_limits import MOST_ENTRIES
+from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.training.onnx_torch import sizes
 from closedform.training.onnx_torch.values import (
     NUMPY_TYPES,

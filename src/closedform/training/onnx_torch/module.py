@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from closedform.errors import ClosedFormError, ExportError, nearest
 from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
-from closedform.importers.onnx_limits import MOST_ENTRIES
+from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.training.onnx_torch.control_flow import (
     BRANCH,
     LOOP,

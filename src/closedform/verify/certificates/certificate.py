@@ -111,8 +111,8 @@ def certify(
 ) -> Certificate:
     """Returns how far a compiled schedule is from its exact value.
 
-    Arguments, errors and an example are those of :func:`closedform.api.certify`; a graph that is
-    not given is compiled with the default options.
+    Arguments, errors and an example are as in :func:`closedform.api.verification.certify`; a graph
+    that is not given is compiled with the default options.
     """
     where = f"schedule {schedule.name!r}"
     if schedule.open:

@@ -37,7 +37,7 @@ packages raise: 5,000 sines took 0.5 s at 1,000 frames, 83 s at 10,000.
 def from_onnx(source: OnnxSource, *, stored: bool = False) -> Schedule:
     """Returns the schedule that an ONNX model computes, over the exact numbers.
 
-    Arguments, errors and an example are as in :func:`closedform.api.from_onnx`.
+    Arguments, errors and an example are as in :func:`closedform.api.onnx.from_onnx`.
     """
     model = checked_model(source)
     is_file = not isinstance(source, ModelProto | CheckedModel)

@@ -57,7 +57,7 @@ def rules_of_file(
 ) -> UpdateRule | dict[str, UpdateRule]:
     """Returns the rule of a step, or the rule of each parameter by name where they differ.
 
-    Arguments and errors are as in :func:`closedform.api.from_onnx`.
+    Arguments and errors are as in :func:`closedform.api.onnx.from_onnx`.
     """
     step = read_step(source, ports)
     rules = _Rules(step, is_stored=stored).rules()

@@ -1,0 +1,6 @@
+"""The public functions that join compiler, exporters, importers and verification.
+
+One file for each target (``onnx``, ``c``, ``jax``, ``torch``, ``keras``, ``mlx``), one for the
+front ends, one for verdicts. :mod:`closedform` loads each function from its file when it is first
+used.
+"""

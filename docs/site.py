@@ -40,6 +40,7 @@ PACKAGES = {
     "transforms": ("closedform.transforms", "Update rules made from update rules."),
     "claims": ("closedform.claims", "Claims that `verify` proves or refutes."),
     "frameworks": ("closedform.frameworks", "Schedules and optimizers of other frameworks."),
+    "laws": ("closedform.laws", "Published laws of the loss: predictions, fits and designs."),
     "training": ("closedform.training", "A whole training step as one graph."),
     "torch": ("closedform.torch", "Drop-in schedulers and optimizers for torch."),
     "errors": ("closedform.errors", "Exceptions."),

@@ -75,7 +75,7 @@ LAYERS = in_order(
     },
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {
-        "analysis": ARRAYS | {"sympy", "flint", "yaml"},
+        "analysis laws": ARRAYS | {"sympy", "flint", "yaml"},
         "runtime": ARRAYS | {"onnx", "onnxruntime"},
     },
     {

@@ -23,6 +23,7 @@ NAMESPACES = [
     "closedform.expr",
     "closedform.ir",
     "closedform.language",
+    "closedform.laws",
     "closedform.optimizers",
     "closedform.recipes",
     "closedform.recipes.frameworks",

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
         UpdateRule,
         t,
     )
+    from closedform.laws import predict
     from closedform.plotting import plot
     from closedform.recipes import Recipe, frameworks, load_recipe
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
-    from closedform.verify.equivalent_states import equivalent_states
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
@@ -61,9 +61,9 @@ _HOME = {
     "to_torch": "closedform.api.torch",
     "verify_file": "closedform.api.verification",
     "diff": "closedform.analysis.difference",
-    "equivalent_states": "closedform.verify.equivalent_states",
     "lint": "closedform.analysis.linting",
     "plot": "closedform.plotting",
+    "predict": "closedform.laws",
     "recover": "closedform.analysis.recovery",
     "resume": "closedform.analysis.resuming",
     "solve": "closedform.analysis.inverse",
@@ -108,7 +108,6 @@ __all__ = [
     "claims",
     "compile",
     "diff",
-    "equivalent_states",
     "errors",
     "expr",
     "frameworks",
@@ -120,6 +119,7 @@ __all__ = [
     "load_recipe",
     "optimizers",
     "plot",
+    "predict",
     "recover",
     "resume",
     "schedules",
@@ -167,6 +167,7 @@ _resolve_deprecated = deprecated_names(
         "lift": "closedform.api.onnx:from_onnx",
         "load_config": "closedform.recipes:load_recipe",
         "Certificate": "closedform.verify.certificates.certificate:Certificate",
+        "equivalent_states": "closedform.verify.equivalent_states:equivalent_states",
         "load_schedules": "closedform.recipes:load_schedules",
         **{name: f"closedform.expr:{name}" for name in _MOVED_TO_EXPR},
         **{name: f"closedform.schedules:{name}" for name in ("chained", "sequential")},

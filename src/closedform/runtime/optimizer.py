@@ -66,8 +66,8 @@ class OptimizerSession(Serialized):
         backend: "onnxruntime", or "c" for elementwise rules: their C header
             (:func:`closedform.to_c`) is compiled by the system's C compiler and loaded.
         equivalent_states: Whether the session may store multiples of the states, which takes fewer
-            operators where :func:`closedform.equivalent_states` finds and proves a scaling: 12 in
-            place of 15 for AdamW. ``states`` and state dicts still hold the states of the rule;
+            operators where ``closedform.verify.equivalent_states`` finds and proves a scaling: 12
+            in place of 15 for AdamW. ``states`` and state dicts still hold the states of the rule;
             each conversion rounds once. A run that goes on after ``state_dict()`` and one that
             resumes from it are the same bit for bit. The largest state that is finite is smaller by
             the factor, which is 1 - β₂ for a mean of squares.

@@ -8,7 +8,7 @@ parts that do not depend on a linear hyperparameter are computed once for all of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,26 +41,29 @@ _ROUNDING = 1e-12
 """A negative base of a power as close to 0 is one that rounding made negative."""
 
 
-_FUNCTIONS: Mapping[type[sp.Basic], Function] = {**NUMPY_FUNCTIONS, sp.Pow: _power}
-
-
-def is_supported(expr: sp.Basic) -> bool:
-    """Returns whether ``values_of`` has all functions of an expression."""
-    if not expr.args:
-        return True
-    is_known = isinstance(expr, sp.Piecewise) or type(expr) in _FUNCTIONS
-    pairs = expr.args
-    if isinstance(expr, sp.Piecewise):
-        pairs = tuple(part for branch in expr.args for part in branch.args)
-    return is_known and all(map(is_supported, pairs))
-
-
 def _branches(*args: Any) -> Any:
     """A Piecewise: values and conditions in turn, the first condition that holds."""
     result: Any = np.nan
     for value, condition in reversed(list(zip(args[::2], args[1::2], strict=True))):
         result = value if condition is True else np.where(condition, value, result)
     return result
+
+
+_FUNCTIONS: Mapping[type[sp.Basic], Function] = {
+    **NUMPY_FUNCTIONS,
+    sp.Pow: _power,
+    sp.Piecewise: _branches,
+}
+
+
+def is_supported(expr: sp.Basic, functions: Mapping[type[sp.Basic], Function] = _FUNCTIONS) -> bool:
+    """Returns whether a table, that of NumPy if not given, has all functions of an expression."""
+    if not expr.args:
+        return True
+    operands = expr.args
+    if isinstance(expr, sp.Piecewise):
+        operands = tuple(part for branch in expr.args for part in branch.args)
+    return type(expr) in functions and all(is_supported(part, functions) for part in operands)
 
 
 class Program:
@@ -70,6 +73,9 @@ class Program:
         expr: An expression that ``is_supported``.
         linear: Symbols that ``columns`` sets one at a time.
         values: Values of symbols that do not change.
+        functions: Class of SymPy -> its function, for operands other than arrays. That of a
+            Piecewise takes the values and the conditions in turn.
+        number: The operand that a number of the expression is.
     """
 
     def __init__(
@@ -77,8 +83,12 @@ class Program:
         expr: sp.Basic,
         linear: Sequence[sp.Symbol] = (),
         values: Mapping[sp.Symbol, float] | None = None,
+        functions: Mapping[type[sp.Basic], Function] = _FUNCTIONS,
+        number: Callable[[sp.Basic], Any] = float,
     ) -> None:
         self._values = values or {}
+        self._functions = functions
+        self._number = number
         self.inputs: dict[int, sp.Symbol] = {}
         self.constants: dict[int, Any] = {}
         self.calls: list[tuple[int, Function, tuple[int, ...]]] = []
@@ -106,14 +116,21 @@ class Program:
             self.constants[place] = self._values[part]
         elif isinstance(part, sp.Symbol):
             self.inputs[place] = part
-        elif isinstance(part, sp.Piecewise):
-            self.calls.append((place, _branches, args))
         elif part.args:
-            self.calls.append((place, _FUNCTIONS[type(part)], args))
+            self.calls.append((place, self._functions[type(part)], args))
         else:
             is_truth = part in (sp.true, sp.false)
-            self.constants[place] = bool(part) if is_truth else float(part)
+            self.constants[place] = bool(part) if is_truth else self._number(part)
         return place
+
+    def value(self, symbols: Mapping[sp.Symbol, Any]) -> Any:
+        """Returns the value where each symbol is an operand of the functions."""
+        values = dict(self.constants)
+        for place, symbol in self.inputs.items():
+            values[place] = symbols[symbol]
+        for place, function, args in self.calls:
+            values[place] = function(*(values[arg] for arg in args))
+        return values[self.result]
 
     def columns(self, symbols: Mapping[sp.Symbol, Values], steps: Values) -> list[Values]:
         """Returns the values with all linear symbols 0, and with each of them 1 and the others 0.

@@ -121,6 +121,7 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "signum": lambda: optimizers.signum(LINE, weight_decay=0.01),
     "tiger": lambda: optimizers.tiger(LINE),
     "adabelief": lambda: optimizers.adabelief(LINE, weight_decay=0.01),
+    "acprop": lambda: optimizers.acprop(LINE, weight_decay=0.01),
     # The second moment that is drawn may leave one below 0 after the step: one near 1 does not.
     "yogi": lambda: optimizers.yogi(LINE, (0.9, 0.99999)),
     "laprop": lambda: optimizers.laprop(LINE, weight_decay=0.01),
@@ -145,12 +146,16 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "normuon": lambda: optimizers.normuon(LINE, 0.01, ns_steps=2, decay="cautious"),
     "scion_spectral": lambda: optimizers.scion(LINE, ns_steps=2, weight_decay=0.01),
     "scion": lambda: optimizers.scion(LINE, norm="rms", constrained=True),
+    "adamuon": lambda: optimizers.adamuon(LINE, weight_decay=0.01, ns_steps=2),
     "novograd": lambda: optimizers.novograd(LINE, weight_decay=0.01),
     "sm3": lambda: optimizers.sm3(LINE),
     "sm3_first": lambda: optimizers.sm3(0.1, (0, 0.9), 0, form="I", maximize=True),
     "stable_adamw": lambda: optimizers.stable_adamw(LINE, weight_decay=0.01),
     "d_adapt_adam": lambda: optimizers.d_adapt_adam(LINE, growth_rate=1.02),
     "d_adapt_sgd": lambda: optimizers.d_adapt_sgd(LINE, momentum=0.9, weight_decay=0.01),
+    "dog": lambda: optimizers.dog(LINE, weight_decay=0.01),
+    "dowg": lambda: optimizers.dowg(LINE, weight_decay=0.01),
+    "momo": lambda: optimizers.momo(LINE, weight_decay=0.01, loss=2, adapt_lower_bound=True),
 }
 
 # A schedule or a rule does not change: each is made once for all tests of a process.
@@ -159,7 +164,7 @@ OPTIMIZERS = {entry: cache(make) for entry, make in OPTIMIZERS.items()}
 
 STEPS = np.array([*range(130), 10**6, 2**31 + 1])
 # States that are means or sums of squares.
-POSITIVE = re.compile(r"sq|var|_res_|accumulator|v_mean|second_mom|\.n$")
+POSITIVE = re.compile(r"sq|var|_res_|accumulator|v_mean|second_mom|\.n$|\.v$")
 FORBIDDEN = {"If", "Loop", "Scan"}
 
 

@@ -33,7 +33,17 @@ SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
 RULES = sorted(cf.optimizers.__all__)
 WARMUP_COSINE = cf.schedules.linear(0, 3e-4, 2000).then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
 
-SIGNS = {"lion", "signum", "rprop", "tiger", "muon", "normuon", "scion", "decoupled_lionw"}
+SIGNS = {
+    "lion",
+    "signum",
+    "rprop",
+    "tiger",
+    "adamuon",
+    "muon",
+    "normuon",
+    "scion",
+    "decoupled_lionw",
+}
 """Rules with a sign, or bfloat16 iterations: an ulp before it is a whole step after it."""
 GROWING = {"prodigy", "d_adapt_adam", "d_adapt_sgd"}
 """Rules whose rate is a state, grown from sums over the model: an error there grows with it."""

@@ -26,7 +26,7 @@ utils: Any = pytest.importorskip("mlx.utils")
 LR = cf.schedules.linear(0, 3e-4, 2000).then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
 SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
 RULES = sorted(cf.optimizers.__all__)
-SIGNS = {"lion", "signum", "tiger", "decoupled_lionw", "muon", "normuon", "scion"}
+SIGNS = {"lion", "signum", "tiger", "decoupled_lionw", "adamuon", "muon", "normuon", "scion"}
 """Rules with a sign, or bfloat16 iterations: an ulp before it is a whole step after it."""
 
 

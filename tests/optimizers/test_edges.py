@@ -35,10 +35,10 @@ GRADIENTS: dict[str, Array] = {
 
 # A state is the mean of squares of a row, 3e39 here: no float32. Its share is inf / inf, as in the
 # frameworks that these rules are from; see the tests of the largest gradients.
-# The sum of squares of ftrl overflows beside its sum of gradients, as in its packages.
-OVERFLOWING = {"adafactor", "adafactor_clamped", "came", "ftrl"}
+# The sums of squares of ftrl and momo overflow, as in their packages.
+OVERFLOWING = {"adafactor", "adafactor_clamped", "came", "ftrl", "momo"}
 # Rules that divide every element by a norm of the whole model: a NaN in one spoils them all.
-SPREADING = {"adams", "d_adapt_sgd"}
+SPREADING = {"adams", "d_adapt_sgd", "dog", "dowg", "momo"}
 
 
 def engines(graph: Graph) -> list[Any]:
@@ -71,6 +71,7 @@ def test_edges_in_every_engine(name: str) -> None:
     first = evaluate(init, {node.attribute("name"): START for node in init.inputs})
     for kind, gradient in GRADIENTS.items():
         feed: dict[str, Any] = {**first, "param.w": START}
+        feed |= {key: np.array(1.0) for key, value in rule.hyperparameters.items() if value is None}
         for step, factor in enumerate((1, 1, -0.5)):
             feed["step"] = np.asarray(step)
             feed["grad.w"] = (factor * gradient).astype(np.float32)

@@ -15,9 +15,10 @@ from tests.torch.training import SHAPES, parameters, steps, values
 LIBRARY: Mapping[str, Any] = {
     name: getattr(cf.optimizers, name)
     for name in cf.optimizers.__all__
-    if name.islower() and not getattr(cf.optimizers, name)().inputs
+    # MoMo takes the loss, a number; others with inputs take a tensor.
+    if name != "momo" and not getattr(cf.optimizers, name)().inputs
 }
-"""The library with its defaults, but for rules that take a tensor beside the gradient."""
+"""The library with its defaults, but for rules that take more than the gradient."""
 
 FLIPS = {"lion", "signum", "rprop", "tiger", "muon"}
 """Rules with a sign, or bfloat16 iterations: an ulp before it is a whole step after it."""

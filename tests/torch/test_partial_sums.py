@@ -23,7 +23,7 @@ from closedform.torch.distributed.partial_sums import own_sums, shard_rule
 WHOLE = {"adafactor": {2}, "came": {2}, "sm3": {1, 2}, "adamp": {2}, "sgdp": {2}}
 """Rules that need the full tensor, and for which number of axes."""
 
-MATRICES = ("muon", "normuon", "scion")
+MATRICES = ("adamuon", "muon", "normuon", "scion")
 """Rules for matrices alone."""
 
 NAMES = [name for name in cf.optimizers.__all__ if name.islower() and name not in MATRICES]

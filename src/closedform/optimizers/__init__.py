@@ -7,12 +7,15 @@ from closedform.optimizers.adagrad import adadelta, adagrad, rmsprop, sm3
 from closedform.optimizers.adam import adam, adamax, adamw, nadam, radam
 from closedform.optimizers.adam_mini import adam_mini
 from closedform.optimizers.adam_variants import adabound, grams, qhadam
+from closedform.optimizers.adamuon import adamuon
+from closedform.optimizers.distances import dog, dowg
 from closedform.optimizers.dual_averaging import ftrl, madgrad
 from closedform.optimizers.factored import adafactor, came
 from closedform.optimizers.first_moments import adan, ademamix, mars
 from closedform.optimizers.layerwise import fromage, lamb, lars, novograd
 from closedform.optimizers.learning_rate_free import d_adapt_adam, d_adapt_sgd, prodigy
 from closedform.optimizers.momenta import aggmo, pid
+from closedform.optimizers.momo import momo
 from closedform.optimizers.muon import muon
 from closedform.optimizers.normuon import normuon
 from closedform.optimizers.projected import adamp, sgdp
@@ -22,7 +25,14 @@ from closedform.optimizers.schedule_free import (
     schedule_free_sgd,
 )
 from closedform.optimizers.scion import scion
-from closedform.optimizers.second_moments import adabelief, adopt, laprop, stable_adamw, yogi
+from closedform.optimizers.second_moments import (
+    acprop,
+    adabelief,
+    adopt,
+    laprop,
+    stable_adamw,
+    yogi,
+)
 from closedform.optimizers.sgd import asgd, sgd
 from closedform.optimizers.sign_descent import lion, rprop, signum, tiger
 from closedform.optimizers.sophia import sophia
@@ -36,6 +46,7 @@ from closedform.optimizers.weight_decays import (
 )
 
 __all__ = [
+    "acprop",
     "adabelief",
     "adabound",
     "adadelta",
@@ -47,6 +58,7 @@ __all__ = [
     "adamc",
     "adamp",
     "adams",
+    "adamuon",
     "adamw",
     "adan",
     "ademamix",
@@ -59,6 +71,8 @@ __all__ = [
     "decoupled_adamw",
     "decoupled_lionw",
     "decoupled_sgdw",
+    "dog",
+    "dowg",
     "fromage",
     "ftrl",
     "grams",
@@ -68,6 +82,7 @@ __all__ = [
     "lion",
     "madgrad",
     "mars",
+    "momo",
     "muon",
     "nadam",
     "normuon",

@@ -1,4 +1,4 @@
-"""Adam with another second moment: AdaBelief, Yogi, LaProp, ADOPT, StableAdamW."""
+"""Adam with another second moment: AdaBelief, ACProp, Yogi, LaProp, ADOPT, StableAdamW."""
 
 from __future__ import annotations
 
@@ -89,6 +89,61 @@ def adabelief(
         param = param - decoupled_decay(values["weight_decay"])
     states = {"exp_avg": State(mean), "exp_avg_var": State(spread)}
     return rule_of("adabelief", param, states, values)
+
+
+def acprop(
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-16,
+    weight_decay: Hyper = 0,
+    *,
+    eps_root: Hyper = 1e-16,
+    maximize: bool = False,
+) -> UpdateRule:
+    r"""Returns ACProp: AdaBelief that divides by the spread before the step.
+
+    .. math::
+        m' &= m + (1 - \beta_1)(g' - m), \quad g' = \pm g \\
+        s' &= \beta_2 s + (1 - \beta_2)(g' - m)^2 + \epsilon_r \\
+        p' &= p - \eta \frac{g'}{\sqrt{\hat s} + \epsilon} - \eta \lambda p, \quad
+        \hat s = \begin{cases} 1 & t = 0 \\ s / (1 - \beta_2^t) & \text{otherwise} \end{cases}
+
+    States, each of the parameter's shape and initially 0: ``exp_avg`` m, ``exp_avg_var`` s, which
+    keeps the ε_r of every step.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        betas: The decay rates β₁ and β₂ of the two means, numbers in [0, 1).
+        eps: The term ε >= 0 of the denominator.
+        weight_decay: The factor λ >= 0; the number 0 leaves the term out.
+        eps_root: The term ε_r >= 0 that each step adds to the spread.
+        maximize: Whether to ascend: the gradient enters with a minus.
+
+    Raises:
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
+
+    Example:
+        >>> list(acprop().states)
+        ['exp_avg', 'exp_avg_var']
+
+    Source: Zhuang et al., Momentum centering and asynchronous update for adaptive gradient methods
+    (2021), algorithm 2; ``acprop`` of optax.contrib 0.2.8.
+    """
+    values = hyperparameters(
+        "acprop", lr=lr, betas=betas, eps=eps, eps_root=eps_root, weight_decay=weight_decay
+    )
+    gradient = ascent_or_descent(maximize, "acprop")
+    mean = blend(state("exp_avg"), gradient, hyper("beta1"))
+    spread = weighted_mean(
+        state("exp_avg_var"), square(gradient - state("exp_avg")), hyper("beta2")
+    )
+    correction = sp.Piecewise((1, sp.Eq(t, 0)), (sp.sqrt(1 - hyper("beta2") ** t), True))
+    root = sp.Piecewise((1, sp.Eq(t, 0)), (sp.sqrt(state("exp_avg_var")), True))
+    param = PARAM - hyper("lr") * (gradient / (root / correction + hyper("eps")))
+    param = param - decoupled_decay(values["weight_decay"])
+    states = {"exp_avg": State(mean), "exp_avg_var": State(spread + hyper("eps_root"))}
+    return rule_of("acprop", param, states, values)
 
 
 def yogi(

@@ -1,0 +1,22 @@
+"""Draws for the recorded optimizers of authors: parameters, gradients and losses."""
+
+from typing import Any
+
+import numpy as np
+
+SHAPES = {"w": (4, 3), "k": (2, 2, 1, 3), "v": (5,)}
+STEPS = 50
+
+
+def drawn(seed: int = 30) -> tuple[dict[str, Any], list[dict[str, Any]], list[float]]:
+    """Parameters, gradients with changes of sign, a step of zeros and a large one, and losses."""
+    rng = np.random.default_rng(seed)
+    start = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+    gradients = []
+    for step in range(STEPS):
+        factor = {4: 0.0, 17: 30.0}.get(step, 1.0)
+        gradients.append(
+            {name: factor * (rng.normal(size=shape) + 0.3) for name, shape in SHAPES.items()}
+        )
+    losses = [float(loss) for loss in 3 / np.arange(1, STEPS + 1) + rng.uniform(size=STEPS)]
+    return start, gradients, losses

@@ -314,6 +314,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "dynamic_loss_scaling": lambda: transforms.dynamic_loss_scaling(ADAM, 8),
     "eight_bit_states": lambda: transforms.eight_bit_states(ADAM, block=2, least_size=1),
     "grokfast": lambda: transforms.grokfast(ADAM),
+    "kahan": lambda: transforms.kahan(ADAM, "f16"),
     "lookahead": lambda: transforms.lookahead(ADAM),
     "loss_scaling": lambda: transforms.loss_scaling(ADAM, 8),
     "mask_weight_decay": lambda: transforms.mask_weight_decay(ADAM),
@@ -479,6 +480,11 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     "other dtype": (
         lambda: transforms.master_weights(ADAM, "f32"),
         "stored must be one of 'bf16', 'f16', got 'f32' (master_weights)",
+    ),
+    "stored twice": (
+        lambda: transforms.kahan(transforms.master_weights(ADAM)),
+        "rule 'adam' stores its parameters in bf16 already (kahan): use one of master_weights, "
+        "kahan and stochastic_rounding",
     ),
     "no such state": (
         lambda: transforms.sparsify(ADAM, ["exp_average"]),

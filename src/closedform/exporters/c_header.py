@@ -26,7 +26,7 @@ from closedform.exporters.c_function import (
     identifiers,
     write_function,
 )
-from closedform.exporters.c_ops import c_type, literal
+from closedform.exporters.c_ops import BF16, c_type, converted, literal
 from closedform.ir import naming
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import LAST_STEP, DType, Shape
@@ -180,7 +180,7 @@ def rule_header(
 
     Raises:
         ExportError: The name is not an identifier that is free in C, or the rule looks at shapes or
-            takes means or maxima of tensors, or stores its parameters in 16 bits.
+            takes means or maxima of tensors, or stores tensors in f16.
     """
     name = name or rule.name
     _check_rule(rule, name, in_parts=False)
@@ -234,9 +234,9 @@ def _check_rule(rule: UpdateRule, name: str, in_parts: bool) -> None:
             where=where,
             hint="export it with to_onnx",
         )
-    if rule.stored is not None:
+    if "f16" in (rule.stored, *(spec.stored for spec in rule.states.values())):
         raise ExportError(
-            f"C11 has no type for {rule.stored}, in which the rule stores its parameters",
+            "C11 has no type for f16, in which the rule stores tensors",
             where=where,
             hint="export it with to_onnx",
         )
@@ -325,8 +325,15 @@ class _RuleHeader:
             how = passing if is_carried else Passing.READ
             if port in self._single and how is Passing.READ:
                 how = Passing.VALUE
-            parameters.append(Parameter(self._names[port], port, self._dtype, how))
+            parameters.append(Parameter(self._names[port], port, self._stored(port), how))
         return [*parameters, Parameter(SIZE, SIZE, DType.I64, Passing.VALUE)]
+
+    def _stored(self, port: str) -> DType:
+        """The dtype of an array; only states may differ from the parameter."""
+        label = port.rpartition(".")[2]
+        is_state = port in self._states
+        stored = self._rule.states[label].stored if is_state else self._rule.stored
+        return self._dtype if stored is None else DType(stored)
 
     def _numbers(self, graph: Graph) -> list[Parameter]:
         """The clock, hyperparameters, states of the model and sums."""
@@ -373,7 +380,8 @@ class _RuleHeader:
 
     def _evaluation(self, graph: Graph) -> CFunction:
         inputs = {node.attribute("name"): node for node in graph.inputs}
-        target = Parameter("evaluated", naming.evaluation(ANY_PARAM), self._dtype, Passing.WRITE)
+        stored = self._stored(naming.param(ANY_PARAM))
+        target = Parameter("evaluated", naming.evaluation(ANY_PARAM), stored, Passing.WRITE)
         arrays = [
             array
             for array in self._arrays(Passing.READ)
@@ -386,19 +394,19 @@ class _RuleHeader:
         """The text of the function that fills the states."""
         if not self._rule.states:
             return None
-        type_ = c_type(self._dtype)
+        dtypes = {self._names[port]: self._stored(port) for port in self._states}
+        param = self._stored(naming.param(ANY_PARAM))
         starts = {
-            self._names[port]: (
-                "param[i]"
-                if spec.initial == PARAM
-                else literal(self._dtype.numpy.type(float(spec.initial)).item(), self._dtype)
-            )
-            for port, spec in zip(self._states, self._rule.states.values(), strict=True)
+            name: converted("param[i]", param, dtype)
+            if spec.initial == PARAM
+            else literal(dtype.numpy.type(float(spec.initial)).item(), dtype)
+            for (name, dtype), spec in zip(dtypes.items(), self._rule.states.values(), strict=True)
         }
-        states = [f"{type_} *restrict {name}" for name in starts]
-        declarations = [f"const {type_} *restrict param", *states, f"size_t {SIZE}"]
+        states = [f"{c_type(dtype)} *restrict {name}" for name, dtype in dtypes.items()]
+        declarations = [f"const {c_type(param)} *restrict param", *states, f"size_t {SIZE}"]
         head = function_head(f"CLOSEDFORM_API void {self._name}_init", declarations)
-        void_casts = [] if "param[i]" in starts.values() else ["    (void)param;"]
+        is_read = any("param[i]" in start for start in starts.values())
+        void_casts = [] if is_read else ["    (void)param;"]
         single = {self._names[port] for port in self._single}
         numbers = [f"    *{name} = {starts[name]};" for name in starts if name in single]
         stores = [f"        {name}[i] = {starts[name]};" for name in starts if name not in single]
@@ -410,7 +418,7 @@ class _RuleHeader:
 
     def _comment(self) -> list[str]:
         rule = self._rule
-        kind = f"{self._dtype.numpy} parameters"
+        kind = f"{self._stored(naming.param(ANY_PARAM)).numpy} parameters"
         lines = [f"{self._name}: one optimizer step, for {kind}, updated in place."]
         lines += [f"{key} = {text(expr)}" for key, expr in rule.definitions.items()]
         lines += [f"next {key} = {text(expr)}" for key, expr in rule.expressions().items()]
@@ -501,6 +509,7 @@ def document(name: str, comment: Sequence[str], functions: Sequence[str]) -> str
             "#ifndef CLOSEDFORM_API",
             "#define CLOSEDFORM_API static inline",
             "#endif",
+            *([BF16] if any("_bf16(" in text for text in functions) else []),
             "",
             _ROUNDED,
             "",

@@ -25,8 +25,31 @@ C_TYPES: Mapping[DType, str] = {
     DType.I64: "int64_t",
     DType.F32: "float",
     DType.F64: "double",
+    DType.BF16: "uint16_t",
 }
-"""The C types of the dtypes that are computed; C11 has none of 16 bits."""
+"""The C types of the dtypes that are computed, and of bf16, which is stored as its bits."""
+
+BF16 = """\
+#ifndef CLOSEDFORM_BF16
+#define CLOSEDFORM_BF16
+typedef union { float number; uint32_t bits; } closedform_float_bits;
+static inline float closedform_from_bf16(uint16_t stored)
+{
+    closedform_float_bits value;
+    value.bits = (uint32_t)stored << 16;
+    return value.number;
+}
+static inline uint16_t closedform_to_bf16(float number)
+{
+    closedform_float_bits value;
+    value.number = number;
+    if (number != number) {
+        return UINT16_C(0x7fc0);
+    }
+    return (uint16_t)((value.bits + UINT32_C(0x7fff) + ((value.bits >> 16) & 1u)) >> 16);
+}
+#endif"""
+"""Conversions of bf16, the upper half of a float: ties go to the even one, NaN stays one."""
 
 _UNSIGNED = {DType.I32: "uint32_t", DType.I64: "uint64_t"}
 _LEAST = {DType.I32: "INT32_MIN", DType.I64: "INT64_MIN"}
@@ -71,7 +94,7 @@ def c_type(dtype: DType) -> str:
     """Returns the C type of a dtype.
 
     Raises:
-        ExportError: C11 has no type of 16 bits.
+        ExportError: C11 has no such type.
     """
     if dtype not in C_TYPES:
         raise ExportError(
@@ -92,6 +115,9 @@ def literal(number: Any, dtype: DType) -> str:
     if dtype.is_integer:
         return _integer(int(number), dtype)
     value = float(number)
+    if dtype is DType.BF16:
+        bits = np.asarray(value, np.float32).astype(dtype.numpy).view(np.uint16).item()
+        return f"UINT16_C(0x{bits:04x})"
     if np.isnan(value):
         return "NAN"
     suffix = "f" if dtype is DType.F32 else ""
@@ -99,6 +125,18 @@ def literal(number: Any, dtype: DType) -> str:
     digits = shortest if set(shortest) & set(".e") else f"{shortest}.0"
     text = "INFINITY" if np.isinf(value) else f"{digits}{suffix}"
     return f"(-{text})" if np.signbit(value) else text
+
+
+def converted(expression: str, source: DType, target: DType) -> str:
+    """Returns a float of a dtype as one of another; f64 reaches bf16 by way of f32."""
+    if source is target:
+        return expression
+    if target is DType.BF16:
+        number = expression if source is DType.F32 else f"(float){expression}"
+        return f"closedform_to_bf16({number})"
+    if source is DType.BF16:
+        return f"closedform_from_bf16({expression})"
+    return f"({c_type(target)}){expression}"
 
 
 def _integer(value: int, dtype: DType) -> str:
@@ -195,6 +233,8 @@ def _cast(site: Site) -> str:
     """A conversion; a float that does not fit the integer gives the least one."""
     (operand,) = site.operands
     target = site.node.type.dtype
+    if DType.BF16 in (site.dtype, target):
+        return converted(operand, site.dtype, target)
     if target is DType.BOOL:
         return f"{operand} != 0"
     plain = f"({c_type(target)}){operand}"

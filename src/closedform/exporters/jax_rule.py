@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -60,8 +61,11 @@ def jax_rule(
     next state. Values are given by name for hyperparameters without one, and pytrees of the further
     tensors that the rule takes.
 
-    Parameters of float64 are computed in float64, all others in float32. Scalars such as bias
-    corrections are computed in float64 where JAX computes in 64 bits, else in float32.
+    Parameters of float64 are computed in float64, all others in float32. Differences of parameters
+    that the rule stores in 16 bits are of float32, and each operation on them is rounded by itself;
+    ``optax.apply_updates`` adds them exactly if the magnitudes before and after a step are within a
+    factor of 2**15. Scalars such as bias corrections are computed in float64 where JAX computes in
+    64 bits, else in float32.
 
     Args:
         rule: The rule.
@@ -95,7 +99,8 @@ def jax_rule(
                 if label not in leaf.rule.states:
                     leaf_states.append(optax.MaskedNode())
                     continue
-                dtype = JAX_DTYPES[_dtype([array])]
+                computed = _dtype([array])
+                dtype = JAX_DTYPES[computed if spec.stored is None else DType(spec.stored)]
                 if spec.initial == PARAM:
                     leaf_states.append(jnp.array(array, dtype, copy=True))
                     continue
@@ -127,12 +132,17 @@ def jax_rule(
         feeds = _step_feeds(
             rule, compiled_program, leaves, structure, dtype, (arrays, updates, state, values)
         )
-        results = _run(compiled_program, feeds)
+        results = _run(compiled_program, feeds, keeps_roundings=rule.stored is not None)
         differences = []
         for leaf, array in zip(leaves, arrays, strict=True):
             after = results[naming.following(naming.param(leaf.name))].reshape(jnp.shape(array))
             before = jnp.asarray(array)
-            differences.append((after - before.astype(after.dtype)).astype(before.dtype))
+            if rule.stored is None:
+                differences.append((after - before.astype(after.dtype)).astype(before.dtype))
+                continue
+            # A difference of two floats of 16 bits is exact in float32; it need not be one of them.
+            wide = JAX_DTYPES[dtype]
+            differences.append(after.astype(wide) - before.astype(wide))
         states = {}
         for label in rule.states:
             old = structure.flatten_up_to(state.states[label])
@@ -237,20 +247,23 @@ def _hypers(rule: UpdateRule, program: Program, values: Mapping[str, Any]) -> di
     }
 
 
-def _run(program: Program, feeds: Mapping[str, Array]) -> dict[str, Array]:
+def _run(
+    program: Program, feeds: Mapping[str, Array], *, keeps_roundings: bool
+) -> dict[str, Array]:
     """The outputs of a whole step by name."""
     values = dict(feeds)
+    outputs_of = partial(_call_outputs, keeps_roundings=keeps_roundings)
     for stage in program.stages:
         scalars = _outputs(stage.scalars, values)
         totals: dict[str, Array] = {}
         for call in stage.calls:
-            for name, part in _call_outputs(stage.bodies, call, scalars, values).items():
+            for name, part in outputs_of(stage.bodies, call, scalars, values).items():
                 totals[name] = part if name not in totals else totals[name] + part
         values |= totals
     scalars = _outputs(program.scalars, values)
     results = {name: value for name, value in scalars.items() if not name.startswith(naming.SCALAR)}
     for call in program.calls:
-        for name, value in _call_outputs(program.bodies, call, scalars, values).items():
+        for name, value in outputs_of(program.bodies, call, scalars, values).items():
             results[naming.outer_name(name, call.param)] = value
     return results
 
@@ -260,7 +273,12 @@ def _outputs(graph: Graph, values: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _call_outputs(
-    bodies: Sequence[Graph], call: Call, scalars: Mapping[str, Array], values: Mapping[str, Array]
+    bodies: Sequence[Graph],
+    call: Call,
+    scalars: Mapping[str, Array],
+    values: Mapping[str, Array],
+    *,
+    keeps_roundings: bool,
 ) -> dict[str, Array]:
     """The outputs of the graph of one parameter."""
     body = bodies[call.body]
@@ -269,4 +287,4 @@ def _call_outputs(
         name = str(node.attribute("name"))
         if not name.startswith(naming.SCALAR):
             feeds[name] = values[naming.outer_name(name, call.param)]
-    return run_graph(body, feeds)
+    return run_graph(body, feeds, keeps_roundings=keeps_roundings)

@@ -69,8 +69,11 @@ def check_rule(rule: UpdateRule, framework: str) -> None:
     """Raises ExportError for a rule that is not the step of one tensor, or has no ``lr``."""
     if rule.shared or rule.advances != sp.true:
         raise tensor_step_error(rule, framework, "has states of the whole model")
-    if rule.inputs or rule.stored is not None or rule.evaluation is not None:
-        reason = "takes or returns other tensors than the gradient and the parameter"
+    if rule.inputs or not rule.is_in_one_dtype or rule.evaluation is not None:
+        reason = (
+            "takes or returns other tensors than the gradient and the parameter, or stores them in "
+            "16 bits"
+        )
         raise tensor_step_error(rule, framework, reason)
     if RATE not in rule.hyperparameters:
         raise ExportError(

@@ -59,7 +59,10 @@ def rule_as_data(rule: UpdateRule) -> Data:
         "name": rule.name,
         "param": _write(rule.param),
         "states": {
-            name: [_write(s.next), _write(s.initial), _write_shape(s.shape), _write(s.exists)]
+            name: [
+                *(_write(s.next), _write(s.initial)),
+                *(_write_shape(s.shape), _write(s.exists), s.stored),
+            ]
             for name, s in rule.states.items()
         },
         "hyperparameters": {
@@ -85,8 +88,8 @@ def rule_of_data(data: Any) -> UpdateRule:
         data["name"],
         _read(data["param"]),
         {
-            name: State(_read(following), _read(initial), _read_shape(shape), _read(exists))
-            for name, (following, initial, shape, exists) in data["states"].items()
+            name: State(_read(following), _read(initial), _read_shape(shape), _read(exists), stored)
+            for name, (following, initial, shape, exists, stored) in data["states"].items()
         },
         {name: _read_value(value) for name, value in data["hyperparameters"].items()},
         {name: _read(expr) for name, expr in data["definitions"].items()},

@@ -44,12 +44,15 @@ class State:
         shape: "param" for the parameter's shape, "scalar" for rank 0, ``Without(axes)`` for the
             parameter's shape without some axes.
         exists: The condition on the shape under which a parameter has this state.
+        stored: The dtype that it is rounded to between steps, ``"bf16"`` or ``"f16"``, where that
+            is not the one that is computed in.
     """
 
     next: sp.Expr
     initial: sp.Expr | float = 0
     shape: ShapeRule = "param"
     exists: sp.Basic = sp.true
+    stored: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,11 +107,7 @@ class UpdateRule:
                 f"a rule's name must be an identifier, got {self.name!r}",
                 hint="it names graphs and files: use letters, digits and underscores",
             )
-        if self.stored not in (None, *STORED):
-            raise DefinitionError(
-                f"stored must be one of {STORED} or None, got {self.stored!r}",
-                where=f"rule {self.name!r}",
-            )
+        _check_stored(self.stored, f"rule {self.name!r}")
         values = {
             key: value
             if value is None or isinstance(value, Schedule)
@@ -277,6 +276,11 @@ class UpdateRule:
         }
 
     @property
+    def is_in_one_dtype(self) -> bool:
+        """Whether parameters and states are stored in the dtype that is computed in."""
+        return self.stored is None and all(spec.stored is None for spec in self.states.values())
+
+    @property
     def is_for_all_shapes(self) -> bool:
         """Whether the rule is the same for parameters of all shapes."""
         is_free = not any(part.free_symbols & SHAPE_SYMBOLS for part in self.all_expressions())
@@ -326,7 +330,9 @@ class UpdateRule:
                 hint="give the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
             )
         states = {
-            name: State(replace_shape_symbols(spec.next, values, where), spec.initial, spec.shape)
+            name: replace(
+                spec, next=replace_shape_symbols(spec.next, values, where), exists=sp.true
+            )
             for name, spec in self.states.items()
             if holds(spec.exists, values, where)
         }
@@ -421,6 +427,7 @@ class UpdateRule:
                 hint="such as State(next, initial=0)",
             )
         check_rule(spec.shape, where)
+        _check_stored(spec.stored, where)
         initial = spec.initial
         if initial != PARAM:
             initial = exact_number(initial, f"initial value of state {name!r}")
@@ -435,3 +442,11 @@ class UpdateRule:
                 )
             return rationalize(expr)
         return exact_number(expr, f"next value of {name!r} in rule {self.name!r}")
+
+
+def _check_stored(dtype: str | None, where: str) -> None:
+    if dtype not in (None, *STORED):
+        raise DefinitionError(
+            f"stored must be one of {STORED} or None, got {dtype!r}",
+            where=where,
+        )

@@ -30,7 +30,7 @@ from closedform.language.schedule import Schedule
 from closedform.language.settled import Substitution
 from closedform.language.shapes import EPSILON
 from closedform.language.symbols import GRAD, PARAM, local, state
-from closedform.language.update_rule import UpdateRule
+from closedform.language.update_rule import State, UpdateRule
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import ALL, LAST_STEP, Domain, Interval, clock_domain
 from closedform.lowering.arithmetic import lower_integer
@@ -249,7 +249,8 @@ class RuleLowering:
             target_shape = shape if is_param else ready.rule.state_shape(label, shape)
             output = naming.BODY_PARAM if is_param else f"{naming.STATE}{label}"
             output_value = _broadcast_to_shape(low, value, target_shape, f"{label!r} of {param!r}")
-            output_value = low.cast(output_value, self.stored) if is_param else output_value
+            stored = self.stored if is_param else _stored(ready.rule.states[label], self.dtype)
+            output_value = low.cast(output_value, stored)
             low.builder.output(naming.following(output), output_value)
         return low.builder.build(), tuple(low.taken)
 
@@ -382,6 +383,11 @@ def _prepare_schedule(schedule: Schedule, clock: Domain, place: str, scalar: DTy
     return prepare(schedule.bound, clock, place, scalar)
 
 
+def _stored(spec: State, dtype: DType) -> DType:
+    """The dtype of a state between steps."""
+    return dtype if spec.stored is None else DType(spec.stored)
+
+
 def _tensor_inputs(
     rule: UpdateRule,
     builder: Builder,
@@ -396,8 +402,8 @@ def _tensor_inputs(
         PARAM: (naming.BODY_PARAM, tensor_type, Role.PARAM),
         GRAD: (naming.BODY_GRAD, tensor_type, Role.GRAD),
     }
-    for label in rule.states:
-        type_ = TensorType(dtype, rule.state_shape(label, shape))
+    for label, spec in rule.states.items():
+        type_ = TensorType(_stored(spec, dtype), rule.state_shape(label, shape))
         ports[state(label)] = (f"{naming.STATE}{label}", type_, Role.STATE)
     for name in rule.inputs:
         ports[tensor_input(name)] = (f"{naming.INPUT}{name}", tensor_type, Role.GRAD)

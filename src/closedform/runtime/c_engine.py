@@ -20,6 +20,7 @@ from closedform.exporters.c_header import ANY_PARAM, Header, rule_headers
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.naming import SHARED, STEP, TOTAL
+from closedform.ir.types import DType
 from closedform.language import PARAM
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.c_library import CLibrary
@@ -98,7 +99,7 @@ class CompiledModel:
             for label, common_state in group.rule.shared.items():
                 dtype = np.int64 if common_state.is_counter else np.float64
                 self.arrays[naming.shared(label)] = np.array(float(common_state.initial), dtype)
-            self.arrays |= _start(group)
+            self.arrays |= _start(group, options.tensor_dtype.numpy)
         tensors = [a for name, a in self.arrays.items() if name != STEP]
         self._memory = Memory(tensors)
         hypers = {
@@ -116,6 +117,7 @@ class CompiledModel:
         self._shares = _shares(groups, self._prefixes, workers, has_sums=bool(self._stages))
         self._pool = WorkerPool(len(self._shares))
         largest = max((part.count for share in self._shares for _, part in share), default=0)
+        # Zeros of any dtype, as wide as the widest.
         self._zeros = np.zeros(largest if self._stages else 0, options.tensor_dtype.numpy)
 
     def overlaps(self, array: Array) -> bool:
@@ -248,16 +250,17 @@ def _stages(headers: Sequence[Header]) -> int:
     return max(places, default=-1) + 1
 
 
-def _start(group: ParamGroup) -> dict[str, Array]:
+def _start(group: ParamGroup, tensor: np.dtype[Any]) -> dict[str, Array]:
     """The arrays of the parameters and states of a group before the first step."""
     arrays: dict[str, Array] = {}
     for name, array in group.params.items():
         arrays[naming.param(name)] = array.copy(order="C")
         for label, spec in group.rule.states.items():
+            dtype = tensor if spec.stored is None else DType(spec.stored).numpy
             arrays[naming.state(name, label)] = (
-                array.copy(order="C")
+                array.astype(dtype, order="C")
                 if spec.initial == PARAM
-                else np.full(array.shape, float(spec.initial), array.dtype)
+                else np.full(array.shape, float(spec.initial), dtype)
             )
     return arrays
 

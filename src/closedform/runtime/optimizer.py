@@ -75,7 +75,7 @@ class OptimizerSession(Serialized):
     Raises:
         SessionError: ``params`` is empty, or its values are not arrays of one supported dtype; the
             backend is unknown, or C without a compiler or for a rule that is not elementwise; or
-            ``equivalent_states`` with C or for a rule that stores its parameters in 16 bits.
+            ``equivalent_states`` with C or for a rule that stores tensors in 16 bits.
         VerificationError: A scaling of the states is found, and is not proved.
     """
 
@@ -104,11 +104,11 @@ class OptimizerSession(Serialized):
         options = GraphOptions(dtype=dtype)
         _check_backend(backend, providers, f"rule {rule.name!r}")
         is_in_place = backend != "c" and all(
-            assignment.rule.stored is None for assignment in spec.assignments
+            assignment.rule.is_in_one_dtype for assignment in spec.assignments
         )
         if equivalent_states and not is_in_place:
             raise SessionError(
-                "equivalent_states is for onnxruntime and rules without parameters of 16 bits",
+                "equivalent_states is for onnxruntime and rules without tensors of 16 bits",
                 where=f"rule {rule.name!r}",
                 hint="leave it out",
             )

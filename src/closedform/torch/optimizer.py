@@ -57,6 +57,7 @@ from closedform.torch.parameter_checks import (
     check_all,
     check_complex,
     check_parameter,
+    check_stored,
     is_usual,
     with_gradients,
 )
@@ -248,6 +249,7 @@ class Optimizer(TrainEvalOptimizer):
                 hint="use closedform.OptimizerSession",
             )
         dtypes = {param.dtype for param in group["params"]}
+        check_stored(rule, dtypes, where)
         if is_joint(rule) and (len(self.param_groups) > 1 or len(dtypes) > 1):
             raise ArgumentError(
                 f"the rule {rule.name!r} steps all parameters together: they must have one param "
@@ -395,6 +397,8 @@ class Optimizer(TrainEvalOptimizer):
         for index, group in enumerate(self.param_groups):
             compiled_group = self._compiled.get(index)
             if compiled_group is None or compiled_group.is_joint:
+                continue
+            if not compiled_group.specialization.rule.is_in_one_dtype:
                 continue
             if self._is_fused(group):
                 flat_steps[index] = self._fused_steps(compiled_group, index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from closedform.errors import ArgumentError
+from closedform.exporters.torch_ops import TORCH_DTYPES
+from closedform.ir.types import DType
 from closedform.language import UpdateRule
 from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, real_view
 from closedform.torch.engine.ort import check_ort_support
@@ -30,6 +32,26 @@ def is_usual(parameter: Tensor, first: Tensor, backend: str) -> bool:
     is_dense = type(parameter) is Parameter and is_plain(parameter)
     is_beside = parameter.device == first.device and backend != "onnxruntime"
     return is_dense and is_beside and parameter.dtype in COMPUTE_DTYPES
+
+
+def check_stored(rule: UpdateRule, dtypes: Collection[torch.dtype], where: str) -> None:
+    """Raises ArgumentError if a rule stores parameters in another dtype than theirs.
+
+    Args:
+        rule: The rule.
+        dtypes: The dtypes of the parameters.
+        where: The place of the group, for errors.
+    """
+    if rule.stored is None:
+        return
+    stored = TORCH_DTYPES[DType(rule.stored)]
+    for dtype in dtypes:
+        if dtype is not stored:
+            raise ArgumentError(
+                f"the rule {rule.name!r} is for parameters of {stored}, got {dtype}",
+                where=where,
+                hint=f"convert the model with .to({stored}), or leave the transform out",
+            )
 
 
 def check_parameter(

@@ -19,6 +19,7 @@ from closedform.transforms.gradients import (
 from closedform.transforms.masks import cautious, mask_weight_decay, sparsify, states_to_sparsify
 from closedform.transforms.precision import (
     dynamic_loss_scaling,
+    kahan,
     loss_scaling,
     master_weights,
     skip_nonfinite,
@@ -34,6 +35,7 @@ __all__ = [
     "dynamic_loss_scaling",
     "eight_bit_states",
     "grokfast",
+    "kahan",
     "lookahead",
     "loss_scaling",
     "mask_weight_decay",

@@ -16,7 +16,9 @@ from closedform.language import (
     UpdateRule,
     counter,
     global_sum,
+    local,
     non_finite,
+    rounded,
     shared,
     state,
 )
@@ -29,6 +31,8 @@ from closedform.transforms.substitution import (
     step_count,
     substitute_symbols,
     unless,
+    unused_name,
+    with_following_param,
     with_gradient,
     with_shared,
     with_states,
@@ -72,6 +76,80 @@ def master_weights(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     substituted_rule = substitute_symbols(extended_rule, {PARAM: master})
     states = {**substituted_rule.states, "master": State(substituted_rule.param, PARAM)}
     return replace(substituted_rule, states=states, stored=stored)
+
+
+def kahan(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
+    r"""Returns a rule for parameters of 16 bits that store the rest of their rounding.
+
+    .. math::
+        w &= p + c, \qquad w' = P(w, g) \\
+        p' &= \operatorname{round}(w') \\
+        c' &= \operatorname{round}(w' - p')
+
+    for the next parameter P of the rule, computed in float32. p and c hold 16 bits of w together:
+    :math:`|p' + c' - w'| \le 2^{-16} |w'|` in bf16 and :math:`2^{-22} |w'|` in f16, apart from
+    underflow. If P is Lipschitz with the constant L in the parameter, the error after T steps is at
+    most :math:`2^{-16} \max |w| \sum_{k < T} L^k`.
+
+    State: ``compensation`` c, shape of the parameter, stored in 16 bits, initially 0.
+
+    Args:
+        rule: The rule. Transforms of it that come later see the widened gradient.
+        stored: The dtype of parameters, gradients and c, ``"bf16"`` or ``"f16"``.
+
+    Raises:
+        DefinitionError: It is not such a dtype, or the rule has the state already or stores its
+            parameters in 16 bits.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> rule = kahan(optimizers.sgd(0.5))
+        >>> rule.definitions["following_1"], rule.param
+        (-grad*lr + local.widened_1, Rounded(local.following_1, bf16))
+        >>> rule.states["compensation"].next
+        local.following_1 - Rounded(local.following_1, bf16)
+
+    Source: Kahan (1965); Zamirai et al., Revisiting BFloat16 Training (2020), algorithm 3, which
+    adds the rest to the next update rather than to the parameter.
+    """
+    widened_rule, following = _of_16_bits(rule, stored, "kahan", state("compensation"))
+    nearest = rounded(following, stored)
+    compensation = State(following - nearest, stored=stored)
+    return replace(
+        widened_rule,
+        param=nearest,
+        states={**widened_rule.states, "compensation": compensation},
+    )
+
+
+def _of_16_bits(
+    rule: UpdateRule, stored: str, where: str, rest: sp.Expr | None = None
+) -> tuple[UpdateRule, sp.Symbol]:
+    """Returns a rule that steps the stored parameter, and the symbol of its exact next value.
+
+    Args:
+        rule: The rule.
+        stored: The dtype of the parameter.
+        where: The transform, for errors.
+        rest: The state that is to be added to the stored parameter.
+    """
+    check_rule(rule, where)
+    choice(stored, "stored", where, STORED)
+    if rule.stored is not None:
+        raise DefinitionError(
+            f"rule {rule.name!r} stores its parameters in {rule.stored} already",
+            where=where,
+            hint="use one of master_weights, kahan and stochastic_rounding",
+        )
+    if rest is not None:
+        rule = with_states(rule, where, **{str(rest).removeprefix("state."): State(rest)})
+        name, point = unused_name(rule, "widened"), rule.evaluation
+        rule = substitute_symbols(rule, {PARAM: local(name)}, {name: PARAM + rest})
+        # The point of evaluation is that of the parameter and the states after a step.
+        point = None if point is None else point.xreplace({PARAM: PARAM + rest})
+        rule = replace(rule, evaluation=point)
+    rule, following = with_following_param(rule)
+    return replace(rule, stored=stored), following
 
 
 TESTS = ("elements", "norm")

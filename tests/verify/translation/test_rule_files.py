@@ -88,6 +88,7 @@ TRANSFORMED: dict[str, Callable[[UpdateRule], UpdateRule]] = {
     "mask_weight_decay": transforms.mask_weight_decay,
     "sparsify": transforms.sparsify,
     "master_weights": transforms.master_weights,
+    "kahan": transforms.kahan,
     "several": lambda rule: transforms.skip_nonfinite(
         transforms.clip_by_global_norm(transforms.accumulate(rule, 2), 1)
     ),

@@ -208,8 +208,9 @@ def starts_at_zero(rule: UpdateRule) -> bool:
 
 
 def has_zeros(rule: UpdateRule) -> bool:
-    """Returns whether all states are 0 before the first step."""
-    return not rule.shared and all(spec.initial == 0 for spec in rule.states.values())
+    """Returns whether all states are 0 before the first step, in the dtype that is computed in."""
+    is_plain_rule = rule.is_in_one_dtype and not rule.shared
+    return is_plain_rule and all(spec.initial == 0 for spec in rule.states.values())
 
 
 def state_names(rule: UpdateRule) -> Callable[[tuple[int, ...]], tuple[str, ...]]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from closedform.verify.terms.build import is_rational, multiply, opaque, rational
+from closedform.verify.terms.build import ZERO, is_rational, multiply, opaque, rational
 from closedform.verify.terms.tree import Op, Term
 
 Shape = tuple[int | str, ...]
@@ -136,5 +136,8 @@ def product(left: Term, right: Term, shapes: tuple[Shape, Shape]) -> Term:
 
 
 def round_to(operand: Term, dtype: str) -> Term:
-    """Returns a number rounded to a storage dtype."""
-    return opaque(TensorFunction(ROUNDED, dtype=dtype), operand)
+    """Returns a number rounded to a storage dtype; zero, or a number of that dtype, is itself."""
+    function = TensorFunction(ROUNDED, dtype=dtype)
+    if operand == ZERO or (operand.op is Op.OPAQUE and operand.value == function):
+        return operand
+    return opaque(function, operand)

@@ -143,8 +143,9 @@ class Model:
         for label, expr in reading.rule.expressions().items():
             value = reading.read(expr)
             is_param = label == "param"
-            if is_param and reading.rule.stored is not None:
-                value = functions.round_to(value, reading.rule.stored)
+            stored = reading.rule.stored if is_param else reading.rule.states[label].stored
+            if stored is not None:
+                value = functions.round_to(value, stored)
             name = naming.param(param) if is_param else naming.state(param, label)
             shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
             yield Wanted(naming.following(name), param, value, shape, is_counter=False)
@@ -186,6 +187,8 @@ class Model:
         for label, spec in rule.states.items():
             is_param = spec.initial == PARAM
             value = build.symbol(naming.param(param)) if is_param else sympy_io.term(spec.initial)
+            if spec.stored is not None:
+                value = functions.round_to(value, spec.stored)
             name = naming.state(param, label)
             yield Wanted(name, param, value, rule.state_shape(label, shape), is_counter=False)
 

@@ -1,0 +1,278 @@
+"""Parameters of 16 bits without a copy: the same bits in every engine, and bounds of the error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import closedform as cf
+from closedform import optimizers, schedules, transforms
+from closedform.errors import ArgumentError, DefinitionError, ExportError
+from closedform.ir.types import DType
+from closedform.language import GRAD, PARAM, State, UpdateRule, state
+from closedform.runtime import OptimizerSession
+from closedform.runtime.c_library import c_compiler
+
+Arrays = dict[str, NDArray[Any]]
+BF16 = DType.BF16.numpy
+LINE = schedules.linear(0.01, 0.001, 20)
+SHAPES: dict[str, tuple[int, ...]] = {"w": (5, 7), "v": (5, 7), "b": (3,), "s": ()}
+RULES: dict[str, Callable[[], UpdateRule]] = {
+    "adamw": lambda: optimizers.adamw(LINE, weight_decay=0.1),
+    "sgd": lambda: optimizers.sgd(LINE, momentum=0.9, nesterov=True),
+    "lion": lambda: optimizers.lion(LINE, weight_decay=0.1),
+    "averaged": lambda: transforms.weight_average(optimizers.sgd(LINE), 0.9),
+}
+TRANSFORMS: dict[str, Callable[[UpdateRule], UpdateRule]] = {
+    "kahan": transforms.kahan,
+    "master_weights": transforms.master_weights,
+}
+STEPS = 5
+with_compiler = pytest.mark.skipif(c_compiler() is None, reason="there is no C compiler")
+
+
+def drawn(seed: int, kind: Any = BF16) -> Arrays:
+    rng = np.random.default_rng(seed)
+    return {name: np.asarray(rng.normal(size=shape)).astype(kind) for name, shape in SHAPES.items()}
+
+
+def bits(array: NDArray[Any]) -> bytes:
+    return np.ascontiguousarray(array).tobytes()
+
+
+def session_arrays(session: OptimizerSession) -> dict[str, Arrays]:
+    return {"param": dict(session.params), **{k: dict(v) for k, v in session.states.items()}}
+
+
+def run_session(rule: UpdateRule, steps: int = STEPS, **options: Any) -> dict[str, Arrays]:
+    session = OptimizerSession(rule, drawn(0), **options)
+    for seed in range(1, steps + 1):
+        session.step(drawn(seed))
+    return session_arrays(session)
+
+
+def as_torch(array: NDArray[Any]) -> torch.Tensor:
+    return torch.tensor(array.view(np.int16)).view(torch.bfloat16)
+
+
+def as_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    if tensor.dtype is torch.bfloat16:
+        return tensor.detach().view(torch.int16).numpy().view(BF16)
+    return tensor.detach().numpy()
+
+
+def run_torch(rule: UpdateRule, steps: int = STEPS) -> dict[str, Arrays]:
+    params = {name: torch.nn.Parameter(as_torch(array)) for name, array in drawn(0).items()}
+    optimizer = cf.torch.Optimizer(params.values(), rule)
+    for seed in range(1, steps + 1):
+        for name, gradient in drawn(seed).items():
+            params[name].grad = as_torch(gradient)
+        optimizer.step()
+    states = {
+        label: {name: as_numpy(optimizer.state[param][label]) for name, param in params.items()}
+        for label in rule.states
+    }
+    return {"param": {name: as_numpy(param) for name, param in params.items()}, **states}
+
+
+def run_module(rule: UpdateRule) -> dict[str, Arrays]:
+    """The functional module of torch, without the drop-in's machinery."""
+    module = cf.to_torch(rule, params=SHAPES)
+    params = {name: as_torch(array) for name, array in drawn(0).items()}
+    states = module.initial_states(params)
+    for seed in range(1, STEPS + 1):
+        grads = {name: as_torch(array) for name, array in drawn(seed).items()}
+        params, states = module(params, grads, states, torch.tensor(seed - 1))
+    nested = {label: {k: as_numpy(v) for k, v in of.items()} for label, of in states.items()}
+    return {"param": {name: as_numpy(value) for name, value in params.items()}, **nested}
+
+
+def run_jax(rule: UpdateRule) -> dict[str, Arrays]:
+    """With scalars of float64, as every other engine has them."""
+    jax: Any = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        return run_traced(rule, jax)
+
+
+def run_traced(rule: UpdateRule, jax: Any) -> dict[str, Arrays]:
+    optax: Any = pytest.importorskip("optax")
+    made = cf.to_jax(rule)
+    params = {name: jax.numpy.asarray(array) for name, array in drawn(0).items()}
+    carried, update = made.init(params), jax.jit(made.update)
+    for seed in range(1, STEPS + 1):
+        grads = {name: jax.numpy.asarray(array) for name, array in drawn(seed).items()}
+        changes, carried = update(grads, carried, params)
+        params = optax.apply_updates(params, changes)
+    states = {
+        label: {k: np.asarray(v) for k, v in of.items()} for label, of in carried.states.items()
+    }
+    return {"param": {name: np.asarray(value) for name, value in params.items()}, **states}
+
+
+ENGINES: dict[str, Callable[[UpdateRule], dict[str, Arrays]]] = {
+    "c": lambda rule: run_session(rule, backend="c"),
+    "onnxruntime, two threads": lambda rule: run_session(rule, threads=2),
+    "torch": run_torch,
+    "torch module": run_module,
+    "jax": run_jax,
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("name", RULES)
+def test_every_engine_has_the_same_bits(name: str, transform: str, engine: str) -> None:
+    if engine == "c" and c_compiler() is None:
+        pytest.skip("there is no C compiler")
+    rule = TRANSFORMS[transform](RULES[name]())
+    reference, actual = run_session(rule, threads=1), ENGINES[engine](rule)
+    assert set(actual) == set(reference) == {"param", *rule.states}
+    for label, arrays in reference.items():
+        for key, array in arrays.items():
+            assert actual[label][key].dtype == array.dtype, (label, key)
+            assert bits(actual[label][key]) == bits(array), (label, key)
+
+
+# --- kahan ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stored", ["bf16", "f16"])
+def test_parameter_and_compensation_hold_16_bits(stored: str) -> None:
+    """|p' + c' - w'| <= 2**-16 |w'| in bf16 and 2**-22 |w'| in f16, on random float32 numbers."""
+    kind = DType(stored).numpy
+    rng = np.random.default_rng(0)
+    exact = np.float32(rng.normal(size=2**16) * 2.0 ** rng.integers(-4, 8, 2**16))
+    # The next parameter is a state here, so that it may be any number of float32.
+    holder = UpdateRule("holder", state("exact"), {"exact": State(state("exact"))})
+    rule = transforms.kahan(holder, stored)
+    session = OptimizerSession(rule, {"w": np.zeros(2**16, kind)})
+    saved = session.state_dict()
+    saved["states"]["exact"] = {"w": exact}
+    session.load_state_dict(saved)
+    session.step({"w": np.zeros(2**16, kind)})
+    parameter = session.params["w"].astype(np.float64)
+    rest = session.states["compensation"]["w"]
+    assert rest.dtype == kind
+    error = np.abs(parameter + rest.astype(np.float64) - exact)
+    bound = 2.0**-16 if stored == "bf16" else 2.0**-22
+    # In f16 the rest may be subnormal: it is off by half of the least number then.
+    least = 0 if stored == "bf16" else 2.0**-25
+    assert (error <= np.abs(exact) * bound + least).all()
+    np.testing.assert_array_equal(session.params["w"], exact.astype(kind))
+
+
+def test_small_steps_are_not_lost() -> None:
+    """A thousand steps of 1e-5 from 1: each is a hundredth of half a unit of bf16."""
+    gradient = {"w": np.ones(1, BF16)}
+    moved = {}
+    for name, transform in {"none": None, **TRANSFORMS}.items():
+        rule = optimizers.sgd(1e-5)
+        rule = (
+            UpdateRule("sgd", rule.param, hyperparameters=rule.hyperparameters, stored="bf16")
+            if (transform is None)
+            else transform(rule)
+        )
+        session = OptimizerSession(rule, {"w": np.ones(1, BF16)})
+        for _ in range(1000):
+            session.step(gradient)
+        rest = session.states.get("compensation", {"w": np.zeros(1)})["w"]
+        moved[name] = 1 - (float(session.params["w"][0]) + float(rest[0]))
+    assert moved["none"] == 0
+    # Half a unit of the compensation near 2**-8 is 2**-17: it is at most 0.76 of a step of 1e-5.
+    assert moved["kahan"] == pytest.approx(0.01, rel=0.25)
+    assert moved["master_weights"] == pytest.approx(0.01, abs=2.0**-9)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_a_saved_run_goes_on(transform: str) -> None:
+    rule = TRANSFORMS[transform](RULES["adamw"]())
+    first, second = OptimizerSession(rule, drawn(0)), OptimizerSession(rule, drawn(7))
+    for seed in (1, 2):
+        first.step(drawn(seed))
+    second.load_state_dict(first.state_dict())
+    for session in (first, second):
+        session.step(drawn(3))
+    for label, arrays in session_arrays(first).items():
+        for key, array in arrays.items():
+            assert bits(session_arrays(second)[label][key]) == bits(array), (label, key)
+
+
+def test_a_saved_run_of_torch_goes_on() -> None:
+    rule = transforms.kahan(RULES["adamw"]())
+    params = [torch.nn.Parameter(as_torch(array)) for array in drawn(0).values()]
+    first = cf.torch.Optimizer(params, rule)
+    for param, gradient in zip(params, drawn(1).values(), strict=True):
+        param.grad = as_torch(gradient)
+    first.step()
+    copies = [torch.nn.Parameter(param.detach().clone()) for param in params]
+    second = cf.torch.Optimizer(copies, rule)
+    second.load_state_dict(first.state_dict())
+    for param, copy in zip(params, copies, strict=True):
+        copy.grad = param.grad
+        assert second.state[copy]["compensation"].dtype is torch.bfloat16
+    first.step()
+    second.step()
+    for param, copy in zip(params, copies, strict=True):
+        assert bits(as_numpy(param)) == bits(as_numpy(copy))
+
+
+def test_parameters_of_another_dtype_are_refused() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        cf.torch.Optimizer([torch.nn.Parameter(torch.ones(2))], transforms.kahan(optimizers.sgd(1)))
+    assert str(caught.value) == (
+        "the rule 'sgd' is for parameters of torch.bfloat16, got torch.float32 "
+        "(Optimizer, param group 0): convert the model with .to(torch.bfloat16), or leave the "
+        "transform out"
+    )
+
+
+def test_unknown_dtypes_of_states_are_refused() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        UpdateRule("rule", PARAM - GRAD, {"s": State(GRAD, stored="i4")})
+    assert str(caught.value) == (
+        "stored must be one of ('bf16', 'f16') or None, got 'i4' (rule 'rule', state 's')"
+    )
+
+
+def test_states_of_float16_have_no_type_in_c() -> None:
+    rule = UpdateRule("rule", PARAM - state("s"), {"s": State(GRAD, stored="f16")})
+    with pytest.raises(ExportError, match="C11 has no type for f16, in which the rule stores"):
+        cf.to_c(rule)
+
+
+@with_compiler
+def test_states_of_16_bits_of_a_float32_parameter() -> None:
+    """The parameter is not rounded, and the state is, in each engine."""
+    rule = UpdateRule(
+        "momentum",
+        PARAM - state("m") / 10,
+        {
+            "m": State(state("m") / 2 + GRAD, stored="bf16"),
+            "first": State(state("first"), PARAM, stored="bf16"),
+        },
+    )
+    results = []
+    for backend in ("onnxruntime", "c"):
+        session = OptimizerSession(rule, drawn(0, np.float32), backend=backend)
+        for seed in (1, 2, 3):
+            session.step(drawn(seed, np.float32))
+        results.append(session_arrays(session))
+    for label, arrays in results[0].items():
+        for key, array in arrays.items():
+            assert array.dtype == (np.float32 if label == "param" else BF16)
+            assert bits(array) == bits(results[1][label][key])
+    params = {name: torch.nn.Parameter(torch.tensor(a)) for name, a in drawn(0, np.float32).items()}
+    optimizer = cf.torch.Optimizer(params.values(), rule)
+    for seed in (1, 2, 3):
+        for name, gradient in drawn(seed, np.float32).items():
+            params[name].grad = torch.tensor(gradient)
+        optimizer.step()
+    for name, param in params.items():
+        assert bits(as_numpy(param)) == bits(results[0]["param"][name])
+        for label in rule.states:
+            assert bits(as_numpy(optimizer.state[param][label])) == bits(results[0][label][name])

@@ -111,7 +111,7 @@ SAME: list[tuple[str, str, dict[str, Any], Callable[[], Schedule], int]] = [
             "decay_type": "linear",
             "min_lr_ratio": 0.1,
         },
-        lambda: schedules.wsd(1, 0.1, 40, 5, 9, start=0.1),
+        lambda: schedules.wsd(1, 0.1, 40, 5, 9, warmup_start=0.1),
         60,
     ),
     (
@@ -237,6 +237,6 @@ def test_tri_stage_of_fairseq_is_that_of_the_library() -> None:
             "optimization": {"lr": [2.0], "max_update": 100},
         },
     )
-    ours = schedules.tri_stage(2, 0.1, warmup=10, hold=30, decay=60, start=0.02)
+    ours = schedules.tri_stage(2, 0.1, warmup=10, hold=30, decay=60, warmup_start=0.02)
     steps = np.arange(101)
     np.testing.assert_allclose(built(steps), ours(steps), rtol=1e-14)

@@ -105,7 +105,7 @@ ROWS: dict[str, tuple[str, int, int, Callable[[], Schedule]]] = {
         "fairseq-tri_stage-003",
         0,
         36,
-        lambda: library.tri_stage(2.2e-5, 2.2e-6, 2, 3, 8, start=2.2e-7),
+        lambda: library.tri_stage(2.2e-5, 2.2e-6, 2, 3, 8, warmup_start=2.2e-7),
     ),
     "jagged_restarts": (
         "axolotl-jagged_restart-001",
@@ -163,7 +163,7 @@ ROWS: dict[str, tuple[str, int, int, Callable[[], Schedule]]] = {
         "megatron-WSD-002",
         0,
         64,
-        lambda: library.wsd(0.0023, 0.000767, 64, 1, 57, "half_exponential", start=0.00115),
+        lambda: library.wsd(0.0023, 0.000767, 64, 1, 57, "half_exponential", warmup_start=0.00115),
     ),
     "inverse_square_root_cooldown": (
         "big_vision-rsqrt-006",

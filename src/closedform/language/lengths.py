@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import sympy as sp
@@ -56,11 +56,16 @@ class HasLengths(ABC):
 def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
     """Returns a function whose arguments may be lengths, or schedules that have lengths.
 
-    With such an argument it returns the deferred call, else what ``function`` returns.
+    With such an argument it returns the deferred call, else what ``function`` returns. A keyword
+    that the function does not take is an ArgumentError with the name that it has here.
     """
+    parameters = inspect.signature(function).parameters
+    takes_any = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Made:
+        if not takes_any and not kwargs.keys() <= parameters.keys():
+            raise unknown_keyword(function.__name__, kwargs.keys(), parameters)
         length = next(lengths_in((*args, *kwargs.values())), None)
         if length is None:
             return function(*args, **kwargs)
@@ -72,6 +77,20 @@ def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
         return deferred_call
 
     return wrapper
+
+
+def unknown_keyword(
+    function: str, keywords: Iterable[str], parameters: Collection[str]
+) -> ArgumentError:
+    """Returns the error of a function that is called with keywords that it does not take."""
+    from closedform.language.config_names import suggest_argument
+
+    name = next(keyword for keyword in keywords if keyword not in parameters)
+    return ArgumentError(
+        f"there is no argument {name!r}; the arguments are {', '.join(parameters)}",
+        where=function,
+        hint=suggest_argument(name, parameters),
+    )
 
 
 def lengths_in(value: object) -> Iterator[Length]:

@@ -89,7 +89,7 @@ EXAMPLES: Mapping[str, Example] = dict(
         _example(120, "hyperbolic", 1, 0, 100, bound=120),
         _example(120, "slanted_triangular", 1, 100),
         _example(120, "trapezoidal", 1, 0, 100, warmup=10, decay=30),
-        _example(120, "tri_stage", 1, 0.05, warmup=10, hold=30, decay=60, start=0.01),
+        _example(120, "tri_stage", 1, 0.05, warmup=10, hold=30, decay=60, warmup_start=0.01),
         _example(120, "wsd", 1, 0, 100, warmup=10, decay=30, shape="sqrt"),
         _example(220, "wsd_checkpoints", 1, 0.1, 200, warmup=10, ratio=0.3, checkpoints=3),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
+from closedform.deprecation import renamed_keywords
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
@@ -100,6 +101,7 @@ def cosine_constant_tail(start: Number, end: Number, steps: Count, tail: Count) 
     )
 
 
+@renamed_keywords(start="warmup_start")
 @with_lengths
 def power_with_tail(
     peak: Number,
@@ -108,7 +110,7 @@ def power_with_tail(
     warmup: Count,
     tail: Count,
     end: Number = 0,
-    start: Number = 0,
+    warmup_start: Number = 0,
     shape: str = "linear",
 ) -> Schedule:
     r"""Returns a linear warmup, a power law of the time, and a decay to ``end``.
@@ -125,7 +127,7 @@ def power_with_tail(
         warmup: The number of steps W of the warmup, at least 1.
         tail: The number of steps D of the decay, at least 1; W + D is at most N.
         end: The value b from step N on; above 0 for ``inverse`` and ``exponential``.
-        start: The value c at step 0.
+        warmup_start: The value c at step 0.
         shape: The shape s of the decay.
 
     Raises:
@@ -159,7 +161,7 @@ def power_with_tail(
     curve, height = a * (t / w) ** k, a * ((n - d) / w) ** k
     progress = construct(sp.Min, construct(sp.Max, t - (n - d), 0), d) / d
     expr = sp.Piecewise(
-        (along_line(hyper("start"), a, t / w), t < w),
+        (along_line(hyper("warmup_start"), a, t / w), t < w),
         (curve, t < n - d),
         (SHAPES[shape](height, b, progress), True),
     )
@@ -169,7 +171,7 @@ def power_with_tail(
         name=where,
         length=n,
         domain=(w + d <= n,),
-        **values_in(expr, {**arguments, "tail": falling, "end": low, "start": start}),
+        **values_in(expr, {**arguments, "tail": falling, "end": low, "warmup_start": warmup_start}),
     )
 
 

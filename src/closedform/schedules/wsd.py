@@ -7,6 +7,7 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.deprecation import renamed_keywords
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number
@@ -37,6 +38,7 @@ POSITIVE_SHAPES = ("inverse", "exponential")
 """The shapes whose values must be above 0."""
 
 
+@renamed_keywords(start="warmup_start")
 @with_lengths
 def wsd(
     peak: Number,
@@ -45,7 +47,7 @@ def wsd(
     warmup: Count,
     decay: Count,
     shape: str = "linear",
-    start: Number = 0,
+    warmup_start: Number = 0,
 ) -> Schedule:
     r"""Returns a linear warmup, a flat stretch at ``peak`` and a decay to ``end``, which it holds.
 
@@ -68,7 +70,7 @@ def wsd(
         warmup: The number of steps W of the warmup; 0 for none.
         decay: The number of steps D of the decay, at least 1; W + D is at most N.
         shape: The shape s of the decay.
-        start: The value c at step 0, where there is a warmup.
+        warmup_start: The value c at step 0, where there is a warmup.
 
     Raises:
         DefinitionError: An argument is not a finite number, or the shape is unknown.
@@ -97,12 +99,15 @@ def wsd(
     progress = construct(sp.Min, construct(sp.Max, t - (n - d), 0), d) / d
     lengths = {"steps": number, "decay": falling}
     domain = ((hyper("warmup", integer=True, positive=True) if rising else 0) + d <= n,)
-    return _with_warmup("wsd", shape, progress, (peak, end, start), rising, lengths, n, domain)
+    return _with_warmup(
+        "wsd", shape, progress, (peak, end, warmup_start), rising, lengths, n, domain
+    )
 
 
+@renamed_keywords(start="warmup_start")
 @with_lengths
 def trapezoidal(
-    peak: Number, end: Number, steps: Count, warmup: Count, decay: Count, start: Number = 0
+    peak: Number, end: Number, steps: Count, warmup: Count, decay: Count, warmup_start: Number = 0
 ) -> Schedule:
     r"""Returns a trapezium: ``wsd`` whose decay is a line.
 
@@ -115,7 +120,7 @@ def trapezoidal(
         steps: The number of steps N of all three together.
         warmup: The number of steps W of the warmup; 0 for none.
         decay: The number of steps D of the decay, at least 1.
-        start: The value c at step 0, where there is a warmup.
+        warmup_start: The value c at step 0, where there is a warmup.
 
     Raises:
         DefinitionError: An argument is not a finite number.
@@ -128,9 +133,10 @@ def trapezoidal(
 
     Source: Xing et al., A walk with SGD (2018); Zhai et al., Scaling vision transformers (2022).
     """
-    return wsd(peak, end, steps, warmup, decay, "linear", start).rename("trapezoidal")
+    return wsd(peak, end, steps, warmup, decay, "linear", warmup_start).rename("trapezoidal")
 
 
+@renamed_keywords(start="warmup_start")
 @with_lengths
 def tri_stage(
     peak: Number,
@@ -138,7 +144,7 @@ def tri_stage(
     warmup: Count,
     hold: Count,
     decay: Count,
-    start: Number = 0,
+    warmup_start: Number = 0,
 ) -> Schedule:
     r"""Returns a linear warmup, a flat stretch and an exponential decay: ``wsd`` by its stages.
 
@@ -152,7 +158,7 @@ def tri_stage(
         warmup: The number of steps W of the warmup; 0 for none.
         hold: The number of steps H at ``peak``, at least 0.
         decay: The number of steps D of the decay, at least 1.
-        start: The value c at step 0, where there is a warmup; a/100 in fairseq.
+        warmup_start: The value c at step 0, where there is a warmup; a/100 in fairseq.
 
     Raises:
         DefinitionError: An argument is not a finite number.
@@ -169,9 +175,10 @@ def tri_stage(
     whole = [whole_number(value, name, "tri_stage", least=0) for name, value in counts.items()]
     falling = whole_number(decay, "decay", "tri_stage", least=1)
     steps = sum(whole) + falling
-    return wsd(peak, end, steps, whole[0], falling, "exponential", start).rename("tri_stage")
+    return wsd(peak, end, steps, whole[0], falling, "exponential", warmup_start).rename("tri_stage")
 
 
+@renamed_keywords(start="warmup_start")
 @with_lengths
 def wsd_checkpoints(
     peak: Number,
@@ -181,7 +188,7 @@ def wsd_checkpoints(
     ratio: Number = 0.1,
     checkpoints: Count | Sequence[Count] = 1,
     shape: str = "sqrt",
-    start: Number = 0,
+    warmup_start: Number = 0,
 ) -> Schedule:
     r"""Returns a flat stretch with a decay before each checkpoint, after which it starts afresh.
 
@@ -202,7 +209,7 @@ def wsd_checkpoints(
         checkpoints: Their number k: each is at twice the step of the one before,
             c_i = ⌊N / 2^(k-i)⌋. Or the steps themselves, increasing.
         shape: The shape s of the decays.
-        start: The value c at step 0, where there is a warmup.
+        warmup_start: The value c at step 0, where there is a warmup.
 
     Raises:
         DefinitionError: An argument is not a finite number, or the shape is unknown.
@@ -241,7 +248,7 @@ def wsd_checkpoints(
         branches.append(((t - first) / sp.Integer(falling), t < stop))
     progress = sp.Piecewise(*branches, (1, True))
     length = sp.Integer(marks[-1])
-    return _with_warmup(where, shape, progress, (peak, end, start), rising, {}, length, ())
+    return _with_warmup(where, shape, progress, (peak, end, warmup_start), rising, {}, length, ())
 
 
 def _checkpoints(checkpoints: Count | Sequence[Count], steps: int, where: str) -> list[int]:
@@ -276,9 +283,9 @@ def _with_warmup(
 ) -> Schedule:
     """The shape along a progress, after a linear warmup."""
     check_choice(shape, tuple(SHAPES), "shape", name)
-    peak, end, start = values
+    peak, end, warmup_start = values
     exact = [exact_number(peak, f"peak of {name}"), exact_number(end, f"end of {name}")]
-    exact_number(start, f"start of {name}")
+    exact_number(warmup_start, f"warmup_start of {name}")
     is_positive = True if shape in POSITIVE_SHAPES else None
     if is_positive and min(exact) <= 0:
         raise DomainError(
@@ -291,6 +298,6 @@ def _with_warmup(
     values_used = {"peak": exact[0], "end": exact[1], **lengths}
     if warmup:
         w = hyper("warmup", integer=True, positive=True)
-        expr = sp.Piecewise((along_line(hyper("start"), a, t / w), t < w), (expr, True))
-        values_used |= {"start": start, "warmup": warmup}
+        expr = sp.Piecewise((along_line(hyper("warmup_start"), a, t / w), t < w), (expr, True))
+        values_used |= {"warmup_start": warmup_start, "warmup": warmup}
     return Schedule(expr, name=name, length=length, domain=domain, **values_used)

@@ -206,7 +206,7 @@ def _levels(parameter: Parameter, curve: Features) -> list[float]:
     v = curve.points.values
     if parameter.name in ("peak", "high"):
         levels = [float(np.max(v))]
-    elif parameter.name == "start":
+    elif parameter.name in ("start", "warmup_start"):
         levels = [float(v[0])]
     else:
         levels = [float(v[-1]), float(np.min(v))]

@@ -10,9 +10,7 @@ import sympy as sp
 
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
 from closedform.language import exact_number
-from closedform.recipes.document import Document, join_path
-from closedform.recipes.documents.values import Call, Reference, Unresolved
-from closedform.recipes.generic.names import (
+from closedform.language.config_names import (
     CLASS_KEYS,
     CONCEPTS,
     LISTS,
@@ -24,6 +22,8 @@ from closedform.recipes.generic.names import (
     fits,
     plain,
 )
+from closedform.recipes.document import Document, join_path
+from closedform.recipes.documents.values import Call, Reference, Unresolved
 from closedform.recipes.section import RELATED, Section
 
 _NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps", "momentum"})

@@ -16,6 +16,7 @@ import sympy as sp
 
 from closedform.errors import ConfigError, MissingFactsError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.language.config_names import FAMILIES, OF_SCHEDULE, UNITS, KeyUnit, family, plain
 from closedform.recipes import torch
 from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit, hold
@@ -25,7 +26,6 @@ from closedform.recipes.entries import Required
 from closedform.recipes.framework import Framework
 from closedform.recipes.generic import classes
 from closedform.recipes.generic.keys_by_name import Book, Entry
-from closedform.recipes.generic.names import FAMILIES, OF_SCHEDULE, UNITS, KeyUnit, family, plain
 from closedform.recipes.generic.python_names import ARGPARSE, stated_elsewhere
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe, Role

@@ -1,12 +1,18 @@
-"""The names that configs have for the numbers of a schedule: one table, with concept and unit."""
+"""The names that configs have for the numbers of a schedule: one table, with concept and unit.
+
+The reader of unknown configs finds numbers by it, and an unknown argument of a schedule is answered
+with the name that the argument has here.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from closedform.errors import nearest
 
 
 class KeyUnit(StrEnum):
@@ -334,3 +340,38 @@ def family(text: str) -> str | None:
             if candidate in FAMILIES:
                 return FAMILIES[candidate]
     return None
+
+
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "lr": ("lr", "peak", "start", "value", "high"),
+    "min_lr": ("end", "floor", "minimum", "low"),
+    "warmup": ("warmup",),
+    "warmup_start": ("warmup_start",),
+    "total": ("steps",),
+    "decay_length": ("decay", "steps"),
+    "gamma": ("gamma", "rate", "factor"),
+    "milestones": ("milestones",),
+    "step_size": ("steps",),
+    "power": ("power", "exponent"),
+}
+"""The arguments of this library for a concept, the likeliest first."""
+
+
+def suggest_argument(name: str, parameters: Collection[str]) -> str:
+    """Returns a hint for an unknown keyword argument: the same concept, else the nearest name.
+
+    Args:
+        name: The keyword that was used, such as the name that another framework has for it.
+        parameters: The names that the function takes.
+
+    Example:
+        >>> suggest_argument("num_training_steps", ["start", "end", "steps"])
+        "its name here is 'steps'"
+        >>> suggest_argument("stpes", ["start", "end", "steps"])
+        "did you mean 'steps'?"
+    """
+    for meaning in NAMES.get(plain(name), ()):
+        for argument in ARGUMENTS.get(meaning.concept, ()):
+            if argument in parameters:
+                return f"its name here is {argument!r}"
+    return nearest(name, parameters)

@@ -56,7 +56,7 @@ def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
 # The standard library may be imported everywhere, torch only where it is named.
 # docs/architecture.md draws these rows.
 LAYERS = in_order(
-    {"alignment delegation deprecation effort errors files version": frozenset()},
+    {"alignment delegation deprecation effort errors files markup version": frozenset()},
     {"ir": ARRAYS, "language": EXACT},
     {
         "expr": frozenset(),

@@ -7,7 +7,7 @@ package root registers a loader of their implementations, and a method looks the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
@@ -73,8 +73,12 @@ class Functions(Protocol):
     ) -> Figure:
         """Draws a schedule."""
 
-    def picture(self, schedule: Schedule) -> str:
-        """Returns a picture of a schedule as an HTML element; empty if there is none."""
+    def picture(
+        self,
+        curves: Mapping[str, Schedule | tuple[NDArray[np.int64], NDArray[np.float64]]],
+        last: int | None = None,
+    ) -> str:
+        """Returns a plot of schedules or points as an SVG element; empty if there is none."""
 
 
 class _Loader:

@@ -6,12 +6,15 @@ The prover is imported where curves are close or equal: it takes as long as all 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform import markup
+from closedform.delegation import functions
 from closedform.effort import Effort
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, describe
 from closedform.language import Schedule, t
@@ -87,16 +90,54 @@ class Difference:
         curves: The difference of each key and param group that both have.
         only_in_a: Names that only the first one has, as "key" or "key of group".
         only_in_b: Names that only the second one has.
+        sides: The two that were compared, for a plot.
     """
 
     curves: tuple[CurveDifference, ...]
     only_in_a: tuple[str, ...] = ()
     only_in_b: tuple[str, ...] = ()
+    sides: tuple[Source, Source] | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        count = len(self.curves)
+        start = "" if self.first_step is None else f", from update {self.first_step:,}"
+        return f"<Difference: {self.verdict}{start}, {count} curve{'s' * (count != 1)}>"
 
     def __str__(self) -> str:
         only = (("first", self.only_in_a), ("second", self.only_in_b))
         remarks = [f"only the {side} one has {', '.join(names)}" for side, names in only if names]
         return "\n".join([*map(str, self.curves), *remarks])
+
+    def _repr_html_(self) -> str:
+        first_line, *rest = str(self).splitlines() or [""]
+        is_single = len(self.curves) == 1
+        rows = [
+            (
+                f"{curve.key} of {curve.group}" if curve.group else curve.key,
+                curve.verdict.value,
+                "" if curve.first_step is None else f"{curve.first_step:,}",
+                "" if curve.at is None else f"{curve.max_gap:.6g} at {curve.at:,}",
+                curve.reason,
+            )
+            for curve in self.curves
+        ]
+        head = ("", "verdict", "differs from update", "largest gap", "reason")
+        return markup.block(
+            first_line if is_single else f"Difference: {self.verdict}",
+            self._picture(),
+            "" if is_single else markup.table(rows, head),
+            *map(markup.paragraph, rest[len(self.curves) - 1 :]),
+        )
+
+    def _picture(self) -> str:
+        """A plot of the learning rates that are furthest apart."""
+        if self.sides is None or not self.curves:
+            return ""
+        steps, first, second = curve_values(*self.sides, self._largest)
+        names = [_name_of(side) for side in self.sides]
+        if names[0] == names[1]:
+            names = [f"first {names[0]}", f"second {names[1]}"]
+        return functions().picture({names[0]: (steps, first), names[1]: (steps, second)})
 
     @property
     def verdict(self) -> Status:
@@ -174,9 +215,14 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
     for left, right, name in _read_in_turn(a, b):
         difference = _differences(left, right, until)
         if difference.verdict is not Status.REFUTED:
-            return _with_reading(difference, name) if name else difference
-        first_difference = first_difference or difference
+            difference = _with_reading(difference, name) if name else difference
+            return replace(difference, sides=(left, right))
+        first_difference = first_difference or replace(difference, sides=(left, right))
     return first_difference or Difference(())
+
+
+def _name_of(source: Source) -> str:
+    return Path(source.source).name if isinstance(source, Log) else source.name
 
 
 def _read_in_turn(a: Source, b: Source) -> Iterator[tuple[Source, Source, str]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import sympy as sp
 
+from closedform import markup
 from closedform.errors import ClosedFormError
 from closedform.language.boundaries import boundaries
 from closedform.language.exact import to_float
@@ -132,16 +132,29 @@ def as_html(schedule: Schedule, picture: str = "") -> str:
         schedule: The schedule.
         picture: An element with its curve.
     """
-    rows = "".join(
-        f"<tr><td>{html.escape(mark)}</td><td>{html.escape(value)}</td></tr>"
-        for mark, value in values_at_marks(schedule)
+    return markup.block(
+        title(schedule),
+        markup.formula(schedule.latex()),
+        markup.paragraph(assignments(schedule.assignments)),
+        picture,
+        markup.table(values_at_marks(schedule)),
     )
-    values = html.escape(assignments(schedule.assignments))
-    return (
-        f"<div><b>{html.escape(title(schedule))}</b>"
-        f"<div>$\\displaystyle {html.escape(schedule.latex())}$</div>"
-        f"{f'<div>{values}</div>' if values else ''}"
-        f"{picture}{f'<table><tbody>{rows}</tbody></table>' if rows else ''}</div>"
+
+
+def rule_as_html(rule: UpdateRule, picture: str = "") -> str:
+    """Returns name, hyperparameters and formulas of an update rule as HTML.
+
+    Args:
+        rule: The rule.
+        picture: An element with the curves of its schedules.
+    """
+    _, *lines = rule_as_text(rule).splitlines()
+    formulas = lines[1:] if rule.hyperparameters else lines
+    return markup.block(
+        rule.name,
+        markup.paragraph(assignments(rule.hyperparameters)),
+        picture,
+        markup.code(line.strip() for line in formulas),
     )
 
 

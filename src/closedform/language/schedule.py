@@ -328,7 +328,7 @@ class Schedule:
         return f"$\\displaystyle {self.latex()}$"
 
     def _repr_html_(self) -> str:
-        return description.as_html(self, delegation.functions().picture(self))
+        return description.as_html(self, delegation.functions().picture({self.name: self}))
 
     def plot(
         self,

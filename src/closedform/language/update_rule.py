@@ -229,6 +229,15 @@ class UpdateRule:
     def __str__(self) -> str:
         return description.rule_as_text(self)
 
+    def _repr_html_(self) -> str:
+        curves = {
+            name: value
+            for name, value in self.hyperparameters.items()
+            if isinstance(value, Schedule) and not value.open
+        }
+        picture = delegation.functions().picture(curves) if curves else ""
+        return description.rule_as_html(self, picture)
+
     def expressions(self) -> dict[str, sp.Expr]:
         """Returns the next value of the parameter ("param") and of each state by name."""
         return {"param": self.param, **{name: spec.next for name, spec in self.states.items()}}

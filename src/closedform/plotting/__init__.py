@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from closedform.plotting.figure import plot, plot_difference, plot_schedule
     from closedform.plotting.steps import even_steps, last_step
     from closedform.plotting.terminal import terminal_plot
-    from closedform.plotting.thumbnail import picture
+    from closedform.plotting.vector import picture
 
 __all__ = [
     "boundaries",
@@ -26,7 +26,7 @@ __all__ = [
     "terminal_plot",
 ]
 
-_MODULES = {"picture": "thumbnail", "terminal_plot": "terminal"} | dict.fromkeys(
+_MODULES = {"picture": "vector", "terminal_plot": "terminal"} | dict.fromkeys(
     ("boundaries", "even_steps", "last_step"), "steps"
 )
 

@@ -16,7 +16,7 @@ from closedform.language import Schedule
 from closedform.language.boundaries import boundaries
 from closedform.language.schedule import check_schedule
 from closedform.plotting.canvas import check_format, new_figure, write_figure
-from closedform.plotting.steps import even_steps, last_step
+from closedform.plotting.steps import even_steps, last_step, steps_with_sides
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.logs import Log
 
@@ -294,16 +294,9 @@ def _curve(label: str, source: Source, end: int, key: str, color: str) -> _Curve
         return _Curve(label, color, steps[within], values[within], (), None)
     last = end if source.last_step is None else min(end, source.last_step)
     marks = tuple(mark for mark in boundaries(source.bound) if mark <= last)
-    points = _sample(last, marks)
+    points = steps_with_sides(last, marks, _MOST_POINTS)
     values = np.asarray(source(points), dtype=np.float64)
     return _Curve(label, color, points, values, marks, source)
-
-
-def _sample(end: int, marks: Sequence[int]) -> NDArray[np.int64]:
-    """The steps of a figure: a limited number, with both sides of each boundary."""
-    even = even_steps(end, _MOST_POINTS)
-    sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
-    return np.union1d(even, sides)
 
 
 def _draw(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from closedform.language import Schedule
@@ -34,3 +35,11 @@ def even_steps(end: int, most: int = 1_000_000) -> NDArray[np.int64]:
     import numpy as np
 
     return np.arange(end + 1) if end < most else np.linspace(0, end, most).astype(np.int64)
+
+
+def steps_with_sides(end: int, marks: Sequence[int], most: int) -> NDArray[np.int64]:
+    """Returns a limited number of even steps, with both sides of each boundary."""
+    import numpy as np
+
+    sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
+    return np.union1d(even_steps(end, most), sides)

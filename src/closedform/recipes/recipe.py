@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -220,22 +218,17 @@ class Recipe:
         return "\n".join(summarize(self).lines())
 
     def _repr_html_(self) -> str:
-        return f"{summarize(self).html()}{self._svg()}"
+        return summarize(self).html(self._picture())
 
-    def _svg(self) -> str:
-        """The learning rates of the param groups; empty without matplotlib or with open symbols."""
-        rates = {
-            group.schedules["lr"]: None for group in self.param_groups if "lr" in group.schedules
-        }
-        plotted_rates = [rate for rate in rates if not rate.open][:_MOST_CURVES]
-        if not plotted_rates or importlib.util.find_spec("matplotlib") is None:
-            return ""
-        figure = functions().plot(plotted_rates[0], steps=self.horizon, ax=None)
-        for rate in plotted_rates[1:]:
-            functions().plot(rate, steps=self.horizon, ax=figure.axes[0])
-        text = io.StringIO()
-        figure.savefig(text, format="svg")
-        return text.getvalue()
+    def _picture(self) -> str:
+        """The learning rates of the param groups as a plot; empty if all are open."""
+        rates: dict[Schedule, str] = {}
+        for param_group in self.param_groups:
+            rate = param_group.schedules.get("lr")
+            if rate is not None and not rate.open:
+                rates.setdefault(rate, param_group.name or "default")
+        curves = {name: rate for rate, name in list(rates.items())[:_MOST_CURVES]}
+        return functions().picture(curves, self.horizon)
 
     @property
     def schedules(self) -> Mapping[str, Schedule]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
+from closedform import markup
 from closedform.alignment import align_columns
 from closedform.language import Schedule
 from closedform.language.description import summarize as summarize_schedule
@@ -77,21 +77,15 @@ class Summary:
                 )
         return result
 
-    def html(self) -> str:
-        """Returns the summary as HTML."""
-        rows = self._rows(self.groups)
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in rows[0])
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in rows[1:]
-        )
-        options = "".join(
-            f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
-            for name, text in (*self.options.items(), *self.notes.items())
-        )
-        return (
-            f"<b>{html.escape(self.title)}</b><dl>{options}</dl>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    def html(self, picture: str = "") -> str:
+        """Returns the summary as HTML, with an element that shows its curves."""
+        head, *rows = self._rows(self.groups)
+        return markup.block(
+            self.title,
+            markup.definitions(self.options),
+            picture,
+            markup.table(rows, head),
+            markup.definitions(self.notes),
         )
 
     def data(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform import markup
 from closedform.compiler import compile_schedule
 from closedform.errors import VerificationError, describe
 from closedform.ir.evaluate import STEP_MAX, evaluate
@@ -83,6 +84,30 @@ class Certificate:
         if self.bound is not None:
             lines += [*self._bound_text(self.bound)]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        kind = "proved" if self.is_exhaustive else "measured"
+        return (
+            f"<Certificate of {self.schedule!r} in {self.engine}, {self.dtype}: "
+            f"{self.measured.ulp.value:.5g} ulp, {kind}>"
+        )
+
+    def _repr_html_(self) -> str:
+        errors = self.measured
+        rows = [
+            ("ulp of the value", f"{errors.ulp.value:.5g}", f"{errors.ulp.step:,}"),
+            ("ulp of scale", f"{errors.ulp_of_scale.value:.5g}", f"{errors.ulp_of_scale.step:,}"),
+            ("relative", f"{errors.relative.value:.3g}", f"{errors.relative.step:,}"),
+            ("correctly rounded", f"{100 * errors.rounded_share:.4f} %", ""),
+        ]
+        title, *_ = str(self).splitlines()
+        bound = [] if self.bound is None else [" ".join(self._bound_text(self.bound))]
+        return markup.block(
+            title,
+            markup.paragraph(self._basis()),
+            markup.table(rows, ("largest error", "", "at t")),
+            *map(markup.paragraph, bound),
+        )
 
     def _basis(self) -> str:
         if self.is_exhaustive:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from closedform import markup
 from closedform.errors import VerificationError
 from closedform.files import replace_file
 from closedform.verify.certification.search import NoProofError, certify
@@ -55,6 +56,17 @@ class Certificate:
 
     subject: str
     goals: tuple[CertifiedGoal, ...]
+
+    def __repr__(self) -> str:
+        count = len(self.certified)
+        return f"<Certificate of {self.subject!r}: {count} of {len(self.goals)} goals have proofs>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("certified" if goal.proof is not None else "uncertified", goal.claim, goal.reason)
+            for goal in self.goals
+        ]
+        return markup.block(repr(self)[1:-1], markup.table(rows, ("", "claim", "reason")))
 
     @property
     def certified(self) -> tuple[CertifiedGoal, ...]:

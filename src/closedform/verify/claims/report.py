@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from closedform import markup
 from closedform.deprecation import warn_renamed
 from closedform.effort import Watch
 from closedform.errors import VerificationError
@@ -146,6 +148,25 @@ class Report:
             line = f"  {finding.shown:<8} {finding.claim.sentence:<{width}}  {finding.detail}"
             lines.append(line.rstrip())
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        counts = Counter(finding.shown for finding in (*self.findings, *self.floats))
+        verdicts = ", ".join(f"{number} {word}" for word, number in counts.items())
+        return f"<Report {self.subject!r}: {verdicts or 'no claims'}>"
+
+    def _repr_html_(self) -> str:
+        head = ("verdict", "claim", "")
+
+        def rows(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+            return [(finding.shown, finding.claim.sentence, finding.detail) for finding in findings]
+
+        floats = markup.paragraph("its graph in floats") if self.floats else ""
+        return markup.block(
+            self.subject,
+            markup.table(rows(self.findings), head),
+            floats,
+            markup.table(rows(self.floats), head),
+        )
 
     def certificate(self) -> Certificate:
         """Returns a proof of each proved claim, accepted by the checker, or why there is none.

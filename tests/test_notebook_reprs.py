@@ -1,4 +1,4 @@
-"""What a notebook shows: small, escaped, in the colors of the page."""
+"""Pages of notebooks: small, escaped, in the colors of the page around them."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ LAYERS = in_order(
     },
     {
         "importers": ARRAYS | {"jax", "onnx", "sympy", "torch"},
-        "recipes config dialects units": frozenset({"sympy", "tensorboard", "yaml"}),
+        "recipes config dialects scaling units": frozenset({"sympy", "tensorboard", "yaml"}),
     },
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {

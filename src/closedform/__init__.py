@@ -197,6 +197,7 @@ _FUNCTIONS = {
     "from_python": "closedform.api.importing",
     "picture": "closedform.plotting",
     "plot": "closedform.plotting",
+    "rescale": "closedform.analysis.rescaling",
     "resume": "closedform.analysis.resuming",
     "verify": "closedform.api.verification",
 }

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
+    from closedform.analysis.rescaling import Rescaled
     from closedform.analysis.resuming import Resumed
     from closedform.language.aliases import Number
     from closedform.language.schedule import Schedule
     from closedform.language.update_rule import UpdateRule
+    from closedform.recipes.recipe import Recipe
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.report import Report
 
@@ -61,6 +63,22 @@ class Functions(Protocol):
         scaling: str,
     ) -> Resumed:
         """Returns a schedule changed at an update of its run."""
+
+    def rescale(
+        self,
+        recipe: Recipe,
+        /,
+        *,
+        batch: Number,
+        tokens: Number,
+        width: Number,
+        horizon: int | None,
+        rule: str | None,
+        keep: Iterable[str] | None,
+        warmup: int | None,
+        critical_batch: Number | None,
+    ) -> Rescaled:
+        """Returns a recipe for another batch size, number of tokens or width."""
 
     def plot(
         self,

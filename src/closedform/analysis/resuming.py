@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import sympy as sp
 
+from closedform.analysis.rescaling import (
+    BATCH_RULES,
+    SCALINGS,
+    dilate,
+    dilated_length,
+    rate_factor,
+)
 from closedform.errors import ArgumentError, DefinitionError, DomainError, nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
@@ -14,14 +20,6 @@ from closedform.language.exact import to_float
 from closedform.language.schedule import whole_steps
 from closedform.verify.claims.values import equal_to
 from closedform.verify.terms.verdict import Status
-
-
-class Scaling(StrEnum):
-    """The change of the value with the batch size."""
-
-    NONE = "none"
-    LINEAR = "linear"
-    SQRT = "sqrt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,27 +169,24 @@ def _stretch(schedule: Schedule, mark: sp.Integer, total: int) -> Tail:
             hint="give the schedule that follows as new",
         )
     ratio = (schedule.length - mark) / (end - mark)
-    return schedule.bound.xreplace({t: mark + (t - mark) * ratio}), sp.S.One, end
+    return dilate(schedule, mark, ratio), sp.S.One, end
 
 
 def _rescale(
     schedule: Schedule, mark: sp.Integer, sizes: tuple[Number, Number], scaling: str
 ) -> Tail:
-    if scaling not in tuple(Scaling):
+    if scaling not in SCALINGS:
         raise DefinitionError(
-            f"scaling must be one of {', '.join(Scaling)}, got {scaling!r}",
-            hint=nearest(str(scaling), Scaling),
+            f"scaling must be one of {', '.join(SCALINGS)}, got {scaling!r}",
+            hint=nearest(str(scaling), SCALINGS),
         )
     old, now = (exact_number(size, "a batch size") for size in sizes)
     if not (old > 0 and now > 0 and old.is_Rational and now.is_Rational):
         raise DefinitionError(f"batch sizes must be rational and above 0, got {sizes}")
     ratio = now / old
-    factor = {Scaling.NONE: sp.S.One, Scaling.LINEAR: ratio, Scaling.SQRT: sp.sqrt(ratio)}[
-        Scaling(scaling)
-    ]
-    rest = None if schedule.length is None else sp.Max(schedule.length - mark, 0)
-    length = None if rest is None else mark + sp.ceiling(rest / ratio)
-    return factor * schedule.bound.xreplace({t: mark + (t - mark) * ratio}), factor, length
+    factor = rate_factor(BATCH_RULES[scaling], ratio)
+    length = None if schedule.length is None else dilated_length(schedule.length, mark, ratio)
+    return factor * dilate(schedule, mark, ratio), factor, length
 
 
 def _without_jump(schedule: Schedule, tail: sp.Expr, mark: sp.Integer) -> Status:

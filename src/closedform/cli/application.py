@@ -40,6 +40,7 @@ COMMANDS = {
     "lint": ("lint", "Check recipes before the run."),
     "watch": ("watch", "Compare a log with its recipe, also while it grows."),
     "resume": ("resume", "Change a schedule at an update of its run."),
+    "rescale": ("rescale", "Change a recipe for another batch size, tokens or width."),
     "solve": ("solve", "Find the hyperparameter of a value or an area."),
     "recover": ("recover", "Find the schedule that reproduces a log."),
     "convert": ("convert", "Write a config as that of another framework."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from closedform.delegation import functions
 from closedform.deprecation import warn_renamed
@@ -15,6 +15,10 @@ from closedform.recipes.clock import Clock, Facts
 from closedform.recipes.document import Document
 from closedform.recipes.summary import summarize
 from closedform.schedules import constant
+
+if TYPE_CHECKING:
+    from closedform.analysis.rescaling import Rescaled
+    from closedform.language.aliases import Number
 
 
 class ClippingKind(StrEnum):
@@ -71,6 +75,7 @@ class Role(StrEnum):
     NORM = "norm"
     BIAS = "bias"
     EMBEDDING = "embedding"
+    OUTPUT = "output"
     EMBEDDING_AND_OUTPUT = "embedding_and_output"
     FROZEN = "frozen"
     NAMED = "named"
@@ -314,6 +319,55 @@ class Recipe:
         """
         param_group = self.group(group)
         return param_group.optimizer.build(param_group.schedules)
+
+    def rescale(
+        self,
+        *,
+        batch: Number = 1,
+        tokens: Number = 1,
+        width: Number = 1,
+        horizon: int | None = None,
+        rule: str | None = None,
+        keep: Iterable[str] | None = None,
+        warmup: int | None = None,
+        critical_batch: Number | None = None,
+    ) -> Rescaled:
+        """Returns the recipe for another batch size, number of tokens or width, and what it keeps.
+
+        Args:
+            batch: The factor of the batch size.
+            tokens: The factor of the tokens of the run.
+            width: The factor of the width of the model; hidden weights get the factor of µP.
+            horizon: The updates of the new run, instead of ``tokens``.
+            rule: The learning rate by the batch size: ``none``, ``linear``, ``sqrt``, ``sde`` or
+                ``critical``. Needed where ``batch`` is not 1.
+            keep: The names of the invariants to keep; all that the change admits if not given.
+            warmup: The updates of the warmup in the old run; its first rise if not given.
+            critical_batch: The critical batch size in samples.
+
+        Raises:
+            ArgumentError: A name is unknown, ``rule`` is missing, or the run has no horizon.
+            DefinitionError: A factor is not a rational number above 0.
+            DomainError: An invariant cannot be kept; the message names it.
+
+        Example:
+            >>> from closedform.schedules import trapezoidal
+            >>> run = recipe_of(trapezoidal(1, 0, 100, warmup=20, decay=40), "example", 100)
+            >>> wider = run.rescale(batch=4, rule="sqrt")
+            >>> wider.recipe.horizon, wider.recipe.schedule().exact(5)
+            (25, 2)
+        """
+        return functions().rescale(
+            self,
+            batch=batch,
+            tokens=tokens,
+            width=width,
+            horizon=horizon,
+            rule=rule,
+            keep=keep,
+            warmup=warmup,
+            critical_batch=critical_batch,
+        )
 
     def with_default_group(self, group: str) -> Recipe:
         """Returns the recipe with another param group as the default one.

@@ -1,0 +1,1 @@
+"""Parametrizations of models by width and depth, and the rates of their param groups."""

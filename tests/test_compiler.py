@@ -55,7 +55,8 @@ INVALID: tuple[tuple[Callable[[Any], object], str], ...] = (
     ),
     (
         lambda path: cf.to_onnx(LINE, path, inline=False),  # type: ignore[call-overload]
-        "inline and split are options of rules, got a schedule (schedule 'linear'): leave them out",
+        "inline, split and training_info are options of rules, got a schedule "
+        "(schedule 'linear'): leave them out",
     ),
     (
         lambda path: cf.to_onnx(LINE, path, opset="21"),  # type: ignore[call-overload]

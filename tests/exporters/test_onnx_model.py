@@ -141,6 +141,7 @@ def test_metadata_is_sorted_and_docs_are_written() -> None:
     assert [(p.key, p.value) for p in model.metadata_props] == [
         ("closedform.clock", "t"),
         ("closedform.latex", "x"),
+        ("closedform.schema", "1"),
     ]
     assert model.doc_string == "Warmup and cosine."
     assert model.graph.input[0].doc_string == "Steps done."

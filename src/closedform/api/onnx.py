@@ -58,6 +58,7 @@ def to_onnx(
     opset: int | None = ...,
     target: str | None = ...,
     validate: bool = ...,
+    training_info: bool = ...,
 ) -> dict[str, onnx.ModelProto]: ...
 def to_onnx(
     source: Schedule | UpdateRule,
@@ -77,6 +78,7 @@ def to_onnx(
     target: str | None = None,
     validate: bool = True,
     claims: Report | None = None,
+    training_info: bool = False,
     parts: bool | None = None,
 ) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
     """Returns a schedule as an ONNX model, or a rule as the models ``init`` and ``step``.
@@ -120,6 +122,9 @@ def to_onnx(
             written with an ``UnprovedWarning``, which ``warnings.simplefilter("error", …)`` turns
             into an error before anything is written. False skips this; the metadata says so.
         claims: For a schedule: a report, as ``verify()`` returns it, for the metadata.
+        training_info: For a rule: whether a further model ``training`` has the step as ONNX's
+            training information: ``param.*`` are initializers of its graph, with zeros, and the
+            step is its algorithm, with ``grad.*`` as inputs and an update binding of each variable.
         parts: Deprecated name of ``split``.
 
     Returns:
@@ -171,10 +176,18 @@ def to_onnx(
                 "claims are written for a schedule, got a rule", where=f"rule {source.name!r}"
             )
         spec = ModelSpec(source, params or {}, groups)
-        return _rule_models(spec, options, path, form, split=split, validate=validate)
-    if not inline or split:
+        return _rule_models(
+            spec,
+            options,
+            path,
+            form,
+            split=split,
+            validate=validate,
+            training_info=training_info,
+        )
+    if not inline or split or training_info:
         raise ExportError(
-            "inline and split are options of rules, got a schedule",
+            "inline, split and training_info are options of rules, got a schedule",
             where=f"schedule {source.name!r}",
             hint="leave them out",
         )
@@ -198,9 +211,16 @@ def _rule_models(
     *,
     split: bool,
     validate: bool,
+    training_info: bool,
 ) -> dict[str, onnx.ModelProto]:
     """Returns the models of a rule by name, which are written into a folder if there is one."""
-    from closedform.exporters.onnx_files import CALLS_FILE, rule_models, split_models
+    from closedform.exporters.onnx_files import (
+        CALLS_FILE,
+        TRAINING,
+        rule_models,
+        split_models,
+        training_model,
+    )
     from closedform.exporters.onnx_model import write_models
     from closedform.verify.translation.verdicts import (
         mark_not_validated,
@@ -221,6 +241,8 @@ def _rule_models(
     else:
         for model in models.values():
             mark_not_validated(model)
+    if training_info:
+        models[TRAINING] = training_model(spec, options, models)
     if path is None:
         return models
     folder = Path(path)

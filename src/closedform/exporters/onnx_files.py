@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import TypedDict
 
+import numpy as np
 import sympy as sp
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto, helper
 
 from closedform.compiler import (
     CLOCK,
@@ -17,10 +18,14 @@ from closedform.compiler import (
     compile_schedule,
     has_evaluation,
 )
+from closedform.errors import ExportError
 from closedform.exporters.onnx_model import to_model
 from closedform.exporters.onnx_program import to_program_model
 from closedform.exporters.onnx_targets import OnnxFormat
-from closedform.ir.graph import Graph, Role
+from closedform.exporters.onnx_training_info import with_training_info
+from closedform.ir import naming
+from closedform.ir.evaluate import evaluate
+from closedform.ir.graph import Graph, Role, input_names
 from closedform.ir.program import Program, Stage, flatten
 from closedform.language.exact import to_float
 from closedform.language.printing import latex
@@ -30,6 +35,9 @@ from closedform.options import GraphOptions, ModelSpec
 from closedform.version import __version__
 
 DEFAULT_FORMAT = OnnxFormat()
+
+TRAINING = "training"
+"""The name of the model with training information."""
 
 CALLS_FILE = "calls.json"
 """The file that says which parameter takes which graph of a split step."""
@@ -135,6 +143,56 @@ def rule_models(
     if has_evaluation(spec):
         models["evaluation"] = write_graph(compile_evaluation(spec, options))
     return models, program
+
+
+def training_model(
+    spec: ModelSpec, options: GraphOptions, models: Mapping[str, ModelProto]
+) -> ModelProto:
+    """Returns the step of a rule as ONNX's training information of its parameters, which are zeros.
+
+    Args:
+        spec: The parameters and their rules.
+        options: How they were compiled.
+        models: The models of the rule by name.
+
+    Raises:
+        ExportError: A size is not a number, or the states are too large for one file.
+    """
+    step = models["step"]
+    for name, shape in spec.params.items():
+        if not all(isinstance(size, int) for size in shape):
+            raise ExportError(
+                f"training_info needs sizes that are numbers, got {tuple(shape)} for {name!r}",
+                where=f"rule {spec.rule.name!r}",
+                hint="give the shapes of the parameters in params",
+            )
+    params = {
+        value.name: np.zeros(
+            [dim.dim_value for dim in value.type.tensor_type.shape.dim],
+            helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type),
+        )
+        for value in step.graph.input
+        if value.name.startswith(naming.PARAM)
+    }
+    start = compile_init(spec, options)
+    values = {**params, **evaluate(start, {name: params[name] for name in input_names(start)})}
+    inference = models["evaluation"] if "evaluation" in models else _identity_model(step, spec)
+    return with_training_info(inference, step, models["init"], values)
+
+
+def _identity_model(step: ModelProto, spec: ModelSpec) -> ModelProto:
+    """The point of evaluation of a rule that has none of its own: the parameters."""
+    inputs = {value.name: value for value in step.graph.input}
+    nodes, params, points = [], [], []
+    for name in spec.params:
+        param, point = inputs[naming.param(name)], ValueInfoProto()
+        point.CopyFrom(param)
+        point.name = naming.evaluation(name)
+        nodes.append(helper.make_node("Identity", [param.name], [point.name]))
+        params.append(param)
+        points.append(point)
+    graph = helper.make_graph(nodes, "evaluation", params, points)
+    return helper.make_model(graph, opset_imports=step.opset_import, ir_version=step.ir_version)
 
 
 def split_models(

@@ -8,6 +8,7 @@ import onnx
 from onnx import ModelProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError
+from closedform.exporters.onnx_metadata import set_metadata
 
 
 def join_models(
@@ -39,7 +40,7 @@ def join_models(
     opsets: dict[str, int] = {}
     functions: dict[tuple[str, str], onnx.FunctionProto] = {}
     for label, model in models.items():
-        _unite_opsets(opsets, model, label)
+        unite_opsets(opsets, model, label)
         graph = _named_apart(model.graph, label, name)
         for value in graph.input:
             _unite_input(inputs, values_by_name, value, label)
@@ -64,8 +65,8 @@ def join_models(
         ir_version=max(model.ir_version for model in models.values()),
         functions=list(functions.values()),
     )
-    helper.set_model_props(result, dict(sorted((metadata or {}).items())))
-    _check(result, name)
+    set_metadata(result, metadata or {})
+    check_joined(result, name)
     return result
 
 
@@ -109,7 +110,8 @@ def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
                 _rename(attribute.g, names)
 
 
-def _unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None:
+def unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None:
+    """Adds the operator sets of a model; ExportError if one has another version."""
     for entry in model.opset_import:
         version = opsets.setdefault(entry.domain, entry.version)
         if version != entry.version:
@@ -179,7 +181,8 @@ def _named_apart(graph: onnx.GraphProto, label: str, where: str) -> onnx.GraphPr
     return copy
 
 
-def _check(model: ModelProto, name: str) -> None:
+def check_joined(model: ModelProto, name: str) -> None:
+    """Raises ExportError if ONNX refuses a model."""
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:

@@ -13,6 +13,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError, WriteError, describe, nearest
+from closedform.exporters.onnx_metadata import set_metadata
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes, lowest_ir_version
 from closedform.files import files_of, write_file, writing
@@ -119,7 +120,7 @@ def finish_model(
         doc_string=doc,
         functions=list(functions),
     )
-    helper.set_model_props(model, dict(sorted((metadata or {}).items())))
+    set_metadata(model, metadata or {})
     _check_model(model, body.name)
     return model
 

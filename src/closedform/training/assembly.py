@@ -18,10 +18,14 @@ from closedform.compiler import (
     has_evaluation,
 )
 from closedform.exporters.onnx_join import join_models, rename_values
+from closedform.exporters.onnx_metadata import RULE_SUFFIX, SCHEMA_KEY
 from closedform.exporters.onnx_model import to_model, write_model
 from closedform.exporters.onnx_targets import lowest_ir_version
+from closedform.exporters.onnx_training_info import with_training_info
 from closedform.exporters.onnx_weights import write_weights
 from closedform.ir import naming
+from closedform.ir.evaluate import evaluate
+from closedform.ir.graph import input_names
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
@@ -33,8 +37,12 @@ from closedform.training.session import (
     LEARNING_RATE,
     LOSS,
     TRAIN_FILE,
+    TRAINING_INFO_FILE,
 )
 from closedform.training.tracing.trace import METRIC, WRITTEN, Trace
+
+_VALUE = "values/value/"
+"""Prefix of the initializers of ``init.onnx``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ class TrainingFiles:
         for name, model in self.models.items():
             if name == INIT_FILE:
                 write_weights(model, self.weights, folder / name)
+            elif name == TRAINING_INFO_FILE:
+                write_weights(model, _by_variable(self.weights), folder / name)
             else:
                 write_model(model, folder / name)
 
@@ -71,6 +81,7 @@ def assemble(
     *,
     opset: int,
     validate: bool,
+    training_info: bool = False,
 ) -> TrainingFiles:
     """Returns the models of a training run.
 
@@ -81,8 +92,10 @@ def assemble(
         facts: The metadata.
         opset: ONNX opset.
         validate: Whether to prove that the update is the rule; the verdicts go to the metadata.
+        training_info: Whether one of the models has the step as ONNX's training information.
 
     Raises:
+        ExportError: The states are too large for training information.
         VerificationError: The update is not the rule.
 
     Warns:
@@ -121,7 +134,7 @@ def assemble(
     more = {}
     if model_graphs.evaluation_loss is not None:
         more = {EVAL_LOSS_FILE: _evaluation(spec, options, model_graphs.evaluation_loss, opset)}
-    weights = {f"values/value/{name}": array for name, array in model_graphs.tensors().items()}
+    weights = {f"{_VALUE}{name}": array for name, array in model_graphs.tensors().items()}
     # An Identity for each initializer: outputs have other names.
     values = _values(weights, opset)
     initial_values = [output.name for of in (values, start) for output in of.graph.output]
@@ -143,12 +156,28 @@ def assemble(
         else _evaluation(spec, options, model_graphs.forward, opset),
         **more,
     }
+    if training_info:
+        arrays = _by_variable(weights)
+        init = compile_init(spec, options)
+        states = evaluate(init, {name: arrays[name] for name in input_names(init)})
+        models[TRAINING_INFO_FILE] = with_training_info(
+            models[EVAL_FILE], models[TRAIN_FILE], start, {**arrays, **states}, arrays.keys()
+        )
     return TrainingFiles(models, weights)
+
+
+def _by_variable(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Weights by the names of the variables of the step."""
+    return {name.removeprefix(_VALUE): array for name, array in weights.items()}
 
 
 def _verdict(part: ModelProto) -> dict[str, str]:
     """The metadata that validation wrote to a part, as entries of the whole."""
-    return {f"{entry.key}.rule": entry.value for entry in part.metadata_props}
+    return {
+        f"{entry.key}{RULE_SUFFIX}": entry.value
+        for entry in part.metadata_props
+        if entry.key != SCHEMA_KEY
+    }
 
 
 def _learning_rate(rule: UpdateRule, opset: int, dtype: DType) -> ModelProto | None:
@@ -187,7 +216,7 @@ def _values(weights: Mapping[str, NDArray[Any]], opset: int) -> ModelProto:
     """A model that gives parameters and buffers as they are."""
     nodes, inputs, outputs = [], [], []
     for name, array in weights.items():
-        result = name.removeprefix("values/value/")
+        result = name.removeprefix(_VALUE)
         nodes.append(helper.make_node("Identity", [name], [result]))
         element = helper.np_dtype_to_tensor_dtype(array.dtype)
         inputs.append(helper.make_tensor_value_info(name, element, array.shape))

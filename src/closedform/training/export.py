@@ -49,6 +49,7 @@ def export(
     scalar_dtype: str = "f64",
     compute_dtype: str | None = None,
     target: str | None = None,
+    training_info: bool = False,
     validate: bool = True,
     verbose: bool | None = None,
 ) -> dict[str, ModelProto]:
@@ -106,6 +107,9 @@ def export(
             of its parameters, ``"f32"`` for float32 with only parameters and gradients in 16 bits.
         target: ``"webgpu"`` also writes ``webgpu.onnx`` and ``scalars.onnx``: the same step for the
             GPU of a browser, and its schedule in float64 for the CPU. None for the portable files.
+        training_info: Whether to write ``training.onnx``, too: ``eval.onnx`` with the step as its
+            ONNX training information, whose update binding assigns ``next.*``; the states of the
+            rule must have at most 1.5 GB.
         validate: Whether to prove that the update is the rule (the verdicts go to the metadata),
             and to compare a step with torch, for the example and for other free sizes.
         verbose: Whether to show each phase with its seconds on stderr; None for only on a terminal.
@@ -182,7 +186,15 @@ def export(
         shapes = {name: array.shape for name, array in model_graphs.params.items()}
         spec = ModelSpec(rule, shapes, groups)
         with phase("assemble"):
-            files = assemble(model_graphs, spec, options, facts, opset=opset, validate=validate)
+            files = assemble(
+                model_graphs,
+                spec,
+                options,
+                facts,
+                opset=opset,
+                validate=validate,
+                training_info=training_info,
+            )
     if rule.stored is not None:
         _try(files.models, files.weights, rule.stored, where)
     if target is not None:

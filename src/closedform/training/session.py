@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from closedform.errors import SessionError, StateError, nearest
+from closedform.exporters.onnx_metadata import check_schema
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
 from closedform.runtime.blocked_convolutions import open_blocked
@@ -37,6 +38,7 @@ from closedform.training.update_tails import split_file
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 EVAL_LOSS_FILE = "eval_loss.onnx"
+TRAINING_INFO_FILE = "training.onnx"
 LOSS, LEARNING_RATE, METRIC = "loss", "learning_rate", "metric."
 if TYPE_CHECKING:
     import torch
@@ -103,6 +105,7 @@ class TrainSession(Serialized):
         split = None if providers else split_file(train)
         open_step = open_session if providers else open_blocked
         self._session = open_step(train if split is None else split.gradients, **self._options)
+        check_schema(self._session.metadata, self._where)
         self._forward: OnnxSession | None = None
         self._writer: ThreadPoolExecutor | None = None
         self._evaluation: OnnxSession | None = None

@@ -17,6 +17,7 @@ from torch.export import graph_signature
 from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 
 from closedform.errors import ExportError
+from closedform.exporters.onnx_metadata import set_metadata
 from closedform.training.progress import phase
 from closedform.training.tracing.factors import merge_factors
 from closedform.training.tracing.moves import merge_moves
@@ -90,7 +91,7 @@ def write_onnx(
     _ir_passes.rename_outputs(onnx_program.model, outputs)
     model: onnx.ModelProto = onnx_program.model_proto
     _strip_metadata(model)
-    onnx.helper.set_model_props(model, dict(properties))
+    set_metadata(model, properties)
     return model
 
 

@@ -6,6 +6,7 @@ import onnx
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
 from closedform.errors import ExportError
+from closedform.exporters.onnx_metadata import set_metadata
 from closedform.training.webgpu.kernels import check_kernels, element_types
 from closedform.training.webgpu.scalars import split_scalars
 from closedform.training.webgpu.translation import Translation, infer
@@ -78,5 +79,5 @@ def _without_unused(graph: GraphProto) -> GraphProto:
 def _model(graph: GraphProto, like: ModelProto) -> ModelProto:
     model = helper.make_model(graph, opset_imports=like.opset_import, ir_version=like.ir_version)
     facts = {entry.key: entry.value for entry in like.metadata_props if entry.key in _FACTS}
-    helper.set_model_props(model, facts)
+    set_metadata(model, facts)
     return model

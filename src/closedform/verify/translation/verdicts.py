@@ -12,11 +12,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnx import ModelProto, helper
+from onnx import ModelProto
 
 from closedform.compiler import refuse_nonfinite
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError, UnprovedWarning, VerificationError
+from closedform.exporters.onnx_metadata import set_metadata
 from closedform.importers.onnx_graph import read_model
 from closedform.ir.graph import Graph
 from closedform.ir.program import Program
@@ -218,7 +219,7 @@ def translation_line(model: ModelProto) -> str:
 
 def _write(model: ModelProto, key: str, content: str) -> None:
     properties = {entry.key: entry.value for entry in model.metadata_props}
-    helper.set_model_props(model, dict(sorted({**properties, key: content}.items())))
+    set_metadata(model, {**properties, key: content})
 
 
 def as_json(verdict: Verdict, parts: Sequence[Part] = ()) -> str:

@@ -28,6 +28,7 @@ NAMESPACES = [
     "closedform.recipes",
     "closedform.recipes.frameworks",
     "closedform.runtime",
+    "closedform.scaling",
     "closedform.schedules",
     "closedform.torch",
     "closedform.training",

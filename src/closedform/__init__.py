@@ -15,7 +15,17 @@ from closedform.deprecation import deprecated_names
 from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from closedform import errors, expr, optimizers, schedules, torch, training, transforms, units
+    from closedform import (
+        errors,
+        expr,
+        optimizers,
+        scaling,
+        schedules,
+        torch,
+        training,
+        transforms,
+        units,
+    )
     from closedform.analysis.difference import diff
     from closedform.analysis.inverse import solve
     from closedform.analysis.linting import lint
@@ -88,6 +98,7 @@ _MODULES = {
     "expr": "closedform.expr",
     "frameworks": "closedform.recipes.frameworks",
     "optimizers": "closedform.optimizers",
+    "scaling": "closedform.scaling",
     "schedules": "closedform.schedules",
     "torch": "closedform.torch",
     "training": "closedform.training",
@@ -122,6 +133,7 @@ __all__ = [
     "predict",
     "recover",
     "resume",
+    "scaling",
     "schedules",
     "solve",
     "t",

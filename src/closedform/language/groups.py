@@ -165,7 +165,7 @@ def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRul
                 f"a param group is a mapping with 'params', got {entry!r}",
                 where=f"param group {index}",
             )
-        names = tuple(_literal(name) for name in entry["params"])
+        names = tuple(literal_glob(name) for name in entry["params"])
         factor = entry.get("adjust_learning_rate", 1)
         reserved_keys = ("params", "tags", "adjust_learning_rate")
         changes = {
@@ -178,6 +178,6 @@ def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRul
     return groups
 
 
-def _literal(name: str) -> str:
+def literal_glob(name: str) -> str:
     """A glob that matches only this name."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in name)

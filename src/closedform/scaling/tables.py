@@ -19,11 +19,12 @@ _HALF = sp.S.Half
 class Layer(StrEnum):
     """The kind of a parameter by its dimensions that grow with the width.
 
-    ``INPUT`` has a width as fan-out only, such as an embedding; ``HIDDEN`` as fan-in and fan-out;
-    ``OUTPUT`` as fan-in only; ``VECTOR`` is a bias or a gain; ``FIXED`` has no width.
+    ``INPUT`` and ``EMBEDDING`` have a width as fan-out only, ``OUTPUT`` as fan-in only, ``HIDDEN``
+    as both; ``VECTOR`` is a bias or a gain; ``FIXED`` has no width.
     """
 
     INPUT = "input"
+    EMBEDDING = "embedding"
     HIDDEN = "hidden"
     OUTPUT = "output"
     VECTOR = "vector"
@@ -124,6 +125,7 @@ _MUP_RATES: Mapping[Family, Column] = MappingProxyType(
         Family.ADAM: {Layer.HIDDEN: Powers(fan_in=-sp.S.One)},
         Family.SGD: {
             Layer.INPUT: Powers(fan_out=sp.S.One),
+            Layer.EMBEDDING: Powers(fan_out=sp.S.One),
             Layer.VECTOR: Powers(fan_out=sp.S.One),
             Layer.OUTPUT: Powers(fan_in=sp.S.One),
             # The table has 1, for one ratio of all widths; this is the general form (mup 1.0,
@@ -164,17 +166,21 @@ def complete_p(alpha: sp.Expr) -> Table:
             Layer.HIDDEN: Powers(fan_in=-sp.S.One, depth=-alpha),
             Layer.VECTOR: Powers(fan_out=-sp.S.One, depth=-alpha),
             Layer.INPUT: Powers(fan_out=-sp.S.One),
+            Layer.EMBEDDING: Powers(fan_out=-sp.S.One),
             Layer.OUTPUT: Powers(fan_in=-sp.S.One),
         },
         Powers(depth=-alpha),
     )
 
 
+# Blake et al. 2024, u-µP, arXiv:2407.17465, Table 2; the depth is the number of residual branches
+# (unit_scaling 0.3, optim.py, lr_scale_for_depth and lr_scale_func_adam).
 U_MUP = Table(
     "Blake et al. 2024, arXiv:2407.17465, Table 2",
     {
         Family.ADAM: {
-            Layer.INPUT: Powers(fan_out=-_HALF),
+            Layer.INPUT: Powers(fan_in=-_HALF),
+            Layer.EMBEDDING: Powers(fan_out=-_HALF),
             Layer.HIDDEN: Powers(fan_in=-_HALF, depth=-_HALF),
             Layer.VECTOR: Powers(depth=-_HALF),
             Layer.FIXED: Powers(depth=-_HALF),
@@ -182,6 +188,10 @@ U_MUP = Table(
     },
     # Unit Scaling: every weight begins with the deviation 1.
     {},
-    {Layer.HIDDEN: Powers(fan_in=-_HALF), Layer.OUTPUT: Powers(fan_in=-sp.S.One)},
+    {
+        Layer.INPUT: Powers(fan_in=-_HALF),
+        Layer.HIDDEN: Powers(fan_in=-_HALF),
+        Layer.OUTPUT: Powers(fan_in=-sp.S.One),
+    },
     is_absolute=True,
 )

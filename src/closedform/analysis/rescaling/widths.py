@@ -19,7 +19,7 @@ LAYERS: Mapping[Role, Layer | None] = MappingProxyType(
         Role.NO_DECAY: Layer.VECTOR,
         Role.NORM: Layer.VECTOR,
         Role.BIAS: Layer.VECTOR,
-        Role.EMBEDDING: Layer.INPUT,
+        Role.EMBEDDING: Layer.EMBEDDING,
         Role.OUTPUT: Layer.OUTPUT,
         # Input and output weights have one rate in Table 8, for Adam and for SGD.
         Role.EMBEDDING_AND_OUTPUT: Layer.OUTPUT,

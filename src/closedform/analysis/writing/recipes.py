@@ -26,7 +26,7 @@ from closedform.recipes.document import document_of
 from closedform.recipes.forms import RUN, Config, Form, GroupDifference, Optimizer, Writer
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.load import load_recipe
-from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, is_constant
+from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, Role, is_constant
 from closedform.recipes.registry import unknown_framework
 from closedform.verify.claims.continuity import cells_of
 from closedform.verify.claims.values import equal_to
@@ -439,7 +439,9 @@ def _are_alike(
     recipe: Recipe, group: ParamGroup, other_recipe: Recipe, other_group: ParamGroup, total: int
 ) -> bool:
     """Whether two param groups differ from their default groups in the same way."""
-    if group.name != other_group.name and recipe.framework == other_recipe.framework:
+    is_one_role = group.role is other_group.role and group.role is not Role.NAMED
+    is_one_framework = recipe.framework == other_recipe.framework
+    if group.name != other_group.name and is_one_framework and not is_one_role:
         return False
     first_group, second_group = _group(recipe, group), _group(other_recipe, other_group)
     is_same = (first_group.weight_decay, first_group.is_special) == (

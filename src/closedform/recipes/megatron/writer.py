@@ -8,6 +8,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.recipe import Role
 
 _STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
 _TAILS = {**_STYLES, Curve.EXPONENTIAL: "exponential", Curve.ROOT: "minus_sqrt"}
@@ -45,7 +46,7 @@ def _groups(form: Form, optimizer: Optimizer) -> dict[str, Any]:
     """The rate of embeddings and output layers."""
     for group in optimizer.groups:
         peak = group.peak(form.peak)
-        if group.name != "decoupled_lr" or peak is None:
+        if group.name not in ("decoupled_lr", Role.EMBEDDING_AND_OUTPUT) or peak is None:
             continue
         low = form.low * group.factor if group.form is None else group.form.low
         return {"decoupled-lr": native(peak), "decoupled-min-lr": native(low)}

@@ -1,0 +1,149 @@
+"""Rates of param groups that stay related: by layers, and of Muon next to AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from closedform.errors import DefinitionError
+from closedform.language import Group, Schedule, UpdateRule, exact_number
+from closedform.language.aliases import Number
+from closedform.language.groups import literal_glob
+from closedform.optimizers import adamw, muon
+from closedform.scaling.layers import (
+    BLOCKS,
+    EMBEDDINGS,
+    Model,
+    Shapes,
+    block_of,
+    matches,
+    shapes_of,
+)
+
+
+def layerwise_decay(
+    model_or_shapes: Model | Shapes,
+    decay: Number,
+    *,
+    first: Sequence[str] = (*EMBEDDINGS, "*cls_token*", "*pos_*"),
+    blocks: str = BLOCKS,
+) -> list[Group]:
+    r"""Returns a group for each layer, whose rate falls from the output to the input.
+
+    .. math:: \eta_i = \eta \, d^{\,n + 1 - i}
+
+    with i = 0 for the parameters of the input, k + 1 for block k of n, and n + 1 for all others.
+
+    Args:
+        model_or_shapes: The model, or its shapes by name.
+        decay: The factor d in (0, 1] from each layer to the one before it.
+        first: Globs on the names of the parameters of the input.
+        blocks: The pattern of the index of a block in a name.
+
+    Raises:
+        DefinitionError: ``decay`` is not in (0, 1], or no name has an index of a block.
+
+    Example:
+        >>> shapes = {"embed": (10, 8), "h.0.w": (8, 8), "h.1.w": (8, 8), "head": (10, 8)}
+        >>> [(group.params, group.factors["lr"]) for group in layerwise_decay(shapes, 0.5)]
+        [(('embed',), 1/8), (('h.0.w',), 1/4), (('h.1.w',), 1/2)]
+
+    Source: Clark et al., ELECTRA (2020), table 6; Bao et al., BEiT (2021); ``util/lr_decay.py`` of
+    MAE.
+    """
+    factor = exact_number(decay, "decay")
+    if not 0 < factor <= 1:
+        raise DefinitionError(f"decay must be in (0, 1], got {decay!r}")
+    names = list(shapes_of(model_or_shapes))
+    indices = {index for name in names if (index := block_of(name, blocks)) is not None}
+    if not indices:
+        raise DefinitionError(
+            "no parameter has the index of a block in its name",
+            where=f"the parameters {names[:3]}",
+            hint='name the pattern: blocks=r"layer(\\d+)"',
+        )
+    last = max(indices) + 2
+    members: dict[int, list[str]] = {}
+    for name in names:
+        index = block_of(name, blocks)
+        layer = last if index is None else index + 1
+        if index is None and matches(name, first):
+            layer = 0
+        members.setdefault(layer, []).append(literal_glob(name))
+    return [
+        Group(tuple(members[layer]), factors={"lr": factor ** (last - layer)})
+        for layer in sorted(members)
+        if factor != 1 and layer != last
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The rules of Muon and AdamW for a model.
+
+    Attributes:
+        rule: AdamW, for all other parameters.
+        groups: The group of the hidden matrices, with Muon.
+    """
+
+    rule: UpdateRule
+    groups: list[Group]
+
+
+def muon_and_adamw(
+    model_or_shapes: Model | Shapes,
+    lr: Schedule | Number = 1e-3,
+    weight_decay: Number = 0.1,
+    *,
+    ratio: Number = 1,
+    betas: tuple[Number, Number] = (0.9, 0.95),
+    momentum: Number = 0.95,
+    scale: str = "match_rms_adamw",
+    others: Sequence[str] = (*EMBEDDINGS, "*head*", "*output*"),
+) -> Pair:
+    """Returns Muon for the hidden matrices and AdamW for the rest, with rates of one schedule.
+
+    Muon has the rate ``ratio * lr`` at every update, AdamW ``lr``. With ``match_rms_adamw`` an
+    update of Muon has the root mean square of one of AdamW, so that a ratio of 1 fits all shapes.
+
+    Args:
+        model_or_shapes: The model, or its shapes by name.
+        lr: The learning rate of AdamW, a number or a schedule.
+        weight_decay: The weight decay of both.
+        ratio: The rate of Muon in that of AdamW, above 0.
+        betas: The decay rates of AdamW.
+        momentum: The momentum of Muon.
+        scale: How the update of Muon scales with the shape: ``match_rms_adamw`` or ``original``.
+        others: Globs on the names of matrices that AdamW steps: embeddings and output weights.
+
+    Raises:
+        DefinitionError: ``ratio`` is not above 0, or no parameter is a hidden matrix.
+
+    Example:
+        >>> from closedform.schedules import linear
+        >>> shapes = {"embed": (10, 8), "h.0.w": (8, 8), "h.0.b": (8,), "head": (10, 8)}
+        >>> pair = muon_and_adamw(shapes, linear(1, 0, 10), ratio=20)
+        >>> muon_lr = pair.groups[0].rule.hyperparameters["lr"]
+        >>> pair.groups[0].params, muon_lr.exact(5), pair.rule.hyperparameters["lr"].exact(5)
+        (('h.0.w',), 10, 1/2)
+
+    Source: Jordan et al., Muon (2024); Liu et al., Muon is scalable (2025), arXiv:2502.16982.
+    """
+    number = exact_number(ratio, "ratio")
+    if not number > 0:
+        raise DefinitionError(f"ratio must be above 0, got {ratio!r}")
+    shapes = shapes_of(model_or_shapes)
+    hidden = [
+        name for name, shape in shapes.items() if len(shape) >= 2 and not matches(name, others)
+    ]
+    if not hidden:
+        raise DefinitionError(
+            "no parameter is a hidden matrix: of two dimensions or more, and not one of others",
+            where=f"the parameters {list(shapes)[:3]}",
+        )
+    rate = lr.scale(number) if isinstance(lr, Schedule) else exact_number(lr, "lr") * number
+    rule = muon(rate, weight_decay, momentum, scale=scale)
+    rest = adamw(lr, betas, weight_decay=weight_decay)
+    if len(hidden) == len(shapes):
+        return Pair(rule, [])
+    return Pair(rest, [Group(tuple(map(literal_glob, hidden)), rule=rule)])

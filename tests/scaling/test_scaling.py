@@ -1,0 +1,314 @@
+"""Parametrizations, rates by layers, and Muon next to AdamW: factors, groups, exports, recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+import torch
+
+import closedform as cf
+from closedform.errors import ClosedFormError
+from closedform.optimizers import adam, adamw, lion, muon, sgd
+from closedform.recipes import load_recipe
+from closedform.recipes.recipe import Role
+from closedform.scaling import Layer, layerwise_decay, muon_and_adamw, mup
+from closedform.scaling.layers import block_of, layers_of
+from tests.scaling.models import SUBJECTS
+
+
+def shapes(width: int, blocks: int = 2) -> dict[str, tuple[int, ...]]:
+    """A transformer with a vocabulary of 11, 3 features and 2 classes."""
+    per_block = {
+        "up": (4 * width, width),
+        "up_bias": (4 * width,),
+        "down": (width, 4 * width),
+        "norm": (width,),
+    }
+    return {
+        "embed.w": (11, width),
+        "stem": (width, 3),
+        **{
+            f"h.{index}.{name}": shape
+            for index in range(blocks)
+            for name, shape in per_block.items()
+        },
+        "kernel": (width, width, 3),
+        "scale": (),
+        "fixed": (3, 5),
+        "head": (2, width),
+    }
+
+
+WIDE, BASE = shapes(64), shapes(16)
+
+
+def test_layers_are_those_of_the_shapes() -> None:
+    layers = {entry.name: entry.layer for entry in layers_of(WIDE, BASE)}
+    assert layers["embed.w"] is Layer.EMBEDDING
+    assert layers["stem"] is Layer.INPUT
+    assert layers["h.1.up"] is layers["h.0.down"] is layers["kernel"] is Layer.HIDDEN
+    assert layers["h.0.up_bias"] is layers["h.1.norm"] is Layer.VECTOR
+    assert layers["head"] is Layer.OUTPUT
+    assert layers["scale"] is layers["fixed"] is Layer.FIXED
+
+
+# Tensor Programs V, Table 8, with m = 4: rate, deviation over the base, multiplier.
+TABLE_8: dict[str, dict[str, tuple[Any, Any, Any]]] = {
+    "adam": {
+        "embed.w": (1, 1, 1),
+        "stem": (1, 1, 1),
+        "h.0.up": (sp.Rational(1, 4), sp.Rational(1, 2), 1),
+        "h.0.up_bias": (1, 1, 1),
+        "head": (1, 1, sp.Rational(1, 4)),
+        "fixed": (1, 1, 1),
+    },
+    "sgd": {
+        "embed.w": (4, 1, 1),
+        "stem": (4, 1, 1),
+        "h.0.up": (1, sp.Rational(1, 2), 1),
+        "h.0.up_bias": (4, 1, 1),
+        "head": (4, 1, sp.Rational(1, 4)),
+        "fixed": (1, 1, 1),
+    },
+}
+
+
+@pytest.mark.parametrize("name", TABLE_8)
+def test_the_factors_are_those_of_table_8(name: str) -> None:
+    rule = adam(1e-3) if name == "adam" else sgd(0.1)
+    scales = mup(WIDE, BASE, rule)
+    for parameter, expected in TABLE_8[name].items():
+        entry = scales[parameter]
+        assert (entry.rate, entry.deviation, entry.multiplier) == expected, parameter
+
+
+def test_hidden_weights_of_sgd_have_the_ratio_of_both_widths() -> None:
+    scales = mup({"w": (8, 12)}, {"w": (2, 4)}, sgd(0.1))
+    assert scales["w"].rate == sp.Rational(4, 3)
+
+
+def test_the_product_of_rate_and_decay_remains() -> None:
+    entry = mup(WIDE, BASE, adamw(1e-3, weight_decay=0.1))["h.0.up"]
+    assert entry.rate * entry.weight_decay == 1
+    assert mup(WIDE, BASE, adamw(1e-3), scale_decay=False)["h.0.up"].weight_decay == 1
+    assert "weight_decay" not in mup(WIDE, BASE, lion(1e-3))["h.0.up"].factors
+
+
+def test_complete_p_scales_with_the_depth() -> None:
+    deep = shapes(64, blocks=8)
+    rule = adamw(1e-3, weight_decay=0.1)
+    scales = mup(deep, BASE, rule, parametrization="complete-p", depths=(2, 8))
+    hidden, norm, head = scales["h.7.up"], scales["h.7.norm"], scales["head"]
+    # Dey et al. 2025, Table 1, with alpha = 1: no depth in the rates, 1 / (m_N m_L) in eps.
+    assert (hidden.rate, hidden.weight_decay, hidden.eps) == (
+        sp.Rational(1, 4),
+        4,
+        sp.Rational(1, 16),
+    )
+    assert (norm.rate, norm.eps) == (1, sp.Rational(1, 16))
+    assert (head.rate, head.eps, head.multiplier) == (1, sp.Rational(1, 4), sp.Rational(1, 4))
+    assert scales.residual == sp.Rational(1, 4)
+    half = mup(deep, BASE, rule, parametrization="complete-p", depths=(2, 8), alpha=0.5)
+    assert (half["h.0.up"].rate, half["h.0.norm"].rate) == (sp.Rational(1, 8), sp.Rational(1, 2))
+    assert half["h.0.up"].weight_decay == 4
+
+
+def test_complete_p_is_that_of_its_authors() -> None:
+    """nanoGPT-mup, branch completep, model.py, configure_optimizers: lr_scale and weight decay."""
+    width, depth, alpha = 4.0, 3.0, 0.75
+    scales = mup(
+        shapes(64, 6),
+        BASE,
+        adamw(1e-3, weight_decay=0.1),
+        parametrization="complete-p",
+        depths=(2, 6),
+        alpha=alpha,
+    )
+    depth_scaling, width_scaling = depth ** (alpha - 1), 1 / width
+    expected = {
+        "embed.w": (1.0, 0.1),
+        "h.5.norm": (depth_scaling, 0.1),
+        "h.5.up": (width_scaling * depth_scaling, 0.1 / width_scaling),
+        "h.5.up_bias": (depth_scaling, 0.1),
+    }
+    for name, (rate, decay) in expected.items():
+        entry = scales[name]
+        assert float(entry.rate) == pytest.approx(rate, rel=1e-15)
+        assert float(entry.weight_decay) * 0.1 == pytest.approx(decay, rel=1e-15)
+    hidden_eps = (1 / width) * depth ** (-alpha)
+    assert float(scales["h.0.up"].eps) == pytest.approx(hidden_eps, rel=1e-15)
+    assert float(scales.residual) == pytest.approx(depth**-alpha, rel=1e-15)
+
+
+def test_u_mup_counts_the_sizes_themselves() -> None:
+    scales = mup(WIDE, BASE, adam(1.0), parametrization="u-mup", depths=(4, 4))
+    # unit_scaling 0.3, lr_scale_func_adam: fan_in**-1/2, the hidden size for embeddings, and
+    # depth**-1/2 in residual branches.
+    assert scales["h.0.down"].rate == sp.Rational(1, 16) / 2
+    assert scales["embed.w"].rate == sp.Rational(1, 8)
+    assert scales["h.0.norm"].rate == sp.Rational(1, 2)
+    assert scales["head"].rate == 1
+    assert (scales["h.0.down"].multiplier, scales["head"].multiplier) == (
+        sp.Rational(1, 16),
+        sp.Rational(1, 64),
+    )
+    assert {entry.deviation for entry in scales.parameters} == {1}
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+SMALL = {"embed.w": (3, 4), "h.0.w": (4, 4), "h.0.b": (4,), "head": (3, 4)}
+SMALL_BASE = {name: tuple(2 if n == 4 else n for n in shape) for name, shape in SMALL.items()}
+
+
+def test_groups_are_exported_with_their_rates(tmp_path: Path) -> None:
+    rule = adamw(cf.schedules.linear(0.1, 0, 10), weight_decay=0.1)
+    groups = mup(SMALL, SMALL_BASE, rule).groups
+    cf.to_onnx(rule, tmp_path, params=SMALL, groups=groups)
+    session = cf.OptimizerSession(
+        rule, {name: np.ones(shape, np.float32) for name, shape in SMALL.items()}, groups=groups
+    )
+    session.step({name: np.ones(shape, np.float32) for name, shape in SMALL.items()})
+    moves = {name: float(np.ravel(1 - session.params[name])[0]) for name in SMALL}
+    # AdamW moves by lr (1 + weight decay); hidden weights by half the rate and twice the decay.
+    assert moves["embed.w"] == pytest.approx(0.1 * (1 + 0.1), rel=1e-5)
+    assert moves["h.0.w"] == pytest.approx(0.05 * (1 + 0.2), rel=1e-5)
+    assert moves["head"] == pytest.approx(moves["h.0.b"], rel=1e-6)
+
+
+def test_param_groups_of_torch_have_the_numbers() -> None:
+    subject = SUBJECTS["mlp"]
+    model = subject.model(256, True)
+    rule = adamw(1e-2, weight_decay=0.1)
+    scales = mup(model, subject.model(64, True), rule)
+    groups = scales.param_groups(model, rule)
+    optimizer = torch.optim.AdamW(groups, lr=1e-2, weight_decay=0.1)
+    by_name = {
+        name: (group["lr"], group["weight_decay"])
+        for group in optimizer.param_groups
+        for name in group["param_names"]
+    }
+    assert by_name["second.weight"] == pytest.approx((1e-2 / 4, 0.4))
+    assert by_name["first.weight"] == by_name["head.weight"] == (1e-2, 0.1)
+    assert sorted(by_name) == sorted(name for name, _ in model.named_parameters())
+
+
+MEGATRON = {
+    "lr": 1e-3,
+    "train-iters": 100,
+    "lr-warmup-iters": 10,
+    "weight-decay": 0.1,
+    "lr-decay-style": "cosine",
+}
+
+
+def test_recipes_have_groups_by_role() -> None:
+    recipe = load_recipe(MEGATRON, framework="megatron", facts={"global_batch_size": 8})
+    scaled = mup(SMALL, SMALL_BASE, recipe.optimizer()).recipe(recipe)
+    roles = {group.role: group for group in scaled.param_groups}
+    assert list(roles) == [Role.DEFAULT, Role.EMBEDDING_AND_OUTPUT, Role.NO_DECAY]
+    rate = recipe.schedule()
+    assert roles[Role.DEFAULT].schedules["lr"].exact(50) == rate.exact(50) / 2
+    assert roles[Role.DEFAULT].schedules["weight_decay"].exact(0) == sp.Rational(1, 5)
+    assert roles[Role.EMBEDDING_AND_OUTPUT].schedules["lr"].exact(50) == rate.exact(50)
+    assert roles[Role.NO_DECAY].schedules["weight_decay"].exact(0) == 0
+    assert roles[Role.EMBEDDING_AND_OUTPUT].patterns == ("embed.w", "head")
+
+
+def test_megatron_has_the_rate_of_embeddings_and_output_weights() -> None:
+    flags = {**MEGATRON, "weight-decay": 0}
+    recipe = load_recipe(flags, framework="megatron", facts={"global_batch_size": 8})
+    scales = mup(SMALL, SMALL_BASE, recipe.optimizer(), scale_decay=False)
+    written = cf.write_recipe(scales.recipe(recipe), "megatron")
+    assert written.verdict.value == "exact"
+    assert "--decoupled-lr 0.001" in written.text
+    assert "--lr 0.0005" in written.text
+    # Biases and gains have the rate of the hidden weights there.
+    assert written.left_out == ("the param group 'no_decay'",)
+
+
+@pytest.mark.parametrize("framework", ["torchtitan", "deepspeed"])
+def test_a_framework_without_groups_says_so(framework: str) -> None:
+    recipe = load_recipe(MEGATRON, framework="megatron", facts={"global_batch_size": 8})
+    scaled = mup(SMALL, SMALL_BASE, recipe.optimizer()).recipe(recipe)
+    written = cf.write_recipe(scaled, framework)
+    left_out = " ".join(written.left_out) + written.why
+    assert "embedding" in left_out or written.verdict.value == "impossible"
+
+
+# --- by layers ------------------------------------------------------------------------------------
+
+
+def test_rates_fall_towards_the_input() -> None:
+    groups = layerwise_decay(shapes(8), 0.5)
+    factors = {name: group.factors["lr"] for group in groups for name in group.globs}
+    assert factors["embed.w"] == sp.Rational(1, 8)
+    assert factors["h.0.up"] == sp.Rational(1, 4)
+    assert factors["h.1.norm"] == sp.Rational(1, 2)
+    assert "head" not in factors
+
+
+def test_layers_are_those_of_mae() -> None:
+    """MAE, util/lr_decay.py, get_layer_id_for_vit: 0 for tokens and the patch embedding."""
+    names = ["cls_token", "pos_embed", "patch_embed.proj.weight", "blocks.0.w", "blocks.1.w", "fc"]
+    groups = layerwise_decay(dict.fromkeys(names, (2, 2)), 0.75)
+    factors = {name: float(group.factors["lr"]) for group in groups for name in group.globs}
+    depth = 2 + 1
+    identifiers = [0, 0, 0, 1, 2, depth]
+    assert [factors.get(name, 1.0) for name in names] == [0.75 ** (depth - i) for i in identifiers]
+
+
+def test_muon_and_adamw_follow_one_schedule() -> None:
+    lr = cf.schedules.trapezoidal(3e-4, 0, 100, warmup=10, decay=40)
+    pair = muon_and_adamw(SMALL, lr, ratio=10)
+    (group,) = pair.groups
+    assert group.globs == ("h.0.w",)
+    assert group.rule is not None
+    rates = group.rule.hyperparameters["lr"], pair.rule.hyperparameters["lr"]
+    claim = cf.claims.equal(rates[0], rates[1].scale(10))
+    assert claim.verify().proved
+    assignment = cf.to_onnx(pair.rule, params=SMALL, groups=pair.groups)
+    assert assignment is not None
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: mup(WIDE, BASE, muon()), "mup has no rates for the rule 'muon'"),
+    (lambda: mup(WIDE, BASE, sgd(0.1), parametrization="u-mup"), "u-mup has no rates for the rule"),
+    (
+        lambda: mup(WIDE, BASE, adam(), parametrization="sp"),
+        "one of mup, u-mup, complete-p, got 's",
+    ),
+    (lambda: mup(WIDE, BASE, adam(), alpha=2), "alpha must be a rational number from 1/2 to 1"),
+    (
+        lambda: mup(WIDE, BASE, adam(), depths=(0, 2)),
+        r"depths must be two integers above 0, got \(0",
+    ),
+    (lambda: mup({"w": (2, 2)}, {}, adam()), "the base model has no parameter of this name"),
+    (lambda: mup({"w": (2, 2, 4)}, {"w": (2, 2, 2)}, adam()), "only the first two dimensions"),
+    (lambda: mup(3, BASE, adam()), "a model or its shapes by name must be given, got"),  # type: ignore[arg-type]
+    (lambda: mup(WIDE, BASE, adam())["heda"], "did you mean 'head'"),
+    (lambda: layerwise_decay(WIDE, 1.5), r"decay must be in \(0, 1\], got 1.5"),
+    (lambda: layerwise_decay({"w": (2,)}, 0.5), "no parameter has the index of a block"),
+    (lambda: muon_and_adamw({"b": (2,)}), "no parameter is a hidden matrix"),
+    (lambda: muon_and_adamw(SMALL, ratio=0), "ratio must be above 0, got 0"),
+]
+
+
+@pytest.mark.parametrize(("build", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_refused(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(ClosedFormError, match=message):
+        build()
+
+
+def test_blocks_are_the_first_numbers_between_dots() -> None:
+    assert [block_of(name) for name in ("h.12.w", "3.w", "w1.b", "layer.2.sub.7.w")] == [
+        12,
+        3,
+        None,
+        2,
+    ]

@@ -96,7 +96,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "difference to a name": (
         lambda: cf.diff(untyped("cosine"), LR),
         "a must be a Schedule, a Recipe or a log, got str 'cosine' (diff): "
-        "load_recipe reads a config, from_onnx an ONNX file, `closedform diff` both",
+        "load_recipe reads a config, from_python a function of the step, from_onnx a file; "
+        "`closedform diff` takes all of them",
     ),
     "difference to a rule": (lambda: cf.diff(LR, untyped(SGD)), "b must be a Schedule"),
     "until as text": (lambda: cf.diff(LR, LR, until=untyped("3")), "until must be an integer"),
@@ -216,3 +217,16 @@ def test_clip_norm_and_decay_of_an_average_follow_schedules() -> None:
         assert session.params["w"] == pytest.approx(param, rel=1e-14)
         state = session.states["average"]["w"]
         assert state == pytest.approx(average, rel=1e-14)
+
+
+def test_a_function_in_the_place_of_a_schedule_is_for_from_python() -> None:
+    def rate(step: int) -> float:
+        return step / 10
+
+    line = cf.schedules.linear(0, 1, 10)
+    with pytest.raises(cf.errors.ArgumentError, match="from_python a function of the step"):
+        cf.diff(rate, line)  # type: ignore[arg-type]
+    with pytest.raises(cf.errors.ExportError, match="from_python reads a function of the step"):
+        cf.to_onnx(rate, "lr.onnx")  # type: ignore[call-overload]
+    with pytest.raises(cf.errors.ArgumentError, match=r"got list .* dict\(enumerate\(values\)\)"):
+        cf.recover([1.0, 0.5])  # type: ignore[arg-type]

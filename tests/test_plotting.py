@@ -10,7 +10,14 @@ import sympy as sp
 
 from closedform import Schedule, schedules, t
 from closedform.errors import DefinitionError, ExportError
-from closedform.plotting import boundaries, even_steps, last_step, plot_schedule, terminal_plot
+from closedform.plotting import (
+    boundaries,
+    even_steps,
+    last_step,
+    overlay,
+    plot_schedule,
+    terminal_plot,
+)
 
 WARMUP = schedules.linear(0, 6e-4, 1525).then(schedules.linear(6e-4, 6e-5, 7512))
 
@@ -181,3 +188,20 @@ def test_terminal_plot_shows_a_spike_of_one_step() -> None:
 def test_invalid_values(values: list[float], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         terminal_plot(values)
+
+
+def test_a_shorter_curve_ends_and_the_last_one_is_on_top() -> None:
+    curves = {
+        "long": (np.arange(11), np.zeros(11)),
+        "short": (np.arange(6), np.linspace(1, 0, 6)),
+    }
+    lines = overlay(curves, width=11, height=3, is_ascii=True).split("\n")
+    assert lines[2].startswith("0 +****++***")
+    assert [line.split() for line in lines[-2:]] == [["*", "long"], ["+", "short"]]
+
+
+def test_curves_have_colors_on_a_terminal() -> None:
+    curves = {name: (np.arange(3), np.full(3, value)) for name, value in (("a", 0.0), ("b", 1.0))}
+    drawing = overlay(curves, width=8, height=2, are_colored=True)
+    assert drawing.count("\x1b[34m") == 8 + 1
+    assert drawing.count("\x1b[33m") == 8 + 1

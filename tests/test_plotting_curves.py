@@ -175,7 +175,6 @@ def test_the_command_plots_several(tmp_path: Path, log: Log) -> None:
     [
         (["a", "b", "--start", "1"], "--start can be an argument of several names: put a name and"),
         (["linear --start 1 --end 0 --steps 9", "--compare"], "--compare is for a file"),
-        (["log.csv"], "the log 'log.csv' is plotted in a file: give -o lr.png"),
     ],
 )
 def test_the_command_refuses(

@@ -1,6 +1,8 @@
 import csv
+import importlib
 import io
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import onnx
 import pytest
 
 import closedform as cf
+from closedform.cli.application import COMMANDS
 from tests.support.commands import CliRunner
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -296,3 +299,43 @@ def test_convert_says_why_it_is_impossible(tmp_path: Path) -> None:
     result = CliRunner().invoke(["convert", str(config), "--to", "olmo"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "olmo: impossible\n  olmo has no multistep decay" in result.stderr
+
+
+def test_curves_are_plotted_in_one_frame_with_a_mark_each(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,lr\n0,1.0\n5,0.5\n9,0.1\n")
+    lines = run(
+        "plot", "linear --start 1 --end 0 --steps 10", "constant --value 1", log
+    ).splitlines()
+    assert lines[0] == "3 curves"
+    frame = [line for line in lines if "┤" in line or "│" in line]
+    assert len(frame) == 10
+    assert {"*", "+", "o"} <= set("".join(frame))
+    assert [line.split(maxsplit=1)[0] for line in lines[13:]] == ["*", "o"]
+    assert "+ constant" in lines[13]
+
+
+def test_every_example_of_the_help_is_a_valid_command_line() -> None:
+    for name, (module, _) in COMMANDS.items():
+        command = importlib.import_module(f"closedform.cli.{module}").parser(f"closedform {name}")
+        text = command.description
+        lines = [line for line in text.splitlines() if line.startswith("  closedform ")]
+        assert lines, name
+        for line in lines:
+            words = shlex.split(line.partition(" > ")[0])[1:]
+            assert words[0] == name
+            command.parse(words[1:])
+
+
+def test_tables_of_smooth_schedules_have_a_middle() -> None:
+    words = ["torch:PolynomialLR", "--total-iters", "100", "--power", "2", "--base-value", "1"]
+    text = run("show", *words)
+    assert " 50    0.25" in text
+
+
+def test_a_constant_of_a_config_is_plotted_on_request(tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        "learning_rate: 1.0e-3\nlr_scheduler_type: cosine\nmax_steps: 100\nweight_decay: 0.1\n"
+    )
+    assert "0.1 ┤" in run("plot", config, "--key", "weight_decay")

@@ -1,5 +1,6 @@
 """Output for programs and plain terminals: JSON, lines, ASCII, files, completion, exit codes."""
 
+import io
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import onnx
 import pytest
 
 import closedform as cf
+from closedform.cli import output
 from closedform.cli.application import COMMANDS
 from tests.support.commands import CliRunner, Result
 
@@ -202,3 +204,42 @@ def test_help_of_a_command(command: str) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith(f"usage: closedform {command}")
     assert all(len(line) <= 100 for line in result.stdout.splitlines())
+
+
+class Screen(io.StringIO):
+    """A stream that is a terminal, or is none."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_long_work_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    screen = Screen(is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with output.working("prove it"):
+        pass
+    assert ("prove it" in screen.getvalue()) == is_terminal
+    assert is_terminal or screen.getvalue() == ""
+
+
+def test_a_long_line_is_folded_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "  next param = " + " + ".join(["weight_decay"] * 8)
+    output.print_folded(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    screen = Screen(is_terminal=True)
+    monkeypatch.setattr(sys, "stdout", screen)
+    output.print_folded(text)
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())

@@ -219,7 +219,8 @@ def test_a_file_beside_its_source(tmp_path: Path, against: str, status: str, cod
     assert found == code
     if not is_rule:
         assert f"{status:<7}  the file is 'linear'" in text
-        assert "stated, not checked: the file says PROVED" in text
+        is_open = "stated, not checked: the file says PROVED" in text
+        assert is_open == (status == "REFUTED")
     assert status in text
 
 
@@ -233,7 +234,7 @@ def test_a_source_in_a_python_file_and_a_file_of_a_rule(tmp_path: Path) -> None:
         report = cf.verify_file(tmp_path / f"{name}.onnx", against=f"{source}:rule")
         verdicts = [row.verdict for row in report.rows]
         assert verdicts[0] == "PROVED", report
-        assert set(verdicts[1:]) == {"STATED"}
+        assert set(verdicts[1:]) <= {"STATED"}  # about floats
     report = cf.verify_file(tmp_path / "step.onnx")
     assert {row.verdict for row in report.rows} == {"STATED", "UNKNOWN"}
     assert report.rows[-1].detail == "name its rule: --against adamw"

@@ -386,3 +386,18 @@ def test_training_with_ours_is_training_with_torchs() -> None:
     for param, beside in zip(ours, theirs, strict=True):
         # torch's rate is a recursion, off by some 1e-15; float32 parameters of about 1.
         torch.testing.assert_close(param, beside, rtol=0, atol=2e-6)
+
+
+def test_a_scheduler_prints_its_class_and_its_rates() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    assert repr(ParamScheduler(optimizer, cf.schedules.linear(0.1, 0, 10))) == (
+        "ParamScheduler(lr = 0.1 at step 0)"
+    )
+    one_cycle = cf.torch.lr_scheduler.OneCycleLR(optimizer, max_lr=1, total_steps=10)
+    assert repr(one_cycle).startswith("OneCycleLR(lr = ")
+
+
+def test_a_class_in_the_wrong_place_is_near_to_a_name() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'Optimizer'"):
+        cf.torch.Optimiser  # noqa: B018

@@ -207,7 +207,8 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
             raise ArgumentError(
                 f"{name} must be a Schedule, a Recipe or a log, got {describe(side)}",
                 where="diff",
-                hint="load_recipe reads a config, from_onnx an ONNX file, `closedform diff` both",
+                hint="load_recipe reads a config, from_python a function of the step, from_onnx a "
+                "file; `closedform diff` takes all of them",
             )
     if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
         raise ArgumentError(f"until must be an integer of at least 1, got {until!r}")

@@ -106,7 +106,7 @@ def check_source(
         raise ExportError(
             f"the source must be a Schedule or an UpdateRule, got {type(source).__name__} "
             f"{source!r}",
-            hint="closedform.Schedule(expression) makes one of a SymPy expression",
+            hint="from_python reads a function of the step; Schedule(expression) is one of SymPy",
         )
     if params is not None or groups:
         raise ExportError(

@@ -26,7 +26,10 @@ Audit the schedules of NAME: values around warmup W and end T, peak, area, jumps
 Also compares the same settings (start, peak, end, warmup, decay) in other frameworks: the first
 step that differs, and the step that differs most.
 
-The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 --steps 100.
+The arguments of NAME are options.
+
+example:
+  closedform audit cosine --start 3e-4 --end 0 --steps 100
 """
 
 

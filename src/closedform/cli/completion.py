@@ -12,9 +12,12 @@ from closedform.cli.parser import Parser
 _HELP = """\
 Print the script that completes commands, options and names in a shell.
 
-bash  closedform completion bash > ~/.local/share/bash-completion/completions/closedform
-zsh   closedform completion zsh > ~/.zfunc/_closedform, with ~/.zfunc in fpath
-fish  closedform completion fish > ~/.config/fish/completions/closedform.fish
+For zsh, the folder of the script must be in fpath.
+
+examples:
+  closedform completion bash > ~/.local/share/bash-completion/completions/closedform
+  closedform completion zsh > ~/.zfunc/_closedform
+  closedform completion fish > ~/.config/fish/completions/closedform.fish
 """
 
 _BASH = """\

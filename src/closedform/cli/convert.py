@@ -23,6 +23,9 @@ Convert a config to that of another framework: exact (proved), exact until, near
 
 The config is read back by the framework's own semantics and compared. The verdict goes to standard
 error; the exit code is 1 if the conversion is impossible.
+
+example:
+  closedform convert train.yaml --to megatron -o train.args
 """
 
 

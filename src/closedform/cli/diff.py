@@ -31,11 +31,13 @@ Compare A and B: proved equal, or the first update that differs, the largest gap
 
 Each is a config file, an ONNX file, a function of a Python file (train.py:get_lr), a log (CSV,
 JSON lines, trainer_state.json, TensorBoard, MLflow, printed text), or a name with its arguments in
-quotes:
-closedform diff recipe.yaml "cosine --start 3e-4 --end 0 --steps 100".
+quotes.
 
 The exit code is 0 if no curve differs, 1 if one does, and 3 with --strict if no difference was
 found but none was excluded either.
+
+example:
+  closedform diff recipe.yaml "cosine --start 3e-4 --end 0 --steps 100"
 """
 
 
@@ -100,7 +102,7 @@ def run(
 ) -> int:
     """Prints the differences."""
     from closedform.analysis.difference import diff as difference_of
-    from closedform.cli.output import check_free, note_line
+    from closedform.cli.output import check_free, note_line, working
     from closedform.cli.sources import recipe_notes
     from closedform.errors import UnknownNameError, nearest
     from closedform.verify.terms.verdict import Status
@@ -122,7 +124,8 @@ def run(
         options, framework=framework_b, facts=second_facts, files=files_b or files, paths=paths_b
     )
     first, second = load_curve(a, of_a, log_options), load_curve(b, of_b, log_options)
-    difference = difference_of(first, second, until)
+    with working("compare A and B"):
+        difference = difference_of(first, second, until)
     curves = [curve for curve in difference.curves if key is None or curve.key == key]
     sides = (("A", first), ("B", second))
     if not curves:

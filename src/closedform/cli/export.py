@@ -36,11 +36,13 @@ UNDECIDED = 3
 _HELP = """\
 Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 
-The arguments of NAME are options:
-closedform export cosine --start 3e-4 --end 0 --steps 100 -o lr.onnx
-closedform export --optimizer adamw --params model.safetensors -o adamw
-closedform export train.py:get_lr -o lr.onnx    imports train.py, that is, runs its code
-closedform export cosine --start 3e-4 --end 0 --steps 100 -o lr.h    writes a C11 header
+The arguments of NAME are options. Of FILE.py:FUNCTION the file is imported, that is, its code is
+run; a file .h is a C11 header.
+
+examples:
+  closedform export cosine --start 3e-4 --end 0 --steps 100 -o lr.onnx
+  closedform export --optimizer adamw --params model.safetensors -o adamw
+  closedform export train.py:get_lr -o lr.h
 """
 
 
@@ -231,7 +233,7 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
     Raises:
         UnprovedWarning: Strictly, a file is not proved to be its source; nothing is written.
     """
-    from closedform.cli.output import with_progress
+    from closedform.cli.output import working
     from closedform.verify.translation.verdicts import translation_line
 
     lines: list[str] = []
@@ -239,8 +241,9 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("error" if is_strict else "ignore", UnprovedWarning)
         place = stack.enter_context(files_of(folder))
-        for task in with_progress(tasks, "compile and export"):
-            models = task.write(place / task.target.relative_to(folder))
+        for task in tasks:
+            with working(f"compile, write and prove {task.target.name}"):
+                models = task.write(place / task.target.relative_to(folder))
             lines += [translation_line(model) for model in models]
     return lines
 

@@ -11,8 +11,9 @@ from closedform.cli.web import add_page_options, print_page
 _HELP = """\
 Write static pages with every schedule, its curve computed by its ONNX graph.
 
-closedform gallery -o site
-closedform gallery cosine wsd -o site
+examples:
+  closedform gallery -o site
+  closedform gallery cosine wsd -o site
 """
 
 

@@ -24,6 +24,9 @@ lengths in other units, known defects of the framework. --rules lists the rules.
 
 A comment `closedform: ignore RULE` in a config leaves a rule out there. The exit code is 1 if a
 finding is as grave as --fail-on.
+
+example:
+  closedform lint recipe.yaml --facts world_size=8
 """
 
 

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
     from closedform.recipes.entries import Parameter
 
-_HELP = "List schedules and optimizers by family, with their names in other frameworks."
+_HELP = """\
+List schedules and optimizers by family, with their names in other frameworks.
+
+example:
+  closedform list torch
+"""
 
 
 def parser(prog: str) -> Parser:

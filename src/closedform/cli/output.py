@@ -11,11 +11,13 @@ import codecs
 import importlib.util
 import io
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from closedform.alignment import align_columns
 from closedform.cli.parser import UsageError
@@ -76,15 +78,34 @@ def note_line(text: str) -> None:
 
 
 def _line(kind: str, text: str, color: str) -> None:
-    is_colored = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    start = f"\x1b[{color}m{kind}:\x1b[0m" if is_colored else f"{kind}:"
+    start = f"\x1b[{color}m{kind}:\x1b[0m" if has_color(sys.stderr) else f"{kind}:"
     print(f"{start} {text}", file=sys.stderr)
+
+
+def has_color(stream: TextIO) -> bool:
+    """Returns whether a stream is a terminal that shows colors."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def heading(text: str) -> None:
     """Prints a heading, in bold on a terminal."""
-    is_bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    print(f"\x1b[1m{text}\x1b[0m" if is_bold else text)
+    print(f"\x1b[1m{text}\x1b[0m" if has_color(sys.stdout) else text)
+
+
+def print_folded(text: str) -> None:
+    """Prints a line, on a terminal folded between words to its width."""
+    if sys.stdout.isatty():
+        width = max(20, shutil.get_terminal_size().columns)
+        indent = len(text) - len(text.lstrip()) + 4
+        text = textwrap.fill(
+            text,
+            width,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+            drop_whitespace=True,
+        )
+    print(text)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
@@ -110,6 +131,21 @@ def with_progress(items: Sequence[Item], description: str) -> Iterable[Item]:
     from rich.progress import track
 
     return track(items, description, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def working(description: str) -> Iterator[None]:
+    """Shows on a terminal's stderr that something takes time, and how long; silent elsewhere."""
+    if not sys.stderr.isatty() or not _has_rich():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(description, total=None)
+        yield
 
 
 def check_free(path: Path, *, force: bool) -> None:

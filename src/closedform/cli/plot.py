@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 _HELP = """\
 Plot schedules and logs in the terminal, or write the plot to a file with -o.
 
-The arguments of one NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
-Several are plotted together, their arguments in quotes, and the values of a log as points:
-closedform plot recipe.yaml "cosine --start 3e-4 --end 0 --steps 100" log.csv --compare -o lr.png.
+The arguments of one NAME are options. Several are plotted together, their arguments in quotes, and
+the values of a log as points.
+
+examples:
+  closedform plot cosine --start 3e-4 --end 0 --steps 100
+  closedform plot recipe.yaml "cosine --start 3e-4 --end 0 --steps 100" log.csv --compare -o lr.png
 """
 _CLOCKS = ("updates", "micro-batches", "samples", "tokens", "epochs")
 
@@ -94,7 +97,7 @@ def run(
         for option, is_given in drawings.items():
             if is_given:
                 raise UsageError(f"--{option} is for a file", hint="give one, such as -o lr.png")
-        _print(curves, until)
+        _print(curves, until, options.key)
         return
     from closedform.plotting import plot
 
@@ -134,22 +137,33 @@ def _curve(
     return text if own_words else schedule.name, schedule
 
 
-def _print(curves: dict[str, Schedule | Log], until: int | None) -> None:
-    """Prints each schedule as a plot of characters."""
-    from closedform.cli.output import heading, is_unicode
+def _print(curves: dict[str, Schedule | Log], until: int | None, key: str) -> None:
+    """Prints all curves as one plot of characters, logs as points."""
+    from closedform.cli.output import has_color, heading, is_unicode
     from closedform.language import Schedule
-    from closedform.plotting import even_steps, last_step, terminal_plot
+    from closedform.plotting import overlay
+    from closedform.plotting.figure import points_of
 
-    is_ascii = not is_unicode(sys.stdout.encoding)
-    for label, curve in curves.items():
-        if not isinstance(curve, Schedule):
-            raise UsageError(f"the log {label!r} is plotted in a file", hint="give -o lr.png")
-        end = last_step(curve) if until is None else until
-        heading(label)
-        drawing = terminal_plot(
-            curve(even_steps(end)), width=_plot_width(), last=end, is_ascii=is_ascii
+    end = until
+    if end is None:
+        end = max(_last(curve) for curve in curves.values())
+    heading(next(iter(curves)) if len(curves) == 1 else f"{len(curves)} curves")
+    print(
+        overlay(
+            {label: points_of(curve, end, key) for label, curve in curves.items()},
+            width=_plot_width(),
+            is_ascii=not is_unicode(sys.stdout.encoding),
+            are_colored=has_color(sys.stdout),
+            points=[label for label, curve in curves.items() if not isinstance(curve, Schedule)],
         )
-        print(drawing)
+    )
+
+
+def _last(curve: Schedule | Log) -> int:
+    from closedform.language import Schedule
+    from closedform.plotting import last_step
+
+    return last_step(curve) if isinstance(curve, Schedule) else max(curve.steps)
 
 
 _MARGIN = 14

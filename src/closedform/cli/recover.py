@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import LogOptions, add_json, add_log_options
@@ -20,6 +21,9 @@ Find the shortest schedule of the library that reproduces the values of a log.
 LOG is a CSV file or JSON lines with the columns step and lr, the state of a trainer, TensorBoard's
 or MLflow's files, or text with a --pattern. The exit code is 1 if no schedule of the library
 reproduces all values within their digits.
+
+example:
+  closedform recover log.csv
 """
 
 
@@ -37,12 +41,14 @@ def parser(prog: str) -> Parser:
 def run(*, log: str, digits: int | None, key: str, log_options: LogOptions, as_json: bool) -> int:
     """Prints the schedule."""
     from closedform.analysis.recovery import recover
+    from closedform.cli.output import working
     from closedform.recipes.logs import read_log
 
     source = read_log(
         log, log_options.offset, pattern=log_options.pattern, column=log_options.column
     )
-    recovery = recover(source, digits=digits, key=key)
+    with working(f"look for a schedule with the values of {Path(log).name}"):
+        recovery = recover(source, digits=digits, key=key)
     if as_json:
         print(json.dumps(_plain(recovery), indent=2))
     elif not recovery.call:

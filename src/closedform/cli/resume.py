@@ -23,8 +23,10 @@ _HELP = """\
 Change the schedule of a run at an update: another schedule, horizon or batch size.
 
 Exactly one of --new, --total and --batch-sizes is given. The report says what changes, and whether
-the value is proved not to jump. The arguments of NAME are options:
-closedform resume cosine --start 3e-4 --end 0 --steps 1000 --at 600 --total 1500.
+the value is proved not to jump. The arguments of NAME are options.
+
+example:
+  closedform resume cosine --start 3e-4 --end 0 --steps 1000 --at 600 --total 1500
 """
 
 

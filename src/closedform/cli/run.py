@@ -11,7 +11,10 @@ _CHUNK = 65_536
 _HELP = """\
 Run an exported schedule in onnxruntime and print its value at each step.
 
-Inputs of the graph are options: closedform run lr.onnx --steps 0:1000:10 --peak 3e-4.
+Inputs of the graph are options.
+
+example:
+  closedform run lr.onnx --steps 0:1000:10 --peak 3e-4
 """
 
 

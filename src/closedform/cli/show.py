@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from closedform.recipes.summary import Summary
 
 _MAX_ROWS = 60
+_FEW_ROWS = 6
 _HELP = """\
 Show the formula, the values at the boundaries and the graph of NAME.
 
-The arguments of NAME are options: closedform show cosine --start 3e-4 --end 0 --steps 100.
+The arguments of NAME are options.
+
+example:
+  closedform show cosine --start 3e-4 --end 0 --steps 100
 """
 
 
@@ -166,7 +170,12 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
 
     end = last_step(schedule) if until is None else until
     marks = [mark for mark in boundaries(schedule.bound) if mark <= end]
-    steps = sorted({0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))})
+    near = {step for mark in marks for step in (mark - 1, mark, mark + 1)}
+    # Where little changes, the quarters show the curve.
+    quarters = (
+        {end * part // 4 for part in range(1, 4)} if len(near) < _FEW_ROWS <= end // 4 else set()
+    )
+    steps = sorted({0, end, *near, *quarters})
     remarks = {0: "start"} | dict.fromkeys(marks, "boundary")
     remarks[end] = "boundary, end" if end in marks else "end"
     return [(step, to_float(schedule.exact(step)), remarks.get(step, "")) for step in steps]
@@ -186,29 +195,30 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
 def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ...]] | None) -> None:
     import sympy as sp
 
+    from closedform.cli.output import print_folded
     from closedform.language.printing import latex as in_latex
 
     def formula_text(expr: sp.Basic) -> str:
         return in_latex(expr) if latex else formula(expr)
 
     for name, expr in rule.definitions.items():
-        print(f"local.{name} = {formula_text(expr)}")
+        print_folded(f"local.{name} = {formula_text(expr)}")
     for name, expr in rule.expressions().items():
-        print(f"{name} <- {formula_text(expr)}")
+        print_folded(f"{name} <- {formula_text(expr)}")
     for name, common in rule.shared.items():
-        print(f"shared.{name} <- {formula_text(common.next)}")
+        print_folded(f"shared.{name} <- {formula_text(common.next)}")
     if rule.advances != sp.true:
-        print(f"the clock advances if {formula_text(rule.advances)}")
+        print_folded(f"the clock advances if {formula_text(rule.advances)}")
     if rule.evaluation is not None:
-        print(f"evaluated at {formula_text(rule.evaluation)}")
+        print_folded(f"evaluated at {formula_text(rule.evaluation)}")
     for name in rule.inputs:
-        print(f"  input.{name} is an input of every step, shape of param")
+        print_folded(f"  input.{name} is an input of every step, shape of param")
     for name, state in rule.states.items():
-        print(f"  {name} starts at {state.initial}, shape of {state.shape}")
+        print_folded(f"  {name} starts at {state.initial}, shape of {state.shape}")
     for name, common in rule.shared.items():
-        print(f"  shared.{name} starts at {common.initial}, one per model")
+        print_folded(f"  shared.{name} starts at {common.initial}, one per model")
     for name, value in rule.hyperparameters.items():
-        print(f"  {name} = {_value_text(value)}")
+        print_folded(f"  {name} = {_value_text(value)}")
     print()
     if shapes is not None:
         import closedform as cf

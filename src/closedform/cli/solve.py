@@ -23,8 +23,10 @@ Find the hyperparameter of NAME for which its area, or its value at an update, i
 
 The area is the sum of the values of all updates. Options of NAME are its arguments, also that
 which is asked for: its value is where the search begins.
-closedform solve cosine --start 3e-4 --end 0 --steps 1000 --for steps --area 0.2
-closedform solve linear --start 1 --end 0 --steps 100 --for start --value 0.5 --at 20
+
+examples:
+  closedform solve cosine --start 3e-4 --end 0 --steps 1000 --for steps --area 0.2
+  closedform solve linear --start 1 --end 0 --steps 100 --for start --value 0.5 --at 20
 """
 
 

@@ -182,7 +182,10 @@ def schedule_of(source: Schedule | UpdateRule | Recipe, name: str, key: str = "l
 
     if isinstance(source, Schedule):
         return source
-    schedules = schedules_of(source)
+    from closedform.language import UpdateRule
+
+    # Of a recipe also what does not change: the weight decay of most configs.
+    schedules = schedules_of(source) if isinstance(source, UpdateRule) else dict(source.schedules)
     if key not in schedules:
         raise UnknownNameError(
             f"no schedule for {key!r}",

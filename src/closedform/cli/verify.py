@@ -30,10 +30,12 @@ The exit code is 0, 1 if a claim is refuted, 2 for a wrong request, 3 with --str
 undecided, and 4 if the input cannot be read. NO answers a question, such as whether a schedule
 jumps, and is not a failure. STATED repeats what a file says, which is not checked.
 
-The arguments of NAME are options: closedform verify cosine --start 3e-4 --end 0 --steps 100.
-An .onnx file is read in a separate process, with limits of time and memory.
+The arguments of NAME are options. An .onnx file is read in a separate process, with limits of time
+and memory; --against says which source it should be.
 
-Is a step of another exporter AdamW? closedform verify step.onnx --against adamw --set lr=0.01
+examples:
+  closedform verify cosine --start 3e-4 --end 0 --steps 100
+  closedform verify step.onnx --against adamw --set lr=0.01
 """
 
 
@@ -144,7 +146,7 @@ def run(
     options: SourceOptions,
 ) -> int:
     """Prints the verdicts."""
-    from closedform.cli.output import check_free
+    from closedform.cli.output import check_free, working
     from closedform.cli.sources import load_source
 
     is_file = name.lower().endswith(".onnx")
@@ -162,8 +164,8 @@ def run(
         check_free(output, force=force)
     if is_file:
         size = int(memory * 2**30)
-        subjects = [
-            _check_file(
+        with working(f"read and verify {Path(name).name}"):
+            subject = _check_file(
                 Path(name),
                 with_settings(against, settings),
                 ports,
@@ -175,10 +177,11 @@ def run(
                 proof,
                 strict=strict,
             )
-        ]
+        subjects = [subject]
     else:
         source = load_source(name, words, options)
-        reports = _check_source(source, symbolic=symbolic, effort=effort, budget=budget)
+        with working(f"verify {name}"):
+            reports = list(_check_source(source, symbolic=symbolic, effort=effort, budget=budget))
         is_certified = check or certificate is not None
         subjects = []
         for title, report, *schedule in reports:

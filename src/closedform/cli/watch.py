@@ -36,6 +36,9 @@ the recipe under it for all updates. --facts world_size=8 gradient_accumulation=
 
 With --follow the log is read again as it grows, until the last update of the run. The exit code is
 1 if a value departs.
+
+example:
+  closedform watch recipe.yaml log.csv --follow
 """
 
 

@@ -9,9 +9,10 @@ from closedform.cli.parser import Parser, UsageError
 _HELP = """\
 Write a static page that trains with TRAIN in the browser.
 
-closedform web build/train.onnx -o site --data digits.safetensors
-closedform web lora/train.onnx -o site --text letters.txt
-closedform web lora/train.onnx -o site --text letters.txt --device webgpu
+examples:
+  closedform web build/train.onnx -o site --data digits.safetensors
+  closedform web lora/train.onnx -o site --text letters.txt
+  closedform web lora/train.onnx -o site --text letters.txt --device webgpu
 """
 
 

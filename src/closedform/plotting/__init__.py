@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from closedform.language.boundaries import boundaries
     from closedform.plotting.figure import plot, plot_difference, plot_schedule
     from closedform.plotting.steps import even_steps, last_step
-    from closedform.plotting.terminal import terminal_plot
+    from closedform.plotting.terminal import overlay, terminal_plot
     from closedform.plotting.vector import picture
 
 __all__ = [
     "boundaries",
     "even_steps",
     "last_step",
+    "overlay",
     "picture",
     "plot",
     "plot_difference",
@@ -26,9 +27,11 @@ __all__ = [
     "terminal_plot",
 ]
 
-_MODULES = {"picture": "vector", "terminal_plot": "terminal"} | dict.fromkeys(
-    ("boundaries", "even_steps", "last_step"), "steps"
-)
+_MODULES = {
+    "picture": "vector",
+    "overlay": "terminal",
+    "terminal_plot": "terminal",
+} | dict.fromkeys(("boundaries", "even_steps", "last_step"), "steps")
 
 
 def __getattr__(name: str) -> Any:

@@ -287,16 +287,30 @@ def _points(log: Log, key: str) -> tuple[NDArray[np.int64], Values]:
     return np.array([step for step, _ in samples]), np.array([value for _, value in samples])
 
 
-def _curve(label: str, source: Source, end: int, key: str, color: str) -> _Curve:
+def points_of(source: Source, end: int, key: str) -> tuple[NDArray[np.int64], Values]:
+    """Returns the steps and values of a curve up to a step; both sides of a schedule's boundaries.
+
+    Raises:
+        ArgumentError: A log has no value of this key.
+    """
     if isinstance(source, Log):
         steps, values = _points(source, key)
         within = steps <= end
-        return _Curve(label, color, steps[within], values[within], (), None)
+        return steps[within], values[within]
     last = end if source.last_step is None else min(end, source.last_step)
-    marks = tuple(mark for mark in boundaries(source.bound) if mark <= last)
-    points = steps_with_sides(last, marks, _MOST_POINTS)
-    values = np.asarray(source(points), dtype=np.float64)
-    return _Curve(label, color, points, values, marks, source)
+    points = steps_with_sides(last, _marks(source, last), _MOST_POINTS)
+    return points, np.asarray(source(points), dtype=np.float64)
+
+
+def _marks(schedule: Schedule, last: int) -> tuple[int, ...]:
+    return tuple(mark for mark in boundaries(schedule.bound) if mark <= last)
+
+
+def _curve(label: str, source: Source, end: int, key: str, color: str) -> _Curve:
+    points, values = points_of(source, end, key)
+    if isinstance(source, Log):
+        return _Curve(label, color, points, values, (), None)
+    return _Curve(label, color, points, values, _marks(source, int(points[-1])), source)
 
 
 def _draw(

@@ -4,7 +4,10 @@
 classes of other systems under their names there.
 """
 
-from closedform.errors import install_hint
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from closedform.errors import install_hint, unknown_attribute
 
 try:
     import torch  # noqa: F401
@@ -28,5 +31,16 @@ __all__ = [
 ]
 
 
+_NAMESPACES = ("cerebras", "lr_scheduler", "optim", "pytorch_accelerated", "timm")
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _NAMESPACES:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise unknown_attribute(__name__, name, (*__all__, *_NAMESPACES))
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted((*__all__, *_NAMESPACES))

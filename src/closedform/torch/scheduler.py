@@ -39,6 +39,10 @@ _MARKED = "_wrapped_by_lr_sched"
 _CALLS = "_calls"
 
 
+_MOST_RATES = 4
+"""Values of param groups in a repr."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduledEntry:
     """An entry of a param group, and its values.
@@ -135,6 +139,10 @@ class ParamScheduler(LRScheduler):
         self._versions = {}
         self._watch_steps()
         self._initial_step()
+
+    def __repr__(self) -> str:
+        rates = ", ".join(str(value) for value in self.get_last_lr()[:_MOST_RATES])
+        return f"{type(self).__name__}({self.key} = {rates} at step {self.last_epoch})"
 
     def _initial_step(self) -> None:
         """Writes the first value; torch's SequentialLR calls this again for its first scheduler."""

@@ -14,7 +14,7 @@ from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.plateau import recover_plateau
 from closedform.analysis.recovery.search import Call
 from closedform.analysis.recovery.usual import Usual, usual_schedules
-from closedform.errors import ArgumentError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, UnknownNameError, describe, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
 from closedform.recipes.logs import OFFSETS, Log, Logged, logged_values, read_log
@@ -239,8 +239,14 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
     """The log of a source; the values by step are one."""
     if isinstance(log, Log):
         return log if offset is None else log.at_offset(offset)
-    if not isinstance(log, Mapping):
+    if isinstance(log, str | PathLike):
         return read_log(log, offset)
+    if not isinstance(log, Mapping):
+        raise ArgumentError(
+            f"log must be a path, a log, or the values by step, got {describe(log)}",
+            where="recover",
+            hint="of values from step 0 on, dict(enumerate(values))",
+        )
     cells: list[str | None] = [repr(float(value)) for value in log.values()]
     steps = tuple(int(step) - (offset or 0) for step in log)
     return Log(steps, {key: logged_values(cells)}, "<mapping>")

@@ -44,6 +44,8 @@ STATEMENTS: Mapping[str, str] = {
 }
 """By the key of the metadata: statements of a file that are reported and not checked."""
 
+_REMEDIES: Mapping[str, str] = {KEY: "; --against SOURCE checks it", FLOATS_KEY: ""}
+
 Source = Schedule | UpdateRule | Mapping[str, UpdateRule]
 """A schedule, a rule, or the rule of each parameter of a step by name."""
 
@@ -152,6 +154,9 @@ def check_file(
     watch = Watch()
     model = checked_model(path)
     rows = list(_rows(Path(path), model, source, effort, budget, proof, ports))
+    # A statement of the file that is proved here says nothing more.
+    names = {row.name for row in rows if row.verdict == str(Status.PROVED)}
+    rows = [row for row in rows if row.verdict != STATED or row.name not in names]
     return FileReport(Path(path).name, tuple(rows), watch.seconds)
 
 
@@ -271,7 +276,7 @@ def _stated_rows(model: CheckedModel) -> Iterator[Row]:
     for entry in model.model.metadata_props:
         if entry.key in STATEMENTS:
             status = _status(entry.value)
-            detail = f"stated, not checked: the file says {status}"
+            detail = f"stated, not checked: the file says {status}{_REMEDIES[entry.key]}"
             yield Row(STATED, STATEMENTS[entry.key], detail, entry.key.rpartition(".")[2])
 
 

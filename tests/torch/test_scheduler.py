@@ -26,7 +26,7 @@ from closedform.errors import (
     StateError,
     UnknownNameError,
 )
-from closedform.torch import ParamScheduler
+from closedform.torch import ParamScheduler, lr_scheduler
 from closedform.torch.schedule_values import BLOCK
 from tests.torch.training import COMPILING, parameters, steps, two_groups
 
@@ -394,10 +394,10 @@ def test_a_scheduler_prints_its_class_and_its_rates() -> None:
     assert repr(ParamScheduler(optimizer, cf.schedules.linear(0.1, 0, 10))) == (
         "ParamScheduler(lr = 0.1 at step 0)"
     )
-    one_cycle = cf.torch.lr_scheduler.OneCycleLR(optimizer, max_lr=1, total_steps=10)
+    one_cycle = lr_scheduler.OneCycleLR(optimizer, max_lr=1, total_steps=10)
     assert repr(one_cycle).startswith("OneCycleLR(lr = ")
 
 
 def test_a_class_in_the_wrong_place_is_near_to_a_name() -> None:
     with pytest.raises(AttributeError, match="did you mean 'Optimizer'"):
-        cf.torch.Optimiser  # noqa: B018
+        getattr(cf.torch, "Optimiser")  # noqa: B009

@@ -22,8 +22,10 @@ _HELP = """\
 Change a recipe for another batch size, number of tokens or width, with proved invariants.
 
 The report lists what is kept; an invariant that cannot be kept is an error that names it. The
-arguments of NAME are options:
-closedform rescale cosine --start 3e-4 --end 0 --steps 1000 --batch 4 --rule sqrt.
+arguments of NAME are options.
+
+example:
+  closedform rescale cosine --start 3e-4 --end 0 --steps 1000 --batch 4 --rule sqrt
 """
 
 

@@ -140,27 +140,27 @@ def _frame(
     if low == high:
         labels = [f"{low:.6g}" if row == height // 2 else "" for row in range(height)]
     margin = max(len(label) for label in labels)
-    framed = [
+    rows = [
         f"{label:>{margin}} {tick if label else side}{line}".rstrip("\u2800 ")
         for label, line in zip(labels, lines, strict=True)
     ]
     axis = f"{'':>{margin}} {corner}{floor * width}"
-    return "\n".join([*framed, axis, f"{'':>{margin}}  0{end:>{width - 1}}"])
+    return "\n".join([*rows, axis, f"{'':>{margin}}  0{end:>{width - 1}}"])
 
 
 def _legend(names: Sequence[str], margin: int, width: int) -> list[str]:
     """The names in lines of at most this width where each is shorter."""
     lines: list[str] = []
-    used = width
+    taken_width = width
     for name in names:
         # Escape sequences, of 5 and 4 characters, take no space.
         length = len(name) - (9 if name.startswith("\x1b") else 0)
-        if lines and used + 2 + length <= width:
+        if lines and taken_width + 2 + length <= width:
             lines[-1] += f"  {name}"
-            used += 2 + length
+            taken_width += 2 + length
         else:
             lines.append(f"{'':>{margin}}{name}")
-            used = margin + length
+            taken_width = margin + length
     return lines
 
 

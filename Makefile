@@ -21,7 +21,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units wheel-smoke dist golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy
+.PHONY: help demo stubs test lint format types doctests units wheel-smoke dist golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer
 .NOTPARALLEL:
 
 help:
@@ -43,6 +43,7 @@ help:
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
 	@echo "make accuracy     measure every schedule in every back end; rewrites docs/accuracy.md"
+	@echo "make transfer     train models of several widths with µP and without; rewrites docs/scaling.md"
 	@echo "make operators    rewrite docs/training_operators.md from the stored results"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make compare-hosts  training in C and in Node, with onnxruntime's own API"
@@ -118,6 +119,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/importers/compare_torch_optimizers.py
+	@echo "== compare: factors of parametrizations by widths, next to the package of their authors"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/scaling/compare_mup.py
 	@echo "== compare: generated optimizers with guards on all that code can read, traced or refused"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/importers/compare_generated_optimizers.py
 	@echo "== compare: transformations and schedules of optax, traced and run beside the originals"
@@ -209,6 +212,12 @@ accuracy: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(COMPARE)/python -m pytest -q tests/numerics/compare_accuracy.py
 	@$(BIN)/python docs/build_accuracy.py
 
+# Some ten minutes on one core.
+transfer: $(STAMP)
+	@echo "== transfer: best learning rates over widths; rewrites the tables of docs/scaling.md"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/scaling/compare_transfer.py
+	@$(BIN)/python -m docs.build_scaling
+
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare-runtimes: every schedule and rule in every back end"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -rs tests/runtimes/compare_backends.py
@@ -289,6 +298,6 @@ $(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/c
 	@$(BIN)/python -m venv --clear .venv-compare
 	@$(COMPARE)/python -m pip install -qq -e ".[prove]" -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt
-	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31 pytorch_optimizer==4.1.0 \
+	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31 pytorch_optimizer==4.1.0 mup==1.0.0 \
 	  executorch==1.5.1 flatbuffers parameterized ruamel.yaml tabulate
 	@touch $@

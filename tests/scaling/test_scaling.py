@@ -18,7 +18,8 @@ from closedform.recipes import load_recipe
 from closedform.recipes.recipe import Role
 from closedform.scaling import Layer, layerwise_decay, muon_and_adamw, mup
 from closedform.scaling.layers import block_of, layers_of
-from tests.scaling.models import SUBJECTS
+from closedform.torch import optim as drop_in
+from tests.scaling.models import SUBJECTS, loss_of
 
 
 def shapes(width: int, blocks: int = 2) -> dict[str, tuple[int, ...]]:
@@ -198,6 +199,50 @@ def test_param_groups_of_torch_have_the_numbers() -> None:
     assert sorted(by_name) == sorted(name for name, _ in model.named_parameters())
 
 
+def test_the_drop_in_of_torch_takes_the_param_groups() -> None:
+    torch.manual_seed(0)
+    subject = SUBJECTS["mlp"]
+    rule = adamw(1e-2, weight_decay=0.1)
+    losses = []
+    for make in (torch.optim.AdamW, drop_in.AdamW):
+        torch.manual_seed(1)
+        model = subject.model(128, True)
+        groups = mup(model, subject.model(64, True), rule).param_groups(model, rule)
+        optimizer = make(groups, lr=1e-2, weight_decay=0.1)
+        for step in range(3):
+            loss = loss_of(model, *subject.batches(0)(step))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def test_a_training_step_is_exported_with_the_groups(tmp_path: Path) -> None:
+    model, base = torch.nn.Linear(4, 4), torch.nn.Linear(2, 2)
+    rule = adamw(1e-2, weight_decay=0.1)
+    groups = mup(model, base, rule).groups
+    assert [group.globs for group in groups] == [("weight",)]
+    cf.training.export(
+        model,
+        torch.nn.MSELoss(),
+        (torch.zeros(3, 4), torch.zeros(3, 4)),
+        rule,
+        tmp_path / "step",
+        groups=groups,
+    )
+    assert any((tmp_path / "step").iterdir())
+
+
+def test_modules_that_look_up_rows_are_embeddings() -> None:
+    def model(width: int) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Embedding(5, width), torch.nn.Linear(width, 5))
+
+    layers = {entry.name: entry.layer for entry in layers_of(model(8), model(4))}
+    assert layers["0.weight"] is Layer.EMBEDDING
+    assert layers["1.weight"] is Layer.OUTPUT
+
+
 MEGATRON = {
     "lr": 1e-3,
     "train-iters": 100,
@@ -232,13 +277,36 @@ def test_megatron_has_the_rate_of_embeddings_and_output_weights() -> None:
     assert written.left_out == ("the param group 'no_decay'",)
 
 
-@pytest.mark.parametrize("framework", ["torchtitan", "deepspeed"])
-def test_a_framework_without_groups_says_so(framework: str) -> None:
+def test_torchtitan_has_a_param_group_for_each() -> None:
+    config = {
+        "training": {"steps": 1000},
+        "optimizer": {"name": "AdamW", "lr": 1e-3, "weight_decay": 0.1},
+        "lr_scheduler": {"warmup_steps": 100},
+    }
+    recipe = load_recipe(config, framework="torchtitan")
+    scaled = mup(SMALL, SMALL_BASE, recipe.optimizer()).recipe(recipe)
+    written = cf.write_recipe(scaled, "torchtitan")
+    assert (written.verdict.value, written.left_out, written.added) == ("exact", (), ())
+    assert written.recipe is not None
+    rates = {
+        group.patterns[0]: (
+            float(group.schedules["lr"].exact(99)),
+            float(group.schedules["weight_decay"].exact(0)),
+        )
+        for group in written.recipe.param_groups
+    }
+    assert rates == {
+        ".*": (5e-4, 0.2),
+        r"^(embed\.w|head)$": (1e-3, 0.1),
+        r"^(h\.0\.b)$": (1e-3, 0.1),
+    }
+
+
+def test_deepspeed_has_one_param_group_and_says_so() -> None:
     recipe = load_recipe(MEGATRON, framework="megatron", facts={"global_batch_size": 8})
     scaled = mup(SMALL, SMALL_BASE, recipe.optimizer()).recipe(recipe)
-    written = cf.write_recipe(scaled, framework)
-    left_out = " ".join(written.left_out) + written.why
-    assert "embedding" in left_out or written.verdict.value == "impossible"
+    written = cf.write_recipe(scaled, "deepspeed")
+    assert "the param group 'embedding_and_output'" in written.left_out
 
 
 # --- by layers ------------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +24,20 @@ from closedform.recipes.document import Document
 from closedform.recipes.documents.python_text import literal
 from closedform.recipes.documents.values import Call, Unresolved
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    Curve,
+    Form,
+    GroupDifference,
+    Optimizer,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
 from closedform.recipes.keys import (
+    ClassKeys,
     Keys,
     OpenKeys,
     Values,
@@ -86,7 +98,7 @@ OPTIMIZER = Keys(
     **_EXECUTION,
 )
 """The optimizer before param groups; the ignored ones are arguments of its class."""
-GROUP = Keys(pattern=text(), optimizer_name=text(), optimizer_kwargs=section(OpenKeys()))
+GROUP = Keys(pattern=text(), optimizer_name=text(), optimizer_kwargs=section(ClassKeys()))
 CONTAINER = Keys(
     param_groups=sections(GROUP),
     implementation=irrelevant(),
@@ -363,6 +375,9 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     }
     for index, beta in enumerate(made.values.get("betas", ()), 1):
         optimizer[f"beta{index}"] = native(beta)
+    groups = [group for group in made.groups if _NAMES.issuperset("".join(group.patterns))]
+    if groups and made.version not in VERSIONS[1:]:
+        yield from _with_groups(form, made, groups, section)
     training: dict[str, Any] = {"steps": form.total}
     if made.clipping is not None:
         training["max_norm"] = native(made.clipping)
@@ -371,6 +386,49 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         yield from _formerly(form, shared, section, made.version)
     else:
         yield {**shared, "lr_scheduler": section}
+
+
+_NAMES = frozenset("._" + string.ascii_letters + string.digits)
+"""The characters of names of parameters: patterns of only these are names."""
+
+
+def _with_groups(
+    form: Form, made: Optimizer, groups: Sequence[GroupDifference], section: Mapping[str, Any]
+) -> Iterator[Config]:
+    """The config with param groups, of which a parameter has the first that its name matches."""
+    name = "Adam" if made.name == "adam" else "AdamW"
+    common: dict[str, Any] = {"eps": native(made.values.get("eps", 1e-8))}
+    if "betas" in made.values:
+        common["betas"] = made.betas()
+    entries = []
+    for group in groups:
+        peak = group.peak(form.peak)
+        if peak is None or group.is_special or not group.patterns:
+            return
+        decay = made.weight_decay if group.weight_decay is None else group.weight_decay
+        names = "|".join(re.escape(pattern) for pattern in group.patterns)
+        entries.append((f"^({names})$", peak, decay))
+    entries.append((".*", form.peak, made.weight_decay))
+    training: dict[str, Any] = {"steps": form.total}
+    if made.clipping is not None:
+        training["max_norm"] = native(made.clipping)
+    param_groups = [
+        {
+            "pattern": pattern,
+            "optimizer_name": name,
+            "optimizer_kwargs": {
+                "lr": native(peak),
+                "weight_decay": native(decay or 0),
+                **common,
+            },
+        }
+        for pattern, peak, decay in entries
+    ]
+    yield {
+        "optimizer": {"param_groups": param_groups},
+        "training": training,
+        "lr_scheduler": dict(section),
+    }
 
 
 def _formerly(

@@ -114,7 +114,7 @@ def layers_of(
         model_or_shapes: The model.
         base_shapes: The base model, or another model of the same architecture, whose widths all
             differ. A block that it does not have has the shapes of its first block.
-        embeddings: Globs on the names of embeddings.
+        embeddings: Globs on the names of embeddings, in addition to torch's modules of them.
         blocks: The pattern of the index of a block in a name.
 
     Raises:
@@ -127,6 +127,7 @@ def layers_of(
         ['embedding', 'hidden', 'vector', 'output']
     """
     bases = shapes_of(base_shapes)
+    embeddings = (*embeddings, *_embedding_weights(model_or_shapes))
     first_blocks = {
         re.sub(blocks, _without_index, name): shape for name, shape in reversed(bases.items())
     }
@@ -141,6 +142,16 @@ def layers_of(
             )
         parameters.append(_parameter(name, shape, base, embeddings, blocks))
     return parameters
+
+
+def _embedding_weights(model_or_shapes: Model | Shapes) -> list[str]:
+    """The names of the weights of torch's modules that look up rows."""
+    named_modules = getattr(model_or_shapes, "named_modules", tuple)
+    return [
+        f"{name}.weight" if name else "weight"
+        for name, module in named_modules()
+        if hasattr(module, "num_embeddings")
+    ]
 
 
 def _without_index(match: re.Match[str]) -> str:

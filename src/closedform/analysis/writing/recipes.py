@@ -439,9 +439,12 @@ def _are_alike(
     recipe: Recipe, group: ParamGroup, other_recipe: Recipe, other_group: ParamGroup, total: int
 ) -> bool:
     """Whether two param groups differ from their default groups in the same way."""
-    is_one_role = group.role is other_group.role and group.role is not Role.NAMED
     is_one_framework = recipe.framework == other_recipe.framework
-    if group.name != other_group.name and is_one_framework and not is_one_role:
+    roles = {group.role, other_group.role}
+    # A role and a name of a config may be one group, two roles or two names are not.
+    has_one_kind = roles == {Role.NAMED} or Role.NAMED not in roles
+    is_one_role = len(roles) == 1 and roles != {Role.NAMED}
+    if is_one_framework and has_one_kind and group.name != other_group.name and not is_one_role:
         return False
     first_group, second_group = _group(recipe, group), _group(other_recipe, other_group)
     is_same = (first_group.weight_decay, first_group.is_special) == (

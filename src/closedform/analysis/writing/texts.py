@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -41,6 +41,23 @@ def _scalar(value: Any) -> str:
 def _toml(config: Config) -> Iterator[str]:
     for name, section in config.items():
         yield f"[{name}]"
-        for key, value in section.items():
+        yield from _toml_section(name, section)
+
+
+def _toml_section(path: str, section: Config) -> Iterator[str]:
+    """The values of a table, then its tables and its arrays of tables."""
+    tables = {key: value for key, value in section.items() if _is_table(value)}
+    for key, value in section.items():
+        if key not in tables:
             yield f"{key} = {json.dumps(value)}"
-        yield ""
+    yield ""
+    for key, value in tables.items():
+        name = f"{path}.{key}"
+        for entry in value if isinstance(value, list) else [value]:
+            yield f"[[{name}]]" if isinstance(value, list) else f"[{name}]"
+            yield from _toml_section(name, entry)
+
+
+def _is_table(value: Any) -> bool:
+    entries = value if isinstance(value, list) else [value]
+    return bool(entries) and all(isinstance(entry, Mapping) for entry in entries)

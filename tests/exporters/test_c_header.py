@@ -33,7 +33,10 @@ from tests.support.unproved import expect_unproved
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="there is no C compiler")
 
 SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
-WHOLE = "adafactor adam_mini adamp adamuon came muon normuon scion sgdp sm3 stable_adamw"
+WHOLE = (
+    "adafactor adam_mini adamp adamuon came kron muon normuon scion sgdp shampoo sm3 soap "
+    "stable_adamw"
+)
 """The rules that look at shapes, or take means or maxima of tensors."""
 RULES = sorted(set(cf.optimizers.__all__) - set(WHOLE.split()))
 SINGLE = GraphOptions()

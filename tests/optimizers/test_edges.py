@@ -35,8 +35,8 @@ GRADIENTS: dict[str, Array] = {
 
 # A state is the mean of squares of a row, 3e39 here: no float32. Its share is inf / inf, as in the
 # frameworks that these rules are from; see the tests of the largest gradients.
-# The sums of squares of ftrl and momo overflow, as in their packages.
-OVERFLOWING = {"adafactor", "adafactor_clamped", "came", "ftrl", "momo"}
+# The sums of squares of ftrl and momo, and products of gradients, overflow as in their packages.
+OVERFLOWING = {"adafactor", "adafactor_clamped", "came", "ftrl", "momo", "kron", "shampoo", "soap"}
 # Rules that divide every element by a norm of the whole model: a NaN in one spoils them all.
 SPREADING = {"adams", "d_adapt_sgd", "dog", "dowg", "momo"}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-SHAPES = {"w": (4, 3), "k": (2, 2, 1, 3), "v": (5,)}
+SHAPES = {"w": (4, 3), "k": (2, 2, 1, 3), "v": (5,), "u": (3, 6)}
 STEPS = 50
 
 
@@ -20,3 +20,9 @@ def drawn(seed: int = 30) -> tuple[dict[str, Any], list[dict[str, Any]], list[fl
         )
     losses = [float(loss) for loss in 3 / np.arange(1, STEPS + 1) + rng.uniform(size=STEPS)]
     return start, gradients, losses
+
+
+def drawn_noise(seed: int = 31) -> list[dict[str, Any]]:
+    """Numbers of a normal distribution in the shapes of the parameters, for each step."""
+    rng = np.random.default_rng(seed)
+    return [{name: rng.normal(size=shape) for name, shape in SHAPES.items()} for _ in range(STEPS)]

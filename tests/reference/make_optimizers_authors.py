@@ -12,6 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,8 @@ import torch
 from pytorch_optimizer.optimizer.muon import adamuon
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.reference.draws import SHAPES, drawn
+from closedform.importers.torch_optimizer.subject import InDouble
+from tests.reference.draws import SHAPES, drawn, drawn_noise
 
 HERE = Path(__file__).parent
 RECORDED = (1, 2, 3, 10, 25, 50)
@@ -52,23 +54,41 @@ def of_optax(make: Callable[[], Any], *, takes_loss: bool = False) -> Run:
     return run
 
 
-def of_torch(make: Callable[[list[Any]], Any]) -> Run:
-    """Runs an optimizer of torch."""
+def of_torch(make: Callable[[list[Any]], Any], *, has_bases: bool = False) -> Run:
+    """Runs an optimizer of torch, in which float32 is float64, and random numbers are the drawn.
+
+    The first bases of SOAP, which are eigenvectors, are in the first result.
+    """
 
     def run(
         start: Params, gradients: Sequence[Params], losses: Sequence[float]
     ) -> list[dict[str, Any]]:
         params = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start.items()}
         optimizer = make(list(params.values()))
-        results = []
-        for gradient in gradients:
+        results: list[dict[str, Any]] = []
+        for gradient, noise in zip(gradients, drawn_noise(), strict=True):
             for name, param in params.items():
                 param.grad = torch.tensor(gradient[name])
-            optimizer.step()
+            numbers = iter([torch.tensor(noise[name]) for name in params])
+            draw = mock.patch("torch.randn_like", lambda _, dtype, given=numbers: next(given))
+            with draw, InDouble(is_exact=False):
+                optimizer.step()
             results.append({name: p.detach().numpy().copy() for name, p in params.items()})
+            if len(results) == 1:
+                results[0] |= {
+                    f"{name}/Q_{side}": np.array(basis)
+                    for name, param in params.items()
+                    for side, basis in enumerate(optimizer.state[param].get("Q", ()))
+                    if has_bases and len(basis)
+                }
         return results
 
     return run
+
+
+def plain(name: str, **options: Any) -> Callable[[list[Any]], Any]:
+    """Makes an optimizer of pytorch_optimizer."""
+    return lambda params: getattr(pytorch_optimizer, name)(params, **options)
 
 
 def ada_muon(params: list[Any], **options: Any) -> Any:
@@ -82,6 +102,7 @@ def ada_muon(params: list[Any], **options: Any) -> Any:
     )
 
 
+MATRICES = ("w", "u", "v")
 contrib = optax.contrib
 RUNS: dict[str, tuple[Run, tuple[str, ...]]] = {
     "acprop": (of_optax(lambda: contrib.acprop(0.01, weight_decay=0.1)), tuple(SHAPES)),
@@ -105,6 +126,52 @@ RUNS: dict[str, tuple[Run, tuple[str, ...]]] = {
     ),
     "adamuon": (of_torch(partial(ada_muon, weight_decay=0.1)), ("w", "k")),
     "adamuon_original": (of_torch(partial(ada_muon, use_adjusted_lr=False)), ("w", "k")),
+    "soap": (of_torch(plain("SOAP", lr=0.01), has_bases=True), MATRICES),
+    "soap_often": (
+        of_torch(
+            plain(
+                "SOAP",
+                lr=0.01,
+                betas=(0.9, 0.99),
+                shampoo_beta=0.8,
+                precondition_frequency=3,
+                max_precondition_dim=5,
+                correct_bias=False,
+                normalize_gradient=True,
+            ),
+            has_bases=True,
+        ),
+        MATRICES,
+    ),
+    "shampoo": (of_torch(plain("Shampoo", lr=0.01)), MATRICES),
+    "shampoo_momentum": (
+        of_torch(
+            plain(
+                "Shampoo",
+                lr=0.01,
+                momentum=0.5,
+                weight_decay=0.1,
+                preconditioning_compute_steps=3,
+                matrix_eps=0.01,
+            )
+        ),
+        MATRICES,
+    ),
+    "kron": (of_torch(plain("Kron", lr=0.01, balance_prob=0.0)), MATRICES),
+    "kron_diagonal": (
+        of_torch(
+            plain(
+                "Kron",
+                lr=0.01,
+                balance_prob=0.0,
+                weight_decay=0.1,
+                max_size_triangular=3,
+                momentum_into_precondition_update=False,
+                pre_conditioner_update_probability=0.4,
+            )
+        ),
+        MATRICES,
+    ),
 }
 """Runs by name, and the parameters that they are for."""
 
@@ -133,6 +200,7 @@ def main() -> None:
         results = trajectory(name)
         for key in keys:
             arrays[f"{name}/{key}"] = np.array([results[step - 1][key] for step in RECORDED])
+        arrays |= {f"{name}/{k}": value for k, value in results[0].items() if "/" in k}
     np.savez_compressed(HERE / "optimizers_authors.npz", allow_pickle=False, **arrays)
     facts = {name: version(name) for name in ("optax", "pytorch_optimizer", "torch")}
     sys.stdout.write(json.dumps(facts) + "\n")

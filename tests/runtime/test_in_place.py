@@ -28,6 +28,7 @@ from closedform.runtime.tiles import (
     tile_size,
 )
 from closedform.runtime.workers import ItemSessions, WorkItem
+from tests.support.rules import accepts
 from tests.test_library import OPTIMIZERS
 
 SHAPES: dict[str, tuple[int, ...]] = {
@@ -88,8 +89,7 @@ MODELS: dict[str, tuple[Callable[[], UpdateRule], list[Group]]] = {
 def test_work_items_agree_with_the_flat_graph_bit_for_bit(name: str) -> None:
     make, groups = MODELS[name]
     rule = make()
-    smallest = 0 if rule.requires == sp.true else 2
-    shapes = {key: shape for key, shape in SHAPES.items() if len(shape) >= smallest}
+    shapes = {key: shape for key, shape in SHAPES.items() if accepts(rule, shape)}
     params = drawn(1, shapes)
     sessions = (
         OptimizerSession(rule, params, groups=groups, threads=1),

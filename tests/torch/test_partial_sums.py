@@ -20,7 +20,16 @@ from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum, global_sum
 from closedform.torch.distributed.partial_sums import own_sums, shard_rule
 
-WHOLE = {"adafactor": {2}, "came": {2}, "sm3": {1, 2}, "adamp": {2}, "sgdp": {2}}
+WHOLE = {
+    "adafactor": {2},
+    "came": {2},
+    "sm3": {1, 2},
+    "adamp": {2},
+    "sgdp": {2},
+    "kron": {1, 2},
+    "shampoo": {1, 2},
+    "soap": {2},
+}
 """Rules that need the full tensor, and for which number of axes."""
 
 MATRICES = ("adamuon", "muon", "normuon", "scion")

@@ -82,8 +82,8 @@ def _check_file(model: onnx.ModelProto) -> None:
     assert list(violations(graph)) == []
 
 
-# These have a further input: the loss, the Hessian.
-RULES = sorted(set(optimizers.__all__) - {"momo", "sophia"})
+# These have a further input: noise, the loss, the Hessian.
+RULES = sorted(set(optimizers.__all__) - {"kron", "momo", "sophia"})
 
 
 @pytest.mark.sample(every=12)

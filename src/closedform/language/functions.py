@@ -134,6 +134,35 @@ class LikeParam(_TensorFunction):
     nargs = 1
 
 
+class Positions(RealValued, _TensorFunction):
+    """The places of a tensor's elements along an axis, of size 1 along the others."""
+
+    nargs = 2
+
+    def _formula(self, printer: Any) -> str:
+        return (
+            rf"\operatorname{{index}}_{{{self.args[1]}}}\left({printer._print(self.args[0])}\right)"
+        )
+
+
+class TriangularInverse(_TensorFunction):
+    """The inverse of an upper triangular matrix of a size, a whole definition of a rule."""
+
+    nargs = 2
+
+    def _formula(self, printer: Any) -> str:
+        return rf"\left({printer._print(self.args[0])}\right)^{{-1}}"
+
+
+class OrthogonalFactor(_TensorFunction):
+    """The factor Q of the QR decomposition of a matrix of a size, a whole definition of a rule."""
+
+    nargs = 3
+
+    def _formula(self, printer: Any) -> str:
+        return rf"\operatorname{{Q}}\left({printer._print(self.args[0])}\right)"
+
+
 WHOLE_TENSOR = (
     ReduceSum,
     ReduceMean,
@@ -145,6 +174,9 @@ WHOLE_TENSOR = (
     ExpandDims,
     Reshape,
     LikeParam,
+    Positions,
+    TriangularInverse,
+    OrthogonalFactor,
 )
 """Functions whose elements depend on more than the elements of their operands at one place."""
 
@@ -284,6 +316,27 @@ def reshape(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
 def like_param(x: Operand) -> sp.Expr:
     """Returns a tensor with the same elements in the shape of the parameter."""
     return LikeParam(operand(x, "like_param"))
+
+
+def positions(x: Operand, axis: int) -> sp.Expr:
+    """Returns the numbers 0, 1, … of a tensor's places along an axis, of size 1 along the others.
+
+    They depend on the shape of the tensor and not on its elements. ``Eq`` of the
+    places along the last two axes is the diagonal, see ``closedform.language.matrices``.
+
+    Args:
+        x: A tensor of two axes or more.
+        axis: The axis, -1 for the last.
+
+    Raises:
+        DefinitionError: The axis is not an integer.
+
+    Example:
+        >>> from closedform.language import GRAD
+        >>> positions(GRAD, -1)
+        Positions(grad, -1)
+    """
+    return Positions(operand(x, "positions"), _integer(axis, "the axis of positions"))
 
 
 def rounded(x: Operand, dtype: str) -> sp.Expr:

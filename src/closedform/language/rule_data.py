@@ -34,7 +34,8 @@ KINDS: Mapping[str, type[sp.Basic]] = {
         *(GlobalSum, NonFinite, functions.AllBut, functions.ReduceSum, functions.ReduceMean),
         *(functions.ReduceMax, functions.MatMul, functions.Transpose, functions.Permute),
         *(functions.BroadcastTo, functions.ExpandDims, functions.Reshape, functions.LikeParam),
-        functions.Rounded,
+        *(functions.Rounded, functions.Positions, functions.TriangularInverse),
+        functions.OrthogonalFactor,
     )
 }
 """The kinds of expressions by name."""

@@ -15,6 +15,7 @@ from closedform.language import description
 from closedform.language.aliases import Hyper
 from closedform.language.definitions import holds, replace_shape_symbols, taken_by
 from closedform.language.functions import STORED, WHOLE_TENSOR
+from closedform.language.matrices import expanded
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import (
@@ -359,6 +360,7 @@ class UpdateRule:
             param if point is None else point,
         ]
         definitions = taken_by([*results, *self.scalar_expressions().values()], needed_definitions)
+        definitions = expanded(definitions, where)
         for expr in definitions.values():
             replace_shape_symbols(expr, values, where)
         expressions = [*results, *definitions.values(), *self.scalar_expressions().values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import sympy as sp
 
 from closedform.errors import LoweringError
@@ -18,6 +19,7 @@ from closedform.language.functions import (
     LikeParam,
     MatMul,
     Permute,
+    Positions,
     ReduceMax,
     ReduceMean,
     ReduceSum,
@@ -150,6 +152,19 @@ def _lower_rounding(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return low.cast(rounded_value, operand.type.dtype)
 
 
+def _positions(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    axis, rank = int(expr.args[1]), operand.type.rank
+    if rank < 2 or not -rank <= axis < rank:
+        raise low.error(f"positions need two axes and axis {axis}, got {operand.type}")
+    size = operand.type.shape[axis]
+    if not isinstance(size, int):
+        raise _shape_error(low, expr, operand)
+    shape = tuple(size if place == axis % rank else 1 for place in range(rank))
+    # Integers up to 2**24 are exact in float32.
+    return low.builder.const(np.arange(size).reshape(shape), operand.type.dtype)
+
+
 TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     ReduceSum: _reduce_sum,
     ReduceMean: _reduce_mean,
@@ -162,5 +177,6 @@ TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     Reshape: _reshape,
     LikeParam: _like_param,
     Rounded: _lower_rounding,
+    Positions: _positions,
 }
 """How functions of tensors are lowered."""

@@ -12,6 +12,7 @@ from closedform.optimizers.distances import dog, dowg
 from closedform.optimizers.dual_averaging import ftrl, madgrad
 from closedform.optimizers.factored import adafactor, came
 from closedform.optimizers.first_moments import adan, ademamix, mars
+from closedform.optimizers.kron import kron
 from closedform.optimizers.layerwise import fromage, lamb, lars, novograd
 from closedform.optimizers.learning_rate_free import d_adapt_adam, d_adapt_sgd, prodigy
 from closedform.optimizers.momenta import aggmo, pid
@@ -34,7 +35,9 @@ from closedform.optimizers.second_moments import (
     yogi,
 )
 from closedform.optimizers.sgd import asgd, sgd
+from closedform.optimizers.shampoo import shampoo
 from closedform.optimizers.sign_descent import lion, rprop, signum, tiger
+from closedform.optimizers.soap import soap
 from closedform.optimizers.sophia import sophia
 from closedform.optimizers.spam import spam
 from closedform.optimizers.weight_decays import (
@@ -76,6 +79,7 @@ __all__ = [
     "fromage",
     "ftrl",
     "grams",
+    "kron",
     "lamb",
     "laprop",
     "lars",
@@ -99,8 +103,10 @@ __all__ = [
     "scion",
     "sgd",
     "sgdp",
+    "shampoo",
     "signum",
     "sm3",
+    "soap",
     "sophia",
     "spam",
     "stable_adamw",

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from closedform.errors import VerificationError
 from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
 from closedform.ir.analysis.interval import Interval, full
@@ -28,6 +30,7 @@ from closedform.verify.terms.tables import element, is_integer, total
 from closedform.verify.terms.tensor_functions import (
     REDUCE_MAX,
     REDUCE_SUM,
+    positions,
     product,
     reduce_axes,
     reshape,
@@ -415,6 +418,9 @@ def _const(reader: GraphReader, node: Node, _: tuple[Value, ...]) -> Value:
         raise reader.error(node, "it is empty")
     if flat.tobytes() == flat[:1].tobytes() * flat.size:
         return _number(reader, node, flat[0])
+    is_line = array.ndim > 1 and max(array.shape) == array.size
+    if is_line and np.array_equal(flat, np.arange(array.size)):
+        return positions(array.shape, array.shape.index(array.size))
     if array.ndim != 1:
         raise reader.error(node, "it is a constant of several values and axes")
     return Row(tuple(_number(reader, node, item) for item in flat))

@@ -21,7 +21,7 @@ from closedform.verify.terms.tree import Op, Term
 Shape = tuple[int | str, ...]
 
 REDUCE_SUM, REDUCE_MAX, MATMUL = "reduce_sum", "reduce_max", "matmul"
-TRANSPOSE, RESHAPE, ROUNDED = "transpose", "reshape", "rounded"
+TRANSPOSE, RESHAPE, ROUNDED, POSITIONS = "transpose", "reshape", "rounded", "positions"
 FUNCTIONS = frozenset({REDUCE_SUM, REDUCE_MAX, MATMUL, TRANSPOSE, RESHAPE})
 """The kinds whose elements depend on other elements of their operands."""
 
@@ -133,6 +133,15 @@ def transpose(operand: Term, shape: Shape, order: tuple[int, ...]) -> Term:
 def product(left: Term, right: Term, shapes: tuple[Shape, Shape]) -> Term:
     """Returns the matrix product of two tensors of some shapes."""
     return opaque(TensorFunction(MATMUL, shapes), left, right)
+
+
+def positions(shape: Shape, axis: int) -> Term:
+    """Returns the places along an axis of a shape; along an axis of size 1 they are 0."""
+    size = shape[axis]
+    if size == 1:
+        return rational(0)
+    places = tuple(1 for _ in shape[axis % len(shape) + 1 :])
+    return opaque(TensorFunction(POSITIONS, ((size, *places),)))
 
 
 def round_to(operand: Term, dtype: str) -> Term:

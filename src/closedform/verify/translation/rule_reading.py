@@ -25,6 +25,7 @@ from closedform.language.functions import (
     LikeParam,
     MatMul,
     Permute,
+    Positions,
     ReduceMax,
     ReduceMean,
     ReduceSum,
@@ -210,6 +211,11 @@ class Reading:
             case Permute():
                 shape = self.shape_of(expr.args[0])
                 return tuple(shape[int(axis)] for axis in expr.args[1].args)
+            case Positions():
+                axis, shape = int(expr.args[1]), self.shape_of(expr.args[0])
+                return tuple(
+                    size if place == axis % len(shape) else 1 for place, size in enumerate(shape)
+                )
             case Reshape() | BroadcastTo():
                 return tuple(int(size) for size in expr.args[1].args)
             case LikeParam():
@@ -250,6 +256,9 @@ class Reading:
             Reshape: lambda expr, read: self._reshape(expr, read(expr.args[0])),
             LikeParam: lambda expr, read: self._reshape(expr, read(expr.args[0])),
             Rounded: self._round,
+            Positions: lambda expr, _: functions.positions(
+                self.shape_of(expr.args[0]), int(expr.args[1])
+            ),
             NonFinite: self._non_finite,
         }
 

@@ -1,0 +1,152 @@
+"""Linear algebra without loops beside NumPy, in three engines, and proved."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform.compiler import compile_step
+from closedform.errors import DefinitionError, LoweringError
+from closedform.ir.types import DType
+from closedform.language import (
+    GRAD,
+    PARAM,
+    UpdateRule,
+    axis_size,
+    local,
+    matrices,
+    positions,
+    reduce_sum,
+)
+from closedform.options import GraphOptions, ModelSpec
+from closedform.verify.translation.translation import validate
+from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
+
+RNG = np.random.default_rng(3)
+Definitions = Mapping[str, sp.Expr]
+
+
+def rule_of(expr: sp.Expr, definitions: Definitions) -> UpdateRule:
+    return UpdateRule("test", PARAM + expr, definitions=definitions)
+
+
+def result(expr: sp.Expr, definitions: Definitions, matrix: Any, *, is_proved: bool = True) -> Any:
+    """The value of an expression of the gradient, alike in three engines."""
+    rule = rule_of(expr, definitions)
+    graph = compile_step(ModelSpec(rule, {"w": matrix.shape}), GraphOptions(dtype=DType.F64))
+    feed = {"step": np.array(0), "param.w": np.zeros(matrix.shape), "grad.w": matrix}
+    value = run_evaluator(graph, feed)["next.param.w"]
+    for run in (run_onnxruntime, run_torch):
+        # Products of a few numbers in another order, enlarged by condition numbers of 1e3.
+        np.testing.assert_allclose(run(graph, feed)["next.param.w"], value, rtol=1e-9, atol=1e-11)
+    assert not is_proved or validate(rule, graph).proved
+    return value
+
+
+def wide(x: Any, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(x, shape)
+
+
+SIMPLE: dict[str, tuple[sp.Expr, Callable[[Any], Any]]] = {
+    "identity": (matrices.identity(GRAD), lambda x: np.eye(len(x))),
+    "diagonal": (
+        matrices.diagonal(GRAD),
+        lambda x: wide(np.diag(x)[:, None], x.shape),
+    ),
+    "trace": (matrices.trace(GRAD), lambda x: wide(np.trace(x), x.shape)),
+    "upper triangle": (matrices.upper_triangle(GRAD), np.triu),
+    "positions": (
+        positions(GRAD, -2) + 10 * positions(GRAD, 1),
+        lambda x: np.add.outer(np.arange(len(x)), 10 * np.arange(len(x))),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_functions_of_places(name: str, size: int) -> None:
+    expr, expected = SIMPLE[name]
+    matrix = RNG.normal(size=(size, size))
+    np.testing.assert_allclose(result(expr, {}, matrix), expected(matrix), rtol=1e-15)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 12])
+def test_triangular_inverse(size: int) -> None:
+    matrix = np.triu(RNG.normal(size=(size, size))) + 2 * np.eye(size)
+    definitions = {"inverse": matrices.triangular_inverse(GRAD, axis_size(0))}
+    # The blocks of three levels are more than the prover compares.
+    value = result(local("inverse"), definitions, matrix, is_proved=size < 8)
+    np.testing.assert_allclose(value, np.linalg.inv(matrix), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (5, 3), (4, 1)], ids=str)
+def test_orthogonal_factor_is_that_of_lapack(shape: tuple[int, int]) -> None:
+    matrix = RNG.normal(size=shape)
+    definitions = {"q": matrices.orthogonal_factor(GRAD, axis_size(0), axis_size(1))}
+    value = result(local("q"), definitions, matrix)
+    np.testing.assert_allclose(value, np.linalg.qr(matrix)[0], rtol=1e-12, atol=1e-14)
+
+
+def test_orthogonal_factor_of_dependent_columns_is_orthogonal() -> None:
+    column = RNG.normal(size=(6, 1))
+    matrix = column @ np.array([[1.0, 0, 2, -1]])
+    rule = rule_of(local("q"), {"q": matrices.orthogonal_factor(GRAD, axis_size(0), axis_size(1))})
+    graph = compile_step(ModelSpec(rule, {"w": matrix.shape}), GraphOptions(dtype=DType.F64))
+    feed = {"step": np.array(0), "param.w": np.zeros(matrix.shape), "grad.w": matrix}
+    for run in (run_evaluator, run_onnxruntime, run_torch):
+        value = run(graph, feed)["next.param.w"]
+        np.testing.assert_allclose(value.T @ value, np.eye(4), atol=1e-14)
+
+
+@pytest.mark.parametrize(("order", "condition"), [(1, 10), (2, 1e3), (3, 10), (4, 1e6)])
+def test_inverse_root(order: int, condition: float) -> None:
+    basis, _ = np.linalg.qr(RNG.normal(size=(6, 6)))
+    values = np.geomspace(1, 1 / condition, 6)
+    matrix = 7 * (basis * values) @ basis.T
+    steps = int(np.ceil(1.2 * np.log(condition))) + 8
+    definitions = matrices.inverse_root(GRAD, order, "root", steps=steps)
+    value = result(matrices.last_name(definitions), definitions, matrix, is_proved=order == 2)
+    expected = (basis * (7 * values) ** (-1 / order)) @ basis.T
+    # A relative error of the smallest eigenvalue: roundings of 1.1e-16 times the condition number.
+    np.testing.assert_allclose(
+        value, expected, atol=1e-14 * condition * np.abs(expected).max(), rtol=0
+    )
+
+
+def test_columns_are_ordered_and_equal_ones_keep_their_order() -> None:
+    matrix = np.array([[1.0, 3, 2, 3, 0], *RNG.normal(size=(4, 5))])
+    first = sp.Piecewise((GRAD, sp.Eq(positions(GRAD, -2), 0)), (0, True))
+    definitions = {
+        "values": reduce_sum(first, (-2,), keepdims=True),
+        **matrices.descending_order(local("values"), GRAD, "order"),
+    }
+    value = result(local("order"), definitions, matrix)
+    np.testing.assert_array_equal(np.arange(5) @ value, [1, 3, 2, 0, 4])
+
+
+def test_a_factor_in_an_expression_is_refused() -> None:
+    definitions = {"twice": 2 * matrices.triangular_inverse(GRAD, axis_size(0))}
+    with pytest.raises(DefinitionError) as caught:
+        rule_of(local("twice"), definitions).for_shape((3, 3))
+    assert str(caught.value) == (
+        "a matrix factor must be a whole definition, got 2*TriangularInverse(grad, 3) (rule 'test',"
+        " shape [3, 3]): name it in definitions and use local(name)"
+    )
+
+
+def test_a_factor_of_many_columns_is_refused() -> None:
+    definitions = {"q": matrices.orthogonal_factor(GRAD, axis_size(0), axis_size(1))}
+    with pytest.raises(DefinitionError) as caught:
+        rule_of(local("q"), definitions).for_shape((300, 200))
+    assert str(caught.value) == (
+        "a QR decomposition takes up to 128 columns and no more than rows, got 300 rows and 200 "
+        "columns (definition 'q')"
+    )
+
+
+def test_positions_of_a_vector_are_refused() -> None:
+    with pytest.raises(LoweringError) as caught:
+        compile_step(ModelSpec(rule_of(positions(GRAD, -1), {}), {"w": (3,)}))
+    assert "positions need two axes and axis -1, got f32[3]" in str(caught.value)

@@ -21,7 +21,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units wheel-smoke dist golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer
+.PHONY: help demo stubs test lint format types doctests units wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer
 .NOTPARALLEL:
 
 help:
@@ -37,6 +37,8 @@ help:
 	@echo "make golden       rewrite tests/golden from what the code says now"
 	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
 	@echo "make frameworks   rewrite docs/frameworks.md, its plot and docs/frameworks/ from the code"
+	@echo "make notebooks    run docs/notebooks and store the outputs"
+	@echo "make trust        rewrite the figures of docs/limits_and_trust.md"
 	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
@@ -189,6 +191,14 @@ gallery: $(STAMP)
 frameworks: $(STAMP)
 	@echo "== frameworks: rewrite docs/frameworks.md; review the change with git diff"
 	@$(BIN)/python -m docs.build_frameworks
+
+notebooks: $(STAMP)
+	@echo "== notebooks: run docs/notebooks and store the outputs; review the change with git diff"
+	@$(BIN)/python -m docs.notebooks
+
+trust: $(STAMP)
+	@echo "== trust: rewrite the figures of docs/limits_and_trust.md"
+	@PYTHONPATH=. $(BIN)/python -m docs.build_trust
 
 stubs: $(STAMP)
 	@echo "== stubs: rewrite the types of the generated classes of closedform.torch"

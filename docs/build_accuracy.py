@@ -33,8 +33,7 @@ powers of two and 20,000 random steps up to 2⁵⁰. Exact values are enclosed b
 the value* is the distance of neighboring floats at the exact value, an *ulp of scale* that at the
 schedule's largest value; a value is *correctly rounded* if no float is nearer to the exact one.
 
-`closedform.certify` computes the same for your own schedule: [numerics](numerics.md). `make
-accuracy` measures again and writes this page.
+`closedform.certify` computes the same for your own schedule: [numerics](numerics.md).
 
 ## Back ends
 

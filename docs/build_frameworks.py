@@ -1,4 +1,4 @@
-"""Writes the registry of the frameworks, their pages with defects, and the navigation of the site.
+"""Writes the registry of the frameworks, their table, and their pages with defects.
 
 `make frameworks` runs it. Each config of the recipe is in the framework's own form, and its values
 are those that the framework computes.
@@ -7,6 +7,7 @@ are those that the framework computes.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from matplotlib import colormaps, pyplot, rc_context
 from closedform.analysis.difference import CurveDifference, diff
 from closedform.analysis.writing import writable
 from closedform.language import Schedule
+from closedform.plotting import vector
 from closedform.recipes import Recipe, frameworks, load_recipe
 from closedform.recipes import registry as registry_module
 from closedform.recipes.defects import Defect as Declared
@@ -33,8 +35,10 @@ PAGE = DOCS / "frameworks.md"
 PLOT = DOCS / "frameworks" / "one_recipe.svg"
 REGISTRY = DOCS.parent / "src" / "closedform" / "recipes" / "registry.py"
 _TABLE = "_MODULES = {\n"
-SITE = DOCS.parent / "mkdocs.yml"
-_NAVIGATION = "  - Frameworks:\n      - frameworks.md\n"
+FIVE = ("levanter", "torchtune", "deepspeed", "detectron2", "maxtext")
+"""Frameworks whose curves differ in different ways, for the front page of the site."""
+FIVE_PLOT = DOCS / "frameworks" / "five_curves.svg"
+_FIVE_HEIGHT = 210
 PEAK, LOW, WARMUP, TOTAL = 1.0, 0.1, 4, 10
 STEPS = np.arange(TOTAL + 2)
 
@@ -125,13 +129,52 @@ def draw(path: Path, found: list[Curve]) -> None:
         pyplot.close(figure)
 
 
+def five_curves() -> str:
+    """Returns a plot of five of the curves, in the colors of the page that it becomes a part of."""
+    lines = {name: np.asarray(schedule_of(name)(STEPS), dtype=np.float64) for name in FIVE}
+    return vector.draw({name: (STEPS, values) for name, values in lines.items()}, _FIVE_HEIGHT)
+
+
 def _table(found: list[Curve]) -> list[str]:
-    header = " | ".join(str(step) for step in STEPS)
-    lines = [f"| curve | frameworks | {header} |", "| --- " * (len(STEPS) + 2) + "|"]
-    for index, one in enumerate(found):
-        values = " | ".join(f"{value:.3g}" for value in one.values)
-        lines.append(f"| {index + 1} | {', '.join(one.names)} | {values} |")
+    names = [f"{index + 1}. {', '.join(one.names)}" for index, one in enumerate(found)]
+    header = " | ".join(str(index + 1) for index in range(len(found)))
+    lines = [*names, "", f"| update | {header} |", "| --- " * (len(found) + 1) + "|"]
+    for at, step in enumerate(STEPS):
+        values = " | ".join(f"{one.values[at]:.3g}" for one in found)
+        lines.append(f"| {step} | {values} |")
     return lines
+
+
+def _index() -> list[str]:
+    """The table of all frameworks, which the site filters."""
+    lines = [
+        '<div class="filtered" markdown>',
+        "",
+        "| framework | configs | classes | defects |",
+        "| --- | --- | --- | --- |",
+    ]
+    written = set(writable())
+    for name in sorted(frameworks.FRAMEWORKS):
+        framework = frameworks.FRAMEWORKS[name]
+        ways = [
+            *(["read"] if framework.reader is not None else []),
+            *(["written"] if name in written else []),
+        ]
+        count = len(framework.schedules) + len(framework.optimizers)
+        page_of_defects = f"[{len(framework.defects) or ''} known](frameworks/{name}.md)"
+        cells = (
+            f"[{name}](#{_anchor(name)})",
+            " and ".join(ways),
+            str(count or ""),
+            page_of_defects.replace("[ ", "[") if name in paged() else "",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, "", "</div>", ""]
+
+
+def _anchor(name: str) -> str:
+    """The anchor of a heading, as the site's table of contents makes it."""
+    return re.sub(r"[^\w\s-]", "", name).lower()
 
 
 def _section(name: str) -> list[str]:
@@ -192,16 +235,20 @@ def page() -> str:
     lines = [
         "# Frameworks",
         "",
-        "`make frameworks` writes this page from the code.",
+        "The same numbers in two frameworks are not the same learning rates. This page lists the "
+        "frameworks whose configs and classes are read, the ones that are written, and where each "
+        "departs from its own documentation.",
         "",
+        *_index(),
         "## One recipe",
         "",
         f"A cosine with peak {PEAK:g}, a warmup of {WARMUP} updates, {TOTAL} updates in all and "
         f"the minimum {LOW:g}, in the form of {count} frameworks, is {len(found)} different "
-        f"curves, {within} during the run. The table has the learning rate of each update, and of "
-        "two updates after the end:",
+        f"curves, {within} during the run:",
         "",
         *_table(found),
+        "",
+        "The last two rows are updates after the end.",
         "",
         "![The curves](frameworks/one_recipe.svg)",
         "",
@@ -212,7 +259,7 @@ def page() -> str:
     ]
     for name in sorted(frameworks.FRAMEWORKS):
         lines += _section(name)
-    return "\n".join(lines)
+    return "\n".join([*lines, "<!-- Written by `make frameworks`. -->", ""])
 
 
 def read(defect: Defect) -> Recipe:
@@ -265,10 +312,10 @@ def framework_page(name: str) -> str:
     lines = [
         f"# {name}: defects",
         "",
-        "`make frameworks` writes this page from the declaration and the counterexamples "
-        "in docs/defects.py. The computed values are those of the framework's code, which "
-        "`closedform.load_recipe` reads from the config; `as_implemented=False` computes the "
-        "documented formula where there is one.",
+        f"Where the learning rates of {name} differ from what its documentation says or a reader "
+        "of the config expects. The computed values are those of the framework's code, as "
+        "`closedform.load_recipe` returns them; `as_implemented=False` computes the documented "
+        "formula where there is one.",
         "",
     ]
     for defect in DEFECTS:
@@ -277,7 +324,7 @@ def framework_page(name: str) -> str:
     framework = frameworks.FRAMEWORKS[name]
     if framework.defects:
         lines += ["## All known defects", "", *_declared(framework), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "<!-- Written by `make frameworks`. -->", ""])
 
 
 def registry_text() -> str:
@@ -296,20 +343,10 @@ def registry_text() -> str:
     return begin + _TABLE + "".join(lines) + rest[rest.index("}") :]
 
 
-def site_text() -> str:
-    """Returns the text of mkdocs.yml with the page of each framework in the navigation."""
-    lines = [f"      - {name}: frameworks/{name}.md\n" for name in sorted(paged())]
-    begin, _, rest = SITE.read_text(encoding="utf-8").partition(_NAVIGATION)
-    remaining = rest.splitlines(keepends=True)
-    while remaining and "frameworks/" in remaining[0]:
-        del remaining[0]
-    return begin + _NAVIGATION + "".join(lines) + "".join(remaining)
-
-
 def pages() -> dict[Path, str]:
     """Returns the pages that this file writes, with their texts."""
     own = {DOCS / "frameworks" / f"{name}.md": framework_page(name) for name in paged()}
-    return {REGISTRY: registry_text(), SITE: site_text(), PAGE: page(), **own}
+    return {REGISTRY: registry_text(), PAGE: page(), FIVE_PLOT: five_curves() + "\n", **own}
 
 
 def main() -> None:

@@ -34,8 +34,7 @@ _INTRODUCTION = """\
 # Gallery
 
 Every schedule of the library: its formula with the names of its arguments, its names in other
-frameworks, and one example. `make gallery` writes this page and its plots from the code. In the
-formulas t is the number of steps done. The
+frameworks, and one example. In the formulas t is the number of steps done. The
 [interactive gallery](https://closedform.github.io/closedform/explore/) has the same schedules with
 sliders, files and proofs; `closedform gallery -o site` writes it.
 """

@@ -27,10 +27,10 @@ BACKENDS = DOCS / "backends.json"
 _HEAD = """\
 # Back ends and runtimes
 
-Written by `make runtimes` from the results of `make compare-runtimes`, which computes each schedule
-of the library, every scheduler class of every framework, and one step of every rule in each. An
-entry passes if all its outputs are the values of the evaluator within what the
-[op table](how_to_add_an_op.md) admits, and what the last column adds.
+Where exported schedules and optimizers run, and what each place refuses. `make compare-runtimes`
+computes each schedule of the library, every scheduler class of every framework, and one step of
+every rule in each. An entry passes if all its outputs are the values of the evaluator within what
+the [op table](how_to_add_an_op.md) admits, and what the last column adds.
 
 ## Back ends
 

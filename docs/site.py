@@ -1,13 +1,15 @@
 """Pages of the site that are made from other files: `mkdocs.yml` names this file as a hook.
 
-The front page is README.md, the benchmarks and the changelog are their files. The reference has an
-entry for each name in ``__all__`` of the public packages, so that a name cannot be left out.
+The benchmarks and the changelog are their files, and notebooks are pages with their outputs. The
+reference has an entry for each name in ``__all__`` of the public packages, so that a name cannot be
+left out.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,11 @@ from mkdocs.structure.files import File, Files
 
 import closedform
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from docs import notebooks
+
 ROOT = Path(__file__).parents[1]
 COPIES = {
-    "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "benchmarks.md": "benchmarks/RESULTS.md",
 }
@@ -33,6 +37,9 @@ KATEX = ROOT / "build" / "web" / "node_modules" / "katex" / "dist"
 KATEX_ONLINE = "https://unpkg.com/katex@0.19/dist"
 KATEX_SCRIPTS = ("katex.min.js", "contrib/auto-render.min.js")
 KATEX_STYLES = ("katex.min.css",)
+FIGURE = "<!-- figure -->"
+FIGURE_FILE = ROOT / "docs" / "frameworks" / "five_curves.svg"
+"""The figure of the front page, in the colors of the page that it is a part of."""
 PACKAGES = {
     "core": ("closedform", "The functions and classes of the package itself."),
     "schedules": ("closedform.schedules", "Schedules of the library; see also the gallery."),
@@ -79,7 +86,7 @@ def entries(package: str) -> Iterator[str]:
         if (inspect.isclass(value) or inspect.isfunction(value)) and home is not None:
             yield f"::: {home}.{value.__qualname__}\n"
         else:
-            yield f"### `{name}`\n\n{_description(package, name, value)}\n"
+            yield f"## `{name}`\n\n{_description(package, name, value)}\n"
 
 
 def _description(package: str, name: str, value: object) -> str:
@@ -113,8 +120,18 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Puts the figure of the front page into it."""
+    if page.file.src_uri == "index.md":
+        return markdown.replace(FIGURE, FIGURE_FILE.read_text(encoding="utf-8"))
+    return markdown
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Adds the generated pages, and KaTeX."""
+    for notebook in sorted(notebooks.FOLDER.glob("*.ipynb")):
+        text = notebooks.as_markdown(notebooks.read(notebook), notebook.stem)
+        files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=text))
     for path, file in katex_files().items():
         files.append(File.generated(config, path, abs_src_path=str(file)))
     for path, source in COPIES.items():

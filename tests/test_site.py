@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 import closedform as cf
+from docs import build_trust
 
 ROOT = Path(__file__).parents[1]
-GENERATED = {"index.md", "changelog.md", "benchmarks.md"}
+NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").iterdir()}
+GENERATED = {"changelog.md", "benchmarks.md"} | NOTEBOOKS
 """Pages that docs/site.py makes, as all those of api/."""
 
 
@@ -34,7 +36,32 @@ def test_each_page_is_in_the_navigation_once() -> None:
     written = {
         path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("**/*.md")
     }
-    assert sorted(listed) == sorted(written | GENERATED)
+    # The table of all frameworks leads to their pages.
+    reached = {page for page in written if page.startswith("frameworks/")}
+    table = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    assert [page for page in reached if f"]({page})" not in table] == []
+    assert sorted(listed) == sorted((written - reached) | GENERATED)
+
+
+def test_pages_begin_with_their_purpose() -> None:
+    """And not with the command that writes them."""
+    for path in (ROOT / "docs").glob("**/*.md"):
+        _, _, text = path.read_text(encoding="utf-8").partition("\n# ")
+        first = " ".join(text.split("\n\n")[1:2]) or path.read_text(encoding="utf-8")[:300]
+        assert "`make " not in first.split(". ")[0], path
+
+
+def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
+    text = (ROOT / "docs" / "limits_and_trust.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition(build_trust.BEGIN)
+    rows = rest.partition(build_trust.END)[0].splitlines()[2:]
+    figures = list(build_trust.figures())
+    assert len(rows) == len(figures)
+    for row, figure in zip(rows, figures, strict=True):
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert cells[0] == figure.subject, "run `make trust`"
+        number = int(cells[1].replace(",", ""))
+        assert figure.number * 0.8 <= number <= figure.number, f"{figure.subject}: `make trust`"
 
 
 @pytest.mark.parametrize(

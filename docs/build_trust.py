@@ -1,0 +1,162 @@
+"""Writes the figures of docs/limits_and_trust.md: how much is compared with what, and how.
+
+`make trust` runs it. The figures are those of stored results and of the tables of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from closedform.recipes.frameworks import FRAMEWORKS
+from docs.defects import DEFECTS
+from docs.theorems import THEOREMS
+
+DOCS = Path(__file__).parent
+PAGE = DOCS / "limits_and_trust.md"
+RECORDS = DOCS.parent / "tests" / "reference"
+BEGIN, END = "<!-- figures: make trust -->\n", "<!-- end of the figures -->\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of tests of one kind.
+
+    Attributes:
+        subject: What is tested.
+        number: How many cases there are.
+        cases: What a case is.
+        against: What it is compared with.
+        command: What runs it.
+    """
+
+    subject: str
+    number: int
+    cases: str
+    against: str
+    command: str
+
+
+def figures() -> Iterator[Figure]:
+    """Yields the figures of today."""
+    records = sum(_lines(path) for path in RECORDS.glob("*.jsonl*"))
+    yield Figure(
+        "recipes and schedules of frameworks",
+        records,
+        "configs, arguments and logs",
+        "values that the genuine code of the framework returned",
+        "`make test`",
+    )
+    declared = sum(len(framework.defects) for framework in FRAMEWORKS.values())
+    yield Figure(
+        "defects of frameworks",
+        declared + len(DEFECTS),
+        "declarations and counterexamples",
+        "the line of the framework's code, the documented formula",
+        "`make test`",
+    )
+    yield Figure(
+        "[theorems](theorems.md)",
+        len(THEOREMS),
+        "true and false statements",
+        "the prover, each counterexample in exact arithmetic",
+        "`make test`",
+    )
+    accuracy = json.loads((DOCS / "accuracy.json").read_text(encoding="utf-8"))["schedules"]
+    columns = [column for table in accuracy.values() for column in table.values()]
+    yield Figure(
+        "[values](accuracy.md) of schedules",
+        sum(column["steps"] for column in columns),
+        f"values of {len(accuracy)} schedules in every back end, all steps to 2²⁰",
+        "ball arithmetic",
+        "`make accuracy`",
+    )
+    backends = json.loads((DOCS / "backends.json").read_text(encoding="utf-8"))
+    yield Figure(
+        "[back ends](runtimes.md)",
+        sum(sum(entry["passed"].values()) for entry in backends.values()),
+        f"schedules and rules in {len(backends)} back ends",
+        "the evaluator of the IR",
+        "`make compare-runtimes`",
+    )
+    operators = json.loads((DOCS / "training_operators.json").read_text(encoding="utf-8"))
+    matched = sum(entry[0] == "matched" for entry in operators["entries"].values())
+    yield Figure(
+        "[operators](training_operators.md) in training",
+        matched,
+        f"of {len(operators['entries'])} differentiable operators of torch: gradients and updates",
+        f"torch {operators['torch']}",
+        "`make compare`",
+    )
+    yield Figure(
+        "functions for `from_python`",
+        5000,
+        "generated functions, 2,000 steps each",
+        "the function itself",
+        "`make compare`",
+    )
+    yield Figure(
+        "faults planted in the library",
+        1450,
+        "faults of formulas and of code: none is proved to be none",
+        "exact values",
+        "`make compare`",
+    )
+    yield Figure(
+        "tampered ONNX files",
+        20_000,
+        "files: none that is proved has another meaning",
+        "onnxruntime",
+        "`make compare`",
+    )
+
+
+def _lines(path: Path) -> int:
+    opener = lzma.open if path.suffix == ".xz" else open
+    with opener(path, "rb") as stream:
+        return sum(1 for _ in stream)
+
+
+def table() -> str:
+    """Returns the figures as a table; numbers above 100 are rounded down to two digits."""
+    rows = [
+        f"| {entry.subject} | {rounded_down(entry.number):,} | {entry.cases} | {entry.against} | "
+        f"{entry.command} |\n"
+        for entry in figures()
+    ]
+    head = (
+        "| what | at least | cases | compared with | command |\n| --- | --- | --- | --- | --- |\n"
+    )
+    return head + "".join(rows)
+
+
+def rounded_down(number: int) -> int:
+    """Returns a number with its first two digits.
+
+    Example:
+        >>> rounded_down(5038), rounded_down(97)
+        (5000, 97)
+    """
+    magnitude = 10 ** max(len(str(number)) - 2, 0)
+    return number // magnitude * magnitude
+
+
+def page() -> str:
+    """Returns the page with the figures of today."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{table()}{END}{after}"
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="utf-8", newline="\n")
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()

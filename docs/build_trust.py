@@ -141,7 +141,7 @@ def rounded_down(number: int) -> int:
         >>> rounded_down(5038), rounded_down(97)
         (5000, 97)
     """
-    magnitude = 10 ** max(len(str(number)) - 2, 0)
+    magnitude = int(10 ** max(len(str(number)) - 2, 0))
     return number // magnitude * magnitude
 
 

@@ -53,7 +53,7 @@ def test_there_are_five_in_the_format_of_jupyter() -> None:
 
 
 def test_a_page_has_texts_code_and_outputs() -> None:
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"cell_type": "markdown", "source": ["# A"]},
         {"cell_type": "code", "source": ["print(1)\n", "x"], "outputs": []},
     ]

@@ -194,7 +194,7 @@ frameworks: $(STAMP)
 
 notebooks: $(STAMP)
 	@echo "== notebooks: run docs/notebooks and store the outputs; review the change with git diff"
-	@$(BIN)/python -m docs.notebooks
+	@$(BIN)/python -m docs.run_notebooks
 
 trust: $(STAMP)
 	@echo "== trust: rewrite the figures of docs/limits_and_trust.md"

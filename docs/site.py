@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from mkdocs.structure.files import File, Files
 import closedform
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from docs import notebooks
+from docs import run_notebooks as notebooks
 
 ROOT = Path(__file__).parents[1]
 COPIES = {
@@ -37,6 +38,7 @@ KATEX = ROOT / "build" / "web" / "node_modules" / "katex" / "dist"
 KATEX_ONLINE = "https://unpkg.com/katex@0.19/dist"
 KATEX_SCRIPTS = ("katex.min.js", "contrib/auto-render.min.js")
 KATEX_STYLES = ("katex.min.css",)
+EXPLORE = ROOT / "build" / "explore"
 FIGURE = "<!-- figure -->"
 FIGURE_FILE = ROOT / "docs" / "frameworks" / "five_curves.svg"
 """The figure of the front page, in the colors of the page that it is a part of."""
@@ -125,6 +127,12 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     if page.file.src_uri == "index.md":
         return markdown.replace(FIGURE, FIGURE_FILE.read_text(encoding="utf-8"))
     return markdown
+
+
+def on_post_build(*, config: Any) -> None:
+    """Adds the gallery with sliders, which ``closedform gallery -o build/explore`` writes."""
+    if EXPLORE.is_dir():
+        shutil.copytree(EXPLORE, Path(config["site_dir"]) / "explore", dirs_exist_ok=True)
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -24,6 +24,7 @@ EVERYTHING = f"closedform[{','.join(EXTRAS)}]"
 # the pinned ones.
 TOOLS = {
     "build",
+    "mike",
     "mkdocs-material",
     "mkdocstrings-python",
     "mypy",

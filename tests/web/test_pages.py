@@ -406,3 +406,25 @@ def test_a_command_without_positional_arguments_takes_options_only() -> None:
     assert parser.parse(["-o", "y"]) == {"o": "y"}
     with pytest.raises(UsageError, match="unrecognized arguments: z"):
         parser.parse(["-o", "y", "z"])
+
+
+def test_arguments_of_an_example_are_by_name(packages: Path, tmp_path: Path) -> None:
+    page = write_gallery(tmp_path / "site", names=["cosine", "chained"], packages=packages)
+    cosine, chained = json.loads((page.parent / "manifest.json").read_text())["entries"]
+    by_name = ", ".join(f"{name}={text}" for name, text in cosine["arguments"])
+    called: Any = {"cosine": schedules.cosine}
+    exec(f"lr = cosine({by_name})", called)
+    assert called["lr"] == EXAMPLES["cosine"].make()
+    assert {entry["name"] for entry in cosine["inputs"]} <= {
+        name for name, _ in cosine["arguments"]
+    }
+    assert chained["arguments"] is None or chained["name"] == "chained"
+
+
+def test_the_training_page_has_the_steps_of_the_recipe(packages: Path, tmp_path: Path) -> None:
+    model, example = torch.nn.Linear(3, 2), (torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
+    for lr, steps in ((schedules.cosine(0.1, 0, 400), 400), (0.1, None)):
+        export(model, cross_entropy, example, optimizers.sgd(lr), tmp_path / f"run{steps}")
+        train = tmp_path / f"run{steps}" / "train.onnx"
+        page = write_training_page(train, tmp_path / f"site{steps}", packages=packages)
+        assert json.loads((page.parent / "manifest.json").read_text())["steps"] == steps

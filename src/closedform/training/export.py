@@ -16,7 +16,7 @@ from closedform.compiler import (
 from closedform.errors import ExportError
 from closedform.exporters.onnx_model import make_folder
 from closedform.ir.graph import Array
-from closedform.language import UpdateRule
+from closedform.language import Schedule, UpdateRule
 from closedform.language.functions import STORED
 from closedform.language.groups import Group
 from closedform.options import GraphOptions, ModelSpec
@@ -24,6 +24,7 @@ from closedform.runtime.onnx_session import open_session, run_into
 from closedform.training.progress import phase, show_phases
 from closedform.training.session import (
     INIT_FILE,
+    STEPS,
     TRAIN_FILE,
 )
 from closedform.training.sources import loss_of, model_of
@@ -168,6 +169,7 @@ def export(
         "closedform.clock": CLOCK,
         "closedform.rule": rule.name,
         "closedform.model": type(model).__name__,
+        **_length_of_run(rule),
     }
     with show_phases(verbose), restore_on_exit(model):
         model_graphs = trace(
@@ -209,6 +211,14 @@ def export(
 
 def _rules(rule: UpdateRule, groups: Sequence[Group]) -> list[UpdateRule]:
     return [rule, *(group.rule for group in groups if group.rule is not None)]
+
+
+def _length_of_run(rule: UpdateRule) -> dict[str, str]:
+    """The steps until the last schedule of a rule ends, for the metadata; none without an end."""
+    values = rule.hyperparameters.values()
+    lengths = [value.length for value in values if isinstance(value, Schedule) and not value.open]
+    steps = [int(length) for length in lengths if length is not None]
+    return {STEPS: str(max(steps))} if steps and max(steps) > 0 else {}
 
 
 def _check_target(target: object, dtype: str, where: str) -> None:

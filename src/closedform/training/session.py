@@ -38,6 +38,8 @@ from closedform.training.update_tails import split_file
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 EVAL_LOSS_FILE = "eval_loss.onnx"
+STEPS = "closedform.steps"
+"""The key of the metadata with the number of steps after which the schedules of a rule end."""
 TRAINING_INFO_FILE = "training.onnx"
 LOSS, LEARNING_RATE, METRIC = "loss", "learning_rate", "metric."
 if TYPE_CHECKING:

@@ -95,6 +95,7 @@ def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
         "family": function.__module__.rpartition(".")[2].replace("_", " "),
         "summary": _first_line(function),
         "code": example.call,
+        "arguments": _arguments(name, example.call),
         "imports": _imports(example.call),
         "latex": schedule.latex(),
         "steps": example.steps,
@@ -130,6 +131,23 @@ def _imports(call: str) -> list[str]:
     names_used = sorted(names & set(schedules.__all__))
     lines = ["import sympy as sp"] if "sp" in names else []
     return [*lines, f"from closedform.schedules import {', '.join(names_used)}"]
+
+
+def _arguments(name: str, call: str) -> list[tuple[str, str]] | None:
+    """The arguments of a call by name, as text; None for an expression of another form."""
+    node = ast.parse(call, mode="eval").body
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) != name:
+        return None
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    try:
+        bound = inspect.signature(getattr(schedules, name)).bind(*node.args, **keywords)
+    except TypeError:
+        return None
+    return [
+        (argument, ast.unparse(value))
+        for argument, value in bound.arguments.items()
+        if isinstance(value, ast.expr)
+    ]
 
 
 def _open_symbols(schedule: Schedule) -> list[sp.Symbol]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import OnnxSession, open_session
-from closedform.training.session import INIT_FILE, LOSS, TRAIN_FILE
+from closedform.training.session import INIT_FILE, LOSS, STEPS, TRAIN_FILE
 from closedform.training.webgpu.step import SCALARS_FILE, WEBGPU_FILE
 from closedform.web.folder import Device, copy_runtime, write_folder, write_loop_page
 
@@ -176,5 +176,6 @@ def _manifest(session: OnnxSession, data: str | None) -> dict[str, Any]:
     return {
         "title": meta.get("closedform.model", session.name),
         "data": data,
+        "steps": int(meta[STEPS]) if meta.get(STEPS, "").isdecimal() else None,
         "inputs": inputs_of(session),
     }

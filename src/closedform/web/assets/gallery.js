@@ -27,7 +27,9 @@ function card(parent, entry) {
   const formula = element(box, "div", { class: "formula" });
   window.katex.render(entry.latex, formula, { throwOnError: false, displayMode: false });
   const words = [entry.name, entry.family, entry.summary, ...entry.systems].join(" ").toLowerCase();
-  return { entry, box, error, formula, words, show: follow(svg), state: "waiting" };
+  const names = [entry.name, ...entry.systems.map((name) => name.split(":").pop())]
+    .flatMap((name) => [name.toLowerCase(), name.toLowerCase().replaceAll("_", "")]);
+  return { entry, box, error, formula, words, names, show: follow(svg), state: "waiting" };
 }
 
 function tell(cards) {
@@ -45,7 +47,12 @@ function tell(cards) {
 function search(cards) {
   const text = at("find").value.trim();
   const words = text.toLowerCase().split(/\s+/);
-  for (const one of cards) one.box.hidden = !words.every((word) => one.words.includes(word));
+  for (const one of cards) {
+    one.box.hidden = !words.every((word) => one.words.includes(word));
+    // A schedule of this name, or in this framework, comes before those that only mention it.
+    const isNamed = words.every((word) => one.names.some((name) => name.startsWith(word)));
+    one.box.style.order = text && !isNamed ? 1 : 0;
+  }
   putIntoAddress(text ? { search: text } : {});
   tell(cards);
 }

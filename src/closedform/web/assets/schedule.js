@@ -38,14 +38,25 @@ function check({ name, step, value }, text) {
   throw new Error(`${name} must be ${kind}, such as ${value}; got "${text}".`);
 }
 
-function python({ inputs, imports, code }, values) {
+// The call with the changed values as its arguments, or bound where it does not have them.
+function call({ name, inputs, code, arguments: given }, values) {
   const changed = inputs.filter((input) => values[input.name] !== input.value);
-  const bound = changed.map((input) => `${input.name}=${values[input.name]}`).join(", ");
+  if (!changed.length) return code;
+  const names = (given ?? []).map(([argument]) => argument);
+  if (changed.every((input) => names.includes(input.name))) {
+    const isChanged = (argument) => changed.some((input) => input.name === argument);
+    const texts = given.map(([argument, text]) => `${argument}=${isChanged(argument) ? values[argument] : text}`);
+    return `${name}(${texts.join(", ")})`;
+  }
+  return `${code}.bind(${changed.map((input) => `${input.name}=${values[input.name]}`).join(", ")})`;
+}
+
+function python(entry, values) {
   return [
     "import closedform as cf",
-    ...imports,
+    ...entry.imports,
     "",
-    `lr = ${code}${bound ? `.bind(${bound})` : ""}`,
+    `lr = ${call(entry, values)}`,
     `cf.to_onnx(lr, "lr.onnx")`,
   ].join("\n");
 }
@@ -106,7 +117,8 @@ class Page {
 
   row(input) {
     const { name, low, high, step } = input;
-    element(at("inputs"), "label", { for: name }, name);
+    const label = element(at("inputs"), "label", { for: name }, name);
+    element(label, "span", { class: "status" }, `${short(low)} to ${short(high)}, or type another`);
     const slider = element(at("inputs"), "input", { type: "range", min: low, max: high, step, "aria-label": `${name}, slider` });
     const field = element(at("inputs"), "input", { type: "text", id: name, inputmode: "decimal" });
     slider.addEventListener("input", () => {
@@ -128,6 +140,10 @@ class Page {
       slider.value = this.values[name];
       field.value = this.values[name];
     }
+    // The proofs are about the values that the page begins with.
+    const isInitial = this.entry.inputs.every(({ name, value }) => this.values[name] === value);
+    at("proofs").classList.toggle("past", !isInitial);
+    at("scope").textContent = isInitial ? "" : "You have changed values: these verdicts are for the initial ones. ";
     at("python").textContent = python(this.entry, this.values);
     at("onnx").textContent = onnx(this.entry, this.values);
   }

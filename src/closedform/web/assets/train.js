@@ -24,7 +24,10 @@ function orderOf(index) {
 }
 
 const loop = new Loop((step) => {
-  const size = Math.min(number("batch", 1), data.rows);
+  const size = number("batch", 1);
+  if (size > data.rows) {
+    throw new Error(`The batch size must be at most ${data.rows}, the rows of the data; got ${size}.`);
+  }
   const perEpoch = Math.floor(data.rows / size);
   const start = (step % perEpoch) * size;
   const order = orderOf(Math.floor(step / perEpoch));
@@ -49,6 +52,7 @@ async function begin() {
   const { manifest } = await loop.begin(REMEDY);
   at("title").textContent = `Train ${manifest.title} in the browser`;
   document.title = at("title").textContent;
+  if (manifest.steps) at("steps").value = at("steps").defaultValue = manifest.steps;
   at("shuffle").checked = readAddress(FIELDS).get("shuffle") !== "0";
   for (const field of [...fields(FIELDS), at("shuffle")]) field.addEventListener("change", putFields);
   const wanted = loop.trainer.batch.map(({ name, dtype, dims }) =>

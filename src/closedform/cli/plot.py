@@ -18,6 +18,9 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from closedform.language import Schedule
     from closedform.recipes.logs import Log
 
@@ -142,7 +145,6 @@ def _print(curves: dict[str, Schedule | Log], until: int | None, key: str) -> No
     from closedform.cli.output import has_color, heading, is_unicode
     from closedform.language import Schedule
     from closedform.plotting import overlay
-    from closedform.plotting.figure import points_of
 
     end = until
     if end is None:
@@ -150,13 +152,27 @@ def _print(curves: dict[str, Schedule | Log], until: int | None, key: str) -> No
     heading(next(iter(curves)) if len(curves) == 1 else f"{len(curves)} curves")
     print(
         overlay(
-            {label: points_of(curve, end, key) for label, curve in curves.items()},
+            {label: _points(curve, end, key) for label, curve in curves.items()},
             width=_plot_width(),
             is_ascii=not is_unicode(sys.stdout.encoding),
             are_colored=has_color(sys.stdout),
             points=[label for label, curve in curves.items() if not isinstance(curve, Schedule)],
         )
     )
+
+
+def _points(
+    curve: Schedule | Log, end: int, key: str
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    from closedform.language import Schedule
+
+    if isinstance(curve, Schedule):
+        from closedform.plotting.steps import schedule_points
+
+        return schedule_points(curve, end, _MOST_POINTS)
+    from closedform.plotting.figure import points_of  # a twentieth of a second
+
+    return points_of(curve, end, key)
 
 
 def _last(curve: Schedule | Log) -> int:
@@ -166,6 +182,7 @@ def _last(curve: Schedule | Log) -> int:
     return last_step(curve) if isinstance(curve, Schedule) else max(curve.steps)
 
 
+_MOST_POINTS = 2000
 _MARGIN = 14
 """The longest label, -1.23457e-05, and the axis."""
 

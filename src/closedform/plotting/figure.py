@@ -16,7 +16,7 @@ from closedform.language import Schedule
 from closedform.language.boundaries import boundaries
 from closedform.language.schedule import check_schedule
 from closedform.plotting.canvas import check_format, new_figure, write_figure
-from closedform.plotting.steps import even_steps, last_step, steps_with_sides
+from closedform.plotting.steps import even_steps, last_step, schedule_points
 from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.logs import Log
 
@@ -297,9 +297,7 @@ def points_of(source: Source, end: int, key: str) -> tuple[NDArray[np.int64], Va
         steps, values = _points(source, key)
         within = steps <= end
         return steps[within], values[within]
-    last = end if source.last_step is None else min(end, source.last_step)
-    points = steps_with_sides(last, _marks(source, last), _MOST_POINTS)
-    return points, np.asarray(source(points), dtype=np.float64)
+    return schedule_points(source, end, _MOST_POINTS)
 
 
 def _marks(schedule: Schedule, last: int) -> tuple[int, ...]:

@@ -43,3 +43,15 @@ def steps_with_sides(end: int, marks: Sequence[int], most: int) -> NDArray[np.in
 
     sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
     return np.union1d(even_steps(end, most), sides)
+
+
+def schedule_points(
+    schedule: Schedule, end: int, most: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Returns steps up to ``end`` and the values at them, with both sides of each boundary."""
+    import numpy as np
+
+    last = end if schedule.last_step is None else min(end, schedule.last_step)
+    marks = [mark for mark in boundaries(schedule.bound) if mark <= last]
+    steps = steps_with_sides(last, marks[:most], most)
+    return steps, np.asarray(schedule(steps), dtype=np.float64)

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.errors import ClosedFormError
-from closedform.language.boundaries import boundaries
-from closedform.plotting.steps import last_step, steps_with_sides
+from closedform.plotting.steps import last_step, schedule_points
 
 if TYPE_CHECKING:
     from closedform.language import Schedule
@@ -59,7 +58,7 @@ def picture(curves: Mapping[str, Schedule | Points], last: int | None = None) ->
     end = max(map(last_step, schedules), default=1) if last is None else last
     try:
         points = {
-            label: curve if isinstance(curve, tuple) else _points(curve, end)
+            label: curve if isinstance(curve, tuple) else schedule_points(curve, end, _MOST_POINTS)
             for label, curve in curves.items()
         }
     except ClosedFormError:  # no finite value at one of the steps
@@ -117,13 +116,6 @@ def draw(curves: Mapping[str, Points], height: int = _HEIGHT) -> str:
         f'style="display:block;width:100%;max-width:{_WIDTH}px;height:auto" '
         f'font-family="inherit" font-size="{_FONT}" fill="currentColor">{"".join(parts)}</svg>'
     )
-
-
-def _points(schedule: Schedule, last: int) -> Points:
-    end = last if schedule.last_step is None else min(last, schedule.last_step)
-    marks = [mark for mark in boundaries(schedule.bound) if mark <= end]
-    steps = steps_with_sides(end, marks[:_MOST_POINTS], _MOST_POINTS)
-    return steps, np.asarray(schedule(steps), dtype=np.float64)
 
 
 def _color(index: int) -> str:

@@ -7,8 +7,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from closedform.training.gradients.rules import (
+    BACKWARDS,
+    ELEMENTWISE,
+    LINEAR,
+    PROVED,
+    PROVED_OFF_KINKS,
+    RULES,
+    kind_of,
+)
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "training_operators.md"
@@ -30,8 +41,41 @@ torch in the same dtype (in bfloat16, with `compute_dtype="f32"`).
 a file is written, with the operator and the module in the message. None is wrong. Of the {aten}
 functions that these entries are variants of, {aten_matched} ({aten_share:.0%}) match.
 
-| entries | matched | refused |
+| entries | matched | refused | gradient proved | proved except at kinks |
+| --- | --- | --- | --- | --- |
+"""
+
+_GRADIENTS = """
+## Proved gradients
+
+{count} operators are exported with their backward, as in a training step, and both are read from
+the ONNX file: torch's formulas of gradients, its decompositions, those of closedform, and the ONNX
+form of each operator are all within the proof. Proved is, over the real numbers:
+
+- of {elementwise} elementwise operators, that the backward is the derivative times the gradient in
+  the result, by the chain rule and the prover, on each side of the places where the formula
+  changes. Where torch has a convention at a kink (0 for `relu` and `abs` at 0, one half each for a
+  tie of `maximum`, 1 at the bounds of `clamp`), that slope is proved, too;
+- of {linear} linear ones, that the backward is the adjoint, ⟨A x, g⟩ = ⟨x, B g⟩, as sums over
+  indices, for all sizes from 1 on that the rule leaves free: batches, rows, columns and lengths.
+  Channels and kernels of convolutions, parts of a split and orders of diagonals are numbers.
+
+The rules are in `closedform.training.gradients.rules`, with their domains (x > 0 for `log`, `sqrt`
+and `pow`; x < 20 for `mish`, above which torch's forward and backward are of two approximations).
+Constants are the exact numbers that they are rounded from, and indices are in their ranges.
+Rounding, NaN and infinity are not part of it, nor are edges without a listed slope (`softplus` at
+20).
+All other operators, such as softmax, normalisations, attention, maxima of windows and solutions of
+linear systems, are compared with torch only. These are the backwards that closedform writes instead
+of torch's:
+
+| backward | proved by | compared with torch only |
 | --- | --- | --- |
+{rows}
+
+Proved: {proved}.
+
+Proved except at kinks: {kinked}.
 """
 
 _VARIANTS = """
@@ -83,23 +127,50 @@ def page() -> str:
         aten_matched=matched,
         aten_share=matched / len(by_function),
     )
-    rows = [_row(family, kinds) for family in (*_FAMILIES, "")]
+    gradients: dict[str, str] = results.get("gradients", {})
+    rows = [_row(family, kinds, gradients) for family in (*_FAMILIES, "")]
     counted = results.get("counts")  # of the last whole run of `make compare`
     variants = [_variant(kind, label, counted) for kind, label in _KINDS.items()] if counted else []
     tables = "\n".join(rows) + "\n"
     if variants:
         tables += _VARIANTS + "\n".join(variants) + _COUNTED
-    return head + tables + _REFUSED + "\n".join(_reasons(found)) + "\n"
+    return head + tables + _gradients(gradients) + _REFUSED + "\n".join(_reasons(found)) + "\n"
 
 
 def _family(name: str) -> str:
     return next((family for family in _FAMILIES if name.startswith(f"{family}.")), "")
 
 
-def _row(family: str, kinds: dict[str, str]) -> str:
+def _row(family: str, kinds: dict[str, str], gradients: dict[str, str]) -> str:
+    proved = Counter(kind for name, kind in gradients.items() if _family(name) == family)
     counts = Counter(kind for name, kind in kinds.items() if _family(name) == family)
     label = f"`{family}`" if family else "others"
-    return f"| {label} | {counts['matched']} | {counts['refused']} |"
+    cells = counts["matched"], counts["refused"], proved[PROVED], proved[PROVED_OFF_KINKS]
+    return f"| {label} | {' | '.join(map(str, cells))} |"
+
+
+def _gradients(gradients: dict[str, str]) -> str:
+    """The section on proofs of gradients."""
+    rows = [
+        f"| `{name}` | {_code(backward.rules)} | {backward.reason} |"
+        for name, backward in BACKWARDS.items()
+    ]
+    names = {
+        kind: _code([name for name, of in gradients.items() if of == kind])
+        for kind in (PROVED, PROVED_OFF_KINKS)
+    }
+    return _GRADIENTS.format(
+        count=len(gradients),
+        elementwise=len(ELEMENTWISE),
+        linear=len(LINEAR),
+        rows="\n".join(rows),
+        proved=names[PROVED],
+        kinked=names[PROVED_OFF_KINKS],
+    )
+
+
+def _code(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _variant(kind: str, label: str, counts: dict[str, dict[str, dict[str, int]]]) -> str:
@@ -120,5 +191,13 @@ def _reasons(found: dict[str, list[str]]) -> list[str]:
     return [f"| {reason} | {', '.join(names)} |" for reason, names in ordered]
 
 
+def store_gradients() -> None:
+    """Writes the rules whose gradients the tests prove to the stored results."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    results["gradients"] = {name: kind_of(rule) for name, rule in sorted(RULES.items())}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
+    store_gradients()
     PAGE.write_text(page(), encoding="utf-8")

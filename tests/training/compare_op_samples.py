@@ -12,6 +12,7 @@ import re
 import pytest
 import torch
 
+from closedform.training.gradients.rules import RULES, kind_of
 from docs import build_training_operators as build
 from tests.training.op_samples import Result, operators, outcome, samples, variants
 
@@ -56,6 +57,7 @@ def test_operators_match_or_are_refused() -> None:
         "counts": counts,
         "entries": entries,
         "functions": functions,
+        "gradients": {name: kind_of(rule) for name, rule in sorted(RULES.items())},
     }
     build.RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     build.PAGE.write_text(build.page(), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The judges of gradients: derivatives of elementwise graphs, adjoints of linear ones."""

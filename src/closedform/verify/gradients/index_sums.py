@@ -1,0 +1,207 @@
+"""Tensors as sums over indices: ``y[i] = Σ over r of [condition]·number·x[f(i, r)]·w[h(i, r)]``.
+
+Indices, sizes and conditions are terms of z3 over the integers, so that statements hold for all
+sizes of a rank. Two sums of products are compared as functions of the indices of their tensors:
+bound indices are eliminated by the equations that determine them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import z3
+
+Index = Any
+"""An integer of z3, or of Python."""
+
+_LABELS = itertools.count()
+
+
+def fresh(label: str = "r") -> Index:
+    """Returns an index that no other term has."""
+    return z3.Int(f"{label}!{next(_LABELS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A number of a tensor: its name, and the index."""
+
+    tensor: str
+    index: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summand:
+    """``Σ over bound of [condition]·factor·Π accesses``; the condition bounds the indices.
+
+    Attributes:
+        factor: A number.
+        accesses: The numbers of tensors that are multiplied.
+        condition: A condition of z3.
+        bound: The indices of the sum, with their sizes.
+    """
+
+    factor: Fraction
+    accesses: tuple[Access, ...] = ()
+    condition: Any = field(default_factory=lambda: z3.BoolVal(True))
+    bound: tuple[tuple[Index, Index], ...] = ()
+
+
+Sum = tuple[Summand, ...]
+
+
+def restrict(value: Sum, condition: Any) -> Sum:
+    """Returns a sum where a condition holds, and 0 elsewhere."""
+    condition = z3.simplify(condition)
+    if z3.is_true(condition):
+        return value
+    if z3.is_false(condition):
+        return ()
+    return tuple(
+        Summand(s.factor, s.accesses, z3.And(s.condition, condition), s.bound) for s in value
+    )
+
+
+def scale(value: Sum, factor: Fraction) -> Sum:
+    """Returns a multiple of a sum."""
+    return tuple(Summand(s.factor * factor, s.accesses, s.condition, s.bound) for s in value)
+
+
+def product(first: Sum, second: Sum) -> Sum:
+    """Returns the product of two sums; their bound indices are distinct."""
+    return tuple(
+        Summand(
+            a.factor * b.factor,
+            (*a.accesses, *b.accesses),
+            z3.And(a.condition, b.condition),
+            (*a.bound, *b.bound),
+        )
+        for a in first
+        for b in second
+    )
+
+
+def total(term: Callable[[Index], Sum], size: Index) -> Sum:
+    """Returns the sum of a term over an index from 0 up to a size."""
+    index = fresh()
+    return tuple(
+        Summand(s.factor, s.accesses, s.condition, (*s.bound, (index, size)))
+        for s in restrict(term(index), z3.And(index >= 0, index < size))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    """A summand whose tensors have canonical indices: a condition on them."""
+
+    key: tuple[str, ...]
+    factor: Fraction
+    condition: Any
+
+
+def are_equal(first: Sum, second: Sum, assumptions: Sequence[Any]) -> str | None:
+    """Returns None if two sums are equal for all tensors, else the reason why that is open.
+
+    Args:
+        first: A sum; all of its indices are bound.
+        second: The other one.
+        assumptions: What holds of the sizes and of integer tensors.
+    """
+    groups: dict[tuple[str, ...], list[tuple[Fraction, Any]]] = {}
+    for sign, value in ((1, first), (-1, second)):
+        for summand in value:
+            parts = _canonical(summand)
+            if parts is None:
+                return f"an index of a sum is not determined: {summand.bound}"
+            for free in parts:
+                groups.setdefault(free.key, []).append((sign * free.factor, free.condition))
+    for key, pairs in groups.items():
+        weights = [z3.If(condition, _real(factor), z3.RealVal(0)) for factor, condition in pairs]
+        solver = z3.Solver()
+        # Work, not time: a verdict does not depend on the machine.
+        solver.set("rlimit", _WORK)
+        solver.add(*assumptions, z3.Sum(weights) != 0)
+        outcome = solver.check()
+        if outcome != z3.unsat:
+            point = f", as at {solver.model()}" if outcome == z3.sat else ""
+            return f"the factors of {'·'.join(key)} differ{point}"
+    return None
+
+
+_WORK = 20_000_000
+
+_MOST_VALUES = 256
+"""The most values of the indices that no equation determines."""
+
+
+def _real(number: Fraction) -> Any:
+    return z3.RealVal(str(number))
+
+
+def _canonical(summand: Summand) -> list[_Free] | None:
+    """Eliminates the bound indices; those of a known size that remain take each of their values."""
+    accesses = sorted(summand.accesses, key=lambda access: access.tensor)
+    condition, equations = summand.condition, []
+    for place, access in enumerate(accesses):
+        for axis, index in enumerate(access.index):
+            equations.append((z3.Int(f"{access.tensor}@{place}.{axis}"), index))
+    bound = [index for index, _ in summand.bound]
+    solved = True
+    while bound and solved:
+        solved = False
+        for variable in list(bound):
+            solution = _solution(variable, [*equations, *_equations_of(condition)])
+            if solution is None:
+                continue
+            pair = (variable, z3.simplify(solution))
+            equations = [(n, z3.substitute(_as_term(i), pair)) for n, i in equations]
+            condition = z3.substitute(condition, pair)
+            bound.remove(variable)
+            solved = True
+    sizes = {str(index): size for index, size in summand.bound}
+    ranges = [sizes[str(index)] for index in bound]
+    if not all(isinstance(size, int) for size in ranges) or math.prod(ranges) > _MOST_VALUES:
+        return None
+    frees = []
+    for values in itertools.product(*map(range, ranges)):
+        pairs = [(index, z3.IntVal(v)) for index, v in zip(bound, values, strict=True)]
+        at = z3.simplify(z3.substitute(condition, *pairs))
+        if not z3.is_false(at):
+            matches = [name == z3.substitute(_as_term(i), *pairs) for name, i in equations]
+            key = tuple(access.tensor for access in accesses)
+            frees.append(_Free(key, summand.factor, z3.And(at, *matches)))
+    return frees
+
+
+def _as_term(index: Index) -> Any:
+    return z3.IntVal(index) if isinstance(index, int) else index
+
+
+def _equations_of(condition: Any) -> list[tuple[Any, Any]]:
+    """The equations of integers in a conjunction."""
+    if z3.is_and(condition):
+        return [pair for child in condition.children() for pair in _equations_of(child)]
+    if z3.is_eq(condition) and z3.is_int(condition.arg(0)):
+        return [(condition.arg(0), condition.arg(1))]
+    return []
+
+
+def _solution(variable: Any, equations: Sequence[tuple[Any, Any]]) -> Any | None:
+    """The only value of an index that satisfies an equation with the factor 1 or -1 of it."""
+    for left, right in equations:
+        excess = _as_term(left) - _as_term(right)
+        at_zero = z3.simplify(z3.substitute(excess, (variable, z3.IntVal(0))))
+        slope = z3.simplify(z3.substitute(excess, (variable, variable + 1)) - excess, som=True)
+        linear = z3.simplify(excess - (slope * variable + at_zero), som=True)
+        if z3.is_int_value(slope) and abs(slope.as_long()) == 1 and _is_zero(linear):
+            return at_zero * -slope.as_long()
+    return None
+
+
+def _is_zero(term: Any) -> bool:
+    return bool(z3.is_int_value(term) and term.as_long() == 0)

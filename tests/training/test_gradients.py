@@ -1,0 +1,91 @@
+"""The backward of exported operators is proved to be the derivative or adjoint of the forward."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import mpmath
+import pytest
+
+from closedform.errors import VerificationError
+from closedform.training.gradients.rules import BACKWARDS, ELEMENTWISE, LINEAR, RULES, kind_of
+from closedform.training.tracing.decompositions import _BACKWARD
+from closedform.training.tracing.elementary import ELEMENTARY
+from closedform.training.tracing.normalisation import NORMALISATION
+from closedform.verify.gradients.derivatives import FUNCTIONS, derivative
+from closedform.verify.terms.build import opaque, symbol
+from closedform.verify.terms.sympy_io import to_sympy
+from tests.training.gradient_faults import draw_inputs, faults, is_visible
+
+ROOT = Path(__file__).parents[2]
+
+WITH_GRADIENTS = [name for name in RULES if name != "sign"]
+"""Rules whose gradient is not 0: another sign of a 0 does not count as a fault."""
+
+
+@pytest.mark.sample(every=14)
+@pytest.mark.parametrize("name", RULES)
+def test_the_backward_is_proved(name: str) -> None:
+    rule = RULES[name]
+    verdict = rule.judge(rule.export())
+    assert verdict.proved, verdict.reason
+
+
+@pytest.mark.sample(every=17)
+@pytest.mark.parametrize("name", WITH_GRADIENTS)
+def test_no_fault_is_proved(name: str) -> None:
+    rule = RULES[name]
+    model = rule.export()
+    inputs = draw_inputs(model, rule)
+    count = 0
+    for kind, fault in faults(model):
+        # A mask that only matters outside of the domain is not part of the claim.
+        if not is_visible(model, fault, inputs):
+            continue
+        count += 1
+        try:
+            verdict = rule.judge(fault)
+        except VerificationError:
+            continue
+        assert not verdict.proved, kind
+    assert count >= 2
+
+
+def test_each_backward_says_how_it_is_shown_to_be_right() -> None:
+    tables = (_BACKWARD, ELEMENTARY, NORMALISATION)
+    names = {operator.name().partition(".")[0] for table in tables for operator in table}
+    backwards = {name for name in names if name.endswith("_backward")}
+    assert backwards | {"scaled_dot_product_attention"} == set(BACKWARDS)
+    for backward in BACKWARDS.values():
+        assert backward.rules or backward.reason
+        assert set(backward.rules) <= set(RULES)
+
+
+def test_the_page_has_each_rule() -> None:
+    results = json.loads((ROOT / "docs" / "training_operators.json").read_text(encoding="utf-8"))
+    assert results["gradients"] == {name: kind_of(rule) for name, rule in sorted(RULES.items())}
+    assert {results["entries"][name][0] for name in RULES} == {"matched"}
+    assert not ELEMENTWISE.keys() & LINEAR.keys()
+
+
+FUNCTIONS_OF_MPMATH: dict[str, Callable[[mpmath.mpf], mpmath.mpf]] = {
+    "erf": mpmath.erf,
+    "atan": mpmath.atan,
+    "asin": mpmath.asin,
+    "acos": mpmath.acos,
+}
+
+
+def test_derivatives_of_named_functions_are_those_of_mpmath() -> None:
+    assert FUNCTIONS_OF_MPMATH.keys() == FUNCTIONS.keys()
+    x = symbol("x")
+    with mpmath.workdps(40):
+        for name, function in FUNCTIONS_OF_MPMATH.items():
+            slope = to_sympy(derivative(opaque(name, x), x))
+            (free,) = slope.free_symbols
+            for point in ("-0.7", "0.1", "0.6"):
+                expected = mpmath.diff(function, mpmath.mpf(point))
+                value = slope.xreplace({free: mpmath.mpf(point)})
+                assert mpmath.almosteq(mpmath.mpmathify(value.evalf(30)), expected, 1e-20)

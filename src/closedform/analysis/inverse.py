@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import sympy as sp
 from flint import arb
 
-from closedform.analysis.recovery.numeric import degree
+from closedform.analysis.numeric import degree
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number

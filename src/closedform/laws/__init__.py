@@ -1,11 +1,37 @@
 """Published laws of the loss as functionals of a schedule: predictions, fits and designs."""
 
-from closedform.laws.law import Law
-from closedform.laws.predicting import predict
-from closedform.laws.published import LAWS
-from closedform.laws.series import enclose
+from __future__ import annotations
 
-__all__ = ["LAWS", "Law", "enclose", "predict"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from closedform.errors import unknown_attribute
+
+if TYPE_CHECKING:
+    from closedform.laws.fitting import Fit, Run, fit
+    from closedform.laws.law import Law
+    from closedform.laws.predicting import predict
+    from closedform.laws.published import LAWS
+    from closedform.laws.series import enclose
+
+_HOME = {
+    "Fit": "closedform.laws.fitting",
+    "LAWS": "closedform.laws.published",
+    "Law": "closedform.laws.law",
+    "enclose": "closedform.laws.series",
+    "fit": "closedform.laws.fitting",
+    "Run": "closedform.laws.fitting",
+    "predict": "closedform.laws.predicting",
+}
+
+__all__ = ["LAWS", "Fit", "Law", "Run", "enclose", "fit", "predict"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise unknown_attribute(__name__, name, __all__)
+    public = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return public
 
 
 def __dir__() -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
-from closedform.analysis.recovery.numeric import Program
+from closedform.analysis.numeric import Program
 from closedform.errors import DomainError
 from closedform.laws.law import (
     AFTER,
@@ -43,6 +43,7 @@ class Evaluator:
         self.law = law
         self.warmup = warmup
         self._programs: dict[sp.Expr, Program] = {}
+        self._slopes: dict[tuple[sp.Expr, sp.Symbol], sp.Expr] = {}
 
     def loss(self, rates: Rates, point: Point, updates: int) -> float:
         """Returns the loss after so many updates.
@@ -53,7 +54,7 @@ class Evaluator:
         totals = self._totals(rates, point, updates)
         for part in self.law.sums:
             positions = self._positions(part, rates, updates, with_repeats=False)
-            atoms = self._atoms(rates, positions, updates)
+            atoms = self._atoms(part, rates, positions, updates)
             terms = self._value(part.summand, {**atoms, **point})
             totals[part.symbol] = math.fsum(np.broadcast_to(terms, positions.shape).tolist())
         loss = float(self._value(self.law.loss, totals))
@@ -68,13 +69,13 @@ class Evaluator:
     def parameter_gradient(self, rates: Rates, point: Point, updates: int) -> Values:
         """Returns the derivatives of the loss by the parameters, in their order."""
         totals, weights = self._linearize(rates, point, updates)
-        gradient = [self._value(self.law.loss.diff(p), totals) for p in self.law.parameters]
+        gradient = [self._value(self._slope(self.law.loss, p), totals) for p in self.law.parameters]
         for part, weight in zip(self.law.sums, weights, strict=True):
             positions = self._positions(part, rates, updates, with_repeats=False)
-            symbols = {**self._atoms(rates, positions, updates), **point}
+            symbols = {**self._atoms(part, rates, positions, updates), **point}
             for index, parameter in enumerate(self.law.parameters):
                 if part.summand.has(parameter):
-                    terms = self._value(part.summand.diff(parameter), symbols)
+                    terms = self._value(self._slope(part.summand, parameter), symbols)
                     gradient[index] = gradient[index] + weight * np.sum(terms)
         return np.array([float(entry) for entry in gradient])
 
@@ -82,19 +83,19 @@ class Evaluator:
         """Returns the derivatives of the loss by the rates of the updates."""
         totals, weights = self._linearize(rates, point, updates)
         of_total, of_squares = (
-            float(self._value(self.law.loss.diff(symbol), totals))
+            float(self._value(self._slope(self.law.loss, symbol), totals))
             for symbol in (TOTAL, TOTAL_SQUARES)
         )
         values = rates.values[:updates]
         gradient = of_total + 2 * of_squares * values
         for part, weight in zip(self.law.sums, weights, strict=True):
             positions = self._positions(part, rates, updates, with_repeats=True)
-            symbols = {**self._atoms(rates, positions, updates), **point}
+            symbols = {**self._atoms(part, rates, positions, updates), **point}
             for symbol in _OF_SUMMANDS:
                 if not part.summand.has(symbol):
                     continue
                 slopes = np.zeros(updates + 1)
-                slopes[positions] = weight * self._value(part.summand.diff(symbol), symbols)
+                slopes[positions] = weight * self._value(self._slope(part.summand, symbol), symbols)
                 gradient += _spread(symbol, slopes, values)
         return gradient
 
@@ -103,10 +104,10 @@ class Evaluator:
         totals = self._totals(rates, point, updates)
         for part in self.law.sums:
             positions = self._positions(part, rates, updates, with_repeats=False)
-            symbols = {**self._atoms(rates, positions, updates), **point}
+            symbols = {**self._atoms(part, rates, positions, updates), **point}
             totals[part.symbol] = np.sum(self._value(part.summand, symbols))
-        slopes = [self._value(self.law.loss.diff(part.symbol), totals) for part in self.law.sums]
-        return totals, np.array([float(slope) for slope in slopes])
+        slopes = [self._slope(self.law.loss, part.symbol) for part in self.law.sums]
+        return totals, np.array([float(self._value(slope, totals)) for slope in slopes])
 
     def _totals(self, rates: Rates, point: Point, updates: int) -> dict[sp.Symbol, Any]:
         return {
@@ -124,15 +125,24 @@ class Evaluator:
             return np.arange(first, updates)
         return first + np.flatnonzero(np.diff(rates.values[first - 1 : updates]))
 
-    def _atoms(self, rates: Rates, positions: Any, updates: int) -> dict[sp.Symbol, Any]:
-        return {
-            RATE: rates.values[positions],
-            PREVIOUS: rates.values[np.maximum(positions - 1, 0)],
-            TAIL: rates.sums.between(positions, updates),
-            AFTER: rates.sums.between(positions + 1, updates),
-            TAIL_SQUARES: rates.squares.between(positions, updates),
-            COUNT: (updates - positions).astype(np.float64),
+    def _atoms(
+        self, part: Summation, rates: Rates, positions: Any, updates: int
+    ) -> dict[sp.Symbol, Any]:
+        atoms: Mapping[sp.Symbol, Callable[[], Any]] = {
+            RATE: lambda: rates.values[positions],
+            PREVIOUS: lambda: rates.values[np.maximum(positions - 1, 0)],
+            TAIL: lambda: rates.sums.between(positions, updates),
+            AFTER: lambda: rates.sums.between(positions + 1, updates),
+            TAIL_SQUARES: lambda: rates.squares.between(positions, updates),
+            COUNT: lambda: (updates - positions).astype(np.float64),
         }
+        return {symbol: atoms[symbol]() for symbol in atoms if part.summand.has(symbol)}
+
+    def _slope(self, expr: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
+        """The derivative of an expression; SymPy takes milliseconds for one."""
+        if (expr, symbol) not in self._slopes:
+            self._slopes[expr, symbol] = expr.diff(symbol)
+        return self._slopes[expr, symbol]
 
     def _value(self, expr: sp.Expr, symbols: Mapping[sp.Symbol, Any]) -> Any:
         if expr not in self._programs:

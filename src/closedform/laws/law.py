@@ -74,6 +74,7 @@ class Law:
         source: The paper and the code.
         defaults: Values of parameters that the paper does not fit.
         below: Numbers that values of parameters must be below.
+        start: Values from which a fit begins, of the parameters that the data do not suggest.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Law:
     source: str
     defaults: Mapping[str, float] = field(default_factory=dict)
     below: Mapping[str, int] = field(default_factory=dict)
+    start: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def formula(self) -> sp.Expr:

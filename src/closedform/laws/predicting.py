@@ -14,7 +14,7 @@ from closedform.language.exact import to_float
 from closedform.laws.evaluation import Evaluator
 from closedform.laws.law import Law
 from closedform.laws.published import law_of
-from closedform.laws.rates import Rates, Values, rate_values, run_length
+from closedform.laws.rates import Counts, Rates, Values, rate_values, run_length
 
 
 @overload
@@ -34,7 +34,7 @@ def predict(
     law: str | Law,
     parameters: str | Mapping[str, Number] | None = None,
     *,
-    horizon: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.int64]],
+    horizon: Sequence[int] | Counts,
     warmup: int = 0,
 ) -> Values: ...
 
@@ -43,7 +43,7 @@ def predict(
     schedule: Schedule | Sequence[float] | Values,
     law: str | Law,
     parameters: str | Mapping[str, Number] | None = None,
-    horizon: int | Sequence[int] | np.ndarray[tuple[int], np.dtype[np.int64]] | None = None,
+    horizon: int | Sequence[int] | Counts | None = None,
     *,
     warmup: int = 0,
 ) -> float | Values:

@@ -71,6 +71,8 @@ _MULTI_POWER = Law(
             ),
         }.items()
     },
+    # src/fitting.py of the authors' code; B is the middle of its three values.
+    start={"B": 550, "C": 1, "beta": 0.5, "gamma": 0.5},
     source="Luo et al., arXiv 2503.12811; github.com/thu-yao-01-luo/MultiPowerLaw",
 )
 
@@ -92,6 +94,7 @@ _MOMENTUM = Law(
     source="Tissue et al., arXiv 2408.11029",
     defaults={"lambda": 0.999},
     below={"lambda": 1},
+    start={"C": 0.5},
 )
 
 _LAST_ITERATE = Law(
@@ -102,6 +105,7 @@ _LAST_ITERATE = Law(
     parameters=(_D, _G),
     # D is the distance of the start from the optimum, G a bound of the gradients: 1 in the paper.
     published={"unit": {"D": 1, "G": 1}},
+    start={"D": 1, "G": 1},
     source="Schaipp et al., arXiv 2501.18965, theorem 1; github.com/fabian-sp/lr-scheduling",
 )
 

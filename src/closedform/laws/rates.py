@@ -14,6 +14,7 @@ from closedform.errors import ArgumentError, DomainError
 from closedform.language import Schedule
 
 Values = NDArray[np.float64]
+Counts = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)

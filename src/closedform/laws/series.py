@@ -16,7 +16,7 @@ from typing import Any
 import sympy as sp
 from flint import arb, arb_series, ctx, fmpq
 
-from closedform.analysis.recovery.numeric import Program
+from closedform.analysis.numeric import Program
 from closedform.errors import DomainError
 from closedform.language import Schedule
 from closedform.language.aliases import Number

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform.analysis.numeric import values_of
 from closedform.analysis.recovery.fit import Effort, Fits, Problem
 from closedform.analysis.recovery.marks import Points
-from closedform.analysis.recovery.numeric import values_of
 from closedform.analysis.recovery.simplest import MOST_DIGITS, candidates, digits
 from closedform.analysis.recovery.starts import Features, features, starts
 from closedform.analysis.recovery.structures import (

@@ -18,7 +18,7 @@ from typing import Any
 import sympy as sp
 
 from closedform import schedules
-from closedform.analysis.recovery.numeric import Program, degree, is_supported
+from closedform.analysis.numeric import Program, degree, is_supported
 from closedform.errors import DefinitionError
 from closedform.language import FloorDiv, FloorMod, Schedule, exact_number, t
 from closedform.schedules.cyclic import MODES

@@ -135,7 +135,7 @@ class _Search:
 
     def __init__(self, schedule: Schedule, measurements: Seen, numbers: Numbers) -> None:
         # Only a run that departs needs these modules, which import much.
-        from closedform.analysis.recovery.numeric import is_supported
+        from closedform.analysis.numeric import is_supported
 
         self.schedule, self.seen, self.numbers = schedule, measurements, numbers
         length = numbers.horizon or (None if schedule.length is None else int(schedule.length))
@@ -163,7 +163,7 @@ class _Search:
         if bool(np.all(times == np.floor(times))):
             values = np.asarray(self.schedule(times.astype(np.int64)), dtype=np.float64)
         elif self.is_smooth:
-            from closedform.analysis.recovery.numeric import values_of
+            from closedform.analysis.numeric import values_of
 
             values = np.array(values_of(self.schedule.bound, times), dtype=np.float64)
         else:

@@ -19,7 +19,7 @@ from closedform.laws.law import Law
 from closedform.laws.predicting import check_warmup, predict
 from closedform.laws.published import law_of
 from closedform.laws.rates import Rates, Values
-from closedform.laws.searching import grid_starts, minimize
+from closedform.laws.searching import grid, minimize, minimize_from, newton_step
 from closedform.verify.terms.verdict import Status
 
 if TYPE_CHECKING:
@@ -181,10 +181,8 @@ class _Search:
 
     def run(self) -> tuple[dict[str, sp.Expr], Local | None]:
         """Returns the best point, and what is proved of it in its real numbers."""
-        size = len(self.names)
-        starts = self.family.starts or grid_starts(self.loss, size)
-        results = [minimize(self.loss, self.gradient, start, range(size)) for start in starts]
-        part, loss = min(results, key=lambda result: result[1])
+        starts = self.family.starts or grid(len(self.names))
+        part, loss = minimize_from(self.loss, self.gradient, starts)
         if not np.isfinite(loss):
             raise DomainError(
                 "the law has no value at any point of the grid",
@@ -294,9 +292,5 @@ class _Search:
         return part
 
     def _promise(self, point: Mapping[str, sp.Expr]) -> float:
-        """By how much a further search lowers the loss."""
-        part = self._part(point)
-        return max(
-            self.loss(part) - minimize(self.loss, self.gradient, part, self.real_positions)[1],
-            0.0,
-        )
+        """By how much another step of Newton's method promises to lower the loss."""
+        return newton_step(self.gradient, self._part(point), self.real_positions)[1]

@@ -184,6 +184,13 @@ def power_decay(peak: Number, steps: int, warmup: int = 0) -> Schedule:
     return Schedule(sp.Piecewise(*branches), name="power_decay", length=steps)
 
 
+_DECAYS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""Shares of a run in which a table falls where a search begins."""
+
+_FLOOR = 0.01
+"""The last level there, as a part of the peak: at 0 the falls have no slopes."""
+
+
 @dataclass(frozen=True)
 class NonIncreasing:
     """Schedules that never rise after a warmup: lines between knots at even distances.
@@ -235,8 +242,13 @@ class NonIncreasing:
 
     @property
     def starts(self) -> Sequence[Values]:
-        """A line to near the end."""
-        return [0.97 / np.arange(self.knots, 0, -1)]
+        """Flat stretches before decays of several lengths by a power of the remaining time."""
+        starts = []
+        left = 1 - np.arange(self.knots + 1) / self.knots
+        for share in _DECAYS:
+            levels = _FLOOR + (1 - _FLOOR) * np.minimum(left / share, 1) ** 1.5
+            starts.append(1 - levels[1:] / levels[:-1])
+        return starts
 
     @property
     def marks(self) -> list[int]:

@@ -20,8 +20,8 @@ from closedform.laws.law import Law
 from closedform.laws.series import FUNCTIONS, ball, coefficient, loss_series, precision
 
 _BITS = 128
-_MOST_WORK = 8_000_000
-"""Updates times lines along which a proof evaluates the loss: two minutes."""
+_MOST_WORK = 2_000_000
+"""Updates times lines along which a proof evaluates the loss: about a minute."""
 
 Point = Mapping[str, sp.Expr]
 """Values of the free numbers."""

@@ -27,12 +27,26 @@ _MOST_GRID = 3
 """Numbers whose grid is searched: 125 points."""
 
 
-def grid_starts(objective: Objective, size: int, count: int = 2) -> list[Values]:
-    """Returns the best points of a grid in the unit cube; its middle for many numbers."""
+_STARTS = 2
+"""The best points at which a search begins."""
+
+
+def grid(size: int) -> list[Values]:
+    """Returns points of a grid in the unit cube; its middle for many numbers."""
     if size > _MOST_GRID:
         return [np.full(size, 0.5)]
-    points = [np.array(point) for point in itertools.product(_GRID, repeat=size)]
-    return sorted(points, key=objective)[:count]
+    return [np.array(point) for point in itertools.product(_GRID, repeat=size)]
+
+
+def minimize_from(
+    objective: Objective, gradient: Gradient, starts: Sequence[Values]
+) -> tuple[Values, float]:
+    """Returns the best of the minima that the best starts lead to, and its value."""
+    results = [
+        minimize(objective, gradient, start, range(len(start)))
+        for start in sorted(starts, key=objective)[:_STARTS]
+    ]
+    return min(results, key=lambda result: result[1])
 
 
 def minimize(
@@ -51,18 +65,8 @@ def minimize(
     """
     point, value = start, objective(start)
     for _ in range(_ITERATIONS):
-        slopes = gradient(point)
-        moving = [
-            index
-            for index in free
-            if not (point[index] <= 0 and slopes[index] > 0)
-            and not (point[index] >= 1 and slopes[index] < 0)
-        ]
-        if not moving:
-            break
-        step = np.zeros_like(point)
-        step[moving] = _newton_step(gradient, point, slopes, moving)
-        if -slopes @ step <= _FLAT * abs(value):
+        step, promise = newton_step(gradient, point, free)
+        if promise <= _FLAT * abs(value):
             break
         length, is_lower = 1.0, False
         while length > 1e-9:
@@ -77,9 +81,18 @@ def minimize(
     return point, value
 
 
-def _newton_step(
-    gradient: Gradient, point: Values, slopes: Values, moving: Sequence[int]
-) -> Values:
+def newton_step(gradient: Gradient, point: Values, free: Sequence[int]) -> tuple[Values, float]:
+    """Returns a step of Newton's method, and by how much it promises to lower the value."""
+    slopes = gradient(point)
+    step = np.zeros_like(point)
+    moving = [
+        index
+        for index in free
+        if not (point[index] <= 0 and slopes[index] > 0)
+        and not (point[index] >= 1 and slopes[index] < 0)
+    ]
+    if not moving:
+        return step, 0.0
     columns = []
     for index in moving:
         shifted = point.copy()
@@ -89,5 +102,5 @@ def _newton_step(
     matrix = np.array(columns)
     curvatures, axes = np.linalg.eigh((matrix + matrix.T) / 2)
     sizes = np.maximum(np.abs(curvatures), 1e-9 * max(float(np.max(np.abs(curvatures))), 1e-300))
-    step: Values = -axes @ ((axes.T @ slopes[moving]) / sizes)
-    return step
+    step[moving] = -axes @ ((axes.T @ slopes[moving]) / sizes)
+    return step, float(-slopes @ step) / 2

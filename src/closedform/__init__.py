@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         UpdateRule,
         t,
     )
-    from closedform.laws import predict
+    from closedform.laws import design, predict
     from closedform.plotting import plot
     from closedform.recipes import Recipe, frameworks, load_recipe
     from closedform.runtime import OptimizerSession, ScheduleSession
@@ -70,6 +70,7 @@ _HOME = {
     "to_onnx": "closedform.api.onnx",
     "to_torch": "closedform.api.torch",
     "verify_file": "closedform.api.verification",
+    "design": "closedform.laws",
     "diff": "closedform.analysis.difference",
     "lint": "closedform.analysis.linting",
     "plot": "closedform.plotting",
@@ -118,6 +119,7 @@ __all__ = [
     "certify",
     "claims",
     "compile",
+    "design",
     "diff",
     "errors",
     "expr",

@@ -13,10 +13,10 @@ import sympy as sp
 
 import closedform as cf
 from closedform import schedules
+from closedform.analysis.numeric import Program, degree, values_of
 from closedform.analysis.recovery import recover
 from closedform.analysis.recovery.fit import Fits
 from closedform.analysis.recovery.marks import Points, kinks, linear_prefix
-from closedform.analysis.numeric import Program, degree, values_of
 from closedform.analysis.recovery.simplest import candidates, digits
 from closedform.analysis.recovery.structures import NOT_RECOVERED, forms, structure
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from closedform.errors import unknown_attribute
 
 if TYPE_CHECKING:
+    from closedform.laws.designing import Design, design
+    from closedform.laws.families import NonIncreasing, power_decay
     from closedform.laws.fitting import Fit, Run, fit
     from closedform.laws.law import Law
     from closedform.laws.predicting import predict
@@ -15,16 +17,32 @@ if TYPE_CHECKING:
     from closedform.laws.series import enclose
 
 _HOME = {
+    "Design": "closedform.laws.designing",
     "Fit": "closedform.laws.fitting",
     "LAWS": "closedform.laws.published",
     "Law": "closedform.laws.law",
+    "NonIncreasing": "closedform.laws.families",
+    "Run": "closedform.laws.fitting",
+    "design": "closedform.laws.designing",
     "enclose": "closedform.laws.series",
     "fit": "closedform.laws.fitting",
-    "Run": "closedform.laws.fitting",
+    "power_decay": "closedform.laws.families",
     "predict": "closedform.laws.predicting",
 }
 
-__all__ = ["LAWS", "Fit", "Law", "Run", "enclose", "fit", "predict"]
+__all__ = [
+    "LAWS",
+    "Design",
+    "Fit",
+    "Law",
+    "NonIncreasing",
+    "Run",
+    "design",
+    "enclose",
+    "fit",
+    "power_decay",
+    "predict",
+]
 
 
 def __getattr__(name: str) -> Any:

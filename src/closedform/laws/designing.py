@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 _MOST_MOVES = 200
 _SPACING = 1e-6
-_DIGITS = 12
+_DIGITS = 17
+_SETTLED = 1e-24
+"""A part of the loss by which it may be above the minimum: the numbers then have 12 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,10 @@ class _Search:
             return point, None
         local = prove_minimum(self.question, point, self.real_names)
         for _ in range(3):
-            if local.missed_by is not None or not local.step:
+            is_settled = (
+                local.missed_by is not None and local.missed_by < abs(local.loss) * _SETTLED
+            )
+            if is_settled or not local.step:
                 break
             candidate = {
                 **point,

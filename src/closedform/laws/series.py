@@ -83,6 +83,8 @@ def _power(base: Series, exponent: Series) -> Series:
     whole = exponent.unique_fmpz() if isinstance(exponent, arb) and exponent.is_exact() else None
     if whole is not None and exponent == whole:
         return base ** int(whole)
+    if isinstance(base, arb) and base.is_zero() and coefficient(exponent, 0) > 0:
+        return base
     return (exponent * base.log()).exp()
 
 

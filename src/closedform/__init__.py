@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from closedform.api.onnx import from_onnx, to_onnx
     from closedform.api.torch import to_torch
     from closedform.api.verification import certify, verify_file
-    from closedform.errors import ClosedFormError, UnprovedWarning
+    from closedform.errors import ClosedFormError
     from closedform.language import (
         Group,
         Schedule,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
-    "UnprovedWarning": "closedform.errors",
     "certify": "closedform.api.verification",
     "compile": "closedform.api.compiling",
     "from_onnx": "closedform.api.onnx",
@@ -114,7 +113,6 @@ __all__ = [
     "Recipe",
     "Schedule",
     "ScheduleSession",
-    "UnprovedWarning",
     "UpdateRule",
     "certify",
     "claims",
@@ -180,6 +178,7 @@ _resolve_deprecated = deprecated_names(
         "dialects": "closedform.recipes.frameworks",
         "lift": "closedform.api.onnx:from_onnx",
         "load_config": "closedform.recipes:load_recipe",
+        "UnprovedWarning": "closedform.errors:UnprovedWarning",
         "Certificate": "closedform.verify.certificates.certificate:Certificate",
         "equivalent_states": "closedform.verify.equivalent_states:equivalent_states",
         "load_schedules": "closedform.recipes:load_schedules",

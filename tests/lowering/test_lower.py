@@ -55,7 +55,7 @@ def test_a_thousand_milestones_take_at_most_12_nodes(tmp_path: Any) -> None:
 def test_a_sequence_of_a_hundred_lines_is_one_table(tmp_path: Any) -> None:
     lines = [cf.schedules.linear(k / 7, (k * 13 % 29) / 3, 10) for k in range(100)]
     path = cf.schedules.sequential(lines)
-    with pytest.warns(cf.UnprovedWarning, match="proved for t < 270; open beyond"):
+    with pytest.warns(cf.errors.UnprovedWarning, match="proved for t < 270; open beyond"):
         assert onnx_nodes(path, tmp_path / "lines.onnx") <= 12
     for step in (0, 9, 10, 11, 555, 989, 990, 999, 1000, 5000):
         expected = float(path.exact(step))

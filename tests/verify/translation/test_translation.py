@@ -374,7 +374,7 @@ def test_validation_can_be_left_out(tmp_path: Path) -> None:
 
 def test_unknown_is_written_as_such(tmp_path: Path) -> None:
     options: dict[str, Any] = {"precision": "double-float", "dtype": "f32", "scalar_dtype": "f32"}
-    with pytest.warns(cf.UnprovedWarning):
+    with pytest.warns(cf.errors.UnprovedWarning):
         model = cf.to_onnx(schedules.cosine(1, 0.1, 100), tmp_path / "lr.onnx", **options)
     assert verdict_of(model) == {"reason": PAIRS, "status": "UNKNOWN", "tactics": []}
 

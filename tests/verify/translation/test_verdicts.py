@@ -36,7 +36,7 @@ def translation_of(model: Any) -> dict[str, Any]:
 
 
 def test_the_warning_is_public() -> None:
-    assert cf.UnprovedWarning is UnprovedWarning
+    assert cf.errors.UnprovedWarning is UnprovedWarning
     assert issubclass(UnprovedWarning, UserWarning)
 
 

@@ -128,7 +128,7 @@ def question(bounds: Mapping[str, tuple[float, float]], family: Schedule) -> Que
 FORM = Schedule(SCALE * schedules.linear(1, 0, 60).bound)
 
 
-def test_a_point_that_is_no_minimum_is_not_proved_or_says_how_far() -> None:
+def test_another_point_is_not_proved_or_says_how_far() -> None:
     asked = question({"scale": (1e-3, 1)}, FORM)
     best = design("last_iterate", 60, FORM, "unit", bounds={"scale": (1e-3, 1)})
     least = enclose(best.schedule, "last_iterate", "unit", 60)[1]

@@ -29,7 +29,7 @@ Point = Mapping[str, sp.Expr]
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What is proved of the loss near a point.
+    """A proof about the loss near a point, or the reason why there is none.
 
     Attributes:
         loss: A ball around the loss at the point.

@@ -110,6 +110,17 @@ def test_without_the_warmup_the_whole_run_is_stretched() -> None:
     assert all(new.exact(2 * step) == old.exact(step) for step in (0, 50, 100, 101, 700, 1000))
 
 
+def test_a_rate_that_jumps_at_first_has_no_warmup() -> None:
+    """WarmAndExpDecayLRSchedule of speechbrain begins at the peak, falls to 0 and rises."""
+    decay = sp.Min(sp.Rational(1, 1250), 20 ** ((25_001 - t) / sp.Integer(65_000)) / 1250)
+    rate = sp.Piecewise(
+        (sp.Rational(1, 1250), t < 1), ((t - 1) / 31_250_000, t < 25_001), (decay, True)
+    )
+    rescaled = recipe(Schedule(rate), 100_000).rescale(batch=4, rule="sqrt")
+    assert rescaled.warmup is None
+    assert {entry.status for entry in rescaled.invariances} == {Status.PROVED}
+
+
 def test_a_horizon_says_the_tokens() -> None:
     by_horizon = RECIPE.rescale(batch=2, horizon=2000, rule="none")
     assert by_horizon.factors.tokens == 4

@@ -77,7 +77,7 @@ def _warmup_tokens(change: Change) -> Iterator[Named]:
         if "lr" not in old.schedules:
             continue
         rate, before = new.schedules["lr"], old.schedules["lr"].scale(factor)
-        if shift.is_Integer:
+        if shift.is_Integer and clock.warmup:
             # The updates at which both runs have seen the same tokens; the others are in `shape`.
             claim = equal_to(rate, before, scale=clock.batch, shift=int(shift), where=where)
         else:

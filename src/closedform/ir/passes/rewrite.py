@@ -159,9 +159,9 @@ class Fold:
     """Replaces computations on constants by their values.
 
     1. A node all of whose operands are constants becomes a constant, computed by the evaluator.
-       Side condition: the result has at most ``limit`` elements and fewer than two axes, or no
-       more elements than its largest operand; no operand has two axes and several values, which
-       the places of a matrix have. A NaN becomes the usual one.
+       Side condition: the result has at most ``limit`` elements, or no more than its largest
+       operand; no operand has two axes and several values, which the places of a matrix have. A
+       NaN becomes the usual one.
 
     It never folds a broadcast that makes a small constant a large one, and nothing by assumption:
     ``x * 0`` stays, since x may be NaN.
@@ -182,8 +182,7 @@ class Fold:
         if not sources or any(source.op is not Op.CONST for source in sources):
             return None
         largest = max(_count(source) for source in sources)
-        limit = self.limit if len(node.type.shape) < 2 else 0
-        if _count(node) > max(limit, largest) or any(map(_is_matrix, sources)):
+        if _count(node) > max(self.limit, largest) or any(map(_is_matrix, sources)):
             return None
         result = evaluate_node(node, tuple(source.array() for source in sources))
         if node.type.dtype.is_float:

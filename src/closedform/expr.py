@@ -45,6 +45,7 @@ from closedform.language import (
     t,
     tensor_input,
     transpose,
+    uniform,
 )
 
 __all__ = [
@@ -81,6 +82,7 @@ __all__ = [
     "t",
     "tensor_input",
     "transpose",
+    "uniform",
 ]
 
 

@@ -61,7 +61,7 @@ def build(
     arrays: tuple[Array, ...],
     label: str,
     unit: float | None = None,
-    **attributes: bool | DType | tuple[int, ...],
+    **attributes: bool | int | DType | tuple[int, ...],
 ) -> Case:
     """A graph that applies ``op`` to inputs of the arrays' types."""
     builder = Builder(f"one_{op}")
@@ -179,6 +179,11 @@ def shape_cases() -> Iterator[Case]:
         index = np.array([[0, 2], [1, 1]], np.int64)
         yield build(Op.LOOKUP, (grid[0, :, 0].copy(), index), str(dtype))
         yield build(Op.LOOKUP, (grid[0, :, 0].copy(), np.array(2, np.int32)), f"rank0-{dtype}")
+        for step in (np.array(7, np.int32), np.array(2**40 + 7, np.int64)):
+            label = f"{dtype}-{step.dtype}"
+            yield build(Op.UNIFORM, (grid, step), label, seed=5, to=DType.F32)
+            yield build(Op.UNIFORM, (grid.ravel(), step), f"flat-{label}", seed=5, to=DType.F32)
+            yield build(Op.UNIFORM, (grid[0, 0, 0], step), f"rank0-{label}", seed=5, to=DType.F64)
     for dtype in FLOATS:
         values = np.random.default_rng(21).normal(size=(2, 3, 4)).astype(dtype.numpy)
         turned = np.ascontiguousarray(values.swapaxes(1, 2))

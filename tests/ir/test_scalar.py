@@ -91,7 +91,7 @@ def test_each_op_has_a_form_or_is_a_shape() -> None:
     forms = {op for table in FORMS.values() for op in table}
     written = {Op.INPUT, Op.CONST, Op.CAST, Op.WHERE, Op.LOOKUP}
     shapes = {Op.RESHAPE, Op.BROADCAST_TO, Op.TRANSPOSE, Op.REDUCE_SUM, Op.REDUCE_MAX}
-    assert forms | written | shapes | {Op.MATMUL} == set(OPS)
+    assert forms | written | shapes | {Op.MATMUL, Op.UNIFORM} == set(OPS)
     pairs = {(a, b) for a in FORMS for b in FORMS if a is not b}
     assert set(CASTS) == pairs
 

@@ -114,7 +114,7 @@ def _c_refusal(graph: Graph) -> str:
     )
     if not is_flat or is_shaped:
         return "C functions are written for numbers and flat arrays"
-    has_halves = any(kind.dtype in (DType.F16, DType.BF16) for kind in types)
+    has_halves = any(kind.dtype is DType.F16 for kind in types)
     return "C11 has no type for" if has_halves else ""
 
 

@@ -196,6 +196,12 @@ def _lookup(draw: st.DrawFn, builder: Builder, pool: list[Value], _: Value) -> V
     return builder.emit(Op.LOOKUP, table, clamped)
 
 
+def _uniform(draw: st.DrawFn, builder: Builder, pool: list[Value], first: Value) -> Value:
+    step = next(value for value in pool if value.type.dtype.is_integer and not value.type.shape)
+    dtype = draw(st.sampled_from((DType.F32, DType.F64)))
+    return builder.emit(Op.UNIFORM, first, step, seed=draw(st.integers(0, 3)), to=dtype)
+
+
 STRUCTURED = {
     Op.FLOOR_DIV: _floor_div,
     Op.FLOOR_MOD: _floor_mod,
@@ -208,6 +214,7 @@ STRUCTURED = {
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _lookup,
+    Op.UNIFORM: _uniform,
 }
 """Ops whose operands or attributes are not drawn at random alone."""
 

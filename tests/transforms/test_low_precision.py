@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
 
 import closedform as cf
 from closedform import optimizers, schedules, transforms
-from closedform.errors import ArgumentError, DefinitionError, ExportError
+from closedform.compiler import compile_step
+from closedform.errors import ArgumentError, DefinitionError, ExportError, VerificationError
+from closedform.importers.onnx_graph import read_model
+from closedform.ir.draws import seed_of_word, seed_word, uniform
+from closedform.ir.evaluate import evaluate
+from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language import GRAD, PARAM, State, UpdateRule, state
+from closedform.options import ModelSpec
 from closedform.runtime import OptimizerSession
 from closedform.runtime.c_library import c_compiler
 
@@ -31,6 +39,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
 TRANSFORMS: dict[str, Callable[[UpdateRule], UpdateRule]] = {
     "kahan": transforms.kahan,
     "master_weights": transforms.master_weights,
+    "stochastic_rounding": lambda rule: transforms.stochastic_rounding(rule, seed=3),
 }
 STEPS = 5
 with_compiler = pytest.mark.skipif(c_compiler() is None, reason="there is no C compiler")
@@ -183,6 +192,8 @@ def test_small_steps_are_not_lost() -> None:
         rest = session.states.get("compensation", {"w": np.zeros(1)})["w"]
         moved[name] = 1 - (float(session.params["w"][0]) + float(rest[0]))
     assert moved["none"] == 0
+    # A standard deviation is 2**-8 * sqrt(1000 * 1e-5 / 2**-8): a random walk of units near 1.
+    assert moved["stochastic_rounding"] == pytest.approx(0.01, abs=4 * 2.0**-8 * 1.6)
     # Half a unit of the compensation near 2**-8 is 2**-17: it is at most 0.76 of a step of 1e-5.
     assert moved["kahan"] == pytest.approx(0.01, rel=0.25)
     assert moved["master_weights"] == pytest.approx(0.01, abs=2.0**-9)
@@ -276,3 +287,174 @@ def test_states_of_16_bits_of_a_float32_parameter() -> None:
         assert bits(as_numpy(param)) == bits(results[0]["param"][name])
         for label in rule.states:
             assert bits(as_numpy(optimizer.state[param][label])) == bits(results[0][label][name])
+
+
+# --- stochastic rounding -------------------------------------------------------------------------
+
+
+def rounded_at_random(exact: NDArray[np.float32], seed: int, stored: str, step: int = 0) -> Any:
+    """The next parameters where the exact ones are these."""
+    holder = UpdateRule("holder", state("exact"), {"exact": State(state("exact"))})
+    rule = transforms.stochastic_rounding(holder, stored=stored, seed=seed)
+    graph = compile_step(ModelSpec(rule, {"w": exact.shape}))
+    zeros = np.zeros(exact.shape, DType(stored).numpy)
+    feeds = {"param.w": zeros, "grad.w": zeros, "state.w.exact": exact, "step": np.array(step)}
+    return evaluate(graph, feeds)["next.param.w"]
+
+
+@pytest.mark.parametrize("stored", ["bf16", "f16"])
+def test_the_expectation_is_the_exact_value(stored: str) -> None:
+    """Over all 2**16 numbers u, the count of the neighbour is |d| / |n' - n| * 2**16 exactly."""
+    kind = DType(stored).numpy
+    rng = np.random.default_rng(1)
+    every = np.arange(2**16, dtype=np.uint16).view(kind)
+    wide = every.astype(np.float32)
+    normal = wide[np.isfinite(wide)]
+    # All floats of 16 bits but the largest and the least, each with some remainders.
+    least, most = (2.0**-118, 3.3e38) if stored == "bf16" else (2.0**-14, 6e4)
+    normal = normal[(np.abs(normal) >= least) & (np.abs(normal) < most)]
+    width = 16 if stored == "bf16" else 13
+    remainders = rng.integers(0, 2**width, (20, normal.size), dtype=np.uint32)
+    remainders[:3] = np.array([0, 1, 2**width - 1], np.uint32)[:, None]
+    exact = (normal.view(np.uint32) + remainders).view(np.float32)
+    nearest = exact.astype(kind).astype(np.float32)
+    rest = (exact - nearest).astype(np.float64)
+    assert (exact == nearest + rest).all()
+    # The neighbour by bits: towards the exact number, one number of 16 bits further.
+    outward = (rest > 0) == (exact > 0)
+    code = nearest.astype(kind).view(np.uint16).astype(np.int32) + np.where(outward, 1, -1)
+    neighbour = code.astype(np.uint16).view(kind).astype(np.float64)
+    gap = np.abs(neighbour - nearest)
+    share = np.abs(rest) / gap * 2**16
+    assert (share == np.floor(share)).all()
+    assert (share <= 2**16).all()
+    # u < share / 2**16 for as many u as the share, and then the neighbour is taken.
+    draws = uniform(exact.shape, 5, 7, np.dtype(np.float32))
+    expected = np.where((np.abs(rest) > draws * gap) & (rest != 0), neighbour, nearest)
+    actual = rounded_at_random(exact, 7, stored, 5)
+    np.testing.assert_array_equal(actual.astype(np.float64), expected)
+
+
+def test_all_draws_of_a_binade() -> None:
+    """The mean over all u of 1 + k 2**-23 is itself, for each of its 2**16 remainders k."""
+    share = np.arange(2**16)
+    exact = np.float32(1 + share * 2.0**-23)
+    nearest = exact.astype(BF16).astype(np.float64)
+    rest = exact - nearest
+    neighbour = nearest + np.where(rest > 0, 2.0**-7, -(2.0**-7))
+    count = np.ceil(np.abs(rest) / 2.0**-7 * 2**16)  # numbers u = 0, 2**-16, … below the share
+    np.testing.assert_array_equal(nearest + (neighbour - nearest) * count / 2**16, exact)
+
+
+def test_numbers_that_are_not_finite() -> None:
+    largest = float(np.finfo(np.float32).max)
+    exact = np.array([np.inf, -np.inf, np.nan, largest, -largest, 0.0, 1e-40], np.float32)
+    for step in range(3):
+        actual = rounded_at_random(exact, 0, "bf16", step)
+        expected = exact[:6].astype(BF16).astype(np.float32)
+        np.testing.assert_array_equal(actual[:6].astype(np.float32), expected)
+        assert 0 <= float(actual[6]) <= 2.0**-126
+
+
+def chi_square(*columns: NDArray[Any]) -> float:
+    """Chi-square of the joint counts, in standard deviations from its expectation."""
+    bins = 256 if len(columns) == 1 else 16
+    places = sum(np.floor(c.ravel() * bins) * bins**i for i, c in enumerate(columns))
+    counts = np.bincount(np.asarray(places, np.int64), minlength=bins ** len(columns))
+    expected = columns[0].size / counts.size
+    freedom = counts.size - 1
+    return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
+
+
+def test_random_numbers_are_uniform_and_independent() -> None:
+    """Elements, neighbours at five distances, steps and seeds; 5 of 250 values exceed 3 by chance.
+
+    The largest of 420 normal numbers is below 4.5 with a probability of 0.997; chi-square has a
+    longer tail. The numbers are fixed, so that the test cannot fail by chance.
+    """
+    kind = np.dtype(np.float32)
+    values = []
+    previous = uniform((2**16,), 0, 0, kind)
+    for step in range(1, 61):
+        numbers = uniform((2**16,), step, 0, kind)
+        values.append(chi_square(numbers))
+        values += [chi_square(numbers[d:], numbers[:-d]) for d in (1, 2, 64, 1000)]
+        values.append(chi_square(previous, numbers))
+        values.append(chi_square(uniform((2**16,), step, 1, kind), numbers))
+        previous = numbers
+    over_steps = np.array([uniform((64,), step, 0, kind) for step in range(2**13)])
+    values += [chi_square(over_steps[:, place]) for place in range(64)]
+    values += [chi_square(over_steps[1:, place], over_steps[:-1, place]) for place in range(64)]
+    assert np.abs(np.mean(values)) < 4 / np.sqrt(len(values))
+    assert np.std(values) == pytest.approx(1, abs=0.1)
+    assert np.max(np.abs(values)) < 5
+    assert over_steps.min() == 0
+    assert over_steps.max() == 1 - 2.0**-16
+
+
+def test_steps_beyond_32_bits_and_shapes() -> None:
+    kind = np.dtype(np.float32)
+    late = [uniform((2, 3), 2**32 * high + 5, 0, kind) for high in range(3)]
+    assert not np.array_equal(late[0], late[1])
+    assert not np.array_equal(late[1], late[2])
+    np.testing.assert_array_equal(late[0].ravel(), uniform((6,), 5, 0, kind))
+    assert [seed_of_word(seed_word(seed)) for seed in (0, 1, 2**32 - 1)] == [0, 1, 2**32 - 1]
+
+
+def test_seeds_and_steps_differ_and_runs_agree() -> None:
+    first, again, other = (
+        run_session(transforms.stochastic_rounding(RULES["sgd"](), seed=seed), threads=1)
+        for seed in (1, 1, 2)
+    )
+    assert bits(first["param"]["w"]) == bits(again["param"]["w"])
+    assert bits(first["param"]["w"]) != bits(other["param"]["w"])
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.0, True])
+def test_seeds_are_integers_of_32_bits(seed: Any) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        transforms.stochastic_rounding(optimizers.sgd(0.1), seed=seed)
+    assert str(caught.value) == f"the seed must be an integer in [0, 2**32), got {seed!r}"
+
+
+FAULTS: dict[str, Callable[[Any], None]] = {
+    "factor": lambda model: replace_word(model, 0x846CA68B, 0x846CA68D),
+    "shift": lambda model: replace_word(model, 15, 14),
+    "seed": lambda model: replace_word(model, seed_word(4), seed_word(5)),
+    "operator": lambda model: replace_operator(model, "BitwiseXor", "Add"),
+    "first place": lambda model: replace_operand(model, "Range", 0, 2),
+}
+
+
+def replace_word(model: Any, before: int, after: int) -> None:
+    for tensor in model.graph.initializer:
+        if (
+            tensor.data_type == onnx.TensorProto.UINT32
+            and onnx.numpy_helper.to_array(tensor) == before
+        ):
+            tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, tensor.data_type, (), [after]))
+            return
+    raise AssertionError(before)
+
+
+def replace_operator(model: Any, before: str, after: str) -> None:
+    next(node for node in model.graph.node if node.op_type == before).op_type = after
+
+
+def replace_operand(model: Any, operator: str, place: int, source: int) -> None:
+    node = next(node for node in model.graph.node if node.op_type == operator)
+    node.input[place] = node.input[source]
+
+
+@pytest.mark.parametrize("fault", ["none", *FAULTS])
+def test_files_are_read_and_faults_are_seen(fault: str, tmp_path: Path) -> None:
+    rule = transforms.stochastic_rounding(optimizers.sgd(0.1), seed=4)
+    cf.to_onnx(rule, tmp_path, params={"w": (3, 4)})
+    model = onnx.load(str(tmp_path / "step.onnx"))
+    FAULTS.get(fault, lambda _: None)(model)
+    if fault in ("none", "seed"):
+        (node,) = (node for node in read_model(model).nodes if node.op is Op.UNIFORM)
+        assert node.attribute("seed") == (4 if fault == "none" else 5)
+        return
+    with pytest.raises(VerificationError, match="unsigned integers that are not random numbers"):
+        read_model(model)

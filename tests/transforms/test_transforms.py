@@ -322,6 +322,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "sam": lambda: transforms.sam(ADAM),
     "skip_nonfinite": lambda: transforms.skip_nonfinite(ADAM),
     "sparsify": lambda: transforms.sparsify(ADAM),
+    "stochastic_rounding": lambda: transforms.stochastic_rounding(ADAM, stored="f16"),
     "weight_average": lambda: transforms.weight_average(ADAM, 0.99, start=3, every=2),
 }
 NO_TRANSFORMS = {"states_to_sparsify"}

@@ -258,7 +258,7 @@ class _Body:
             lines.append(f"{indent}const {type_} {name} = {expression};")
             return name
 
-        operands = [names[operand] for operand in node.operands]
+        operands = [names.get(operand, "") for operand in node.operands]
         if node.op is Op.LOOKUP:
             operands[0] = self._names[node.operands[0]]  # the table, not its element
         site = Site(
@@ -344,7 +344,9 @@ class _Body:
         for index in range(len(self._nodes) - 1, -1, -1):
             node = self._nodes[index]
             if index in indices:
-                operands = node.operands[1:] if node.op is Op.LOOKUP else node.operands
+                # A table is a constant, and of random numbers only the places are read.
+                is_first_left_out = node.op in (Op.LOOKUP, Op.UNIFORM)
+                operands = node.operands[1:] if is_first_left_out else node.operands
                 indices.update(o for o in operands if self._nodes[o].type.shape)
         return sorted(indices)
 

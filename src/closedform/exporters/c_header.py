@@ -26,11 +26,11 @@ from closedform.exporters.c_function import (
     identifiers,
     write_function,
 )
-from closedform.exporters.c_ops import BF16, c_type, converted, literal
+from closedform.exporters.c_ops import BF16, UNIFORM, c_type, converted, literal
 from closedform.ir import naming
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import LAST_STEP, DType, Shape
-from closedform.language.functions import WHOLE_TENSOR, ReduceSum
+from closedform.language.functions import WHOLE_TENSOR, ReduceSum, Uniform
 from closedform.language.printing import text
 from closedform.language.schedule import Schedule
 from closedform.language.symbols import PARAM
@@ -202,7 +202,8 @@ def rule_headers(
         rules: The rules by the prefix of their functions.
         options: How they are compiled.
         notes: Further paragraphs of each comment.
-        in_parts: Whether each rule must be elementwise: it is called for parts of tensors.
+        in_parts: Whether each rule must be elementwise, to be called for parts of tensors, but for
+            random numbers, which take the whole tensor.
 
     Raises:
         ExportError: As :func:`rule_header`.
@@ -220,7 +221,7 @@ def rule_headers(
 def _check_rule(rule: UpdateRule, name: str, in_parts: bool) -> None:
     where = f"rule {rule.name!r}"
     _check_name(name, where)
-    if in_parts and not rule.is_elementwise:
+    if in_parts and not (rule.is_elementwise or rule.is_drawn):
         raise ExportError(
             "C functions are called for parts of tensors, and this rule looks at shapes or at "
             "whole tensors",
@@ -245,7 +246,10 @@ def _check_rule(rule: UpdateRule, name: str, in_parts: bool) -> None:
 def _is_flat(rule: UpdateRule) -> bool:
     """Whether a tensor may be given as a flat array: the rule looks at no axis and at no size."""
     whole = [node for expr in rule.all_expressions() for node in expr.atoms(*WHOLE_TENSOR)]
-    are_sums = all(isinstance(node, ReduceSum) and len(node.args) == 1 for node in whole)
+    are_sums = all(
+        isinstance(node, Uniform) or (isinstance(node, ReduceSum) and len(node.args) == 1)
+        for node in whole
+    )
     are_flat = all(spec.shape in ("param", "scalar") for spec in rule.states.values())
     return rule.is_for_all_shapes and are_sums and are_flat
 
@@ -509,6 +513,7 @@ def document(name: str, comment: Sequence[str], functions: Sequence[str]) -> str
             "#ifndef CLOSEDFORM_API",
             "#define CLOSEDFORM_API static inline",
             "#endif",
+            *([UNIFORM] if any("closedform_bits(" in text for text in functions) else []),
             *([BF16] if any("_bf16(" in text for text in functions) else []),
             "",
             _ROUNDED,

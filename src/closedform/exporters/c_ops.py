@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import ExportError
+from closedform.ir import draws
 from closedform.ir.analysis.interval import Interval, full
 from closedform.ir.graph import Node
 from closedform.ir.ops import Op
@@ -86,6 +87,27 @@ class Site:
         dtype = self.node.type.dtype
         return dtype.is_integer and self.interval == full(dtype)
 
+
+UNIFORM = f"""\
+#ifndef CLOSEDFORM_UNIFORM
+#define CLOSEDFORM_UNIFORM
+static inline uint32_t closedform_mix(uint32_t x)
+{{
+    x = (x ^ (x >> 16)) * UINT32_C(0x{draws.FIRST:08x});
+    x = (x ^ (x >> 15)) * UINT32_C(0x{draws.SECOND:08x});
+    return x ^ (x >> 16);
+}}
+static inline uint32_t closedform_bits(uint32_t place, uint64_t step, uint32_t seed)
+{{
+    const uint32_t inner = (uint32_t)step + closedform_mix((uint32_t)(step >> 32));
+    const uint32_t key = closedform_mix(closedform_mix(inner) + seed);
+    uint32_t x = (place + key) * UINT32_C(0x{draws.FIRST:08x});
+    x = (x ^ (x >> 15)) * UINT32_C(0x{draws.SECOND:08x}) + key;
+    x = (x ^ (x >> 16)) * UINT32_C(0x{draws.GOLDEN:08x});
+    return x >> {32 - draws.BITS};
+}}
+#endif"""
+"""Random bits as a function of the place, the step and the word of the seed."""
 
 Emitter = Callable[[Site], str]
 
@@ -258,6 +280,15 @@ def _lookup(site: Site) -> str:
     return f"{table}[{index}]"
 
 
+def _uniform(site: Site) -> str:
+    """Multiples of 2**-16: the conversion and the product are exact."""
+    place = "(uint32_t)i" if site.node.type.shape else "0"
+    seed = draws.seed_word(int(site.node.attribute("seed")))
+    bits = f"closedform_bits({place}, (uint64_t){site.operands[1]}, UINT32_C(0x{seed:08x}))"
+    dtype = site.node.type.dtype
+    return f"({C_TYPES[dtype]}){bits} * {literal(2.0**-draws.BITS, dtype)}"
+
+
 C_OPS: Mapping[Op, Emitter] = {
     Op.ADD: _infix("+"),
     Op.SUB: _infix("-"),
@@ -285,6 +316,7 @@ C_OPS: Mapping[Op, Emitter] = {
     Op.WHERE: _direct("{} ? {} : {}"),
     Op.CAST: _cast,
     Op.LOOKUP: _lookup,
+    Op.UNIFORM: _uniform,
 }
 """The ops that are expressions of their operands, element by element."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 from closedform.errors import ExportError
+from closedform.ir import draws
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
 from closedform.ir.types import COMPUTED_FLOATS, DType, sizes_for
@@ -180,6 +181,17 @@ def _lookup(_: Node, operands: tuple[Array, ...]) -> Array:
     return table.at[index].get(mode="promise_in_bounds")
 
 
+def _uniform(node: Node, operands: tuple[Array, ...]) -> Array:
+    """``closedform.ir.draws`` in words of 32 bits."""
+    like, step = operands
+    place = jnp.arange(like.size, dtype=jnp.uint32).reshape(like.shape)
+    high = (step >> 32).astype(jnp.uint32) if step.dtype == jnp.int64 else None
+    seed = draws.seed_word(int(node.attribute("seed")))
+    bits = draws.UNSIGNED.bits(place, step.astype(jnp.uint32), high, seed)
+    dtype = JAX_DTYPES[node.type.dtype]
+    return bits.astype(dtype) * jnp.asarray(2.0**-draws.BITS, dtype)
+
+
 JAX_OPS: Mapping[Op, Emitter] = {
     Op.INPUT: _identity,
     Op.CONST: _const,
@@ -215,4 +227,5 @@ JAX_OPS: Mapping[Op, Emitter] = {
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _lookup,
+    Op.UNIFORM: _uniform,
 }

@@ -15,6 +15,7 @@ import mlx.core as mx
 import numpy as np
 
 from closedform.errors import ExportError
+from closedform.ir import draws
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, sizes_for
@@ -124,6 +125,31 @@ def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
     return mx.reshape(operands[0], sizes)
 
 
+def _uniform(node: Node, operands: tuple[mx.array, ...]) -> mx.array:
+    """``closedform.ir.draws`` in words of 32 bits."""
+    like, step = operands
+    place = mx.arange(like.size, dtype=mx.uint32).reshape(like.shape)
+    high = (step >> 32).astype(mx.uint32) if step.dtype == mx.int64 else None
+    seed = draws.seed_word(int(node.attribute("seed")))
+    bits = _WORDS.bits(place, step.astype(mx.uint32), high, seed).astype(
+        MLX_DTYPES[node.type.dtype]
+    )
+    return bits * mx.array(2.0**-draws.BITS, bits.dtype)
+
+
+def _word(value: int) -> mx.array:
+    return mx.array(value, mx.uint32)
+
+
+_WORDS: draws.Words[mx.array] = draws.Words(
+    mx.add,
+    lambda x, factor: x * _word(factor),
+    lambda x, count: x >> _word(count),
+    mx.bitwise_xor,
+    _word,
+)
+
+
 MLX_OPS: Mapping[Op, Emitter] = {
     Op.INPUT: lambda _, operands: operands[0],
     Op.CONST: _const,
@@ -163,4 +189,5 @@ MLX_OPS: Mapping[Op, Emitter] = {
         operands[0], list(node.attribute("shape"))
     ),
     Op.LOOKUP: lambda _, operands: mx.take(operands[0], operands[1], axis=0),
+    Op.UNIFORM: _uniform,
 }

@@ -19,6 +19,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError
+from closedform.ir import draws
 from closedform.ir.graph import Array, Graph, Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
@@ -54,6 +55,7 @@ class Writer:
     nodes: list[NodeProto] = field(default_factory=list)
     _constants: dict[tuple[TensorType, bytes], str] = field(default_factory=dict)
     _spread: dict[tuple[str, int], str] = field(default_factory=dict)
+    _words: dict[tuple[int, int], str] = field(default_factory=dict)
     _names_in_use: set[str] = field(default_factory=set)
     _counts: Counter[str] = field(default_factory=Counter)
 
@@ -83,6 +85,13 @@ class Writer:
         self.add_initializer(name, type_, array.tobytes())
         return name
 
+    def constant_word(self, value: int, element: int = TensorProto.UINT32) -> str:
+        """Returns the name of an unsigned initializer; graphs have no such dtype."""
+        if (value, element) not in self._words:
+            name = self._words[value, element] = self._fresh("const_word")
+            self.initializers.append(helper.make_tensor(name, element, (), [value]))
+        return self._words[value, element]
+
     def spread(self, node: Node, name: str, rank: int) -> str:
         """Returns a number as a tensor of one element, with ``rank`` axes."""
         unit_shape = (1,) * rank
@@ -96,7 +105,11 @@ class Writer:
         return self._spread[name, rank]
 
     def call(
-        self, operator: str, *inputs: str, into: str | None = None, **attributes: int | list[int]
+        self,
+        operator: str,
+        *inputs: str,
+        into: str | None = None,
+        **attributes: int | str | list[int],
     ) -> str:
         """Adds a node and returns the name of its result; ``into`` chooses that name."""
         result = into if into is not None else self._fresh(operator.lower())
@@ -350,6 +363,51 @@ def _times_ones(writer: Writer, node: Node, operand: str, result: str) -> None:
     writer.call("Identity", operand, into=result)
 
 
+def _uniform(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    """``closedform.ir.draws`` in uint32: BitwiseXor is an operator from opset 18 on."""
+    like, step = operands
+    if DType.I64 not in writer.dtypes:
+        raise ExportError(
+            "random numbers need int64 and uint32",
+            where=f"graph {writer.graph.name!r}",
+            hint="round to nearest: transforms.kahan",
+        )
+
+    def combined(operator: str) -> Callable[[str, str], str]:
+        return lambda x, y: writer.call(operator, x, y)
+
+    words = draws.Words(
+        combined("Add"),
+        lambda x, factor: writer.call("Mul", x, writer.constant_word(factor)),
+        lambda x, count: writer.call("BitShift", x, writer.constant_word(count), direction="RIGHT"),
+        combined("BitwiseXor"),
+        writer.constant_word,
+    )
+    high = None
+    if writer.operand(node, 1).type.dtype is DType.I64:
+        step = writer.call("Cast", step, to=TensorProto.UINT64)
+        count = writer.constant_word(32, TensorProto.UINT64)
+        high = writer.call("BitShift", step, count, direction="RIGHT")
+        high = writer.call("Cast", high, to=TensorProto.UINT32)
+    low = writer.call("Cast", step, to=TensorProto.UINT32)
+    zero, one = (writer.constant(number, DType.I64) for number in (0, 1))
+    # A constant number of places would be folded into a constant of that size.
+    places = writer.call("Range", zero, writer.call("Size", like), one)
+    place = writer.call("Cast", places, to=TensorProto.UINT32)
+    seed = draws.seed_word(int(node.attribute("seed")))
+    bits = words.bits(place, low, high, seed)
+    shape = node.type.shape
+    is_static = all(isinstance(size, int) and size > 0 for size in shape)
+    sizes_of_like = (
+        writer.constant(sizes(shape), DType.I64) if is_static else writer.call("Shape", like)
+    )
+    allowed: dict[str, int] = {} if is_static else {"allowzero": 1}
+    bits = writer.call("Reshape", bits, sizes_of_like, into=None, **allowed)
+    numbers = writer.call("Cast", bits, to=ELEMENT_TYPES[node.type.dtype])
+    unit = writer.constant(np.asarray(2.0**-draws.BITS), node.type.dtype)
+    writer.call("Mul", numbers, unit, into=result)
+
+
 ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.INPUT: OnnxRow(1, _input),
     Op.CONST: OnnxRow(1, _const),
@@ -385,4 +443,5 @@ ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.RESHAPE: OnnxRow(5, _reshape),
     Op.BROADCAST_TO: OnnxRow(8, _broadcast_to),
     Op.LOOKUP: _direct("Gather", 1),
+    Op.UNIFORM: OnnxRow(18, _uniform),
 }

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch.fx.node import Argument
 
+from closedform.ir import draws
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
@@ -187,6 +188,29 @@ def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     return site.call(torch.reshape, rows, shape)
 
 
+def uniform(like: Tensor, step: Tensor, seed: int, dtype: torch.dtype) -> Tensor:
+    """Returns random numbers of the shape of a tensor: ``closedform.ir.draws`` in int64.
+
+    torch has few operations on unsigned integers. A product of two words wraps, and its lower 32
+    bits are those of the exact one.
+
+    Args:
+        like: The tensor.
+        step: The step, an integer of rank 0.
+        seed: The word of the seed.
+        dtype: The dtype of the result.
+    """
+    step = step.to(torch.int64)
+    place = torch.arange(like.numel(), dtype=torch.int64, device=like.device).reshape(like.shape)
+    bits: Tensor = draws.INTEGERS.bits(place, step & draws.WORD, step >> 32, seed)
+    return bits.to(dtype) * 2.0**-draws.BITS
+
+
+def _uniform(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    word = draws.seed_word(int(site.node.attribute("seed")))
+    return site.call(uniform, *operands, word, TORCH_DTYPES[site.node.type.dtype])
+
+
 TORCH_OPS: Mapping[Op, Emitter] = {
     Op.INPUT: _input,
     Op.CONST: _const,
@@ -222,6 +246,7 @@ TORCH_OPS: Mapping[Op, Emitter] = {
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _lookup,
+    Op.UNIFORM: _uniform,
 }
 
 

@@ -10,7 +10,15 @@ from os import PathLike
 from pathlib import Path
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
 from closedform.importers.onnx_checks import (
@@ -22,7 +30,8 @@ from closedform.importers.onnx_checks import (
 from closedform.importers.onnx_composed_ops import ROWS
 from closedform.importers.onnx_ops import DTYPES, Reader, add_constant
 from closedform.importers.onnx_training_ops import TRAINING, TRAINING_ROWS
-from closedform.ir import Builder, Graph, Role, TensorType
+from closedform.importers.onnx_words import OPERATORS, add_word, read_words
+from closedform.ir import Builder, Graph, Role, TensorType, Value
 
 OnnxSource = CheckedModel | ModelProto | str | PathLike[str]
 """A model, or the path of its file."""
@@ -58,13 +67,34 @@ def read_model(source: OnnxSource, *, has_optional: bool = True) -> Graph:
         )
     for tensor in body.initializer:
         if tensor.name not in reader.values:
-            add_constant(reader, tensor.name, tensor)
+            add_initializer(reader, tensor.name, tensor)
     for node in body.node:
         read_node(reader, node)
     for output in body.output:
         _check_output(output, reader)
         reader.builder.output(output.name, reader.values[output.name])
     return reader.builder.build()
+
+
+def add_initializer(reader: Reader, name: str, tensor: TensorProto) -> None:
+    """Adds an initializer, a constant of a graph or an unsigned integer.
+
+    Raises:
+        VerificationError: It is neither.
+    """
+    if not add_word(reader, name, tensor):
+        add_constant(reader, name, tensor)
+
+
+def value_of(reader: Reader, name: str) -> Value:
+    """Returns the value behind a name.
+
+    Raises:
+        VerificationError: It is an unsigned integer.
+    """
+    if name in reader.words:
+        raise VerificationError(f"{name!r} is an unsigned integer, which only random numbers have")
+    return reader.values[name]
 
 
 def checked_model(source: OnnxSource) -> CheckedModel:
@@ -80,7 +110,7 @@ def checked_model(source: OnnxSource) -> CheckedModel:
 
 
 def _check_output(output: ValueInfoProto, reader: Reader) -> None:
-    actual = reader.values[output.name].type.dtype
+    actual = value_of(reader, output.name).type.dtype
     declared_type = output.type.tensor_type.elem_type
     if DTYPES.get(declared_type) is not actual:
         raise VerificationError(
@@ -171,7 +201,8 @@ def type_of(value: ValueInfoProto) -> TensorType:
 
 def _check_operator(node: NodeProto) -> None:
     is_training = node.domain == TRAINING and node.op_type in TRAINING_ROWS
-    if (node.op_type not in ROWS or node.domain) and not is_training:
+    is_read = node.op_type in ROWS or node.op_type in OPERATORS
+    if (not is_read or node.domain) and not is_training:
         of = f" of the domain {node.domain!r}" if node.domain else ""
         raise VerificationError(
             f"the operator {node.op_type!r}{of} is not supported",
@@ -189,12 +220,18 @@ def read_node(reader: Reader, node: NodeProto) -> None:
     _check_operator(node)
     where = node_place(node)
     is_training = node.domain == TRAINING
-    missing = [name for name in node.input if name and name not in reader.values]
+    missing = [
+        name
+        for name in node.input
+        if name and name not in reader.values and name not in reader.words
+    ]
     if missing or (len(node.output) != 1 and not is_training):
         problem = f"its operand {missing[0]!r} is not computed" if missing else "two results"
         raise VerificationError(problem, where=where)
-    operands = tuple(reader.values[name] for name in node.input if name)
     try:
+        if read_words(reader, node):
+            return
+        operands = tuple(value_of(reader, name) for name in node.input if name)
         if is_training:
             results = TRAINING_ROWS[node.op_type](reader, node, operands)
             reader.values.update(zip(node.output, results, strict=True))

@@ -33,6 +33,7 @@ class Reader:
         remainders: Of a value that is the Mod of C, its operands.
         signs: Of a value that is a Sign, its operand.
         infinite: Of a comparison with an infinity, the number and the sign of the infinity.
+        words: What unsigned integers are made of, by name (``onnx_words``).
     """
 
     builder: Builder
@@ -41,6 +42,7 @@ class Reader:
     remainders: dict[Value, tuple[Value, Value]] = field(default_factory=dict)
     signs: dict[Value, Value] = field(default_factory=dict)
     infinite: dict[Value, tuple[Value, int]] = field(default_factory=dict)
+    words: dict[str, Any] = field(default_factory=dict)
 
     def emit(self, op: Op, *operands: Value, **attributes: Any) -> Value:
         """Adds a node."""

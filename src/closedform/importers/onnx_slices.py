@@ -19,8 +19,16 @@ from onnx import FunctionProto, ModelProto, NodeProto
 from closedform.errors import VerificationError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_composed_ops import ROWS, WHOLE_TENSOR
-from closedform.importers.onnx_graph import STEP, checked_model, read_node, role_of, type_of
-from closedform.importers.onnx_ops import Reader, add_constant
+from closedform.importers.onnx_graph import (
+    STEP,
+    add_initializer,
+    checked_model,
+    read_node,
+    role_of,
+    type_of,
+    value_of,
+)
+from closedform.importers.onnx_ops import Reader
 from closedform.ir import Builder, DType, Graph, Role, TensorType
 
 ELEMENTWISE = ROWS.keys() - WHOLE_TENSOR
@@ -122,11 +130,11 @@ class Slices:
                 reader.values[name] = reader.builder.input(total.symbol, type_, Role.HYPER)
         for name, tensor in self._tensors.items():
             if name in inputs and name not in reader.values:
-                add_constant(reader, name, tensor)
+                add_initializer(reader, name, tensor)
         for place in nodes:
             self._read(reader, self.model.graph.node[place])
         for name in names:
-            reader.builder.output(name, reader.values[name])
+            reader.builder.output(name, value_of(reader, name))
         return reader.builder.build()
 
     # --- reading the model -----------------------------------------------------------------------
@@ -214,6 +222,9 @@ class Slices:
             )
         inner = Reader(reader.builder, remainders=reader.remainders, signs=reader.signs)
         for formal, actual in zip(function.input, node.input, strict=True):
+            if actual in reader.words:
+                inner.words[formal] = reader.words[actual]
+                continue
             inner.values[formal] = reader.values[actual]
             if actual in reader.arrays:
                 inner.arrays[formal] = reader.arrays[actual]

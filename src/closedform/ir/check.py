@@ -176,6 +176,7 @@ ATTRIBUTES: Mapping[str, tuple[str, Callable[[AttributeValue], bool]]] = {
     "axes": ("a tuple of integers", _is_axes),
     "permutation": ("a tuple of integers", _is_axes),
     "keepdims": ("a bool", lambda value: isinstance(value, bool)),
+    "seed": ("an integer", lambda value: type(value) is int),
 }
 """The requirement on each attribute: in words, and as a test."""
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from closedform.errors import GraphError, nearest
+from closedform.ir import draws
 from closedform.ir.graph import Array, Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
@@ -291,6 +292,12 @@ def _lookup(table: Array, index: Array) -> Any:
     return table[index]
 
 
+def _uniform(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
+    like, step = operands
+    dtype = node.type.dtype.numpy
+    return draws.uniform(like.shape, int(step), int(node.attribute("seed")), dtype)
+
+
 KERNELS: Mapping[Op, Kernel] = {
     Op.INPUT: _plain(_identity),
     Op.CONST: _const,
@@ -326,5 +333,6 @@ KERNELS: Mapping[Op, Kernel] = {
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _plain(_lookup),
+    Op.UNIFORM: _uniform,
 }
 """How each op is computed."""

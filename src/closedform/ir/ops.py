@@ -63,6 +63,7 @@ class Op(StrEnum):
     RESHAPE = "reshape"
     BROADCAST_TO = "broadcast_to"
     LOOKUP = "lookup"
+    UNIFORM = "uniform"
 
 
 BOOLS = frozenset({DType.BOOL})
@@ -228,6 +229,18 @@ def _lookup(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
     return TensorType(table.dtype, index.shape)
 
 
+def _uniform(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    like, step = types
+    dtype, seed = attributes["to"], attributes["seed"]
+    if dtype not in COMPUTED_FLOATS or not isinstance(dtype, DType):
+        raise GraphError(f"attribute 'to' must be f32 or f64, got {dtype!r}")
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise GraphError(f"the seed must be in 0..2**32 - 1, got {seed!r}")
+    if not step.dtype.is_integer or step.shape:
+        raise GraphError(f"the step must be an integer of rank 0, got {step}")
+    return TensorType(dtype, like.shape)
+
+
 def _leaf(_: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     dtype = attributes["dtype"]
     if not isinstance(dtype, DType):
@@ -275,6 +288,7 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.RESHAPE, 1, ANY, _reshape, ("shape",)),
         OpSpec(Op.BROADCAST_TO, 1, ANY, _broadcast_to, ("shape",)),
         OpSpec(Op.LOOKUP, 2, NUMBERS, _lookup),
+        OpSpec(Op.UNIFORM, 2, NUMBERS, _uniform, ("seed", "to")),
     )
 }
 

@@ -222,6 +222,8 @@ class _Parser:
     def attribute(self, name: str) -> AttributeValue:
         if name == "to":
             return self.choice(DType, "a dtype")
+        if name == "seed":
+            return self.dim()
         if name != "keepdims":
             return self.shape()
         token = self.next()

@@ -83,6 +83,8 @@ def _attribute(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, DType):
         return value.value
+    if isinstance(value, int):
+        return str(value)
     return f"[{','.join(str(item) for item in value)}]"
 
 

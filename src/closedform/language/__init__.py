@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Reshape,
         Rounded,
         Transpose,
+        Uniform,
         all_but,
         broadcast_to,
         expand_dims,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         reshape,
         rounded,
         transpose,
+        uniform,
     )
     from closedform.language.groups import Group, from_param_groups
     from closedform.language.model import (
@@ -90,6 +92,7 @@ __all__ = [
     "Sizes",
     "State",
     "Transpose",
+    "Uniform",
     "UpdateRule",
     "Without",
     "all_but",
@@ -125,6 +128,7 @@ __all__ = [
     "t",
     "tensor_input",
     "transpose",
+    "uniform",
 ]
 
 

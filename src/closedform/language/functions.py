@@ -163,6 +163,12 @@ class OrthogonalFactor(_TensorFunction):
         return rf"\operatorname{{Q}}\left({printer._print(self.args[0])}\right)"
 
 
+class Uniform(_TensorFunction):
+    """A random number in [0, 1) for each element of a tensor, by a seed, the step and its place."""
+
+    nargs = 2
+
+
 WHOLE_TENSOR = (
     ReduceSum,
     ReduceMean,
@@ -177,6 +183,7 @@ WHOLE_TENSOR = (
     Positions,
     TriangularInverse,
     OrthogonalFactor,
+    Uniform,
 )
 """Functions whose elements depend on more than the elements of their operands at one place."""
 
@@ -348,6 +355,29 @@ def rounded(x: Operand, dtype: str) -> sp.Expr:
     if dtype not in ROUNDED:
         raise DefinitionError(f"rounded needs one of {ROUNDED}, got {dtype!r}")
     return Rounded(operand(x, "rounded"), Str(dtype))
+
+
+def uniform(x: Operand, seed: int = 0) -> sp.Expr:
+    """Returns random numbers of the shape of a tensor, multiples of 2**-16 in [0, 1).
+
+    They are a function of the seed, the step and the place of an element in the tensor, the same
+    in every engine: see :mod:`closedform.ir.draws`. Tensors of one shape have the same numbers.
+
+    Args:
+        x: The tensor; its values have no influence.
+        seed: An integer in [0, 2**32).
+
+    Raises:
+        DefinitionError: It is not such an integer.
+
+    Example:
+        >>> from closedform.language import PARAM
+        >>> uniform(PARAM, 1)
+        Uniform(param, 1)
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise DefinitionError(f"the seed must be an integer in [0, 2**32), got {seed!r}")
+    return Uniform(operand(x, "uniform"), sp.Integer(seed))
 
 
 def _integer(value: object, name: str) -> sp.Integer:

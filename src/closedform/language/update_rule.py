@@ -14,7 +14,7 @@ from closedform.errors import DefinitionError
 from closedform.language import description
 from closedform.language.aliases import Hyper
 from closedform.language.definitions import holds, replace_shape_symbols, taken_by
-from closedform.language.functions import STORED, WHOLE_TENSOR
+from closedform.language.functions import STORED, WHOLE_TENSOR, Uniform
 from closedform.language.matrices import expanded
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
 from closedform.language.schedule import Schedule
@@ -295,6 +295,19 @@ class UpdateRule:
         """Whether the rule is the same for parameters of all shapes."""
         is_free = not any(part.free_symbols & SHAPE_SYMBOLS for part in self.all_expressions())
         return is_free and all(condition == sp.true for condition in self._conditions().values())
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether each element takes its step by itself but for random numbers at its place."""
+        parts = self.all_expressions()
+        functions = tuple(kind for kind in WHOLE_TENSOR if kind is not Uniform)
+        has_shapes = any(spec.shape != "param" for spec in self.states.values())
+        is_free = self.is_for_all_shapes and not has_shapes
+        return (
+            is_free
+            and any(p.has(Uniform) for p in parts)
+            and not any(p.has(*functions) for p in parts)
+        )
 
     @property
     def is_elementwise(self) -> bool:

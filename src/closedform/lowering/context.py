@@ -101,6 +101,10 @@ class Lowering:
         lowering = Lowering(self.rules, self.builder, self.step, place, scalar=self.scalar)
         self.symbols[symbol] = lowering.real(expr, domain)
 
+    def clock(self) -> Value:
+        """Returns the clock as a value of this graph."""
+        return self.step
+
     @property
     def integer(self) -> DType:
         """The integer dtype, that of the step."""

@@ -74,6 +74,10 @@ class BodyLowering(Lowering):
         """Gives a symbol its value."""
         self.symbols[symbol] = value
 
+    def clock(self) -> Value:
+        """Returns the clock as an input."""
+        return self._from_outside(self.outer.step)
+
     def real(self, expr: sp.Expr, domain: Domain) -> Value:
         """Lowers an expression to a float value; a scalar one outside."""
         if self.is_tensor(expr):

@@ -26,6 +26,7 @@ from closedform.language.functions import (
     Reshape,
     Rounded,
     Transpose,
+    Uniform,
 )
 from closedform.language.shapes import other_axes
 from closedform.lowering.analysis.domain import Domain
@@ -165,6 +166,11 @@ def _positions(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return low.builder.const(np.arange(size).reshape(shape), operand.type.dtype)
 
 
+def _uniform(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    like, seed = low.real(expr.args[0], domain), int(expr.args[1])
+    return low.builder.emit(Op.UNIFORM, like, low.clock(), seed=seed, to=low.tensor)
+
+
 TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     ReduceSum: _reduce_sum,
     ReduceMean: _reduce_mean,
@@ -178,5 +184,6 @@ TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     LikeParam: _like_param,
     Rounded: _lower_rounding,
     Positions: _positions,
+    Uniform: _uniform,
 }
 """How functions of tensors are lowered."""

@@ -272,10 +272,15 @@ def _shares(
     total = sum(array.size for group in groups for array in group.params.values())
     largest = TILE_WITH_SUMS if has_sums else max(-(-total // workers), SMALLEST_TILE)
     parts = [
-        _Part(prefix, name, first, min(largest, array.size - first))
+        _Part(
+            prefix,
+            name,
+            first,
+            min(largest if group.rule.is_elementwise else array.size, array.size - first),
+        )
         for prefix, group in zip(prefixes, groups, strict=True)
         for name, array in group.params.items()
-        for first in range(0, array.size, largest)
+        for first in range(0, array.size, largest if group.rule.is_elementwise else array.size)
     ]
     shares: list[list[tuple[int, _Part]]] = [[] for _ in range(workers)]
     loads = [0] * workers

@@ -23,6 +23,7 @@ from closedform.transforms.precision import (
     loss_scaling,
     master_weights,
     skip_nonfinite,
+    stochastic_rounding,
 )
 from closedform.transforms.sharpness import sam
 
@@ -44,6 +45,7 @@ __all__ = [
     "skip_nonfinite",
     "sparsify",
     "states_to_sparsify",
+    "stochastic_rounding",
     "weight_average",
 ]
 

@@ -21,6 +21,7 @@ from closedform.language import (
     rounded,
     shared,
     state,
+    uniform,
 )
 from closedform.language.aliases import Number
 from closedform.optimizers.arguments import choice
@@ -120,6 +121,70 @@ def kahan(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
         param=nearest,
         states={**widened_rule.states, "compensation": compensation},
     )
+
+
+def stochastic_rounding(rule: UpdateRule, *, stored: str = "bf16", seed: int = 0) -> UpdateRule:
+    r"""Returns a rule for parameters of 16 bits that round the next parameter at random.
+
+    .. math::
+        w' &= P(p, g), \quad n = \operatorname{round}(w'), \quad d = w' - n \\
+        p' &= \begin{cases} n' & |d| > u\,|n' - n| \\ n & \text{otherwise} \end{cases}
+
+    for the next parameter P of the rule, computed in float32, the neighbour n' of n towards w', and
+    a random number u, a multiple of 2**-16 in [0, 1). The expectation of p' is w': it is between n
+    and n', and in bf16 |d| is a multiple of 2**-16 |n' - n|, so that the probability of n' is
+    exactly |d| / |n' - n|. Exceptions are :math:`|w'| < 2^{-118}`, where the expectation is within
+    2**-142 of w', and w' above the largest finite bf16, which is rounded to nearest. In f16 the
+    same holds from 2**-17 on.
+
+    u is a function of the seed, the step and the place of an element: see
+    :func:`closedform.language.uniform`. The step is an integer, and so counts beyond the 256 that
+    a counter in bfloat16 reaches. There is no state of a generator: a run that resumes at a step
+    has the numbers of that step.
+
+    Args:
+        rule: The rule. Transforms of it that come later see the widened gradient.
+        stored: The dtype of parameters and gradients, ``"bf16"`` or ``"f16"``.
+        seed: An integer in [0, 2**32). Parameters of one shape have the same numbers: groups with
+            rules of different seeds do not.
+
+    Raises:
+        DefinitionError: It is not such a dtype or seed, or the rule stores its parameters in 16
+            bits.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> rule = stochastic_rounding(optimizers.sgd(0.5), seed=1)
+        >>> rule.states, rule.definitions["following_1"], rule.stored
+        ({}, -grad*lr + param, 'bf16')
+
+    Source: Gupta et al., Deep Learning with Limited Numerical Precision (2015), section 3; Zamirai
+    et al. (2020), algorithm 2; torchao's ``bf16_stochastic_round``.
+    """
+    where = "stochastic_rounding"
+    rule_of_16_bits, following = _of_16_bits(rule, stored, where)
+    names = [unused_name(rule_of_16_bits, part) for part in ("nearest", "rest", "neighbour")]
+    nearest, rest, neighbour = map(local, names)
+    # Between 0.625 and 1.25 units in the last place, also below a power of 2, where it is half of
+    # the unit above: the sum rounds to the next number of the dtype.
+    distance = sp.Max(sp.Abs(nearest) * _NEXT[stored], _LEAST_STEP[stored])
+    moved = sp.Piecewise((nearest + distance, rest > 0), (nearest - distance, True))
+    definitions = {
+        **rule_of_16_bits.definitions,
+        names[0]: rounded(following, stored),
+        names[1]: following - nearest,
+        names[2]: rounded(moved, stored),
+    }
+    is_moved = sp.Abs(rest) > uniform(PARAM, seed) * sp.Abs(neighbour - nearest)
+    param = sp.Piecewise((neighbour, is_moved), (nearest, True))
+    return replace(rule_of_16_bits, param=param, definitions=definitions)
+
+
+_NEXT = {"bf16": sp.Rational(5, 2**10), "f16": sp.Rational(5, 2**13)}
+"""1.25 times the unit in the last place of 1, halved."""
+
+_LEAST_STEP = {"bf16": sp.Rational(1, 2**126), "f16": sp.Rational(1, 2**24)}
+"""The least normal float32, as XLA takes smaller ones as zero; the least float16."""
 
 
 def _of_16_bits(

@@ -89,6 +89,7 @@ TRANSFORMED: dict[str, Callable[[UpdateRule], UpdateRule]] = {
     "sparsify": transforms.sparsify,
     "master_weights": transforms.master_weights,
     "kahan": transforms.kahan,
+    "stochastic_rounding": transforms.stochastic_rounding,
     "several": lambda rule: transforms.skip_nonfinite(
         transforms.clip_by_global_norm(transforms.accumulate(rule, 2), 1)
     ),

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from closedform.ir import draws
 from closedform.ir.analysis.correlation import (
     interval_of_sum,
     part_of,
@@ -409,6 +410,10 @@ def _arithmetic(op: Op) -> Rule:
     return rule
 
 
+def _uniform(_: Ranges, __: Node, ___: Operands) -> Interval:
+    return Interval(0.0, 1 - 2.0**-draws.BITS)
+
+
 RULES: Mapping[Op, Rule] = {
     **{op: _arithmetic(op) for op in ARITHMETIC},
     Op.ADD: _sum,
@@ -426,5 +431,6 @@ RULES: Mapping[Op, Rule] = {
     Op.RESHAPE: _operand_range,
     Op.BROADCAST_TO: _operand_range,
     Op.LOOKUP: _lookup,
+    Op.UNIFORM: _uniform,
 }
 """How each op maps the intervals of its operands to that of its result."""

@@ -36,6 +36,7 @@ from closedform.verify.terms.tensor_functions import (
     reshape,
     round_to,
     transpose,
+    uniform,
 )
 from closedform.verify.terms.tree import Term
 
@@ -526,6 +527,11 @@ def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[Value, ...]) 
     return reader.operand(node, 0, operands)
 
 
+def _uniform(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+    step = reader.operand(node, 1, operands)
+    return uniform(step, reader.type_of(node, 0).shape, node.attribute("seed"))
+
+
 GRAPH_RULES: Mapping[Op, Rule] = {
     **{op: _elementwise(make) for op, make in ELEMENTWISE.items()},
     Op.INPUT: _input,
@@ -538,5 +544,6 @@ GRAPH_RULES: Mapping[Op, Rule] = {
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _lookup,
+    Op.UNIFORM: _uniform,
 }
 """The rule of each op of the graph language."""

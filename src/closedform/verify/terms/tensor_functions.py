@@ -22,6 +22,7 @@ Shape = tuple[int | str, ...]
 
 REDUCE_SUM, REDUCE_MAX, MATMUL = "reduce_sum", "reduce_max", "matmul"
 TRANSPOSE, RESHAPE, ROUNDED, POSITIONS = "transpose", "reshape", "rounded", "positions"
+UNIFORM = "uniform"
 FUNCTIONS = frozenset({REDUCE_SUM, REDUCE_MAX, MATMUL, TRANSPOSE, RESHAPE})
 """The kinds whose elements depend on other elements of their operands."""
 
@@ -36,7 +37,8 @@ class TensorFunction:
     Attributes:
         kind: The operation.
         shapes: The shapes of its operands; of a reshape, that of the result as well.
-        axes: The axes of a reduction, counted from the first; the order of a transpose.
+        axes: The axes of a reduction, counted from the first; the order of a transpose; the seed
+            of random numbers.
         dtype: Of a rounding, the target dtype.
     """
 
@@ -57,7 +59,9 @@ class TensorFunction:
         None where it is not known, or there are no elements.
         """
         sizes = [size for shape in self.shapes for size in shape]
-        if self.kind == ROUNDED or not all(isinstance(size, int) and size > 0 for size in sizes):
+        if self.kind in (ROUNDED, UNIFORM) or not all(
+            isinstance(size, int) and size > 0 for size in sizes
+        ):
             return None
         if self.kind == REDUCE_SUM:
             return math.prod(int(self.shapes[0][axis]) for axis in self.axes)
@@ -142,6 +146,11 @@ def positions(shape: Shape, axis: int) -> Term:
         return rational(0)
     places = tuple(1 for _ in shape[axis % len(shape) + 1 :])
     return opaque(TensorFunction(POSITIONS, ((size, *places),)))
+
+
+def uniform(step: Term, shape: Shape, seed: int) -> Term:
+    """Returns the random numbers of a tensor of a shape at a step."""
+    return opaque(TensorFunction(UNIFORM, (shape,), (seed,)), step)
 
 
 def round_to(operand: Term, dtype: str) -> Term:

@@ -97,9 +97,12 @@ def _shortened(result: Any) -> Any:
     return result
 
 
+_ROUNDED_OR_DRAWN = (functions.ROUNDED, functions.UNIFORM)
+
+
 def _function(node: Term, args: list[Array]) -> Array:
     function = node.value
-    if not isinstance(function, functions.TensorFunction) or function.kind == functions.ROUNDED:
+    if not isinstance(function, functions.TensorFunction) or function.kind in _ROUNDED_OR_DRAWN:
         raise VerificationError(f"{function} is not evaluated exactly")
     operands = [_with_shape(arg, shape) for arg, shape in zip(args, function.shapes, strict=False)]
     match function.kind:

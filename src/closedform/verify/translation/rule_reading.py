@@ -32,10 +32,11 @@ from closedform.language.functions import (
     Reshape,
     Rounded,
     Transpose,
+    Uniform,
 )
 from closedform.language.model import GlobalSum, NonFinite, tensor_input
 from closedform.language.shapes import EPSILON, other_axes
-from closedform.language.symbols import local
+from closedform.language.symbols import local, t
 from closedform.verify.terms import build
 from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.terms.sympy_io import Reader, term
@@ -258,6 +259,9 @@ class Reading:
             Rounded: self._round,
             Positions: lambda expr, _: functions.positions(
                 self.shape_of(expr.args[0]), int(expr.args[1])
+            ),
+            Uniform: lambda expr, read: functions.uniform(
+                read(t), self.shape_of(expr.args[0]), int(expr.args[1])
             ),
             NonFinite: self._non_finite,
         }

@@ -336,8 +336,8 @@ class _RuleHeader:
         """The dtype of an array; only states may differ from the parameter."""
         label = port.rpartition(".")[2]
         is_state = port in self._states
-        stored = self._rule.states[label].stored if is_state else self._rule.stored
-        return self._dtype if stored is None else DType(stored)
+        spec = self._rule.states[label] if is_state else self._rule
+        return self._dtype if spec.stored is None else DType(spec.stored)
 
     def _numbers(self, graph: Graph) -> list[Parameter]:
         """The clock, hyperparameters, states of the model and sums."""
@@ -384,8 +384,8 @@ class _RuleHeader:
 
     def _evaluation(self, graph: Graph) -> CFunction:
         inputs = {node.attribute("name"): node for node in graph.inputs}
-        stored = self._stored(naming.param(ANY_PARAM))
-        target = Parameter("evaluated", naming.evaluation(ANY_PARAM), stored, Passing.WRITE)
+        dtype = self._stored(naming.param(ANY_PARAM))
+        target = Parameter("evaluated", naming.evaluation(ANY_PARAM), dtype, Passing.WRITE)
         arrays = [
             array
             for array in self._arrays(Passing.READ)

@@ -99,8 +99,8 @@ def jax_rule(
                 if label not in leaf.rule.states:
                     leaf_states.append(optax.MaskedNode())
                     continue
-                computed = _dtype([array])
-                dtype = JAX_DTYPES[computed if spec.stored is None else DType(spec.stored)]
+                compute_dtype = _dtype([array])
+                dtype = JAX_DTYPES[compute_dtype if spec.stored is None else DType(spec.stored)]
                 if spec.initial == PARAM:
                     leaf_states.append(jnp.array(array, dtype, copy=True))
                     continue

@@ -99,7 +99,7 @@ class MlxOptimizer(Optimizer):  # type: ignore[misc]
         return self._graphs[key]
 
     def apply_gradients(self, gradients: Tree, parameters: Tree) -> Tree:
-        """Returns the parameters after a step; first states may be those of parameters."""
+        """Returns the parameters after a step; a first state may be a parameter."""
         if not self._initialized:
             self.init(tree_map(lambda _, parameter: parameter, gradients, parameters))
         return super().apply_gradients(gradients, parameters)

@@ -192,7 +192,7 @@ def uniform(like: Tensor, step: Tensor, seed: int, dtype: torch.dtype) -> Tensor
     """Returns random numbers of the shape of a tensor: ``closedform.ir.draws`` in int64.
 
     torch has few operations on unsigned integers. A product of two words wraps, and its lower 32
-    bits are those of the exact one.
+    bits are exact.
 
     Args:
         like: The tensor.

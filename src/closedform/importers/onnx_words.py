@@ -118,7 +118,7 @@ def _pattern(like: _Hole, step: _Hole, seed: _Hole, shape: _Hole, *, is_wide: bo
     places = "Range", (), zero, ("Size", (), like), one
     hole: Any = seed
     bits = words.bits(cast(places, narrow), low, high, hole)
-    # An attribute says what a size of 0 means: the sizes are those of the tensor in any case.
+    # An attribute says what a size of 0 means: the tensor has these sizes in any case.
     return "Reshape", _Hole(), bits, ("array", shape)
 
 

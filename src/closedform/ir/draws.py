@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FIRST, SECOND, GOLDEN = 0x7FEB352D, 0x846CA68B, 0x9E3779B1
-"""Odd factors: those of lowbias32, and the one next to 2**32 divided by the golden ratio."""
+"""Odd factors: two of lowbias32, and the one next to 2**32 divided by the golden ratio."""
 
 BITS = 16
 """The bits of a number; a float32 has 16 more than a bfloat16."""

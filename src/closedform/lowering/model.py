@@ -214,12 +214,14 @@ def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: 
         )
     for label, spec in rule.states.items():
         state_shape = rule.state_shape(label, shape)
-        stored = dtype if spec.stored is None else DType(spec.stored)
+        state_dtype = dtype if spec.stored is None else DType(spec.stored)
         if spec.initial == PARAM and param_value is not None:
-            is_stored_so = param_value.type.dtype is stored
-            first = param_value if is_stored_so else builder.emit(Op.CAST, param_value, to=stored)
+            is_stored_so = param_value.type.dtype is state_dtype
+            first = (
+                param_value if is_stored_so else builder.emit(Op.CAST, param_value, to=state_dtype)
+            )
             builder.output(naming.state(param, label), first)
             continue
-        fill = builder.const(float(spec.initial), stored)
+        fill = builder.const(float(spec.initial), state_dtype)
         value = builder.emit(Op.BROADCAST_TO, fill, shape=state_shape) if state_shape else fill
         builder.output(naming.state(param, label), value)

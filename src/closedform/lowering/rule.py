@@ -253,8 +253,8 @@ class RuleLowering:
             target_shape = shape if is_param else ready.rule.state_shape(label, shape)
             output = naming.BODY_PARAM if is_param else f"{naming.STATE}{label}"
             output_value = _broadcast_to_shape(low, value, target_shape, f"{label!r} of {param!r}")
-            stored = self.stored if is_param else _stored(ready.rule.states[label], self.dtype)
-            output_value = low.cast(output_value, stored)
+            state_dtype = None if is_param else _stored(ready.rule.states[label], self.dtype)
+            output_value = low.cast(output_value, state_dtype or self.stored)
             low.builder.output(naming.following(output), output_value)
         return low.builder.build(), tuple(low.taken)
 

@@ -44,13 +44,13 @@ def check_stored(rule: UpdateRule, dtypes: Collection[torch.dtype], where: str) 
     """
     if rule.stored is None:
         return
-    stored = TORCH_DTYPES[DType(rule.stored)]
+    storage_dtype = TORCH_DTYPES[DType(rule.stored)]
     for dtype in dtypes:
-        if dtype is not stored:
+        if dtype is not storage_dtype:
             raise ArgumentError(
-                f"the rule {rule.name!r} is for parameters of {stored}, got {dtype}",
+                f"the rule {rule.name!r} is for parameters of {storage_dtype}, got {dtype}",
                 where=where,
-                hint=f"convert the model with .to({stored}), or leave the transform out",
+                hint=f"convert the model with .to({storage_dtype}), or leave the transform out",
             )
 
 

@@ -168,12 +168,12 @@ def stochastic_rounding(rule: UpdateRule, *, stored: str = "bf16", seed: int = 0
     # Between 0.625 and 1.25 units in the last place, also below a power of 2, where it is half of
     # the unit above: the sum rounds to the next number of the dtype.
     distance = sp.Max(sp.Abs(nearest) * _NEXT[stored], _LEAST_STEP[stored])
-    moved = sp.Piecewise((nearest + distance, rest > 0), (nearest - distance, True))
+    next_number = sp.Piecewise((nearest + distance, rest > 0), (nearest - distance, True))
     definitions = {
         **rule_of_16_bits.definitions,
         names[0]: rounded(following, stored),
         names[1]: following - nearest,
-        names[2]: rounded(moved, stored),
+        names[2]: rounded(next_number, stored),
     }
     is_moved = sp.Abs(rest) > uniform(PARAM, seed) * sp.Abs(neighbour - nearest)
     param = sp.Piecewise((neighbour, is_moved), (nearest, True))

@@ -143,9 +143,9 @@ class Model:
         for label, expr in reading.rule.expressions().items():
             value = reading.read(expr)
             is_param = label == "param"
-            stored = reading.rule.stored if is_param else reading.rule.states[label].stored
-            if stored is not None:
-                value = functions.round_to(value, stored)
+            spec = reading.rule if is_param else reading.rule.states[label]
+            if spec.stored is not None:
+                value = functions.round_to(value, spec.stored)
             name = naming.param(param) if is_param else naming.state(param, label)
             shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
             yield Wanted(naming.following(name), param, value, shape, is_counter=False)

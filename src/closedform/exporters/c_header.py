@@ -26,7 +26,7 @@ from closedform.exporters.c_function import (
     identifiers,
     write_function,
 )
-from closedform.exporters.c_ops import BF16, UNIFORM, c_type, converted, literal
+from closedform.exporters.c_ops import BF16, UNIFORM, c_type, conversion, literal
 from closedform.ir import naming
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import LAST_STEP, DType, Shape
@@ -329,10 +329,10 @@ class _RuleHeader:
             how = passing if is_carried else Passing.READ
             if port in self._single and how is Passing.READ:
                 how = Passing.VALUE
-            parameters.append(Parameter(self._names[port], port, self._stored(port), how))
+            parameters.append(Parameter(self._names[port], port, self._dtype_of(port), how))
         return [*parameters, Parameter(SIZE, SIZE, DType.I64, Passing.VALUE)]
 
-    def _stored(self, port: str) -> DType:
+    def _dtype_of(self, port: str) -> DType:
         """The dtype of an array; only states may differ from the parameter."""
         label = port.rpartition(".")[2]
         is_state = port in self._states
@@ -384,7 +384,7 @@ class _RuleHeader:
 
     def _evaluation(self, graph: Graph) -> CFunction:
         inputs = {node.attribute("name"): node for node in graph.inputs}
-        dtype = self._stored(naming.param(ANY_PARAM))
+        dtype = self._dtype_of(naming.param(ANY_PARAM))
         target = Parameter("evaluated", naming.evaluation(ANY_PARAM), dtype, Passing.WRITE)
         arrays = [
             array
@@ -398,10 +398,10 @@ class _RuleHeader:
         """The text of the function that fills the states."""
         if not self._rule.states:
             return None
-        dtypes = {self._names[port]: self._stored(port) for port in self._states}
-        param = self._stored(naming.param(ANY_PARAM))
+        dtypes = {self._names[port]: self._dtype_of(port) for port in self._states}
+        param = self._dtype_of(naming.param(ANY_PARAM))
         starts = {
-            name: converted("param[i]", param, dtype)
+            name: conversion("param[i]", param, dtype)
             if spec.initial == PARAM
             else literal(dtype.numpy.type(float(spec.initial)).item(), dtype)
             for (name, dtype), spec in zip(dtypes.items(), self._rule.states.values(), strict=True)
@@ -422,7 +422,7 @@ class _RuleHeader:
 
     def _comment(self) -> list[str]:
         rule = self._rule
-        kind = f"{self._stored(naming.param(ANY_PARAM)).numpy} parameters"
+        kind = f"{self._dtype_of(naming.param(ANY_PARAM)).numpy} parameters"
         lines = [f"{self._name}: one optimizer step, for {kind}, updated in place."]
         lines += [f"{key} = {text(expr)}" for key, expr in rule.definitions.items()]
         lines += [f"next {key} = {text(expr)}" for key, expr in rule.expressions().items()]

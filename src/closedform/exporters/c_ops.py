@@ -149,7 +149,7 @@ def literal(number: Any, dtype: DType) -> str:
     return f"(-{text})" if np.signbit(value) else text
 
 
-def converted(expression: str, source: DType, target: DType) -> str:
+def conversion(expression: str, source: DType, target: DType) -> str:
     """Returns a float of a dtype as one of another; f64 reaches bf16 by way of f32."""
     if source is target:
         return expression
@@ -256,7 +256,7 @@ def _cast(site: Site) -> str:
     (operand,) = site.operands
     target = site.node.type.dtype
     if DType.BF16 in (site.dtype, target):
-        return converted(operand, site.dtype, target)
+        return conversion(operand, site.dtype, target)
     if target is DType.BOOL:
         return f"{operand} != 0"
     plain = f"({c_type(target)}){operand}"

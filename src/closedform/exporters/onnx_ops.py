@@ -373,14 +373,14 @@ def _uniform(writer: Writer, node: Node, operands: tuple[str, ...], result: str)
             hint="round to nearest: transforms.kahan",
         )
 
-    def combined(operator: str) -> Callable[[str, str], str]:
+    def operation(operator: str) -> Callable[[str, str], str]:
         return lambda x, y: writer.call(operator, x, y)
 
     words = draws.Words(
-        combined("Add"),
+        operation("Add"),
         lambda x, factor: writer.call("Mul", x, writer.constant_word(factor)),
         lambda x, count: writer.call("BitShift", x, writer.constant_word(count), direction="RIGHT"),
-        combined("BitwiseXor"),
+        operation("BitwiseXor"),
         writer.constant_word,
     )
     high = None

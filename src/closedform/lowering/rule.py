@@ -253,7 +253,7 @@ class RuleLowering:
             target_shape = shape if is_param else ready.rule.state_shape(label, shape)
             output = naming.BODY_PARAM if is_param else f"{naming.STATE}{label}"
             output_value = _broadcast_to_shape(low, value, target_shape, f"{label!r} of {param!r}")
-            state_dtype = None if is_param else _stored(ready.rule.states[label], self.dtype)
+            state_dtype = None if is_param else _state_dtype(ready.rule.states[label], self.dtype)
             output_value = low.cast(output_value, state_dtype or self.stored)
             low.builder.output(naming.following(output), output_value)
         return low.builder.build(), tuple(low.taken)
@@ -387,7 +387,7 @@ def _prepare_schedule(schedule: Schedule, clock: Domain, place: str, scalar: DTy
     return prepare(schedule.bound, clock, place, scalar)
 
 
-def _stored(spec: State, dtype: DType) -> DType:
+def _state_dtype(spec: State, dtype: DType) -> DType:
     """The dtype of a state between steps."""
     return dtype if spec.stored is None else DType(spec.stored)
 
@@ -407,7 +407,7 @@ def _tensor_inputs(
         GRAD: (naming.BODY_GRAD, tensor_type, Role.GRAD),
     }
     for label, spec in rule.states.items():
-        type_ = TensorType(_stored(spec, dtype), rule.state_shape(label, shape))
+        type_ = TensorType(_state_dtype(spec, dtype), rule.state_shape(label, shape))
         ports[state(label)] = (f"{naming.STATE}{label}", type_, Role.STATE)
     for name in rule.inputs:
         ports[tensor_input(name)] = (f"{naming.INPUT}{name}", tensor_type, Role.GRAD)

@@ -103,7 +103,7 @@ def tampered(proof: Data, chance: random.Random) -> Data:
     step = chance.choice(list(steps_in(changed["step"])))
     match chance.randrange(4):
         case 0:
-            step[:] = ["contradiction"]
+            step[:] = ["contradiction", [], 0]
         case 1:
             numbers = [index for index, part in enumerate(step) if type(part) is int]
             if numbers:
@@ -148,10 +148,10 @@ def test_numbers_of_a_combination_matter() -> None:
         {},
         {"nodes": [], "step": []},
         {"nodes": [], "step": ["split", 0]},
-        {"nodes": [], "step": ["range", 0, [1], [["contradiction"]]]},
-        {"nodes": [["rational", [], "1/0"]], "step": ["contradiction"]},
-        {"nodes": [["+", [99], None]], "step": ["contradiction"]},
-        {"nodes": [["symbol", [], ["user: x", True, "positive"]]], "step": ["contradiction"]},
+        {"nodes": [], "step": ["range", 0, [1], [["contradiction", [], 0]]]},
+        {"nodes": [["rational", [], "1/0"]], "step": ["contradiction", [], 0]},
+        {"nodes": [["+", [99], None]], "step": ["contradiction", [], 0]},
+        {"nodes": [["symbol", [], ["user: x", True, "positive"]]], "step": ["contradiction", [], 0]},
         {"nodes": [], "step": ["combine", [], []]},
         {"nodes": [], "step": ["combine", [["-1", [0], []]], []]},
         {"nodes": "none", "step": None},

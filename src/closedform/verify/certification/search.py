@@ -15,13 +15,13 @@ from typing import Any, cast
 from flint import fmpq
 
 from closedform.errors import VerificationError
+from closedform.verify.certification.boxes import Boxes
 from closedform.verify.certification.combinations import Combination, combine
+from closedform.verify.certification.steps import Place, Step, number_places, places_in
 from closedform.verify.checker.polynomials import Polynomial, constant_of
 from closedform.verify.checker.replay import Facts, Literal, Replay, begin, check
 from closedform.verify.checker.terms import CHOICES, RejectedProofError
 from closedform.verify.tactics.solver import z3
-
-Step = list[Any]
 
 _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi")
 _MOST_RANGES = 400
@@ -30,13 +30,6 @@ _MOST_LEMMAS = 600
 
 class NoProofError(VerificationError):
     """The search gave up; the text says where."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A term in a step, by its number in the checker's table."""
-
-    term: int
 
 
 def certify(statement: Mapping[str, Any], work: int = 300) -> dict[str, Any]:
@@ -79,7 +72,7 @@ class _Search:
         rows: list[Any] = []
         row_of = {term: row for row, term in reversed(list(enumerate(places)))}
         nodes = self.terms.nodes
-        places_of_step = [part.term for part in _places_in(step)]
+        places_of_step = [part.term for part in places_in(step)]
         for term in self.terms.below(*places_of_step):
             if term in row_of:
                 continue
@@ -94,7 +87,7 @@ class _Search:
                 text = list(value)
             row_of[term] = len(places) + len(rows)
             rows.append([op, [row_of[arg] for arg in args], text])
-        return {"nodes": rows, "step": _number_places(step, row_of)}
+        return {"nodes": rows, "step": number_places(step, row_of)}
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -103,11 +96,13 @@ class _Search:
         self.spend()
         if depth > 60:
             raise NoProofError("it splits too deep")
-        if self.replay.is_contradiction(facts):
-            return ["contradiction"]
-        simple = self.replay.decide_choices(facts)
-        if simple != facts:
-            return ["simplify", self.refute(simple, depth + 1)]
+        boxes = Boxes(self.replay, facts)
+        end = boxes.contradiction()
+        if end is not None:
+            return end
+        simple, step = boxes.decide_choices()
+        if step is not None:
+            return [*step, self.refute(simple, depth + 1)]
         rewritten = self._by_equation(facts, depth)
         if rewritten is not None:
             return rewritten
@@ -138,8 +133,9 @@ class _Search:
 
     def _closed_quickly(self, facts: Facts) -> Step | None:
         """A contradiction by the order of linear facts, where there is one."""
-        if self.replay.is_contradiction(facts):
-            return ["contradiction"]
+        end = Boxes(self.replay, facts).contradiction()
+        if end is not None:
+            return end
         literals = self._literals(facts)
         combination = combine(literals, degree=1)
         return None if combination is None else self._combination(combination, facts)
@@ -306,8 +302,9 @@ class _Search:
     def _by_cases(self, facts: Facts, relevant: set[int], depth: int) -> Step:
         """A contradiction of the wanted facts: disjunctions by cases, the fewest first."""
         self.spend()
-        if self.replay.is_contradiction(facts):
-            return ["contradiction"]
+        end = Boxes(self.replay, facts).contradiction()
+        if end is not None:
+            return end
         literals = [
             (place, literal) for place, literal in self._literals(facts) if facts[place] in relevant
         ]
@@ -364,8 +361,9 @@ class _Search:
 
     def _closed_by(self, facts: Facts, relevant: set[int], part: int) -> Step | None:
         more_facts = self.replay.knowing(facts, part)
-        if self.replay.is_contradiction(more_facts):
-            return ["contradiction"]
+        end = Boxes(self.replay, more_facts).contradiction()
+        if end is not None:
+            return end
         parts = set(self.replay.knowing((), part))
         literals = [
             (place, literal)
@@ -567,21 +565,3 @@ def _after(prefix: Iterable[Step], step: Step) -> Step:
     for before in reversed(list(prefix)):
         step = [*before, step]
     return step
-
-
-def _places_in(step: Any) -> list[Place]:
-    places = []
-    pending = [step]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, Place):
-            places.append(part)
-        elif isinstance(part, list):
-            pending += part
-    return places
-
-
-def _number_places(step: Any, row_of: Mapping[int, int]) -> Any:
-    if isinstance(step, Place):
-        return row_of[step.term]
-    return [_number_places(part, row_of) for part in step] if isinstance(step, list) else step

@@ -42,36 +42,40 @@ class Intervals:
         self.is_empty = False
         self._bounds = self._bounds_by(facts)
 
+    def bound_by(self, fact: int) -> tuple[int, Interval] | None:
+        """Returns the atom of a symbol and the interval that a fact about only it allows."""
+        literal = self.replay.literal(fact)
+        if literal is None or literal.relation == "!=":
+            return None
+        slopes = [(monomial, slope) for monomial, slope in literal.form.items() if monomial]
+        if len(slopes) != 1:
+            return None
+        ((atom, exponent), *others), slope = slopes[0]
+        if others or exponent != 1 or self.forms.atoms[atom][0] != "symbol":
+            return None
+        end = -literal.form.get((), fmpq(0)) / slope
+        least, most = end, end
+        if self.forms.is_integer(atom):
+            is_strict = literal.relation == ">"
+            least = fmpq(end.floor()) + 1 if is_strict else fmpq(end.ceil())
+            most = fmpq(end.ceil()) - 1 if is_strict else fmpq(end.floor())
+        is_equation = literal.relation == "="
+        return atom, (
+            least if is_equation or slope > 0 else None,
+            most if is_equation or slope < 0 else None,
+        )
+
     def _bounds_by(self, facts: Iterable[int]) -> dict[int, Interval]:
-        """The bounds of symbols in facts that are linear in one symbol and nothing else."""
         bounds: dict[int, Interval] = {}
         for fact in facts:
-            literal = self.replay.literal(fact)
-            if literal is None or literal.relation == "!=" or len(literal.form) > 2:
+            bound = self.bound_by(fact)
+            if bound is None:
                 continue
-            rest = {m: c for m, c in literal.form.items() if m}
-            if len(rest) != 1:
-                continue
-            ((monomial, slope),) = rest.items()
-            atom, exponent = monomial[0]
-            if len(monomial) > 1 or exponent != 1 or self.forms.atoms[atom][0] != "symbol":
-                continue
-            end = -literal.form.get((), fmpq(0)) / slope
-            low, high = bounds.get(atom, EVERYWHERE)
-            is_strict = literal.relation == ">" and self.forms.is_integer(atom)
-            if literal.relation == "=" or slope > 0:
-                least = fmpq(end.floor()) + 1 if is_strict else end
-                low = least if low is None else max(low, least)
-            if literal.relation == "=" or slope < 0:
-                most = fmpq(end.ceil()) - 1 if is_strict else end
-                high = most if high is None else min(high, most)
-            if self.forms.is_integer(atom):
-                low = None if low is None else fmpq(low.ceil())
-                high = None if high is None else fmpq(high.floor())
+            atom, interval = bound
+            low, high = bounds[atom] = _common(bounds.get(atom, EVERYWHERE), interval)
             if low is not None and high is not None and low > high:
                 self.is_empty = True
-                low = high = None
-            bounds[atom] = low, high
+                bounds[atom] = EVERYWHERE
         return bounds
 
     # --- numbers ---------------------------------------------------------------------------------
@@ -183,45 +187,11 @@ class Intervals:
             return True
         return False if high is not None and high < 0 else None
 
-    def decided_values(self, facts: Facts) -> dict[int, int]:
-        """Returns the choices and floors in facts that are decided, each with its value."""
-        terms = self.replay.terms
-        replacements = {}
-        for term in terms.below(*facts):
-            op = terms.nodes[term][0]
-            if op == "floor":
-                low, high = self.of_term(term)
-                if low is not None and low == high:
-                    replacements[term] = terms.rational(low)
-            elif op in ("ite", "min", "max", "abs", "sign"):
-                value = self._value_of_choice(term)
-                if value is not None:
-                    replacements[term] = value
-        # A value may hold further choices: those inside of it are replaced with it.
-        for term in sorted(replacements):
-            value = replacements[term]
-            (replacements[term],) = terms.substitute([value], {
-                inner: new for inner, new in replacements.items() if inner < term
-            })  # fmt: skip
-        return replacements
 
-    def _value_of_choice(self, term: int) -> int | None:
-        terms = self.replay.terms
-        if terms.nodes[term][0] == "ite":
-            start = term
-            while terms.nodes[term][0] == "ite":
-                condition, then, otherwise = terms.nodes[term][1]
-                truth = self.truth(condition)
-                if truth is None:
-                    return None if term == start else term
-                if truth:
-                    return then
-                term = otherwise
-            return term
-        for condition, value in terms.alternatives(term):
-            if self.truth(condition):
-                return value
-        return None
+def _common(first: Interval, second: Interval) -> Interval:
+    lows = [low for low, _ in (first, second) if low is not None]
+    highs = [high for _, high in (first, second) if high is not None]
+    return max(lows, default=None), min(highs, default=None)
 
 
 def _hull(intervals: list[Interval]) -> Interval:

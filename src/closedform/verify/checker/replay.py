@@ -2,23 +2,30 @@
 
 A proof of a goal refutes the assumptions with the negated goal. A step is a list, its name first:
 
-=====================================  ============================================================
-step                                   meaning
-=====================================  ============================================================
-``["split", truth, yes, no]``          with the truth, and with its negation
-``["cases", fact, [steps]]``           a disjunction, one part each
-``["differ", fact, above, below]``      two numbers that are not equal: one is below the other one
-``["choose", term, place, step]``      a choice is its value where its condition is a fact
-``["lemma", [terms], place, step]``    one more fact, by ``lemmas``
-``["rewrite", fact, old, new, step]``  equals for equals in all facts, by an equation
-``["round", fact, truth, step]``       an inequality between integers, its constant rounded
-``["clear", fact, divisor, step]``     a relation times a divisor whose sign is a fact
-``["range", symbol, [ends], [steps]]`` an integer in intervals that cover its values
-``["simplify", step]``                 choices decided by interval arithmetic
-``["contradiction"]``                  a fact is false by interval arithmetic, or by its form
-``["combine", products, equations]``   sums ``[number, [facts], [terms to be squared]]`` of products
-                                       and multiples ``[fact, term]`` of equations add up to 0 > 0
-=====================================  ============================================================
+============================================  =====================================================
+step                                          meaning
+============================================  =====================================================
+``["split", truth, yes, no]``                 with the truth, and with its negation
+``["cases", fact, [steps]]``                  a disjunction, one part each
+``["differ", fact, above, below]``            two numbers that are not equal: one is below the other
+``["choose", term, place, step]``             a choice is its value, as its condition is a fact
+``["simplify", [facts], decisions, step]``    choices and floors decided by interval arithmetic
+``["lemma", [terms], place, step]``           one more fact, by ``lemmas``
+``["rewrite", fact, old, new, step]``         equals for equals in all facts, by an equation
+``["round", fact, truth, step]``              an inequality between integers, its constant rounded
+``["clear", fact, divisor, truth, step]``     a relation times a divisor whose sign is a fact
+``["range", symbol, [ends], [steps]]``        an integer in intervals that cover its values
+``["contradiction", [facts], fact]``          a fact is false by interval arithmetic
+``["empty", [facts]]``                        bounds of one symbol exclude each other
+``["combine", products, equations]``          products and multiples of facts add up to 0 > 0
+============================================  =====================================================
+
+A fact is named by its place among the facts where the step stands, a term or truth by its row.
+Interval arithmetic knows only the facts that are listed, each of which bounds one symbol: they are
+the box. A decision ``[term, place]`` says which alternative of a choice holds everywhere in the box,
+and ``[term, number]`` the value of a floor there; a decision may rest on choices in the list before.
+A product is ``[number, [facts], [terms to be squared]]``, a multiple of an equation is
+``[fact, term]``.
 """
 
 from __future__ import annotations
@@ -208,13 +215,15 @@ class Replay:
     def _choose(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         place, number, rest = _of_length(step, 3)
         term = self.term(places, place)
-        alternatives = self.terms.alternatives(term)
-        require(type(number) is int and 0 <= number < len(alternatives), "no such alternative")
-        number = cast("int", number)
-        condition, value = alternatives[number]
+        condition, value = self._alternative(term, number)
         conjuncts = self.knowing((), condition)
         require(all(self.entails(facts, part) for part in conjuncts), "its condition is not a fact")
         return [(rest, self._replace_terms(facts, {term: value}, condition))]
+
+    def _alternative(self, term: int, number: object) -> tuple[int, int]:
+        alternatives = self.terms.alternatives(term)
+        require(type(number) is int and 0 <= number < len(alternatives), "no such alternative")
+        return alternatives[cast("int", number)]
 
     def _replace_terms(self, facts: Facts, replacements: Mapping[int, int], *further: int) -> Facts:
         """Facts with terms replaced; further ones are not."""
@@ -325,22 +334,36 @@ class Replay:
         return parts
 
     def _simplify(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
-        (rest,) = _of_length(step, 1)
-        return [(rest, self.decide_choices(facts))]
+        bounds, decisions, rest = _of_length(step, 3)
+        intervals = self._intervals(facts, bounds)
+        replacements: dict[int, int] = {}
+        for decision in _list(decisions):
+            place, number = _of_length(_list(decision), 2)
+            term = self.term(places, place)
+            if self.terms.nodes[term][0] == "floor":
+                require(type(number) is int, "a floor is an integer")
+                value = self.terms.rational(cast("int", number))
+                is_decided = intervals.truth(self.terms.equal(term, value)) is True
+            else:
+                condition, value = self._alternative(term, number)
+                is_decided = intervals.truth(condition) is True
+            require(is_decided, "the intervals leave this open")
+            # A value may hold choices that were decided before.
+            (replacements[term],) = self.terms.substitute([value], replacements)
+        return [(rest, self._replace_terms(facts, replacements))]
 
-    def decide_choices(self, facts: Facts) -> Facts:
-        """Returns facts with the choices made that interval arithmetic decides."""
-        intervals = Intervals(self, facts)
-        return self._replace_terms(facts, intervals.decided_values(facts))
+    def _intervals(self, facts: Facts, places: object) -> Intervals:
+        """The intervals of numbers by some of the facts."""
+        return Intervals(self, tuple(self.fact(facts, place) for place in _list(places)))
 
     def _contradiction(self, step: list[object], facts: Facts, places: Sequence[int]) -> None:
-        _of_length(step, 0)
-        require(self.is_contradiction(facts), "no fact is false")
+        bounds, place = _of_length(step, 2)
+        truth = self._intervals(facts, bounds).truth(self.fact(facts, place))
+        require(truth is False, "the intervals do not refute this fact")
 
-    def is_contradiction(self, facts: Facts) -> bool:
-        """Whether a fact is false by its form or by interval arithmetic."""
-        intervals = Intervals(self, facts)
-        return intervals.is_empty or any(intervals.truth(fact) is False for fact in facts)
+    def _empty(self, step: list[object], facts: Facts, places: Sequence[int]) -> None:
+        (bounds,) = _of_length(step, 1)
+        require(self._intervals(facts, bounds).is_empty, "the bounds do not exclude each other")
 
     def _combine(self, step: list[object], facts: Facts, places: Sequence[int]) -> None:
         products, equations = _of_length(step, 2)
@@ -379,6 +402,11 @@ class Replay:
 
 
 Parts = list[tuple[object, Facts]]
+
+
+def _list(value: object) -> list[object]:
+    require(isinstance(value, list), f"a list is expected, got {value!r}")
+    return cast("list[object]", value)
 
 
 def _of_length(step: list[object], length: int) -> list[object]:
@@ -428,7 +456,11 @@ _STEPS = {
     "range": Replay._range,
     "simplify": Replay._simplify,
 }
-_ENDS = {"contradiction": Replay._contradiction, "combine": Replay._combine}
+_ENDS = {
+    "contradiction": Replay._contradiction,
+    "empty": Replay._empty,
+    "combine": Replay._combine,
+}
 
 
 def check(statement: Mapping[str, object], proof: Mapping[str, object]) -> None:

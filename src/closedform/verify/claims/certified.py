@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from closedform.verify.claims.core import Claim, Goal
     from closedform.verify.claims.report import Finding
 
-VERSION = 1
+VERSION = 2
 """The version of the format of certificates."""
 _MOST_NODES = 3000
 

@@ -151,7 +151,7 @@ def test_numbers_of_a_combination_matter() -> None:
         {"nodes": [], "step": ["range", 0, [1], [["contradiction", [], 0]]]},
         {"nodes": [["rational", [], "1/0"]], "step": ["contradiction", [], 0]},
         {"nodes": [["+", [99], None]], "step": ["contradiction", [], 0]},
-        {"nodes": [["symbol", [], ["user: x", True, "positive"]]], "step": ["contradiction", [], 0]},
+        {"nodes": [["symbol", [], ["user: x", True, "positive"]]], "step": ["empty", []]},
         {"nodes": [], "step": ["combine", [], []]},
         {"nodes": [], "step": ["combine", [["-1", [0], []]], []]},
         {"nodes": "none", "step": None},

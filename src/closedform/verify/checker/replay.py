@@ -22,10 +22,10 @@ step                                          meaning
 
 A fact is named by its place among the facts where the step stands, a term or truth by its row.
 Interval arithmetic knows only the facts that are listed, each of which bounds one symbol: they are
-the box. A decision ``[term, place]`` says which alternative of a choice holds everywhere in the box,
-and ``[term, number]`` the value of a floor there; a decision may rest on choices in the list before.
-A product is ``[number, [facts], [terms to be squared]]``, a multiple of an equation is
-``[fact, term]``.
+the box. A decision ``[term, place]`` says which alternative of a choice holds everywhere in it, and
+``[term, number]`` the value of a floor there; the value of a choice may hold choices that stand
+before it in the list. A product is ``[number, [facts], [terms to be squared]]``, a multiple of an
+equation is ``[fact, term]``.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def test_entry_is_decided_in_its_whole_domain(name: str) -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_config_is_decided(path: Path) -> None:
-    found, _ = load_schedules(path)
-    for schedule in found.values():
+    schedules, _ = load_schedules(path)
+    for schedule in schedules.values():
         report = schedule.verify()
         assert not report.unknown, str(report)
         assert not report.refuted, str(report)

@@ -13,11 +13,11 @@ from closedform.language import Schedule
 
 def default_conditions(schedule: Schedule) -> list[sp.Basic]:
     """The conditions on the open hyperparameters of a schedule, by their names."""
-    found: list[sp.Basic] = []
+    conditions: list[sp.Basic] = []
     for symbol in schedule.open:
         stem = symbol.name.rstrip("_0123456789")
-        found += [rule for rule in _RULES.get(stem, lambda _: [])(symbol) if rule != sp.true]
-    return found
+        conditions += [rule for rule in _RULES.get(stem, lambda _: [])(symbol) if rule != sp.true]
+    return conditions
 
 
 # The common values by the name of a hyperparameter; a number after the name is that of a member.

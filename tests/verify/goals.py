@@ -31,7 +31,9 @@ class Goal:
 
 
 def terms_of(conditions: Iterable[Any]) -> tuple[Term, ...]:
-    return tuple(each if isinstance(each, Term) else term(each) for each in conditions)
+    return tuple(
+        condition if isinstance(condition, Term) else term(condition) for condition in conditions
+    )
 
 
 def same(left: Any, right: Any) -> Term:
@@ -53,7 +55,7 @@ def at(expr: sp.Expr, replacements: Mapping[sp.Basic, Any]) -> sp.Expr:
 
 def distinct(goals: Iterable[Goal]) -> list[Goal]:
     """The goals without those that are stated twice, under the name that comes first."""
-    found: dict[tuple[Term, tuple[Term, ...]], Goal] = {}
-    for each in goals:
-        found.setdefault((each.goal, each.assume), each)
-    return list(found.values())
+    by_statement: dict[tuple[Term, tuple[Term, ...]], Goal] = {}
+    for goal in goals:
+        by_statement.setdefault((goal.goal, goal.assume), goal)
+    return list(by_statement.values())

@@ -35,14 +35,14 @@ FALSE_GOALS = [goal for goal in GOALS if goal.expected is REFUTED]
 
 @cache
 def proofs() -> list[tuple[Goal, Data, Data]]:
-    found = []
+    certified_goals = []
     for goal in TRUE_GOALS:
         statement = statement_of(goal.goal, goal.assume)
         try:
-            found.append((goal, statement, certify(statement, work=25)))
+            certified_goals.append((goal, statement, certify(statement, work=25)))
         except NoProofError:
             continue
-    return found
+    return certified_goals
 
 
 def is_accepted(statement: Data, proof: Data) -> bool:
@@ -128,7 +128,7 @@ def test_tampered_proofs_prove_nothing_false() -> None:
 
 
 def test_numbers_of_a_combination_matter() -> None:
-    met = 0
+    changes = 0
     for goal, statement, proof in proofs():
         changed = copy.deepcopy(proof)
         for step in steps_in(changed["step"]):
@@ -136,10 +136,10 @@ def test_numbers_of_a_combination_matter() -> None:
                 step[1][0][0] = str(
                     fmpq(1, 7) + fmpq(*map(int, (step[1][0][0] + "/1").split("/")[:2]))
                 )
-                met += 1
+                changes += 1
                 assert not is_accepted(statement, changed), goal.name
                 break
-    assert met > 5
+    assert changes > 5
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_intervals_hold_the_values_of_functions() -> None:
             terms.less_equal(terms.rational(low), x),
             terms.less_equal(x, terms.rational(high)),
         )
-        found = Intervals(machine, facts).of_term(terms.make(name, (x,)))
+        interval = Intervals(machine, facts).of_term(terms.make(name, (x,)))
         for part in range(5):
             at = low + (high - low) * fmpq(part, 4)
             with mpmath.workdps(40):
                 number = functions[name](mpmath.mpf(int(at.p)) / int(at.q))
-                ends = [None if e is None else mpmath.mpf(int(e.p)) / int(e.q) for e in found]
+                ends = [None if e is None else mpmath.mpf(int(e.p)) / int(e.q) for e in interval]
                 slack = mpmath.mpf(10) ** -30
                 assert ends[0] is None or ends[0] <= number + slack
                 assert ends[1] is None or number <= ends[1] + slack

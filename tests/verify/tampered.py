@@ -117,11 +117,11 @@ def run(model: ModelProto, inputs: Sequence[Mapping[str, Any]]) -> list[dict[str
 def subject_of_schedule(name: str, options: str) -> Subject:
     """The file of a schedule."""
     source = SCHEDULES[name]()
-    given = GraphOptions(**OPTIONS[options])
+    graph_options = GraphOptions(**OPTIONS[options])
     kind, steps = (np.int32, STEPS_32) if options else (np.int64, STEPS)
     return Subject(
         f"{name}{options}",
-        schedule_model(source, given),
+        schedule_model(source, graph_options),
         lambda model: validate(source, read_model(model), effort=Effort.of(300_000)),
         [{"step": np.asarray(step, kind)} for step in steps],
     )
@@ -207,8 +207,8 @@ class Edited:
 
     def node(self, *ops: str) -> NodeProto | None:
         """One of the nodes, of some operators if they are named."""
-        found = [each for each in self.nodes if not ops or each.op_type in ops]
-        return self.draw.choice(found) if found else None
+        nodes = [node for node in self.nodes if not ops or node.op_type in ops]
+        return self.draw.choice(nodes) if nodes else None
 
 
 def _inserted_cast(edited: Edited) -> str | None:
@@ -218,18 +218,18 @@ def _inserted_cast(edited: Edited) -> str | None:
         return None
     place = edited.draw.randrange(len(node.input))
     name = node.input[place]
-    own = edited.types.get(name)
-    if own is None or own not in (*KINDS["i"], *KINDS["f"]):
+    kind_of_operand = edited.types.get(name)
+    if kind_of_operand is None or kind_of_operand not in (*KINDS["i"], *KINDS["f"]):
         return None
     all_kinds = [*KINDS["i"], *KINDS["f"]]
     through = edited.draw.sample(
-        [kind for kind in all_kinds if kind != own], edited.draw.choice((1, 1, 2))
+        [kind for kind in all_kinds if kind != kind_of_operand], edited.draw.choice((1, 1, 2))
     )
     position = list(edited.nodes).index(node)
-    for count, kind in enumerate((*through, own)):
-        made = f"tampered_{count}"
-        edited.nodes.insert(position + count, helper.make_node("Cast", [name], [made], to=kind))
-        name = made
+    for count, kind in enumerate((*through, kind_of_operand)):
+        output = f"tampered_{count}"
+        edited.nodes.insert(position + count, helper.make_node("Cast", [name], [output], to=kind))
+        name = output
     edited.nodes[position + len(through) + 1].input[place] = name
     return f"cast of operand {place} of {node.op_type} through {through}"
 
@@ -285,9 +285,9 @@ def _other_operator(edited: Edited) -> str | None:
     node = edited.node(*OTHERS)
     if node is None:
         return None
-    other = edited.draw.choice(OTHERS[node.op_type])
-    text = f"{node.op_type} is {other}"
-    node.op_type = other
+    new_operator = edited.draw.choice(OTHERS[node.op_type])
+    text = f"{node.op_type} is {new_operator}"
+    node.op_type = new_operator
     return text
 
 
@@ -295,20 +295,20 @@ def _swapped_operands(edited: Edited) -> str | None:
     node = edited.node()
     if node is None or len(node.input) < 2:
         return None
-    one, other = edited.draw.sample(range(len(node.input)), 2)
-    node.input[one], node.input[other] = node.input[other], node.input[one]
-    return f"operands {one} and {other} of {node.op_type} exchanged"
+    first, second = edited.draw.sample(range(len(node.input)), 2)
+    node.input[first], node.input[second] = node.input[second], node.input[first]
+    return f"operands {first} and {second} of {node.op_type} exchanged"
 
 
 def _removed_node(edited: Edited) -> str | None:
     node = edited.node()
     if node is None or not node.input:
         return None
-    text, left = f"{node.op_type} removed", edited.draw.choice(list(node.input))
+    text, operand = f"{node.op_type} removed", edited.draw.choice(list(node.input))
     node.op_type = "Identity"
     node.domain = ""
     del node.attribute[:]
-    node.input[:] = [left]
+    node.input[:] = [operand]
     return text
 
 
@@ -318,15 +318,15 @@ def _other_operand(edited: Edited) -> str | None:
     if node is None or not node.input:
         return None
     place = edited.draw.randrange(len(node.input))
-    own = edited.types.get(node.input[place])
+    kind_of_operand = edited.types.get(node.input[place])
     position = list(edited.nodes).index(node)
     later = {name for each in list(edited.nodes)[position:] for name in each.output}
     fitting = [
         name
         for name, kind in edited.types.items()
-        if kind == own and name not in later and name != node.input[place]
+        if kind == kind_of_operand and name not in later and name != node.input[place]
     ]
-    if own is None or not fitting:
+    if kind_of_operand is None or not fitting:
         return None
     old, node.input[place] = node.input[place], edited.draw.choice(fitting)
     return f"operand {place} of {node.op_type} is {node.input[place]}, not {old}"
@@ -360,37 +360,37 @@ def _renamed_inputs(edited: Edited) -> str | None:
     """Two inputs of one type exchange their names, in the declarations alone."""
     inputs = list(edited.model.graph.input)
     pairs = [
-        (one, other)
-        for place, one in enumerate(inputs)
-        for other in inputs[place + 1 :]
-        if one.type == other.type
+        (first, second)
+        for place, first in enumerate(inputs)
+        for second in inputs[place + 1 :]
+        if first.type == second.type
     ]
     if not pairs:
         return None
-    one, other = edited.draw.choice(pairs)
-    one.name, other.name = other.name, one.name
-    exchanged = {one.name: other.name, other.name: one.name}
+    first, second = edited.draw.choice(pairs)
+    first.name, second.name = second.name, first.name
+    exchanged = {first.name: second.name, second.name: first.name}
     for node in edited.model.graph.node:
         node.input[:] = [exchanged.get(name, name) for name in node.input]
-    return f"inputs {one.name} and {other.name} exchanged"
+    return f"inputs {first.name} and {second.name} exchanged"
 
 
 def _renamed_outputs(edited: Edited) -> str | None:
     outputs = list(edited.model.graph.output)
     pairs = [
-        (one, other)
-        for place, one in enumerate(outputs)
-        for other in outputs[place + 1 :]
-        if one.type == other.type
+        (first, second)
+        for place, first in enumerate(outputs)
+        for second in outputs[place + 1 :]
+        if first.type == second.type
     ]
     if not pairs:
         return None
-    one, other = edited.draw.choice(pairs)
-    exchanged = {one.name: other.name, other.name: one.name}
+    first, second = edited.draw.choice(pairs)
+    exchanged = {first.name: second.name, second.name: first.name}
     for node in edited.model.graph.node:
         node.output[:] = [exchanged.get(name, name) for name in node.output]
         node.input[:] = [exchanged.get(name, name) for name in node.input]
-    return f"outputs {one.name} and {other.name} exchanged"
+    return f"outputs {first.name} and {second.name} exchanged"
 
 
 # --- files that an engine reads in another way ---------------------------------------------------

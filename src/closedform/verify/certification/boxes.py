@@ -48,7 +48,7 @@ class Boxes:
         terms = self.replay.terms
         recorder = _RecordingIntervals(self.replay, self.facts)
         decisions: dict[int, tuple[int, int]] = {}
-        visited = set(self.facts)
+        reached_terms = set(self.facts)
         pending = list(self.facts)
         while pending:
             term = pending.pop()
@@ -61,19 +61,19 @@ class Boxes:
                 decisions[term] = number, value
                 below = (value,)
             for arg in below:
-                if arg not in visited:
-                    visited.add(arg)
+                if arg not in reached_terms:
+                    reached_terms.add(arg)
                     pending.append(arg)
         if not decisions:
             return self.facts, None
         replacements: dict[int, int] = {}
-        listed = []
+        decision_list = []
         for term in sorted(decisions):
             number, value = decisions[term]
             (replacements[term],) = terms.substitute([value], replacements)
-            listed.append([Place(term), number])
+            decision_list.append([Place(term), number])
         facts = self.replay._replace_terms(self.facts, replacements)
-        return facts, ["simplify", self._bounds(recorder.used_symbols), listed]
+        return facts, ["simplify", self._bounds(recorder.used_symbols), decision_list]
 
     def _decision(self, term: int) -> tuple[int, int, int] | None:
         """The place of an alternative or the value of a floor, the value, and what shows it."""

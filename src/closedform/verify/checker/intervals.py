@@ -50,8 +50,8 @@ class Intervals:
         slopes = [(monomial, slope) for monomial, slope in literal.form.items() if monomial]
         if len(slopes) != 1:
             return None
-        ((atom, exponent), *others), slope = slopes[0]
-        if others or exponent != 1 or self.forms.atoms[atom][0] != "symbol":
+        ((atom, exponent), *further), slope = slopes[0]
+        if further or exponent != 1 or self.forms.atoms[atom][0] != "symbol":
             return None
         end = -literal.form.get((), fmpq(0)) / slope
         least, most = end, end

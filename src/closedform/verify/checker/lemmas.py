@@ -27,7 +27,7 @@ class Lemmas:
         """Returns the lemmas about one term."""
         terms = self.terms
         op, args, value = terms.nodes[term]
-        zero, one = terms.rational(0), terms.rational(1)
+        zero, unit = terms.rational(0), terms.rational(1)
         lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
         if op in CHOICES:
             return [terms.implies(when, eq(term, then)) for when, then in terms.alternatives(term)]
@@ -45,19 +45,19 @@ class Lemmas:
             u = args[0]
             return [
                 lt(zero, term),
-                le(terms.add(one, u), term),
-                implies(lt(u, zero), lt(term, one)),
-                implies(lt(zero, u), lt(one, term)),
-                implies(lt(u, one), le(terms.multiply(term, terms.subtract(one, u)), one)),
+                le(terms.add(unit, u), term),
+                implies(lt(u, zero), lt(term, unit)),
+                implies(lt(zero, u), lt(unit, term)),
+                implies(lt(u, unit), le(terms.multiply(term, terms.subtract(unit, u)), unit)),
             ]
         if op == "log":
             u = args[0]
             return [
-                implies(lt(one, u), lt(zero, term)),
-                implies(eq(u, one), eq(term, zero)),
-                implies(lt(zero, u), lt(u, one), lt(term, zero)),
-                implies(lt(zero, u), le(term, terms.subtract(u, one))),
-                implies(lt(zero, u), le(terms.subtract(u, one), terms.multiply(u, term))),
+                implies(lt(unit, u), lt(zero, term)),
+                implies(eq(u, unit), eq(term, zero)),
+                implies(lt(zero, u), lt(u, unit), lt(term, zero)),
+                implies(lt(zero, u), le(term, terms.subtract(u, unit))),
+                implies(lt(zero, u), le(terms.subtract(u, unit), terms.multiply(u, term))),
             ]
         if op == "floor":
             return self._of_floor(term)
@@ -85,17 +85,17 @@ class Lemmas:
         terms = self.terms
         lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
         (u,) = terms.nodes[term][1]
-        minus, zero, one, two = (terms.rational(n) for n in (-1, 0, 1, 2))
+        minus, zero, unit, two = (terms.rational(n) for n in (-1, 0, 1, 2))
         halves = [terms.rational(fmpq(n, 2)) for n in (-1, 1, 3)]
         return [
             le(minus, term),
-            le(term, one),
-            implies(eq(u, zero), eq(term, one)),
-            implies(eq(u, one), eq(term, minus)),
-            implies(eq(u, two), eq(term, one)),
+            le(term, unit),
+            implies(eq(u, zero), eq(term, unit)),
+            implies(eq(u, unit), eq(term, minus)),
+            implies(eq(u, two), eq(term, unit)),
             implies(eq(u, halves[1]), eq(term, zero)),
-            implies(lt(minus, u), lt(u, one), lt(minus, term)),
-            implies(lt(zero, u), lt(u, two), lt(term, one)),
+            implies(lt(minus, u), lt(u, unit), lt(minus, term)),
+            implies(lt(zero, u), lt(u, two), lt(term, unit)),
             implies(lt(halves[0], u), lt(u, halves[1]), lt(zero, term)),
             implies(lt(halves[1], u), lt(u, halves[2]), lt(term, zero)),
         ]
@@ -104,11 +104,11 @@ class Lemmas:
         terms = self.terms
         lt, le, implies = terms.less, terms.less_equal, terms.implies
         (u,) = terms.nodes[term][1]
-        one = terms.rational(1)
-        lemmas = [le(term, u), lt(u, terms.add(term, one))]
-        for bound in (terms.rational(0), one):
+        unit = terms.rational(1)
+        lemmas = [le(term, u), lt(u, terms.add(term, unit))]
+        for bound in (terms.rational(0), unit):
             lemmas.append(implies(le(bound, u), le(bound, term)))
-            lemmas.append(implies(lt(u, bound), le(term, terms.subtract(bound, one))))
+            lemmas.append(implies(lt(u, bound), le(term, terms.subtract(bound, unit))))
         if self.forms.is_whole(self.forms.of(u)):
             lemmas.append(terms.equal(term, u))
         return lemmas
@@ -117,25 +117,25 @@ class Lemmas:
         terms = self.terms
         lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
         b, e = terms.nodes[term][1]
-        zero, one = terms.rational(0), terms.rational(1)
-        tangent = terms.add(one, terms.multiply(e, terms.subtract(b, one)))
-        in_unit = le(zero, b), le(b, one)
+        zero, unit = terms.rational(0), terms.rational(1)
+        tangent = terms.add(unit, terms.multiply(e, terms.subtract(b, unit)))
+        in_unit = le(zero, b), le(b, unit)
         lemmas = [
             implies(lt(zero, b), lt(zero, term)),
             implies(eq(b, zero), lt(zero, e), eq(term, zero)),
-            implies(eq(e, zero), eq(term, one)),
-            implies(eq(e, one), eq(term, b)),
-            implies(eq(b, one), eq(term, one)),
+            implies(eq(e, zero), eq(term, unit)),
+            implies(eq(e, unit), eq(term, b)),
+            implies(eq(b, unit), eq(term, unit)),
             implies(*in_unit, lt(zero, e), le(zero, term)),
-            implies(*in_unit, lt(zero, e), le(term, one)),
-            implies(lt(zero, b), lt(b, one), lt(zero, e), lt(term, one)),
-            implies(lt(one, b), lt(zero, e), lt(one, term)),
-            implies(lt(zero, b), lt(b, one), lt(e, zero), lt(one, term)),
-            implies(lt(one, b), lt(e, zero), lt(term, one)),
-            implies(lt(zero, b), le(one, e), le(tangent, term)),
+            implies(*in_unit, lt(zero, e), le(term, unit)),
+            implies(lt(zero, b), lt(b, unit), lt(zero, e), lt(term, unit)),
+            implies(lt(unit, b), lt(zero, e), lt(unit, term)),
+            implies(lt(zero, b), lt(b, unit), lt(e, zero), lt(unit, term)),
+            implies(lt(unit, b), lt(e, zero), lt(term, unit)),
+            implies(lt(zero, b), le(unit, e), le(tangent, term)),
             implies(lt(zero, b), le(e, zero), le(tangent, term)),
-            implies(lt(zero, b), le(zero, e), le(e, one), le(term, tangent)),
-            implies(*in_unit, le(one, e), le(term, b)),
+            implies(lt(zero, b), le(zero, e), le(e, unit), le(term, tangent)),
+            implies(*in_unit, le(unit, e), le(term, b)),
             implies(le(zero, b), le(zero, e), le(zero, term)),
         ]
         if self.forms.of(e) == self.forms.of(terms.rational(fmpq(1, 2))):
@@ -149,8 +149,8 @@ class Lemmas:
     def of_pair(self, first: int, second: int) -> list[int]:
         """Returns the lemmas about two terms of one function."""
         terms = self.terms
-        (op, left, value), (other, right, of) = terms.nodes[first], terms.nodes[second]
-        require(op == other and value == of, "a lemma about two functions of one kind")
+        (op, left, value), (op_of_second, right, of) = terms.nodes[first], terms.nodes[second]
+        require(op == op_of_second and value == of, "a lemma about two functions of unit kind")
         if op == "cospi":
             return self._of_cosines(first, second, left[0], right[0])
         if op == "exp":
@@ -177,12 +177,12 @@ class Lemmas:
     def _of_cosines(self, first: int, second: int, a: int, b: int) -> list[int]:
         terms = self.terms
         lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
-        zero, one, two = (terms.rational(n) for n in (0, 1, 2))
+        zero, unit, two = (terms.rational(n) for n in (0, 1, 2))
         lemmas = [
             implies(eq(a, b), eq(first, second)),
             implies(eq(terms.add(a, b), zero), eq(first, second)),
-            implies(le(zero, a), lt(a, b), le(b, one), lt(second, first)),
-            implies(le(one, a), lt(a, b), le(b, two), lt(first, second)),
+            implies(le(zero, a), lt(a, b), le(b, unit), lt(second, first)),
+            implies(le(unit, a), lt(a, b), le(b, two), lt(first, second)),
         ]
         turns = self.forms.difference(a, b)
         half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
@@ -198,7 +198,7 @@ class Lemmas:
         terms = self.terms
         lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
         (a, x), (b, y) = left, right
-        zero, one = terms.rational(0), terms.rational(1)
+        zero, unit = terms.rational(0), terms.rational(1)
         lemmas = [implies(eq(a, b), eq(x, y), eq(first, second))]
         if self.forms.of(x) == self.forms.of(y):
             lemmas += [
@@ -210,10 +210,10 @@ class Lemmas:
             gap = terms.subtract(y, x)
             step = eq(second, terms.multiply(first, terms.make("^", (a, gap))))
             lemmas += [
-                implies(le(one, a), le(x, y), le(first, second)),
-                implies(lt(zero, a), le(a, one), le(x, y), le(second, first)),
-                implies(lt(zero, a), lt(a, one), lt(x, y), lt(second, first)),
-                implies(lt(one, a), lt(x, y), lt(first, second)),
+                implies(le(unit, a), le(x, y), le(first, second)),
+                implies(lt(zero, a), le(a, unit), le(x, y), le(second, first)),
+                implies(lt(zero, a), lt(a, unit), lt(x, y), lt(second, first)),
+                implies(lt(unit, a), lt(x, y), lt(first, second)),
                 implies(lt(zero, a), step),
             ]
             length = whole_constant(self.forms.of(gap))

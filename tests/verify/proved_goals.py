@@ -52,7 +52,7 @@ def _goals_of_claim(subject: str, claim: Claim) -> Iterator[ProvedGoal]:
 
 
 def goals_of_theorems() -> Iterator[ProvedGoal]:
-    """What the rows of docs/theorems.md claim that are proved there."""
+    """The goals of the rows of docs/theorems.md that are proved."""
     for theorem in THEOREMS:
         if theorem.expected is PROVED:
             yield from _goals_of_claim(theorem.name, theorem.claim())

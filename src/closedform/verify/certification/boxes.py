@@ -1,4 +1,4 @@
-"""What interval arithmetic shows of some facts, with the facts that bound the box.
+"""The results of interval arithmetic on facts, with the facts that bound the box.
 
 A step lists the bounds that it needs: the tightest ones of the symbols that were asked for.
 """
@@ -25,7 +25,7 @@ class _RecordingIntervals(Intervals):
 
 
 class Boxes:
-    """What interval arithmetic shows where some facts hold."""
+    """The results of interval arithmetic where some facts hold."""
 
     def __init__(self, replay: Replay, facts: Facts) -> None:
         self.replay = replay
@@ -53,7 +53,9 @@ class Boxes:
         while pending:
             term = pending.pop()
             decision = self._decision(term)
-            below = terms.nodes[term][1]
+            op, below, _ = terms.nodes[term]
+            if op == "opaque":
+                continue
             if decision is not None:
                 number, value, truth = decision
                 # Asked once more, of intervals that are asked only for what is decided.

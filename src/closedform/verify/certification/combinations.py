@@ -72,7 +72,7 @@ def combine(
     columns += [
         Column(product(lit.form, {monomial: fmpq(1)}), (i,), factor=monomial)
         for i, lit in equations
-        for monomial in monomials[:12]
+        for monomial in dict.fromkeys((*_quotients(lit.form, literals), *monomials[:12]))
     ]
     squares = [*bases, *({monomial: fmpq(1)} for monomial in monomials)][:24]
     columns += [Column(product(base, base), (), square=base) for base in squares]
@@ -94,6 +94,23 @@ def combine(
         if len(a.form) * len(b.form) * len(c.form) < 400
     ]
     return _solve(columns[: 2 * _MOST_COLUMNS])
+
+
+def _quotients(equation: Polynomial, literals: Sequence[tuple[int, Literal]]) -> list[Monomial]:
+    """The multipliers by which a monomial of an equation cancels a monomial of a relation."""
+    counts: dict[Monomial, int] = {}
+    for monomial in equation:
+        if not monomial:
+            continue
+        for _, literal in literals:
+            for multiple in literal.form:
+                exponents = dict(multiple)
+                for atom, exponent in monomial:
+                    exponents[atom] = exponents.get(atom, 0) - exponent
+                if min(exponents.values()) >= 0 and multiple != monomial:
+                    quotient = tuple((atom, e) for atom, e in sorted(exponents.items()) if e)
+                    counts[quotient] = counts.get(quotient, 0) + 1
+    return sorted(counts, key=lambda quotient: -counts[quotient])[:16]
 
 
 def _monomials(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:

@@ -16,13 +16,21 @@ from flint import fmpq
 from closedform.errors import VerificationError
 from closedform.verify.certification.boxes import Boxes
 from closedform.verify.certification.combinations import Combination, combine
+from closedform.verify.certification.factors import Signs
 from closedform.verify.certification.steps import Place, Step, number_places, places_in
-from closedform.verify.checker.polynomials import Polynomial, constant_of
+from closedform.verify.checker.polynomials import (
+    UNIT,
+    Polynomial,
+    constant_of,
+    content,
+    key_of,
+    plus,
+)
 from closedform.verify.checker.replay import Facts, Literal, Replay, begin, check
 from closedform.verify.checker.terms import CHOICES, RejectedProofError
 from closedform.verify.tactics.solver import z3
 
-_FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi")
+_FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
 _MOST_RANGES = 400
 _MOST_LEMMAS = 600
 
@@ -108,6 +116,9 @@ class _Search:
         rounding_step = self._by_rounding(facts, depth)
         if rounding_step is not None:
             return rounding_step
+        equation = self._by_opposite_bounds(facts, depth)
+        if equation is not None:
+            return equation
         ranges = self._by_ranges(facts, depth)
         if ranges is not None:
             return ranges
@@ -115,6 +126,18 @@ class _Search:
         if choice is not None:
             return self._by_choice(facts, choice, depth)
         return self._by_order(facts, depth)
+
+    def _below(self, facts: Iterable[int]) -> list[int]:
+        """The terms in facts, arguments first, without those inside of opaque functions."""
+        nodes = self.terms.nodes
+        terms = set(facts)
+        pending = list(terms)
+        while pending:
+            op, args, _ = nodes[pending.pop()]
+            if op != "opaque":
+                pending += (arg for arg in args if arg not in terms)
+                terms.update(args)
+        return sorted(terms)
 
     def _by_choice(self, facts: Facts, choice: int, depth: int) -> Step:
         alternatives = self.terms.alternatives(choice)
@@ -142,7 +165,7 @@ class _Search:
     def _innermost_choice(self, facts: Facts) -> int | None:
         nodes = self.terms.nodes
         holding: set[int] = set()
-        for term in self.terms.below(*facts):
+        for term in self._below(facts):
             op, args, _ = nodes[term]
             below = args[:1] if op == "ite" else args
             if op in CHOICES and not any(arg in holding for arg in below):
@@ -162,11 +185,13 @@ class _Search:
                 if len(monomial) != 1 or monomial[0][1] != 1:
                     continue
                 symbol = forms.terms_of_atoms[monomial[0][0]]
-                if self.terms.nodes[symbol][0] != "symbol":
+                op = self.terms.nodes[symbol][0]
+                is_floor = op == "floor" and set(literal.form) <= {monomial, UNIT}
+                if op != "symbol" and not is_floor:
                     continue
                 rest = {m: -c / value for m, c in literal.form.items() if m != monomial}
                 new = forms.term_of(rest)
-                inside = self.terms.below(*(f for f in facts if f != fact))
+                inside = self._below(f for f in facts if f != fact)
                 if symbol in self.terms.below(new) or symbol not in inside:
                     continue
                 more_facts = self.replay._replace_terms(facts, {symbol: new}, fact)
@@ -192,12 +217,48 @@ class _Search:
             return ["round", place, Place(truth), self.refute(more_facts, depth + 1)]
         return None
 
+    def _by_opposite_bounds(self, facts: Facts, depth: int) -> Step | None:
+        """The equation of two numbers neither of which is above the other one."""
+        forms, terms = self.replay.forms, self.terms
+        seen: set[Any] = set()
+        for _, literal in self._literals(facts):
+            if literal.relation != ">=" or constant_of(literal.form) is not None:
+                continue
+            scale = content(literal.form)
+            form = {monomial: value / scale for monomial, value in literal.form.items()}
+            seen.add(key_of(form))
+            if key_of(plus({}, form, -1)) not in seen:
+                continue
+            equation = terms.equal(forms.term_of(form), terms.rational(0))
+            if self.replay.entails(facts, equation):
+                continue
+            step = self._assert(facts, equation)
+            if step is not None:
+                more_facts = self.replay.knowing(facts, equation)
+                return ["split", Place(equation), self.refute(more_facts, depth + 1), step]
+        return None
+
+    def _assert(self, facts: Facts, truth: int) -> Step | None:
+        """The step that refutes the negation of a relation by linear arithmetic, or None."""
+        negation = self.terms.negate(truth)
+        more_facts = self.replay.knowing(facts, negation)
+        if self.terms.nodes[negation][0] != "not":
+            return self._closed_quickly(more_facts)
+        left, right = self.terms.nodes[truth][1]
+        steps: list[Any] = []
+        for side in (self.terms.less(left, right), self.terms.less(right, left)):
+            step = self._closed_quickly(self.replay.knowing(more_facts, side))
+            if step is None:
+                return None
+            steps.append(step)
+        return ["differ", more_facts.index(negation), *steps]
+
     # --- one integer -----------------------------------------------------------------------------
 
     def _by_ranges(self, facts: Facts, depth: int) -> Step | None:
         """The ranges of the only symbol, an integer, between the steps where choices change."""
         nodes = self.terms.nodes
-        below = self.terms.below(*facts)
+        below = self._below(facts)
         symbols = [term for term in below if nodes[term][0] == "symbol"]
         if len(symbols) != 1 or not nodes[symbols[0]][2][1]:  # type: ignore[index]
             return None
@@ -304,6 +365,9 @@ class _Search:
         end = Boxes(self.replay, facts).contradiction()
         if end is not None:
             return end
+        prefix, facts, relevant = self._round_facts(facts, relevant)
+        if prefix:
+            return _after(prefix, self._by_cases(facts, relevant, depth))
         literals = [
             (place, literal) for place, literal in self._literals(facts) if facts[place] in relevant
         ]
@@ -315,10 +379,17 @@ class _Search:
         if combination is not None:
             return self._combination(combination, facts)
         if is_end:
+            signs = Signs(self.replay, facts, lambda more: self._closed_quickly(more))
+            step = signs.refute()
+            if step is not None:
+                return step
             # Facts that z3 did not need may be factors.
-            combination = combine(self._literals(facts), 3, self._bases(facts))
+            combination = combine(self._literals(signs.facts), 3, self._bases(facts))
             if combination is not None:
-                return self._combination(combination, facts)
+                return signs.before(self._combination(combination, signs.facts))
+            step = self._by_small_floors(facts, depth)
+            if step is not None:
+                return step
             raise NoProofError("no combination of its facts is a contradiction")
         best: tuple[int, int, list[Step | None]] | None = None
         for clause in clauses:
@@ -347,6 +418,62 @@ class _Search:
             more_facts = self.replay.knowing(facts, side)
             steps.append(self._by_cases(more_facts, (relevant - {fact}) | {side}, depth))
         return ["differ", facts.index(fact), *steps]
+
+    def _by_small_floors(self, facts: Facts, depth: int) -> Step | None:
+        """The facts with floors that products of facts show to be 0, 1 or 2."""
+        forms, terms = self.replay.forms, self.terms
+        one = terms.rational(1)
+        for atom in sorted(self._atoms_in(facts)):
+            floor = forms.terms_of_atoms[atom]
+            if terms.nodes[floor][0] != "floor":
+                continue
+            splits: list[tuple[int, Step]] = []
+            for number in map(terms.rational, range(3)):
+                bounds = (
+                    terms.less_equal(number, floor),
+                    terms.less(floor, terms.add(number, one)),
+                )
+                steps = [self._closed_by_products(facts, terms.negate(bound)) for bound in bounds]
+                if steps[0] is None:
+                    break
+                if steps[1] is not None:
+                    splits = list(zip(bounds, cast("list[Step]", steps), strict=True))
+                    break
+            if not splits or all(self.replay.entails(facts, bound) for bound, _ in splits):
+                continue
+            (low, low_step), (high, high_step) = splits
+            more_facts = self.replay.knowing(facts, low, high)
+            # The second bound is shown where the first one holds: its place among facts is later.
+            high_step = (
+                self._closed_by_products(self.replay.knowing(facts, low), terms.negate(high))
+                or high_step
+            )
+            rest = self.refute(more_facts, depth + 1)
+            return ["split", Place(low), ["split", Place(high), rest, high_step], low_step]
+        return None
+
+    def _closed_by_products(self, facts: Facts, truth: int) -> Step | None:
+        """A contradiction of facts and one more, by products of two."""
+        more_facts = self.replay.knowing(facts, truth)
+        combination = combine(self._literals(more_facts), 2)
+        return None if combination is None else self._combination(combination, more_facts)
+
+    def _round_facts(self, facts: Facts, relevant: set[int]) -> tuple[list[Step], Facts, set[int]]:
+        """Relevant inequalities between integers, rounded."""
+        prefix: list[Step] = []
+        for place, fact in enumerate(facts):
+            literal = self.replay.literal(fact) if fact in relevant else None
+            result = None if literal is None else self.replay.round_relation(literal)
+            if result is None:
+                continue
+            truth = self.terms.less_equal(
+                self.terms.rational(0), self.replay.forms.term_of(result.form)
+            )
+            if not self.replay.entails(facts, truth):
+                prefix.append(["round", place, Place(truth)])
+                facts = self.replay.knowing(facts, truth)
+            relevant = relevant | {truth}
+        return prefix, facts, relevant
 
     def _bases(self, facts: Facts) -> list[Polynomial]:
         """The numbers whose even powers stand in facts."""

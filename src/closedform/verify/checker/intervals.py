@@ -342,25 +342,16 @@ def _floor(number: Interval) -> Interval:
 def _power(base: Interval, exponent: Interval) -> Interval:
     """The power of a base that is not below 0: monotone in both, so extreme at corners."""
     (a, b), (x, y) = base, exponent
-    if a is None or a < 0 or x is None:
+    if a is None or a < 0 or x is None or (a == 0 and x <= 0):
         return EVERYWHERE
-    if a == 0:
-        if x <= 0:
-            return EVERYWHERE
-        if b is None or (y is None and b > 1):
-            return fmpq(0), None
-        upper = _hull([_power_at(b, end) for end in (x, y) if end is not None])[1]
-        return fmpq(0), upper
-    if b is None:
-        return fmpq(0), None
-    if y is None:
-        # From the exponent x on the power falls towards 0 where the base is at most 1.
-        if b > 1:
-            return fmpq(0), None
-        corners = [_power_at(end, x) for end in (a, b)]
-        return fmpq(0), _hull(corners)[1]
-    hull = _hull([_power_at(end, number) for end in (a, b) for number in (x, y)])
-    return fmpq(0) if hull[0] is None else max(hull[0], fmpq(0)), hull[1]
+    corners = [(p, q) for p in (a, b) if p is not None for q in (x, y) if q is not None]
+    low, high = _hull([_power_at(p, q) for p, q in corners])
+    # Towards an open end it grows without an end, or falls towards 0.
+    if (b is None and x < 0) or (y is None and a < 1):
+        low = fmpq(0)
+    if (b is None and (y is None or y > 0)) or (y is None and (b is None or b > 1)):
+        high = None
+    return fmpq(0) if low is None else max(low, fmpq(0)), high
 
 
 _MOST_EXACT = 4096

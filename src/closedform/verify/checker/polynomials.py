@@ -66,7 +66,7 @@ def product(left: Polynomial, right: Polynomial) -> Polynomial:
 
 def power(base: Polynomial, exponent: int) -> Polynomial:
     """Returns a whole power."""
-    if len(base) == 1:
+    if len(base) == 1 and exponent:
         ((monomial, coefficient),) = base.items()
         return {tuple((atom, e * exponent) for atom, e in monomial): coefficient**exponent}
     result = constant(1)

@@ -283,9 +283,9 @@ class Replay:
         inverse = self.forms.inverse(form)
         require(len(inverse) == 1, "this is not a divisor")
         ((monomial, scale),) = inverse.items()
-        require(len(monomial) == 1 and monomial[0][1] == 1 and scale == 1, "this is not a divisor")
-        atom = monomial[0][0]
-        result, degree = clear(literal.form, atom, form)
+        require(len(monomial) == 1 and monomial[0][1] == 1, "this is not a divisor")
+        # The atom is the inverse of a multiple of the divisor, whose leading number is 1.
+        result, degree = clear(literal.form, monomial[0][0], plus({}, form, scale))
         zero = terms.rational(0)
         is_positive = self.entails(facts, terms.less(zero, divisor))
         is_negative = not is_positive and self.entails(facts, terms.less(divisor, zero))
@@ -294,7 +294,7 @@ class Replay:
         require(is_nonzero, "the divisor may be 0")
         if literal.relation in (">", ">=") and degree % 2:
             require(is_positive or is_negative, "the sign of the divisor is open")
-            if is_negative:
+            if is_positive != (scale > 0):
                 result = plus({}, result, -1)
         return Literal(literal.relation, result)
 

@@ -220,14 +220,18 @@ class Terms:
         return sorted(visited)
 
     def substitute(self, roots: Iterable[int], replacements: Mapping[int, int]) -> list[int]:
-        """Returns terms with each key replaced by its value, outermost first."""
+        """Returns terms with each key replaced by its value, outermost first.
+
+        Not inside an opaque function: of a tensor a term is one element, and a fact about it says
+        nothing of the others, on which the function depends.
+        """
         targets = list(roots)
         results: dict[int, int] = {}
         for term in self.below(*targets):
             op, args, value = self.nodes[term]
             if term in replacements:
                 results[term] = replacements[term]
-            elif all(results[arg] == arg for arg in args):
+            elif op == "opaque" or all(results[arg] == arg for arg in args):
                 results[term] = term
             else:
                 results[term] = self.make(op, [results[arg] for arg in args], value)

@@ -21,12 +21,12 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer
+.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer
 .NOTPARALLEL:
 
 help:
 	@echo "make demo         compile a real recipe and train with the exported graph (examples/demo.py)"
-	@echo "make test         lint, types, wheel-smoke, doctests and units, in this order"
+	@echo "make test         lint, types, wheel-smoke, doctests, units and proofs, in this order"
 	@echo "make lint         ruff: rules and format"
 	@echo "make format       ruff: mend what it can, and format"
 	@echo "make types        mypy --strict"
@@ -34,6 +34,7 @@ help:
 	@echo "make dist         sdist and wheel, the same bytes from the same commit, into build/dist"
 	@echo "make doctests     the examples in the docstrings of src"
 	@echo "make units        pytest: tests, README, docs and examples"
+	@echo "make proofs       closedform verify --check: proofs replayed by the second checker"
 	@echo "make golden       rewrite tests/golden from what the code says now"
 	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
 	@echo "make frameworks   rewrite docs/frameworks.md, its plot and docs/frameworks/ from the code"
@@ -58,7 +59,7 @@ demo: $(STAMP)
 	@echo "== demo: examples/demo.py"
 	@$(BIN)/python examples/demo.py
 
-test: lint types wheel-smoke doctests units
+test: lint types wheel-smoke doctests units proofs
 
 lint: $(STAMP)
 	@echo "== lint: ruff check"
@@ -95,6 +96,11 @@ doctests: $(STAMP)
 	  --ignore=src/closedform/importers/optax --ignore-glob="src/closedform/exporters/jax_*.py" \
 	  --ignore-glob="src/closedform/exporters/keras_*.py" \
 	  --ignore-glob="src/closedform/exporters/mlx_*.py"
+
+proofs: $(STAMP)
+	@echo "== proofs: closedform verify --check, the proofs replayed by the second checker"
+	@$(BIN)/closedform verify cosine --start 3e-4 --end 3e-5 --steps 1000 --check
+	@$(BIN)/closedform verify adamw --check
 
 units: $(STAMP)
 	@echo "== tests: units, architecture, README, docs, examples; make compare runs every case"

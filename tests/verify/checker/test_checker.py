@@ -21,7 +21,18 @@ from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker import replay
 from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.terms import RejectedProofError
-from closedform.verify.terms.build import both, less, negate, rational, symbol
+from closedform.verify.terms.build import (
+    both,
+    equal,
+    less,
+    less_equal,
+    minimum,
+    multiply,
+    negate,
+    opaque,
+    rational,
+    symbol,
+)
 from closedform.verify.terms.tree import Sign
 from tests.verify.goals import PROVED, REFUTED, Goal
 from tests.verify.tactics.test_goals import GOALS
@@ -206,6 +217,8 @@ def test_checker_is_small_and_imports_neither_the_prover_nor_a_solver() -> None:
     # Lines of code and docstrings, without blank lines.
     lines = sum(1 for text in sources.values() for line in text.splitlines() if line.strip())
     assert lines <= 1500
+    page = (Path(__file__).parents[3] / "docs" / "limits_and_trust.md").read_text(encoding="utf-8")
+    assert f"| `verify/checker` | {round(lines, -1):,} |" in page
     for name, text in sources.items():
         imports = [line for line in text.splitlines() if line.startswith(("import", "from"))]
         outside = [
@@ -221,4 +234,36 @@ def test_command_replays_the_proofs() -> None:
     command = [sys.executable, "-m", "closedform", "verify", "linear", "--start", "1", "--end"]
     command += ["0", "--steps", "10", "--check"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "proved goals accepted" in result.stdout
+    counts = re.search(r"checker: (\d+) of (\d+) proved goals accepted", result.stdout)
+    assert counts is not None
+    assert int(counts[1]) >= 8
+
+
+def test_decisions_and_bounds_of_intervals_matter() -> None:
+    """A simplification is rejected with another alternative, or without one of its bounds."""
+    t = symbol("t", integer=True)
+    statement = statement_of(
+        equal(minimum(t, rational(5)), rational(5)), (less_equal(rational(7), t),)
+    )
+    row = statement["nodes"].index(next(row for row in statement["nodes"] if row[0] == "min"))
+    proof = {"nodes": [], "step": ["simplify", [0], [[row, 1]], ["contradiction", [], 1]]}
+    assert is_accepted(statement, proof)
+    for step in (
+        ["simplify", [0], [[row, 0]], ["contradiction", [], 1]],
+        ["simplify", [], [[row, 1]], ["contradiction", [], 1]],
+        ["simplify", [1], [[row, 1]], ["contradiction", [], 1]],
+        ["simplify", [0], [], ["contradiction", [], 1]],
+        ["simplify", [0], [[row, 1]], ["contradiction", [], 0]],
+        ["simplify", [0], [[row, 1]], ["empty", [0]]],
+    ):
+        assert not is_accepted(statement, {"nodes": [], "step": step}), step
+
+
+def test_facts_about_one_element_say_nothing_of_a_sum_over_a_tensor() -> None:
+    x = symbol("x")
+    sums = [opaque("reduce_sum", argument) for argument in (x, rational(0))]
+    statement = statement_of(equal(*sums), (equal(x, rational(0)),))
+    with pytest.raises(NoProofError):
+        certify(statement)
+    squares = statement_of(less_equal(rational(0), opaque("reduce_sum", multiply(x, x))))
+    assert is_accepted(squares, certify(squares))

@@ -38,14 +38,15 @@ class Lemmas:
 
     def __init__(self, forms: NormalForms) -> None:
         self.forms = forms
-        self.terms = forms.terms
+        self.terms = terms = forms.terms
+        self._makers = terms.less, terms.less_equal, terms.equal, terms.implies
 
     def of(self, term: int) -> list[int]:
         """Returns the lemmas about one term."""
         terms = self.terms
         op, args, value = terms.nodes[term]
         zero, unit = terms.rational(0), terms.rational(1)
-        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        lt, le, eq, implies = self._makers
         if op in CHOICES:
             return [terms.implies(when, eq(term, then)) for when, then in terms.alternatives(term)]
         if op == "pi":
@@ -103,8 +104,7 @@ class Lemmas:
         return lemmas
 
     def _of_cosine(self, term: int) -> list[int]:
-        terms = self.terms
-        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        terms, (lt, le, eq, implies) = self.terms, self._makers
         (u,) = terms.nodes[term][1]
         minus, zero, unit, two = (terms.rational(n) for n in (-1, 0, 1, 2))
         halves = [terms.rational(fmpq(n, 2)) for n in (-1, 1, 3)]
@@ -122,8 +122,7 @@ class Lemmas:
         ]
 
     def _of_floor(self, term: int) -> list[int]:
-        terms = self.terms
-        lt, le, implies = terms.less, terms.less_equal, terms.implies
+        terms, (lt, le, _, implies) = self.terms, self._makers
         (u,) = terms.nodes[term][1]
         unit = terms.rational(1)
         lemmas = [le(term, u), lt(u, terms.add(term, unit))]
@@ -135,8 +134,7 @@ class Lemmas:
         return lemmas
 
     def _of_power(self, term: int) -> list[int]:
-        terms = self.terms
-        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        terms, (lt, le, eq, implies) = self.terms, self._makers
         b, e = terms.nodes[term][1]
         zero, unit = terms.rational(0), terms.rational(1)
         tangent = terms.add(unit, terms.multiply(e, terms.subtract(b, unit)))
@@ -196,8 +194,7 @@ class Lemmas:
         ]
 
     def _of_cosines(self, first: int, second: int, a: int, b: int) -> list[int]:
-        terms = self.terms
-        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        terms, (lt, le, eq, implies) = self.terms, self._makers
         zero, unit, two = (terms.rational(n) for n in (0, 1, 2))
         lemmas = [
             implies(eq(a, b), eq(first, second)),
@@ -216,8 +213,7 @@ class Lemmas:
     def _of_powers(
         self, first: int, second: int, left: tuple[int, ...], right: tuple[int, ...]
     ) -> list[int]:
-        terms = self.terms
-        lt, le, eq, implies = terms.less, terms.less_equal, terms.equal, terms.implies
+        terms, (lt, le, eq, implies) = self.terms, self._makers
         (a, x), (b, y) = left, right
         zero, unit = terms.rational(0), terms.rational(1)
         lemmas = [implies(eq(a, b), eq(x, y), eq(first, second))]

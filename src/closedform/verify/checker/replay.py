@@ -33,7 +33,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from flint import fmpq
 
@@ -162,14 +162,13 @@ class Replay:
         """
         while True:
             require(depth <= MOST_DEEP, "the proof is too deep")
-            require(isinstance(step, list) and step, "a step is a list")
-            step = cast("list[Any]", step)
-            name = step[0]
+            name, *data = _list(step) or [None]
             if name in _ENDS:
-                _ENDS[name](self, step[1:], facts, places)
+                _ENDS[name](self, data, facts, places)
                 return
             require(isinstance(name, str) and name in _STEPS, f"no step {name!r}")
-            parts = _STEPS[name](self, step[1:], facts, places)
+            name = cast("str", name)
+            parts = _STEPS[name](self, data, facts, places)
             if not parts:
                 return
             depth += 1
@@ -179,16 +178,13 @@ class Replay:
 
     def fact(self, facts: Facts, place: object) -> int:
         """Returns a fact by its place."""
-        require(type(place) is int and 0 <= place < len(facts), f"no fact {place!r}")
-        place = cast("int", place)
-        return facts[place]
+        return facts[_place(place, len(facts), "fact")]
 
     def term(self, places: Sequence[int], place: object, *, is_truth: bool = False) -> int:
         """Returns a term of the certificate by its place."""
-        require(type(place) is int and 0 <= place < len(places), f"no term {place!r}")
-        place = cast("int", place)
-        require(self.terms.is_truth(places[place]) == is_truth, "a term of another kind")
-        return places[place]
+        term = places[_place(place, len(places), "term")]
+        require(self.terms.is_truth(term) == is_truth, "a term of another kind")
+        return term
 
     def _split(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         truth, yes, no = _of_length(step, 3)
@@ -199,10 +195,9 @@ class Replay:
     def _cases(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         place, steps = _of_length(step, 2)
         op, args, _ = self.terms.nodes[self.fact(facts, place)]
-        require(op == "or" and isinstance(steps, list), "cases of a disjunction")
-        steps = cast("list[Any]", steps)
-        require(len(steps) == len(args), "a step for each case")
-        return [(part, self.knowing(facts, arg)) for part, arg in zip(steps, args, strict=True)]
+        require(op == "or", "cases of a disjunction")
+        cases = zip(_of_length(_list(steps), len(args)), args, strict=True)
+        return [(part, self.knowing(facts, arg)) for part, arg in cases]
 
     def _differ(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         place, above, below = _of_length(step, 3)
@@ -222,8 +217,7 @@ class Replay:
 
     def _alternative(self, term: int, number: object) -> tuple[int, int]:
         alternatives = self.terms.alternatives(term)
-        require(type(number) is int and 0 <= number < len(alternatives), "no such alternative")
-        return alternatives[cast("int", number)]
+        return alternatives[_place(number, len(alternatives), "alternative")]
 
     def _replace_terms(self, facts: Facts, replacements: Mapping[int, int], *further: int) -> Facts:
         """Facts with terms replaced; further ones are not."""
@@ -231,14 +225,11 @@ class Replay:
 
     def _lemma(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         about, number, rest = _of_length(step, 3)
-        require(isinstance(about, list) and len(about) in (1, 2), "a lemma is about one or two")
-        about = cast("list[Any]", about)
-        functions = [self.term(places, place) for place in about]
+        functions = [self.term(places, place) for place in _list(about)]
+        require(len(functions) in (1, 2), "a lemma is about one or two functions")
         make = self.lemmas.of if len(functions) == 1 else self.lemmas.of_pair
         lemmas = make(*functions)
-        require(type(number) is int and 0 <= number < len(lemmas), "no such lemma")
-        number = cast("int", number)
-        return [(rest, self.knowing(facts, lemmas[number]))]
+        return [(rest, self.knowing(facts, lemmas[_place(number, len(lemmas), "lemma")]))]
 
     def _rewrite(self, step: list[object], facts: Facts, places: Sequence[int]) -> Parts:
         place, old, new, rest = _of_length(step, 4)
@@ -303,18 +294,16 @@ class Replay:
         symbol = self.term(places, place)
         op, _, value = self.terms.nodes[symbol]
         require(op == "symbol" and isinstance(value, tuple) and value[1], "not an integer")
-        require(isinstance(ends, list) and isinstance(steps, list), "lists of ends and of steps")
-        ends = cast("list[Any]", ends)
-        steps = cast("list[Any]", steps)
-        require(all(type(end) is int for end in ends), "an end is an integer")
+        require(all(type(end) is int for end in _list(ends)), "an end is an integer")
+        ends = cast("list[int]", ends)
         require(all(a < b for a, b in itertools.pairwise(ends)), "the ends ascend")
         low, high = integer_bounds(self, facts, symbol)
         terms = self.terms
         parts: Parts = []
         # Each interval reaches from behind an end to the next one; the first and the last are open.
         borders = [None, *ends, None]
-        require(len(steps) == len(borders) - 1, "a step for each interval")
-        for before, end, part in zip(borders, borders[1:], steps, strict=False):
+        parts_of_steps = _of_length(_list(steps), len(borders) - 1)
+        for before, end, part in zip(borders, borders[1:], parts_of_steps, strict=False):
             if before is not None and high is not None and before >= high:
                 continue
             if end is not None and low is not None and end < low:
@@ -367,33 +356,25 @@ class Replay:
 
     def _combine(self, step: list[object], facts: Facts, places: Sequence[int]) -> None:
         products, equations = _of_length(step, 2)
-        require(isinstance(products, list) and isinstance(equations, list), "two lists")
-        products = cast("list[Any]", products)
-        equations = cast("list[Any]", equations)
         total: Polynomial = {}
         is_strict = False
-        for item in products:
-            require(isinstance(item, list), "a number and facts")
-            number, factors, squares = _of_length(item, 3)
+        for item in _list(products):
+            number, factors, squares = _of_length(_list(item), 3)
             weight = fraction(number)
-            require(weight > 0 and isinstance(factors, list), "a number above 0 and facts")
-            factors = cast("list[Any]", factors)
-            require(isinstance(squares, list), "a list of terms to be squared")
-            squares = cast("list[Any]", squares)
-            form, strict = constant(weight), not squares
-            for place in squares:
+            require(weight > 0, "a product is multiplied by a number above 0")
+            form, strict = constant(weight), squares == []
+            for place in _list(squares):
                 root = self.forms.of(self.term(places, place))
                 form = product(form, product(root, root))
-            for place in factors:
+            for place in _list(factors):
                 literal = self.relation(self.fact(facts, place))
                 require(literal.relation in (">", ">="), "a factor is an inequality")
                 strict = strict and literal.relation == ">"
                 form = product(form, literal.form)
             is_strict = is_strict or strict
             total = plus(total, form)
-        for item in equations:
-            require(isinstance(item, list), "a fact and a factor")
-            place, factor = _of_length(item, 2)
+        for item in _list(equations):
+            place, factor = _of_length(_list(item), 2)
             literal = self.relation(self.fact(facts, place))
             require(literal.relation == "=", "a multiple is of an equation")
             total = plus(total, product(literal.form, self.forms.of(self.term(places, factor))))
@@ -407,6 +388,13 @@ Parts = list[tuple[object, Facts]]
 def _list(value: object) -> list[object]:
     require(isinstance(value, list), f"a list is expected, got {value!r}")
     return cast("list[object]", value)
+
+
+def _place(value: object, length: int, kind: str) -> int:
+    require(isinstance(value, int) and type(value) is int, f"no {kind} {value!r}")
+    place = cast("int", value)
+    require(0 <= place < length, f"no {kind} {place}")
+    return place
 
 
 def _of_length(step: list[object], length: int) -> list[object]:
@@ -476,10 +464,7 @@ def check(statement: Mapping[str, object], proof: Mapping[str, object]) -> None:
     replay = Replay()
     try:
         facts, places = begin(replay, statement)
-        more = proof.get("nodes")
-        require(isinstance(more, list), "the nodes of a proof are a list")
-        more = cast("list[Any]", more)
-        replay.terms.read(more, places)
+        replay.terms.read(_list(proof.get("nodes")), places)
         replay.run(proof.get("step"), facts, places)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise RejectedProofError(f"the proof cannot be replayed: {error}") from error
@@ -488,11 +473,8 @@ def check(statement: Mapping[str, object], proof: Mapping[str, object]) -> None:
 def begin(replay: Replay, statement: Mapping[str, object]) -> tuple[Facts, list[int]]:
     """Returns the facts that a proof of a statement refutes, and the terms of its nodes."""
     places: list[int] = []
-    nodes, assume = statement.get("nodes"), statement.get("assume")
-    require(isinstance(nodes, list) and isinstance(assume, list), "no statement")
-    nodes = cast("list[Any]", nodes)
-    assume = cast("list[Any]", assume)
-    replay.terms.read(nodes, places)
+    replay.terms.read(_list(statement.get("nodes")), places)
+    assume = _list(statement.get("assume"))
     assumptions = [replay.term(places, place, is_truth=True) for place in assume]
     goal = replay.term(places, statement.get("goal"), is_truth=True)
     return replay.beginning(assumptions, goal), places

@@ -94,7 +94,9 @@ def parser(prog: str) -> Parser:
         help="replay a proof of each proved goal in a second, small checker",
     )
     command.add_argument(
-        "--certificate", type=Path, help="a folder for the proofs that the checker replays, as JSON"
+        "--certificate",
+        type=Path,
+        help="a folder for the proofs: JSON that the checker replays, and files for Rocq",
     )
     command.add_argument(
         "--effort",
@@ -282,6 +284,14 @@ def _with_certificate(subject: _Checked, report: Report, folder: Path | None) ->
     lines += [
         f"UNCERTIFIED {goal.claim}: {goal.goal}: {goal.reason}" for goal in certificate.uncertified
     ]
+    if folder is not None:
+        reasons = certificate.rocq().reasons
+        lines.append(f"Rocq: {total - len(reasons)} of {total} proved goals printed")
+        lines += [
+            f"UNCERTIFIED by Rocq {goal.claim}: {goal.goal}: {reasons[place]}"
+            for place, goal in enumerate(certificate.goals)
+            if goal.proof is not None and place in reasons
+        ]
     return replace(subject, certificate_line="\n".join(lines))
 
 

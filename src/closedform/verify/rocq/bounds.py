@@ -1,0 +1,593 @@
+"""Interval arithmetic of a step, with a proof of each interval for Rocq.
+
+The intervals are computed as in the checker. A proof of one is a term that combines the proofs
+of its parts by the lemmas ``b_…`` of ``Closedform.v``; the kernel computes their ends. A value of
+a cosine, an exponential, a logarithm or a power at a fraction is bounded by a separate lemma.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flint import fmpq
+
+from closedform.verify.checker import intervals as arithmetic
+from closedform.verify.checker.intervals import EVERYWHERE, End, Interval, Intervals
+from closedform.verify.checker.polynomials import UNIT, Monomial, Polynomial, key_of
+from closedform.verify.rocq.definitions import Definitions, InexpressibleError, number_text
+
+if TYPE_CHECKING:
+    from closedform.verify.rocq.script import Script
+
+Proof = tuple[str, Interval]
+_COSINES = {
+    fmpq(0): "cospi_zero",
+    fmpq(1): "cospi_one",
+    fmpq(1, 2): "cospi_half",
+    fmpq(1, 3): "cospi_third",
+    fmpq(2, 3): "cospi_two_thirds",
+}
+
+
+def rational_text(number: fmpq) -> str:
+    """Returns a fraction of the type Q."""
+    return f"({int(number.p)} # {int(number.q)})%Q"
+
+
+def end_text(end: End) -> str:
+    """Returns an end that is not open."""
+    if end is None:
+        raise InexpressibleError("an open end has no text")
+    return rational_text(end)
+
+
+def ends_text(interval: Interval) -> str:
+    """Returns the ends of an interval."""
+    texts = ["None" if end is None else f"Some {rational_text(end)}" for end in interval]
+    return f"({texts[0]}, {texts[1]})"
+
+
+class Bounds:
+    """The intervals of numbers where some facts hold, with their proofs."""
+
+    def __init__(self, script: Script, facts: Sequence[int], names_in_scope: set[int]) -> None:
+        self.script = script
+        self.definitions: Definitions = script.definitions
+        self.replay = script.replay
+        self.forms = self.replay.forms
+        self.facts = tuple(facts)
+        self.intervals = Intervals(self.replay, self.facts)
+        self.names_in_scope = names_in_scope
+        self._atoms: dict[int, Proof] = {}
+
+    # --- numbers ---------------------------------------------------------------------------------
+
+    def widen(self, proof: Proof, target: Interval) -> Proof:
+        """The proof of an interval that holds another one."""
+        if proof[1] == target:
+            return proof
+        (low, high), (least, most) = proof[1], target
+        holds_low = least is None or (low is not None and least <= low)
+        holds_high = most is None or (high is not None and high <= most)
+        if not (holds_low and holds_high):
+            raise InexpressibleError("an interval of the checker is narrower than its proof")
+        return f"(b_wide {ends_text(target)} _ {proof[0]})", target
+
+    def atom(self, atom: int) -> Proof:
+        """Returns the proof of the interval of an atom, a hypothesis."""
+        if atom not in self._atoms:
+            name = self.definitions.atom(atom)
+            target = self.intervals._of_atom(atom)
+            if target == EVERYWHERE:
+                self._atoms[atom] = f"(b_unknown {name})", target
+                return self._atoms[atom]
+            proof = self.widen(self._make(atom, target), target)
+            hypothesis = self.script.name("b")
+            self.script.write(
+                f"assert ({hypothesis} : bnd {ends_text(target)} {name}) "
+                f"by (refine {proof[0]}; computed)."
+            )
+            self._atoms[atom] = hypothesis, target
+        return self._atoms[atom]
+
+    def form(self, form: Polynomial) -> Proof:
+        """Returns the proof of the interval of a polynomial, as it is printed."""
+        total: Proof | None = None
+        for monomial, coefficient in key_of(form):
+            part = self._term(monomial, coefficient)
+            if total is None:
+                total = part
+                continue
+            (low, high), (least, most) = total[1], part[1]
+            ends = (
+                None if low is None or least is None else low + least,
+                None if high is None or most is None else high + most,
+            )
+            total = f"(b_add {total[0]} {part[0]})", ends
+        if total is None:
+            return "(b_whole 0)", (fmpq(0), fmpq(0))
+        return total[0], total[1]
+
+    def _term(self, monomial: Monomial, coefficient: fmpq) -> Proof:
+        above, below = int(coefficient.p), int(coefficient.q)
+        if monomial == UNIT:
+            lemma = f"(b_whole ({above}))" if below == 1 else f"(b_number ({above}) {below})"
+            return lemma, (coefficient, coefficient)
+        proof: Proof | None = None
+        for atom, exponent in monomial:
+            factor = self._power(atom, exponent)
+            proof = factor if proof is None else self._product(proof, factor)
+        if proof is None:
+            raise InexpressibleError("a monomial without factors")
+        if coefficient == 1:
+            return proof
+        low, high = proof[1]
+        ends = (
+            None if low is None else low * coefficient,
+            None if high is None else high * coefficient,
+        )
+        if coefficient < 0:
+            ends = ends[1], ends[0]
+        scale = f"b_times ({above})" if below == 1 else f"b_scale ({above}) {below}"
+        return f"({scale} {proof[0]})", ends
+
+    def _product(self, left: Proof, right: Proof) -> Proof:
+        zero = (fmpq(0), fmpq(0))
+        if left[1] == zero:
+            return f"(b_zero_left (y := _) {left[0]})", zero
+        if right[1] == zero:
+            return f"(b_swap (b_zero_left {right[0]}))", zero
+        (a, b), (c, d) = left[1], right[1]
+        target = arithmetic._times(left[1], right[1])
+        if a is not None and b is not None and c is not None and d is not None:
+            low, high = target
+            ends = f"{end_text(low)} {end_text(high)}"
+            return f"(b_corners {ends} _ {left[0]} {right[0]})", target
+        if a is not None and c is not None and a >= 0 and c >= 0:
+            low = a * c
+            return (
+                f"(b_quadrant {rational_text(low)} _ {left[0]} {right[0]})",
+                (low, None),
+            )
+        if b is not None and b <= 0:
+            inner = self._product(self._opposite(left), right)
+            return f"(b_opposite_left {inner[0]})", arithmetic._opposite(inner[1])
+        if d is not None and d <= 0:
+            inner = self._product(right, left)
+            return f"(b_swap {inner[0]})", inner[1]
+        return "(b_unknown _)", EVERYWHERE
+
+    @staticmethod
+    def _opposite(proof: Proof) -> Proof:
+        return f"(b_opposite {proof[0]})", arithmetic._opposite(proof[1])
+
+    def _power(self, atom: int, exponent: int) -> Proof:
+        base = self.atom(atom)
+        if exponent == 1:
+            return base
+        low, high = base[1]
+        if low is not None and low >= 0:
+            return self._rising_power(base, exponent)
+        if exponent % 2 == 0:
+            half = exponent // 2
+            if high is not None and high <= 0:
+                inner = self._rising_power(self._opposite(base), exponent)
+                return f"(b_power_even {half} {inner[0]})", inner[1]
+            name = f"(Rabs {self.definitions.atom(atom)})"
+            size = self._size(name[6:-1], base)
+            inner = self._rising_power(size, exponent)
+            return f"(b_power_abs {half} {inner[0]})", inner[1]
+        raise InexpressibleError("the interval of an odd power is not printed")
+
+    def _rising_power(self, base: Proof, exponent: int) -> Proof:
+        low, high = base[1]
+        if low is None:
+            raise InexpressibleError("the interval of this power is not printed")
+        ends = low**exponent, None if high is None else high**exponent
+        most = "None" if ends[1] is None else f"(Some {rational_text(ends[1])})"
+        return (
+            f"(b_power_positive {exponent} {rational_text(ends[0])} {most} _ {base[0]})",
+            ends,
+        )
+
+    def _size(self, name: str, inside: Proof) -> Proof:
+        """The interval of an absolute value, of a number as it is printed."""
+        target = arithmetic._size(inside[1])
+        opposite = self._opposite(inside)
+        proof = self._greatest(inside, opposite)
+        proof = f"(b_equal (abs_is_max ({name})) {proof[0]})", proof[1]
+        low = proof[1][0]
+        if low is None or low < 0:
+            high = self.widen(proof, (None, target[1]))
+            return f"(b_both (b_abs ({name})) {high[0]})", (fmpq(0), target[1])
+        return proof
+
+    def _greatest(self, left: Proof, right: Proof) -> Proof:
+        target = arithmetic._greatest(left[1], right[1])
+        low, high = "(b_unknown _)", "(b_unknown _)"
+        if target[0] is not None:
+            side = left if left[1][0] == target[0] else right
+            place = "or_introl" if side is left else "or_intror"
+            inner = self.widen(side, (target[0], None))
+            low = f"(b_max_low ({place} {inner[0]}))"
+        if target[1] is not None:
+            sides = [self.widen(side, (None, target[1]))[0] for side in (left, right)]
+            high = f"(b_max_high {' '.join(sides)})"
+        return f"(b_both {low} {high})", target
+
+    def _least(self, left: Proof, right: Proof) -> Proof:
+        target = arithmetic._least(left[1], right[1])
+        low, high = "(b_unknown _)", "(b_unknown _)"
+        if target[0] is not None:
+            sides = [self.widen(side, (target[0], None))[0] for side in (left, right)]
+            low = f"(b_min_low {' '.join(sides)})"
+        if target[1] is not None:
+            side = left if left[1][1] == target[1] else right
+            place = "or_introl" if side is left else "or_intror"
+            inner = self.widen(side, (None, target[1]))
+            high = f"(b_min_high ({place} {inner[0]}))"
+        return f"(b_both {low} {high})", target
+
+    def term(self, term: int) -> Proof:
+        """Returns the proof of the interval of a term's constant."""
+        proof = self.form(self.forms.of(term))
+        lemma = self.definitions.equality(term)
+        proof = proof if lemma is None else (f"(b_equal {lemma} {proof[0]})", proof[1])
+        return self.widen(proof, self.intervals.of_term(term))
+
+    # --- atoms -----------------------------------------------------------------------------------
+
+    def _make(self, atom: int, target: Interval) -> Proof:
+        op, _ = self.forms.atoms[atom]
+        if op == "symbol":
+            return self._symbol(atom, target)
+        if op == "pi":
+            return "b_pi", (fmpq(314_159_265, 10**8), fmpq(314_159_266, 10**8))
+        if op == "ite":
+            return self._of_choice(self.forms.terms_of_atoms[atom], target)
+        arguments = self.forms.arguments[atom]
+        texts = [f"({self.definitions.polynomial(form)})" for form in arguments]
+        insides = [self._argument(form) for form in arguments]
+        inside = insides[0]
+        if op == "inv":
+            return self._inverse(inside, target)
+        if op == "cospi":
+            return self._cosine(texts[0], inside, target)
+        if op in ("exp", "log"):
+            return self._monotone("exp" if op == "exp" else "ln", texts[0], inside, target)
+        if op == "floor":
+            return self._floor(inside, target)
+        if op == "abs":
+            return self._size(texts[0][1:-1], inside)
+        if op == "min":
+            return self._least(*insides)
+        if op == "max":
+            return self._greatest(*insides)
+        if op == "sign":
+            return f"(b_sgn {texts[0]})", (fmpq(-1), fmpq(1))
+        if op == "^":
+            return self._of_power(insides[0], insides[1], target)
+        raise InexpressibleError(f"the interval of {op} is not printed")
+
+    def _argument(self, form: Polynomial) -> Proof:
+        """The interval of an argument, with its ends written out for the lemmas that match them."""
+        target = self.intervals.of(form)
+        proof = self.widen(self.form(form), target)
+        return f"(b_wide {ends_text(target)} _ {proof[0]})", target
+
+    def _join_ends(self, low: str, high: str, target: Interval) -> Proof:
+        return f"(b_both {low or '(b_unknown _)'} {high or '(b_unknown _)'})", target
+
+    def _inverse(self, inside: Proof, target: Interval) -> Proof:
+        low, _ = inside[1]
+        if low is not None and low > 0:
+            least, most = target
+            ends = f"{end_text(least)} {end_text(most)}"
+            return f"(b_inverse {ends} _ {inside[0]})", target
+        inner = self._inverse(self._opposite(inside), arithmetic._opposite(target))
+        return f"(b_inverse_opposite {inner[0]})", target
+
+    def _monotone(self, function: str, text: str, inside: Proof, target: Interval) -> Proof:
+        low = high = ""
+        start, end = inside[1]
+        sign = "_ " if function == "ln" else ""
+        if target[0] is not None:
+            if start is None or (function == "exp" and target[0] == 0):
+                low = f"(b_wide ({ends_text((target[0], None))}) _ (b_exp {text}))"
+            else:
+                lemma = self._numeric(
+                    f"Q2R {rational_text(target[0])} <= {function} (Q2R {rational_text(start)})"
+                )
+                low = f"(b_{function}_low {rational_text(target[0])} {sign}{lemma} {inside[0]})"
+        if target[1] is not None:
+            lemma = self._numeric(
+                f"{function} (Q2R {end_text(end)}) <= Q2R {rational_text(target[1])}"
+            )
+            high = f"(b_{function}_high {rational_text(target[1])} {sign}{lemma} {inside[0]})"
+        return self._join_ends(low, high, target)
+
+    def _numeric(self, statement: str, tactic: str = "numeric") -> str:
+        return self.definitions.numeric(statement, tactic)
+
+    def _floor(self, inside: Proof, target: Interval) -> Proof:
+        low = high = ""
+        if target[0] is not None:
+            low = f"(b_floor_low ({int(target[0].p)}) _ {inside[0]})"
+        if target[1] is not None:
+            high = f"(b_floor_high ({int(target[1].p)}) _ {inside[0]})"
+        return self._join_ends(low, high, target)
+
+    def _cosine(self, text: str, inside: Proof, target: Interval) -> Proof:
+        whole = f"(b_cospi {text})"
+        start, end = inside[1]
+        if start is None or end is None or target == (fmpq(-1), fmpq(1)):
+            return whole, (fmpq(-1), fmpq(1))
+        low = high = ""
+        if target[0] == -1:
+            low = f"(b_wide {ends_text((fmpq(-1), None))} _ {whole})"
+        else:
+            low = self._cosine_end("low", start, end, target[0], inside)
+        if target[1] == 1:
+            high = f"(b_wide {ends_text((None, fmpq(1)))} _ {whole})"
+        else:
+            high = self._cosine_end("high", start, end, target[1], inside)
+        return self._join_ends(low, high, target)
+
+    def _cosine_end(
+        self, side: str, start: fmpq, end: fmpq, bound: fmpq | None, inside: Proof
+    ) -> str:
+        turns = (start + 1) / 2 if side == "low" else start / 2
+        lemmas = []
+        for point in (start, end):
+            value, limit = f"cospi (Q2R {rational_text(point)})", f"Q2R {end_text(bound)}"
+            statement = f"{limit} <= {value}" if side == "low" else f"{value} <= {limit}"
+            lemmas.append(self._numeric(statement, self._cosine_tactic(point)))
+        return (
+            f"(b_cospi_{side} ({int(turns.floor())}) {end_text(bound)} _ "
+            f"{' '.join(lemmas)} {inside[0]})"
+        )
+
+    @staticmethod
+    def _cosine_tactic(point: fmpq) -> str:
+        """The proof of a bound of a cosine at a fraction: first moved between 0 and 1."""
+        turns = int(((point + 1) / 2).floor())
+        rest = point - 2 * turns
+        size = abs(rest)
+        text = number_text(size)
+        if rest >= 0:
+            move = f"rewrite (cospi_turned _ ({text}) ({turns})) by lra"
+        else:
+            move = (
+                f"rewrite (cospi_turned _ (- ({text})) ({turns})) by lra; "
+                f"rewrite (cospi_even (- ({text})) ({text})) by ring"
+            )
+        end = f"rewrite {_COSINES[size]}; lra" if size in _COSINES else "unfold cospi; by_interval"
+        return f"unfold Q2R; cbn [Qnum Qden]; {move}; {end}"
+
+    def _of_power(self, base: Proof, exponent: Proof, target: Interval) -> Proof:
+        (a, b), (x, y) = base[1], exponent[1]
+        if a is None or x is None:
+            raise InexpressibleError("the interval of this power is not printed")
+        if a > 0 and b is not None and y is not None:
+            low, high = target
+            ends = f"{end_text(low)} {end_text(high)}"
+            corners = [
+                self._numeric(
+                    f"in_ends {ends} (pw (Q2R {rational_text(end)}) (Q2R {rational_text(number)}))",
+                    self._power_tactic(end, number),
+                )
+                for end in (a, b)
+                for number in (x, y)
+            ]
+            return f"(b_pw {ends} _ {' '.join(corners)} {base[0]} {exponent[0]})", target
+        low_proof = (
+            f"(b_pw_positive _ {base[0]})" if a > 0 else f"(b_pw_zero _ {base[0]} {exponent[0]})"
+        )
+        if target[1] is None:
+            return low_proof, (fmpq(0), None)
+        if b is None or b > 1 or x <= 0 or b <= 0:
+            raise InexpressibleError("the interval of this power is not printed")
+        most = target[1]
+        lemma = self._numeric(
+            f"pw (Q2R {rational_text(b)}) (Q2R {rational_text(x)}) <= Q2R {rational_text(most)}",
+            self._power_tactic(b, x),
+        )
+        high_proof = (
+            f"(b_pw_rising {rational_text(b)} {rational_text(most)} _ {lemma} "
+            f"{base[0]} {exponent[0]})"
+        )
+        return self._join_ends(low_proof, high_proof, (fmpq(0), most))
+
+    @staticmethod
+    def _power_tactic(base: fmpq, exponent: fmpq) -> str:
+        if base == 1:
+            return "unfold in_ends, Q2R; cbn [Qnum Qden]; rewrite pw_base_one by lra; lra"
+        if exponent.q == 1 and 0 <= exponent <= 400:
+            count = int(exponent.p)
+            start = "unfold in_ends, Q2R; cbn [Qnum Qden]; "
+            return f"{start}rewrite (pw_power _ _ {count}) by (cbn; lra); lra"
+        return "numeric"
+
+    def _symbol(self, atom: int, target: Interval) -> Proof:
+        best: dict[str, str] = {}
+        name = self.definitions.atom(atom)
+        is_integer = self.forms.is_integer(atom)
+        for fact in self.facts:
+            literal = self.replay.literal(fact)
+            if literal is None or literal.relation == "!=" or len(literal.form) > 2:
+                continue
+            rest = {m: c for m, c in literal.form.items() if m}
+            if list(rest) != [((atom, 1),)]:
+                continue
+            slope = rest[((atom, 1),)]
+            end = -literal.form.get(UNIT, fmpq(0)) / slope
+            for side in ("low", "high"):
+                if literal.relation != "=" and (slope > 0) != (side == "low"):
+                    continue
+                goal = target[0] if side == "low" else target[1]
+                if side in best or goal is None:
+                    continue
+                proof = self._end(fact, literal, slope, end, side, goal, name, atom, is_integer)
+                if proof:
+                    best[side] = proof
+        return self._join_ends(best.get("low", ""), best.get("high", ""), target)
+
+    def _end(
+        self, fact: int, literal: Any, slope: fmpq, end: fmpq, side: str, goal: fmpq, name: str,
+        atom: int, is_integer: bool,
+    ) -> str:  # fmt: skip
+        is_low = side == "low"
+        is_strict = literal.relation == ">" and is_integer
+        least_or_most = end
+        if is_integer:
+            if is_strict:
+                least_or_most = fmpq(end.floor()) + 1 if is_low else fmpq(end.ceil()) - 1
+            else:
+                least_or_most = fmpq(end.ceil() if is_low else end.floor())
+        if least_or_most != goal:
+            return ""
+        proof = self.script.literal_proof(fact)
+        size = abs(slope)
+        scale = self.script.positive(size)
+        text = self.definitions.polynomial(literal.form)
+        if literal.relation == "=":
+            proof = f"(least_of_equal {proof})"
+            if (slope > 0) != is_low:
+                opposite = {m: -c for m, c in literal.form.items()}
+                text = self.definitions.polynomial(opposite)
+                proof = (
+                    f"(least_of_opposite (q := {text}) ltac:(polynomials) "
+                    f"{self.script.literal_proof(fact)})"
+                )
+        elif literal.relation == ">" and not is_strict:
+            proof = f"(Rlt_le _ _ {proof})"
+        if is_strict:
+            whole = self.definitions.integer(atom)
+            inner = f"{name} - {number_text(end)}" if is_low else f"{number_text(end)} - {name}"
+            equation = f"(ltac:(polynomials) : {text} = {number_text(size)} * ({inner}))"
+            order = "ltac:(lra)"
+            return (
+                f"(b_{side}_strict ({int(goal.p)}) (q := {number_text(end)}) {whole} {scale} "
+                f"{equation} {order} {proof})"
+            )
+        point = rational_text(end)
+        inner = f"{name} - Q2R {point}" if is_low else f"Q2R {point} - {name}"
+        equation = (
+            f"(ltac:(unfold Q2R; cbn [Qnum Qden]; polynomials) : {text} = {number_text(size)} * "
+            f"({inner}))"
+        )
+        lemma = f"(b_{side} {point} {scale} {equation} {proof})"
+        if is_integer:
+            whole = self.definitions.integer(atom)
+            lemma = f"(b_{side}_whole ({int(goal.p)}) {whole} _ {lemma})"
+        return lemma
+
+    def _of_choice(self, term: int, target: Interval) -> Proof:
+        """The hull of the values of a choice that are possible."""
+        condition, then, otherwise = self.replay.terms.nodes[term][1]
+        decision = self.definitions.decision(condition)
+        truth = self.intervals.truth(condition)
+        if truth is not False:
+            first = self.widen(self.term(then), target)
+        if truth is not True:
+            nodes = self.replay.terms.nodes
+            is_chain = nodes[otherwise][0] == "ite"
+            second = (
+                self._of_choice(otherwise, target)
+                if is_chain
+                else self.widen(self.term(otherwise), target)
+            )
+        if truth is None:
+            return f"(b_ite {decision} {first[0]} {second[0]})", target
+        proof = self.truth(condition, value=truth)
+        inner = first if truth else second
+        return f"(b_ite_{str(truth).lower()} {decision} {proof} {inner[0]})", target
+
+    # --- truths ----------------------------------------------------------------------------------
+
+    def truth(self, truth: int, *, value: bool) -> str:
+        """Returns the proof that a truth holds everywhere here, or that it does not."""
+        op, args, _ = self.replay.terms.nodes[truth]
+        if op in ("true", "false"):
+            return "I" if value else "(fun g => g)"
+        if op == "not":
+            inner = self.truth(args[0], value=not value)
+            return inner if value else f"(fun g => g {inner})"
+        if op in ("and", "or"):
+            return self._connective(op, args, value=value)
+        form = self.forms.difference(args[1], args[0])
+        proof = self.form(form)
+        self.definitions.difference(truth)
+        kind = {"<": "lt", "<=": "le", "=": "eq"}[op]
+        return f"(b_{'' if value else 'not_'}{kind} D{truth} _ {proof[0]})"
+
+    def _connective(self, op: str, args: Sequence[int], *, value: bool) -> str:
+        if len(args) == 1:
+            return self.truth(args[0], value=value)
+        rest = args[1:]
+        if value == (op == "and"):
+            first, second = (
+                self.truth(args[0], value=value),
+                self._connective(op, rest, value=value),
+            )
+            if op == "and":
+                return f"(conj {first} {second})"
+            whole = self.script.name("w")
+            return (
+                f"(fun {whole} => match {whole} with or_introl {whole} => {first} {whole} "
+                f"| or_intror {whole} => {second} {whole} end)"
+            )
+        # One part decides.
+        is_first = self.intervals.truth(args[0]) is value
+        inner = (
+            self.truth(args[0], value=value)
+            if is_first
+            else self._connective(op, rest, value=value)
+        )
+        if op == "or":
+            return f"({'or_introl' if is_first else 'or_intror'} {inner})"
+        whole = self.script.name("w")
+        return f"(fun {whole} => {inner} (proj{1 if is_first else 2} {whole}))"
+
+    # --- decisions -------------------------------------------------------------------------------
+
+    def floor(self, term: int, number: int) -> str:
+        """Returns the proof that a floor is an integer."""
+        proof = self.widen(self.term(term), (fmpq(number), fmpq(number)))
+        return f"(b_point_whole ({number}) {proof[0]})"
+
+    def empty(self) -> None:
+        """Writes the end of a branch in which the bounds of a symbol exclude each other."""
+        by_atom: dict[int, list[int]] = {}
+        for fact in self.facts:
+            literal = self.replay.literal(fact)
+            if literal is None:
+                continue
+            atoms = {atom for monomial in literal.form for atom, _ in monomial}
+            if len(atoms) == 1:
+                by_atom.setdefault(atoms.pop(), []).append(fact)
+        for atom, facts in by_atom.items():
+            if not Intervals(self.replay, tuple(facts)).is_empty:
+                continue
+            ends: dict[str, tuple[fmpq, str]] = {}
+            for fact in facts:
+                for side in ("low", "high"):
+                    single_bound = Intervals(self.replay, (fact,))
+                    end = single_bound._of_atom(atom)[0 if side == "low" else 1]
+                    if single_bound.is_empty or end is None:
+                        continue
+                    is_better = side not in ends or (
+                        end > ends[side][0] if side == "low" else end < ends[side][0]
+                    )
+                    if is_better:
+                        single = Bounds(self.script, [fact], self.names_in_scope)
+                        single.intervals = single_bound
+                        target = (end, None) if side == "low" else (None, end)
+                        ends[side] = end, single._symbol(atom, target)[0]
+            if len(ends) == 2 and ends["low"][0] > ends["high"][0]:
+                self.script.write(
+                    f"refine (b_empty _ (b_both {ends['low'][1]} {ends['high'][1]})); computed."
+                )
+                return
+        raise InexpressibleError("an empty interval is not printed")

@@ -1,0 +1,168 @@
+"""Files of Rocq with the proved goals of a certificate, and the library that they load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+from closedform.errors import VerificationError
+from closedform.files import replace_file
+from closedform.verify.checker.terms import RejectedProofError
+from closedform.verify.rocq.definitions import InexpressibleError
+from closedform.verify.rocq.script import section
+
+LIBRARY = "Closedform.v"
+"""The lemmas of all certificates, a file of the package."""
+
+_FLOATS = (
+    "abs add classify compare div eqb frshiftexp ldshiftexp ltb mul next_down next_up "
+    "normfr_mantissa of_uint63 opp sqrt sub"
+)
+_INTEGERS = "add div head0 land leb lor lsl lsr ltb lxor mod mul mulc sub tail0 diveucl_21"
+_DEFINED = "addc addcarryc addmuldiv compare diveucl subc subcarryc"
+AXIOMS = frozenset({
+    # The real numbers of the standard library of Rocq 8.16.
+    "ClassicalDedekindReals.sig_forall_dec",
+    "ClassicalDedekindReals.sig_not_dec",
+    "FunctionalExtensionality.functional_extensionality_dep",
+    # The theory behind the tactic `interval` uses the excluded middle; `interval` computes by the
+    # machine integers and floats of the kernel, whose operations are stated as axioms.
+    "Classical_Prop.classic",
+    "PrimFloat.float",
+    "PrimInt63.int",
+    *(f"PrimFloat.{name}" for name in _FLOATS.split()),
+    *(f"FloatAxioms.{name}_spec" for name in _FLOATS.split()),
+    *(f"FloatAxioms.{name}" for name in ("Prim2SF_SF2Prim", "Prim2SF_valid", "SF2Prim_Prim2SF")),
+    *(f"PrimInt63.{name}" for name in (*_INTEGERS.split(), *_DEFINED.split(), "eqb")),
+    *(f"Uint63.{name}_spec" for name in _INTEGERS.split()),
+    *(f"Uint63.{name}_def_spec" for name in _DEFINED.split()),
+    *(f"Uint63.{name}" for name in ("eqb_correct", "eqb_refl", "of_to_Z")),
+})  # fmt: skip
+"""The axioms that a certificate may use."""
+
+_HEAD = """\
+(* {subject}
+
+   Proofs of claims over the real numbers, printed by closedform. The kernel of Rocq checks them:
+
+     coqc -Q . Closedform Closedform.v
+     coqc -Q . Closedform {name}.v
+
+   Axioms, printed at the end: the axioms of its real numbers, and where a cosine
+   or another function is computed, the excluded middle, and the machine integers and floats. *)
+
+From Coq Require Import Reals Lra ZArith QArith List.
+Import ListNotations.
+From Closedform Require Import Closedform.
+Open Scope R_scope.
+"""
+
+
+class ProvedGoal(Protocol):
+    """A goal of a certificate."""
+
+    @property
+    def claim(self) -> str:
+        """The sentence of the claim."""
+
+    @property
+    def goal(self) -> str:
+        """The text of the goal."""
+
+    @property
+    def statement(self) -> Mapping[str, Any] | None:
+        """The goal and its assumptions as data."""
+
+    @property
+    def proof(self) -> Mapping[str, Any] | None:
+        """The proof as data."""
+
+
+@dataclass(frozen=True, slots=True)
+class RocqFile:
+    """A file of Rocq.
+
+    Attributes:
+        name: Its name without ``.v``, an identifier.
+        text: The file.
+        reasons: Why goals are not in it, by their place among the goals.
+    """
+
+    name: str
+    text: str
+    reasons: Mapping[int, str]
+
+
+def module_name(name: str) -> str:
+    """Returns the name of a module of Rocq for the name of a file.
+
+    Example:
+        >>> module_name("warmup-cosine")
+        'warmup_cosine'
+    """
+    text = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "claims"
+    is_usable = not text[0].isdigit() and text != LIBRARY.removesuffix(".v")
+    return text if is_usable else f"claims_{text}"
+
+
+def rocq_file(name: str, subject: str, goals: Iterable[ProvedGoal]) -> RocqFile:
+    """Returns the file with the goals whose proofs can be printed, and why the others are not."""
+    name = module_name(name)
+    reasons: dict[int, str] = {}
+    parts = [_HEAD.format(subject=_comment(subject), name=name)]
+    theorems = []
+    for place, goal in enumerate(goals):
+        if goal.statement is None or goal.proof is None:
+            reasons[place] = "it has no proof object"
+            continue
+        try:
+            text = section(f"goal_{place}", goal.statement, goal.proof)
+        except (InexpressibleError, RejectedProofError) as error:
+            reasons[place] = str(error)
+            continue
+        parts.append(f"(* {_comment(goal.claim)}\n   {_comment(goal.goal)} *)\n{text}")
+        theorems.append(f"goal_{place}.holds")
+    if theorems:
+        pairs = theorems[-1]
+        for theorem in reversed(theorems[:-1]):
+            pairs = f"({theorem}, {pairs})"
+        parts.append(f"Definition theorems := {pairs}.\nPrint Assumptions theorems.\n")
+    return RocqFile(name, "\n".join(parts), reasons)
+
+
+def write_rocq(folder: Path, file: RocqFile) -> None:
+    """Writes a file into a folder, with the library.
+
+    Raises:
+        VerificationError: One of them cannot be written.
+    """
+    library = resources.files("closedform.verify.rocq").joinpath(LIBRARY).read_bytes()
+    for name, content in ((LIBRARY, library), (f"{file.name}.v", file.text.encode())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            replace_file(folder / name, content)
+        except OSError as error:
+            raise VerificationError(
+                f"the file of Rocq cannot be written: {error.strerror or error}",
+                where=f"file {str(folder / name)!r}",
+            ) from error
+
+
+def unexpected_axioms(output: str) -> tuple[str, ...]:
+    r"""Returns the axioms in the output of ``coqc`` that a certificate must not use.
+
+    Example:
+        >>> unexpected_axioms("Axioms:\nfalse : False\n")
+        ('false',)
+    """
+    _, _, text = output.partition("Axioms:\n")
+    names = re.findall(r"^([A-Za-z][\w.']*)\s*(?::|$)", text, re.MULTILINE)
+    return tuple(name for name in names if name not in AXIOMS)
+
+
+def _comment(text: str) -> str:
+    return text.replace('"', "'").replace("(*", "( *").replace("*)", "* )")

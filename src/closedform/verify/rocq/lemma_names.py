@@ -1,0 +1,181 @@
+"""The lemmas of ``checker.lemmas`` as terms of Rocq, in the order of the lists there."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from flint import fmpq
+
+from closedform.verify.checker.polynomials import Polynomial, plus, whole_constant
+from closedform.verify.rocq.definitions import Definitions, InexpressibleError, number_text
+
+_OF_ONE = {
+    "pi": ("pi_low", "pi_high"),
+    "exp": ("exp_pos", "exp_least", "exp_below_one", "exp_above_one", "exp_most"),
+    "log": ("log_positive", "log_one", "log_negative", "log_most", "log_least"),
+    "cospi": (
+        "cospi_low", "cospi_high", "cospi_at_zero", "cospi_at_one", "cospi_at_two",
+        "cospi_at_half", "cospi_above_minus_one", "cospi_below_one", "cospi_positive",
+        "cospi_negative",
+    ),
+    "floor": (
+        "floor_most", "floor_least", "floor_at_least 0", "floor_at_most 0", "floor_at_least 1",
+        "floor_at_most 1",
+    ),
+    "/": ("quotient_times", "quotient_positive", "quotient_negative"),
+    "^": (
+        "pw_above_zero", "pw_zero_base", "pw_exponent_zero", "pw_exponent_one", "pw_base_one",
+        "pw_unit_low", "pw_unit_high", "pw_below_one", "pw_above_one", "pw_above_one_falling",
+        "pw_below_one_falling", "pw_tangent_above", "pw_tangent_negative", "pw_tangent_below",
+        "pw_at_most_base", "pw_least_zero",
+    ),
+}  # fmt: skip
+
+
+def lemma_about(definitions: Definitions, term: int, number: int) -> str:
+    """Returns the proof of a lemma about one term.
+
+    Raises:
+        InexpressibleError: There is none.
+    """
+    op, args, value = definitions.terms.nodes[term]
+    nodes = [definitions.node(arg) for arg in args]
+    definitions.node(term)
+    names = _OF_ONE.get(op, ())
+    if op == "/" and number > 0:
+        return f"({names[number]} {nodes[1]})"
+    if number < len(names):
+        return f"({names[number]} {' '.join(nodes)})"
+    if op == "floor":
+        return f"(floor_whole {nodes[0]} {definitions.integer_node(args[0])})"
+    if op == "sinpi":
+        quarter_turn = definitions.terms.make(
+            "+", (args[0], definitions.terms.multiply(
+                definitions.terms.rational(-1), definitions.terms.rational(fmpq(1, 2)))),
+        )  # fmt: skip
+        return f"(sinpi_cospi {nodes[0]} {definitions.node(quarter_turn)} eq_refl)"
+    if op == "lookup":
+        return _of_table(definitions, args[0], cast("tuple[fmpq, ...]", value), number)
+    if op == "^":
+        return _of_power(definitions, args, number - len(names))
+    raise InexpressibleError(f"lemma {number} about {op} is not printed")
+
+
+def _of_table(definitions: Definitions, index: int, entries: tuple[fmpq, ...], number: int) -> str:
+    texts = "; ".join(number_text(entry) for entry in entries)
+    bound, name = (min(entries), "table_low") if number == 0 else (max(entries), "table_high")
+    is_each = "ltac:(repeat first [apply List.Forall_nil | apply List.Forall_cons; [lra |]])"
+    integer = definitions.integer_node(index)
+    return (
+        f"({name} [{texts}] ({number_text(bound)}) {len(entries) - 1} {definitions.node(index)} "
+        f"{integer} {is_each} eq_refl)"
+    )
+
+
+def _of_power(definitions: Definitions, args: tuple[int, ...], number: int) -> str:
+    base, exponent = (definitions.node(arg) for arg in args)
+    form = definitions.forms.of(args[1])
+    proofs = []
+    if form == definitions.forms.of(definitions.terms.rational(fmpq(1, 2))):
+        equality = definitions.equality(args[1])
+        proofs = [f"(pw_root_low {base} {exponent} {equality})",
+                  f"(pw_root {base} {exponent} {equality})"]  # fmt: skip
+    if definitions.forms.is_whole(form):
+        proofs.append(f"(pw_not_zero {base} {exponent} {definitions.integer_node(args[1])})")
+    return proofs[number]
+
+
+def lemma_about_two(definitions: Definitions, first: int, second: int, number: int) -> str:
+    """Returns the proof of a lemma about two terms of one function.
+
+    Raises:
+        InexpressibleError: There is none.
+    """
+    terms = definitions.terms
+    op, left, _ = terms.nodes[first]
+    _, right, _ = terms.nodes[second]
+    nodes = [definitions.node(arg) for arg in (*left, *right)]
+    if op == "exp":
+        names = ("exp_step", "exp_same", "exp_increasing")
+        return f"({names[number]} {' '.join(nodes)})"
+    if op == "log":
+        return f"({('log_same', 'ln_increasing')[number]} {' '.join(nodes)})"
+    if op == "floor":
+        return f"(floor_monotone {' '.join(nodes)})"
+    if op == "cospi":
+        of_cosines = ("cospi_same", "cospi_mirrored", "cospi_falls", "cospi_rises")
+        if number < len(of_cosines):
+            return f"({of_cosines[number]} {' '.join(nodes)})"
+        return _of_turns(definitions, left[0], right[0])
+    if op == "^":
+        return _of_powers(definitions, left, right, number)
+    raise InexpressibleError(f"lemma {number} about two of {op} is not printed")
+
+
+def _of_turns(definitions: Definitions, left: int, right: int) -> str:
+    turns = definitions.forms.difference(left, right)
+    half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
+    a, b = definitions.node(left), definitions.node(right)
+    if definitions.forms.is_whole(half):
+        proof = _is_integer(definitions, f"({a} - {b}) / 2", half, left, right)
+        return f"(cospi_whole {a} {b} {proof})"
+    sum_of_halves = plus(half, definitions.forms.of(definitions.terms.rational(fmpq(1, 2))))
+    proof = _is_integer(definitions, f"({a} - {b}) / 2 + 1 / 2", sum_of_halves, left, right)
+    return f"(cospi_half_turn {a} {b} {proof})"
+
+
+def _is_integer(definitions: Definitions, text: str, form: Polynomial, *terms: int) -> str:
+    integers = definitions.integers(form)
+    rewriting = definitions.rewriting(terms)
+    polynomial = definitions.polynomial(form)
+    name = f"T{len(definitions.lines)}"
+    definitions.write(f"Lemma {name} : is_int ({text}).")
+    definitions.write(
+        f"Proof. {rewriting}apply (int_eq (y := {polynomial})); [polynomials | exact {integers}]. "
+        "Qed."
+    )
+    return name
+
+
+def _of_powers(
+    definitions: Definitions, left: tuple[int, ...], right: tuple[int, ...], number: int
+) -> str:
+    forms, terms = definitions.forms, definitions.terms
+    (a, x), (b, y) = left, right
+    base, exponent, other_base, second_exponent = (definitions.node(arg) for arg in (a, x, b, y))
+    proofs = [f"(pw_same {base} {other_base} {exponent} {second_exponent})"]
+    if forms.of(x) == forms.of(y):
+        equation = _equality_of(definitions, x, y)
+        proofs += [
+            f"(pw_{name}_by {base} {other_base} {exponent} {second_exponent} {equation})"
+            for name in ("monotone", "strict", "reversed")
+        ]
+    if forms.of(a) == forms.of(b):
+        equation = _equality_of(definitions, a, b)
+        names = ("grows", "falls", "falls_strictly", "grows_strictly", "step")
+        proofs += [
+            f"(pw_{name}_by {base} {other_base} {exponent} {second_exponent} {equation})"
+            for name in names
+        ]
+        length = whole_constant(forms.difference(y, x))
+        if length is not None and length >= 0 and forms.is_whole(forms.of(x)):
+            gap = definitions.node(terms.subtract(y, x))
+            equality = definitions.equality(terms.subtract(y, x))
+            whole = definitions.integer_node(x)
+            proofs.append(
+                f"(pw_whole_step_by {base} {other_base} {exponent} {second_exponent} "
+                f"{length} {equation} {whole} "
+                f"({equality or f'eq_refl {gap}'}))"
+            )
+    return proofs[number]
+
+
+def _equality_of(definitions: Definitions, left: int, right: int) -> str:
+    if left == right:
+        return "eq_refl"
+    name = f"T{len(definitions.lines)}"
+    a, b = definitions.node(left), definitions.node(right)
+    rewriting = definitions.rewriting((left, right))
+    definitions.write(f"Lemma {name} : {a} = {b}.")
+    definitions.write(f"Proof. {rewriting}reflexivity. Qed.")
+    return name

@@ -1,0 +1,42 @@
+"""Rocq as a program: the library is compiled once in a folder, files are checked there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from closedform.verify.rocq.files import RocqFile, write_rocq
+
+COQC = shutil.which("coqc")
+"""The compiler; Debian: `apt-get install coq libcoq-interval`. None where it is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coq:
+    """A folder with the compiled library."""
+
+    folder: Path
+
+    def check(self, file: RocqFile, seconds: int = 300) -> subprocess.CompletedProcess[str]:
+        """Checks a file; the exit code is 0 where the kernel accepts all of it."""
+        (self.folder / f"{file.name}.v").write_text(file.text, encoding="utf-8")
+        return compile_file(self.folder, f"{file.name}.v", seconds)
+
+
+def compile_file(folder: Path, name: str, seconds: int = 300) -> subprocess.CompletedProcess[str]:
+    """Runs coqc in a folder."""
+    assert COQC is not None
+    words = [COQC, "-q", "-Q", ".", "Closedform", name]
+    return subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
+    )
+
+
+def with_library(folder: Path) -> Coq:
+    """Returns a folder in which the library is compiled."""
+    write_rocq(folder, RocqFile("nothing", "", {}))
+    result = compile_file(folder, "Closedform.v")
+    assert result.returncode == 0, result.stderr
+    return Coq(folder)

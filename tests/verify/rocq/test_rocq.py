@@ -1,0 +1,120 @@
+"""Rocq accepts the printed proofs of true goals and rejects proofs of false goals.
+
+The tests that run `coqc` are skipped only where it is not installed; a separate CI job has it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+import closedform as cf
+from closedform.verify.certification.search import certify
+from closedform.verify.certification.statements import statement_of
+from closedform.verify.claims.certified import CertifiedGoal
+from closedform.verify.rocq.files import (
+    LIBRARY,
+    module_name,
+    rocq_file,
+    unexpected_axioms,
+)
+from closedform.verify.terms.build import both, cospi, divide, less_equal, rational, symbol
+from closedform.verify.terms.tree import Sign, Term
+from tests.verify.rocq.coq import COQC, Coq, with_library
+
+needs_coqc = pytest.mark.skipif(COQC is None, reason="coqc is not installed")
+
+
+@pytest.fixture(scope="module")
+def coq(tmp_path_factory: pytest.TempPathFactory) -> Coq:
+    return with_library(tmp_path_factory.mktemp("rocq"))
+
+
+def library() -> str:
+    return resources.files("closedform.verify.rocq").joinpath(LIBRARY).read_text(encoding="utf-8")
+
+
+def goal_of(statement: Term, proved: Term) -> CertifiedGoal:
+    """A goal with the proof of another one."""
+    proof = certify(statement_of(proved))
+    return CertifiedGoal("the claim", "the goal", statement_of(statement), proof)
+
+
+def test_the_library_proves_everything() -> None:
+    text = library()
+    assert text.count("\nLemma ") >= 40
+    for word in ("Admitted", "admit", "Axiom", "Parameter", "Conjecture", "Hypothesis"):
+        assert not re.search(rf"\b{word}\b", text), word
+
+
+@needs_coqc
+def test_a_report_is_accepted(coq: Coq) -> None:
+    """Cosines at both ends, a choice on an integer clock, a difference of two steps."""
+    certificate = cf.schedules.cosine(1e-3, 1e-5, 100).verify().certificate()
+    file = certificate.rocq("cosine")
+    assert len(certificate.goals) - len(file.reasons) >= 8
+    result = coq.check(file)
+    assert result.returncode == 0, result.stderr
+    assert "ClassicalDedekindReals.sig_forall_dec" in result.stdout
+    assert unexpected_axioms(result.stdout) == ()
+
+
+@needs_coqc
+def test_proofs_of_false_statements_are_rejected(coq: Coq) -> None:
+    x = symbol("x", sign=Sign.NONNEGATIVE)
+    true = less_equal(rational(-1), cospi(x))
+    assert coq.check(rocq_file("true", "it is true", [goal_of(true, true)])).returncode == 0
+    for number, false in enumerate((
+        less_equal(rational(1), cospi(x)),
+        both(true, less_equal(x, rational(3))),
+        less_equal(divide(x, x), rational(0)),
+    )):  # fmt: skip
+        file = rocq_file(f"false_{number}", "it is false", [goal_of(false, true)])
+        assert file.reasons or coq.check(file).returncode != 0
+
+
+def test_axioms_are_read_from_the_output() -> None:
+    output = (
+        "Axioms:\nPrimInt63.sub : int -> int -> int\nUint63.of_to_Z\n  : forall x : int,\n"
+        "    of_Z (to_Z x) = x\nClassicalDedekindReals.sig_not_dec\n  : forall P : Prop, {~ ~ P}\n"
+    )
+    assert unexpected_axioms(output) == ()
+    for name in ("PrimInt63.trusted", "M.axiom", "axiom"):
+        assert unexpected_axioms(f"{output}{name} : False\n") == (name,)
+
+
+def test_files_are_written_next_to_the_data(tmp_path: Path) -> None:
+    certificate = cf.schedules.linear(1e-3, 0, 10).verify().certificate()
+    certificate.write(tmp_path / "a-linear one.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "Closedform.v", "a-linear one.json", "a_linear_one.v",
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "a-linear one.json").read_text())["subject"]
+    assert (tmp_path / "Closedform.v").read_text(encoding="utf-8") == library()
+    text = (tmp_path / "a_linear_one.v").read_text(encoding="utf-8")
+    assert "Theorem holds" in text
+    assert text.rstrip().endswith("Print Assumptions theorems.")
+
+
+def test_a_goal_without_a_proof_has_a_reason() -> None:
+    file = rocq_file("none", 'a "subject" (* here *)', [CertifiedGoal("a", "b", None, None, "c")])
+    assert file.reasons == {0: "it has no proof object"}
+    assert "Theorem" not in file.text
+    assert file.text.count("(*") == file.text.count("*)") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("cosine", "cosine"),
+        ("lr: 1-cycle", "lr_1_cycle"),
+        ("2", "claims_2"),
+        ("Closedform", "claims_Closedform"),
+    ],
+)
+def test_names_of_modules(name: str, module: str) -> None:
+    assert module_name(name) == module

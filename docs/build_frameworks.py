@@ -24,7 +24,7 @@ from closedform.plotting import vector
 from closedform.recipes import Recipe, frameworks, load_recipe
 from closedform.recipes import registry as registry_module
 from closedform.recipes.defects import Defect as Declared
-from closedform.recipes.defects import Kind
+from closedform.recipes.defects import DefectKind
 from closedform.recipes.document import document_of
 from closedform.recipes.framework import Framework
 from docs.defects import DEFECTS, Defect
@@ -211,7 +211,7 @@ def paged() -> list[str]:
 
 
 def _documented(defect: Declared) -> str:
-    if defect.kind is Kind.CONVENTION:
+    if defect.kind is DefectKind.CONVENTION:
         return "not contradicted"
     return defect.documented or "no formula: `as_implemented=False` is refused"
 

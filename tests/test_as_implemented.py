@@ -14,7 +14,7 @@ from closedform.errors import DefinitionError
 from closedform.language import UpdateRule
 from closedform.optimizers import muon, nadam
 from closedform.recipes import Recipe, load_recipe
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import document_of
 from closedform.recipes.frameworks import FRAMEWORKS
 from docs import defects as counterexamples
@@ -42,7 +42,9 @@ DEPARTURES: dict[Key, Defect] = {
     (framework, name): defect
     for framework, declaration in FRAMEWORKS.items()
     for name, defect in declaration.defects.items()
-    if defect.kind is Kind.DEPARTURE and defect.applies is not None and name not in OF_OPTIMIZERS
+    if defect.kind is DefectKind.DEPARTURE
+    and defect.applies is not None
+    and name not in OF_OPTIMIZERS
     # A framework that takes over the table of another one needs no counterexample of its own.
     if (framework, name) in EXAMPLES or id(defect) not in SHOWN
 }

@@ -18,7 +18,7 @@ from closedform.analysis.writing.recognition import recognize_form
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.language import Schedule
 from closedform.recipes import Recipe, load_recipe
-from closedform.recipes.forms import Curve
+from closedform.recipes.forms import CurveName
 from closedform.verify.terms.verdict import Status
 from tests.reference.records import Row, corpus
 
@@ -198,25 +198,25 @@ def test_facts_are_those_that_the_config_does_not_have() -> None:
 @pytest.mark.parametrize(
     ("schedule", "curve", "numbers"),
     [
-        (schedules.constant(0.1), Curve.CONSTANT, (0.1, 0.1, 0, 100)),
-        (schedules.linear(1, 0.5, 100), Curve.LINEAR, (1, 0.5, 0, 100)),
-        (schedules.cosine(1, 0.1, 80), Curve.COSINE, (1, 0.1, 0, 80)),
+        (schedules.constant(0.1), CurveName.CONSTANT, (0.1, 0.1, 0, 100)),
+        (schedules.linear(1, 0.5, 100), CurveName.LINEAR, (1, 0.5, 0, 100)),
+        (schedules.cosine(1, 0.1, 80), CurveName.COSINE, (1, 0.1, 0, 80)),
         (
             schedules.linear(0, 0.3, 7).then(schedules.cosine(0.3, 0.01, 93)),
-            Curve.COSINE,
+            CurveName.COSINE,
             (0.3, 0.01, 7, 100),
         ),
         (
             schedules.linear(0, 1, 5)
             .then(schedules.constant(1, steps=45))
             .then(schedules.linear(1, 0.25, 50)),
-            Curve.LINEAR,
+            CurveName.LINEAR,
             (1, 0.25, 50, 100),
         ),
     ],
 )
 def test_form_is_recognized_with_its_parameters(
-    schedule: Schedule, curve: Curve, numbers: tuple[Any, ...]
+    schedule: Schedule, curve: CurveName, numbers: tuple[Any, ...]
 ) -> None:
     form = recognize_form(schedule, 100)
     assert form is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from closedform.analysis.writing import Kind, Verdict, write_recipe
+from closedform.analysis.writing import TextKind, Verdict, write_recipe
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.logs import read_log
@@ -40,7 +40,7 @@ def namespace(source: str) -> dict[str, Any]:
 
 
 def source(recipe: Recipe, framework: str) -> str:
-    written = write_recipe(recipe, framework, kind=Kind.EXTENSION)
+    written = write_recipe(recipe, framework, kind=TextKind.EXTENSION)
     assert (written.verdict, written.suffix) == (Verdict.EXACT, ".py")
     assert "closedform" not in written.text
     return written.text

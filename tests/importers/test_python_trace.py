@@ -17,7 +17,7 @@ import closedform as cf
 from closedform import t
 from closedform.errors import DefinitionError, DomainError, TraceError
 from closedform.importers.python import TracedSchedule, trace
-from closedform.importers.python.prover import Part
+from closedform.importers.python.prover import ConditionRange
 from closedform.importers.python.run import Limits
 from closedform.language import Schedule, floor_div, floor_mod
 from closedform.verify.tracing import TracingProver
@@ -289,10 +289,10 @@ def test_a_function_with_a_hidden_state_is_refused() -> None:
 class Shifted(TracingProver):
     """A prover with a fault: each part begins one step late."""
 
-    def split(self, condition: sp.Basic, first: int, end: int | None) -> list[Part]:
+    def split(self, condition: sp.Basic, first: int, end: int | None) -> list[ConditionRange]:
         parts = super().split(condition, first, end)
         return [
-            Part(
+            ConditionRange(
                 part.first + (index > 0),
                 None if part.end is None else part.end + (index < len(parts) - 1),
                 part.truth,

@@ -250,10 +250,10 @@ def test_a_wrong_closed_form_is_not_proved() -> None:
 
 
 def test_no_candidate_for_a_product_of_values() -> None:
-    from closedform.importers.python.join import Cell
+    from closedform.importers.python.join import ValueRange
 
     previous = cf.expr.hyper("previous")
-    assert closed_form([Cell(1, None, previous**2)], previous * 0 + 1, previous) is None
+    assert closed_form([ValueRange(1, None, previous**2)], previous * 0 + 1, previous) is None
 
 
 # --- classes with a method of the number of updates ----------------------------------------------

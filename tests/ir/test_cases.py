@@ -7,7 +7,7 @@ import pytest
 
 from closedform.ir.analysis.cases import bound_by_cases, cases, faults_by_cases
 from closedform.ir.analysis.interval import Interval
-from closedform.ir.analysis.obligations import Kind, faults
+from closedform.ir.analysis.obligations import ObligationKind, faults
 from closedform.ir.analysis.ranges import Ranges
 from closedform.ir.analysis.refine import is_at_most
 from closedform.ir.analysis.step_check import node_values
@@ -51,8 +51,8 @@ def test_a_sign_that_keeps_a_number_from_falling_below_zero(
 ) -> None:
     graph = signed(factor, swapped=swapped)
     found = {fault.kind for fault in faults_by_cases(graph, table_of(graph))}
-    assert found == (set() if is_met else {Kind.NAN})
-    assert {fault.kind for fault in faults(graph, table_of(graph))} == {Kind.NAN}
+    assert found == (set() if is_met else {ObligationKind.NAN})
+    assert {fault.kind for fault in faults(graph, table_of(graph))} == {ObligationKind.NAN}
     draw = np.random.default_rng(3)
     values = node_values(
         graph,
@@ -103,7 +103,7 @@ def test_equal_operations_on_equal_numbers_have_one_interval() -> None:
     given = {"a": Interval(0.0, 1.0), "x": Interval(-1.0, 1.0)}
     table = Ranges(graph.nodes, 0, input_ranges=given, flushes=True)
     # 1/most is at most 1/5e-324, which overflows; it is not infinite by a division by zero.
-    assert {fault.kind for fault in faults_by_cases(graph, table)} == {Kind.OVERFLOW}
+    assert {fault.kind for fault in faults_by_cases(graph, table)} == {ObligationKind.OVERFLOW}
     parts = cases(table, [condition.index])
     divisors = [
         part.of(index)

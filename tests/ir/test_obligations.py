@@ -13,7 +13,7 @@ from closedform.ir.analysis.interval import Interval
 from closedform.ir.analysis.obligations import (
     OPERAND_DEMANDS,
     Demand,
-    Kind,
+    ObligationKind,
     faults,
     operand_demands,
 )
@@ -47,7 +47,7 @@ def inverse(builder: Builder, x: Value) -> Value:
     return builder.emit(Op.DIV, const(builder, 1), x)
 
 
-def kinds(graph: Graph, last: int = 2**50, first: int = 0) -> list[tuple[Op, Kind]]:
+def kinds(graph: Graph, last: int = 2**50, first: int = 0) -> list[tuple[Op, ObligationKind]]:
     table = Ranges(graph.nodes, last, step_min=first, flushes=True)
     return [(graph.nodes[fault.index].op, fault.kind) for fault in faults(graph, table)]
 
@@ -63,8 +63,8 @@ def test_operands_of_an_op_without_a_row_are_finite() -> None:
 
 
 # Graph, the last step at which it has no fault, and what fails then.
-CASES: Mapping[str, tuple[Make, int | None, tuple[Op, Kind] | None]] = {
-    "exp overflows": (exp, 709, (Op.EXP, Kind.OVERFLOW)),
+CASES: Mapping[str, tuple[Make, int | None, tuple[Op, ObligationKind] | None]] = {
+    "exp overflows": (exp, 709, (Op.EXP, ObligationKind.OVERFLOW)),
     "a divisor may overflow": (lambda b, x: inverse(b, exp(b, x)), None, None),
     "and what is added to it": (
         lambda b, x: inverse(b, b.emit(Op.ADD, const(b, 1), exp(b, x))),
@@ -74,18 +74,18 @@ CASES: Mapping[str, tuple[Make, int | None, tuple[Op, Kind] | None]] = {
     "not if it is made small first": (
         lambda b, x: inverse(b, b.emit(Op.MUL, const(b, 1e-200), exp(b, x))),
         709,
-        (Op.EXP, Kind.OVERFLOW),
+        (Op.EXP, ObligationKind.OVERFLOW),
     ),
     "a minimum hides it": (lambda b, x: b.emit(Op.MIN, const(b, 5), exp(b, x)), None, None),
     "a root does not": (
         lambda b, x: inverse(b, b.emit(Op.SQRT, exp(b, x))),
         709,
-        (Op.EXP, Kind.OVERFLOW),
+        (Op.EXP, ObligationKind.OVERFLOW),
     ),
     "infinity over infinity": (
         lambda b, x: b.emit(Op.DIV, exp(b, x), b.emit(Op.ADD, const(b, 1), exp(b, x))),
         709,
-        (Op.EXP, Kind.OVERFLOW),
+        (Op.EXP, ObligationKind.OVERFLOW),
     ),
     "a branch not taken": (
         lambda b, x: b.emit(Op.WHERE, b.emit(Op.LT, x, const(b, 500)), exp(b, x), const(b, 1)),
@@ -95,7 +95,7 @@ CASES: Mapping[str, tuple[Make, int | None, tuple[Op, Kind] | None]] = {
     "a branch taken too long": (
         lambda b, x: b.emit(Op.WHERE, b.emit(Op.LT, x, const(b, 800)), exp(b, x), const(b, 1)),
         709,
-        (Op.EXP, Kind.OVERFLOW),
+        (Op.EXP, ObligationKind.OVERFLOW),
     ),
 }
 
@@ -143,7 +143,7 @@ def test_a_subnormal_number_that_decides_is_reported() -> None:
     found = check_steps(graph, 0, 715)
     assert found.answer is Answer.FAILED
     assert found.fault is not None
-    assert (found.fault.kind, found.step, found.value) == (Kind.SUBNORMAL, 709, None)
+    assert (found.fault.kind, found.step, found.value) == (ObligationKind.SUBNORMAL, 709, None)
 
 
 def test_integers_that_wrap_and_floats_that_do_not_hold_them() -> None:
@@ -158,7 +158,7 @@ def test_integers_that_wrap_and_floats_that_do_not_hold_them() -> None:
     builder.output("square", builder.emit(Op.CAST, square, to=DType.F64))
     builder.output("chosen", chosen)
     graph = builder.build()
-    assert kinds(graph) == [(Op.MUL, Kind.WRAP), (Op.LT, Kind.INEXACT)]
+    assert kinds(graph) == [(Op.MUL, ObligationKind.WRAP), (Op.LT, ObligationKind.INEXACT)]
     assert kinds(graph, 2**24) == []
 
 
@@ -192,7 +192,7 @@ def test_a_condition_on_elements_says_nothing_of_a_sum_of_all() -> None:
         return b.emit(Op.WHERE, is_positive, b.emit(Op.DIV, y, total), single(b, 0))
 
     graph, table = tensors(inverse_of_the_sum)
-    assert Kind.NAN in {fault.kind for fault in faults(graph, table)}
+    assert ObligationKind.NAN in {fault.kind for fault in faults(graph, table)}
 
 
 def test_an_average_stays_between_what_it_averages() -> None:

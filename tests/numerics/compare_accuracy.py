@@ -20,7 +20,7 @@ from closedform.ir.types import LAST_STEP, DType
 from closedform.language import Schedule
 from closedform.options import GraphOptions
 from closedform.verify.certificates.measure import Measured, measure
-from closedform.verify.certificates.values import Values
+from closedform.verify.certificates.values import ExactValues
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 from tests.numerics.long_runs import (
@@ -95,7 +95,7 @@ def store(section: str, name: str, rows: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", long_runs())
 def test_schedule_in_every_back_end_and_precision(name: str) -> None:
     schedule: Schedule = long_runs()[name]
-    values = Values(term(schedule.bound))
+    values = ExactValues(term(schedule.bound))
     steps = compared_steps(schedule, values.starts, LAST_STEP[DType.I64])
     high, low = values.at([int(step) for step in steps])
     rows: dict[str, Any] = {}
@@ -130,7 +130,7 @@ def test_formula_of_another_package(package: str) -> None:
     rows = {}
     for owner, name, function in peers():
         if owner == package:
-            values = Values(term(STUDY[name].bound))
+            values = ExactValues(term(STUDY[name].bound))
             high, low = values.at(range(EXHAUSTIVE))
             outputs = function(steps)
             rows[name] = summary(

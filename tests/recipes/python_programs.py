@@ -13,7 +13,7 @@ from typing import Any
 
 from closedform.errors import ConfigError
 from closedform.recipes.documents.python_text import parsed_python
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 
 NAMES = ("N", "M", "L", "D", "E", "P")
 START = """\
@@ -268,7 +268,7 @@ def check(text: str, count: Count) -> None:
 
 def _difference(read: Any, value: Any, count: Count) -> str | None:
     """Where a value that was read is not that of Python; None where it is, or is left open."""
-    if isinstance(read, Unresolved | Call | Reference):
+    if isinstance(read, Unresolved | ConfigCall | Reference):
         return None
     if isinstance(read, dict) and isinstance(value, dict):
         if read.keys() != value.keys():

@@ -9,7 +9,7 @@ import pytest
 from closedform.errors import ConfigError
 from closedform.recipes import read_document
 from closedform.recipes.document import Document, interpolate
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.inheritance import merge_files
 
 
@@ -47,7 +47,7 @@ def test_command_line(name: str, tmp_path: Path) -> None:
 PYTHON: dict[str, tuple[str, dict[str, Any]]] = {
     "arithmetic": ("n = 3\na = 2 * n + 1\nb = n // 2", {"n": 3, "a": 7, "b": 1}),
     "attributes": ("c = {}\nc.lr = 1\nd = c.lr", {"c": {"lr": 1}, "c.lr": 1, "d": 1}),
-    "call": ("a = SGD(lr=0.1)", {"a": Call("SGD", (), {"lr": 0.1})}),
+    "call": ("a = SGD(lr=0.1)", {"a": ConfigCall("SGD", (), {"lr": 0.1})}),
     "dict": ("a = dict(b=[1, (2,)])", {"a": {"b": [1, (2,)]}}),
     "comprehension": ("a = [x // 2 for x in [4, 8]]", {"a": [2, 4]}),
     "import": ("from ..o import SGD as s", {"s": Reference("..o.SGD")}),
@@ -87,7 +87,7 @@ f.g:
         "RATE": 1000,
         "a/f.g.lr": 1000,
         "f.g.steps": [1, 2],
-        "f.g.h": Call("m.k", scope="s"),
+        "f.g.h": ConfigCall("m.k", scope="s"),
         "f.g.name": "a # b",
         "f.g.open": Unresolved("%gin.REQUIRED"),
     }

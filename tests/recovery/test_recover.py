@@ -13,7 +13,7 @@ import sympy as sp
 
 import closedform as cf
 from closedform import schedules
-from closedform.analysis.numeric import Program, degree, values_of
+from closedform.analysis.numeric import CompiledCurve, degree, values_of
 from closedform.analysis.recovery import recover
 from closedform.analysis.recovery.fit import Fits
 from closedform.analysis.recovery.marks import Points, kinks, linear_prefix
@@ -203,7 +203,7 @@ def test_degree_and_columns() -> None:
     assert degree(a * b, frozenset({a, b})) == 2
     assert degree(sp.cos(a), frozenset({a})) == math.inf
     steps = np.array([0.0, 2.0, 7.0])
-    base, of_a, of_b = Program(expr, (a, b)).columns({}, steps)
+    base, of_a, of_b = CompiledCurve(expr, (a, b)).columns({}, steps)
     assert base.tolist() == [0, 0, 0]
     assert of_a.tolist() == [1, 1, 3]
     assert of_b.tolist() == [0, 2, 0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from closedform.analysis.watching import Kind
+from closedform.analysis.watching import CauseKind
 
 CONFIG: Mapping[str, Any] = {
     "learning_rate": 1e-3,
@@ -46,7 +46,7 @@ class Loop:
 
     run: Callable[[Watcher], None]
     first: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[CauseKind, ...]
     facts: Mapping[str, int] = field(default_factory=dict)
     start: int = 0
     group: int = 0
@@ -252,14 +252,14 @@ def second_group_is_constant(optimizer: Any) -> Any:
     return torch.optim.lr_scheduler.LambdaLR(optimizer, [first, lambda step: 1.0])
 
 
-MICRO_BATCH = (Kind.MICRO_BATCH,)
+MICRO_BATCH = (CauseKind.MICRO_BATCH,)
 FACTS = {"gradient_accumulation": ACCUMULATION, "world_size": 1}
 
 LOOPS: Mapping[str, Loop] = {
     "accelerate: the scheduler is stepped before the optimizer": Loop(
         lambda begin: accelerate_loop(begin, is_scheduler_first=True),
         first=0,
-        kinds=(Kind.OFFSET,),
+        kinds=(CauseKind.OFFSET,),
         facts={"gradient_accumulation": 1, "world_size": 1},
     ),
     "accelerate: the scheduler is not prepared, and stepped per micro-batch": Loop(
@@ -273,52 +273,52 @@ LOOPS: Mapping[str, Loop] = {
     "accelerate: two processes step the scheduler": Loop(
         two_processes,
         first=1,
-        kinds=(Kind.PROCESSES,),
+        kinds=(CauseKind.PROCESSES,),
         facts={"gradient_accumulation": 1, "world_size": 2},
     ),
     "accelerate: the warmup counts micro-batches": Loop(
         lambda begin: accelerate_loop(begin, accumulation=ACCUMULATION, warmup=40),
         first=1,
-        kinds=(Kind.WARMUP,),
+        kinds=(CauseKind.WARMUP,),
         facts=FACTS,
     ),
     "accelerate: the horizon counts micro-batches": Loop(
         lambda begin: accelerate_loop(begin, accumulation=ACCUMULATION, total=240),
         first=11,
-        kinds=(Kind.HORIZON,),
+        kinds=(CauseKind.HORIZON,),
         facts=FACTS,
     ),
     "accelerate: resumed without the state of the scheduler": Loop(
         lambda begin: accelerate_loop(begin, updates=30),
         first=30,
-        kinds=(Kind.RESUMED,),
+        kinds=(CauseKind.RESUMED,),
         start=30,
         facts={"gradient_accumulation": 1, "world_size": 1},
     ),
     "accelerate: resumed at the epoch": Loop(
         lambda begin: accelerate_loop(begin, done=3, updates=30),
         first=30,
-        kinds=(Kind.RESUMED,),
+        kinds=(CauseKind.RESUMED,),
         start=30,
         facts={"gradient_accumulation": 1, "world_size": 1, "updates_per_epoch": 10},
     ),
     "transformers: the horizon of another run": Loop(
         lambda begin: trainer_loop(begin, make=lambda optimizer: scheduler_of(optimizer, 10, 137)),
         first=11,
-        kinds=(Kind.HORIZON,),
+        kinds=(CauseKind.HORIZON,),
         facts={"gradient_accumulation": 1, "world_size": 1},
     ),
     "transformers: a group without schedule": Loop(
         lambda begin: trainer_loop(begin, make=second_group_is_constant),
         first=0,
-        kinds=(Kind.NOT_SCHEDULED,),
+        kinds=(CauseKind.NOT_SCHEDULED,),
         facts={"gradient_accumulation": 1, "world_size": 1},
         group=1,
     ),
     "transformers: the warmup of the config is another one": Loop(
         lambda begin: trainer_loop(begin, warmup_steps=25),
         first=1,
-        kinds=(Kind.WARMUP,),
+        kinds=(CauseKind.WARMUP,),
         facts={"gradient_accumulation": 1, "world_size": 1},
     ),
     "transformers: a callback steps the scheduler at each micro-batch": Loop(
@@ -335,7 +335,7 @@ LOOPS: Mapping[str, Loop] = {
     "transformers: a scheduler that was stepped once before": Loop(
         lambda begin: trainer_loop(begin, make=one_ahead),
         first=0,
-        kinds=(Kind.OFFSET,),
+        kinds=(CauseKind.OFFSET,),
         facts={"gradient_accumulation": 1, "world_size": 1},
     ),
 }

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import closedform as cf
-from closedform.analysis.watching import Kind, Numbers
+from closedform.analysis.watching import CauseKind, RunNumbers
 from closedform.errors import DepartureError
 from closedform.recipes import Recipe
 from closedform.torch.watching import Watcher
@@ -57,33 +57,33 @@ class Planted:
     """The values of a run with a cause, from its first update on."""
 
     kind: str
-    cause: Kind
+    cause: CauseKind
     values: Values
-    numbers: Numbers
+    numbers: RunNumbers
 
 
 def planted(kind: str) -> Iterator[Planted]:
     u = np.arange(TOTAL, dtype=np.float64)
-    four = Numbers(accumulation=4, processes=1, horizon=TOTAL)
-    one = Numbers(accumulation=1, processes=1, horizon=TOTAL)
-    resumed = Numbers(horizon=TOTAL, start=150, updates_per_epoch=10)
+    four = RunNumbers(accumulation=4, processes=1, horizon=TOTAL)
+    one = RunNumbers(accumulation=1, processes=1, horizon=TOTAL)
+    resumed = RunNumbers(horizon=TOTAL, start=150, updates_per_epoch=10)
     times = [
-        (Kind.OFFSET, u + 1, one),
-        (Kind.OFFSET, np.maximum(u - 1, 0), one),
-        (Kind.MICRO_BATCH, 4 * u + 3, four),
-        (Kind.MICRO_BATCH, 4 * u, four),
-        (Kind.PROCESSES, 8 * u, Numbers(accumulation=1, processes=8, horizon=TOTAL)),
-        (Kind.RESUMED, u[:150], resumed),
-        (Kind.RESUMED, u[:150] + 15, resumed),
+        (CauseKind.OFFSET, u + 1, one),
+        (CauseKind.OFFSET, np.maximum(u - 1, 0), one),
+        (CauseKind.MICRO_BATCH, 4 * u + 3, four),
+        (CauseKind.MICRO_BATCH, 4 * u, four),
+        (CauseKind.PROCESSES, 8 * u, RunNumbers(accumulation=1, processes=8, horizon=TOTAL)),
+        (CauseKind.RESUMED, u[:150], resumed),
+        (CauseKind.RESUMED, u[:150] + 15, resumed),
     ]
     for cause, at, numbers in times:
         yield Planted(kind, cause, values_at(kind, at), numbers)
     for warmup, numbers in ((120, four), (10, one), (43, one)):
-        yield Planted(kind, Kind.WARMUP, values_at(kind, u, warmup), numbers)
+        yield Planted(kind, CauseKind.WARMUP, values_at(kind, u, warmup), numbers)
     for total, numbers in ((1200, four), (200, one), (411, one)):
         if kind not in WITHOUT_END:
-            yield Planted(kind, Kind.HORIZON, values_at(kind, u, total=total), numbers)
-    yield Planted(kind, Kind.NOT_SCHEDULED, np.full(TOTAL, PEAK), one)
+            yield Planted(kind, CauseKind.HORIZON, values_at(kind, u, total=total), numbers)
+    yield Planted(kind, CauseKind.NOT_SCHEDULED, np.full(TOTAL, PEAK), one)
 
 
 CASES = [

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import closedform as cf
-from closedform.analysis.watching import Kind, watch_log
+from closedform.analysis.watching import CauseKind, watch_log
 from closedform.errors import ArgumentError, DepartureError, DepartureWarning
 from closedform.language import Schedule
 from closedform.recipes.logs import read_log
@@ -200,9 +200,9 @@ def test_a_check_of_four_groups_takes_a_few_microseconds() -> None:
 
     recipe = cf.load_recipe(dict(CONFIG), framework="transformers")
     one = replace(recipe.param_groups[0], schedules=schedules)
-    from closedform.analysis.watching import Numbers
+    from closedform.analysis.watching import RunNumbers
 
-    watcher = Watcher(replace(recipe, param_groups=(one,)), numbers=Numbers())
+    watcher = Watcher(replace(recipe, param_groups=(one,)), numbers=RunNumbers())
     lr: Schedule = schedules["lr"]
     rates = [float(lr(step)) for step in range(1000)]
     watcher.check(groups, 0)
@@ -248,7 +248,7 @@ def test_the_command(config: Path, tmp_path: Path) -> None:
     plain = json.loads(invoke(*words, "--json", code=1))
     assert plain["departure"]["update"] == 1
     assert plain["departure"]["line"] == 3
-    assert plain["departure"]["causes"][0]["kind"] == Kind.RATE
+    assert plain["departure"]["causes"][0]["kind"] == CauseKind.RATE
 
 
 def test_a_log_is_followed_until_the_end_of_the_run(config: Path, tmp_path: Path) -> None:

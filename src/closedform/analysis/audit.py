@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import sympy as sp
 from flint import arb
-from numpy.typing import NDArray
 
 from closedform import schedules
 from closedform.effort import Effort
 from closedform.errors import VerificationError
+from closedform.ir.types import FloatArray, StepArray
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes import frameworks
@@ -36,8 +36,6 @@ from closedform.verify.terms.tree import walk
 # Two float64 values of one number differ by less than this part of the peak.
 _SAME = 1e-9
 
-Steps = NDArray[np.int64]
-Values = NDArray[np.float64]
 
 CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"
 
@@ -69,7 +67,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class AuditDifference:
     """A step at which two schedules differ, with the exact value of each."""
 
     step: int
@@ -89,8 +87,8 @@ class Comparison:
     """
 
     framework: str
-    first: Difference | None
-    largest: Difference | None
+    first: AuditDifference | None
+    largest: AuditDifference | None
     is_proved: bool = False
 
 
@@ -186,7 +184,7 @@ class _Totals:
         return cls(peak, math.fsum(sums))
 
 
-def _chunks(schedule: Schedule, total: int) -> Iterator[tuple[Steps, Values]]:
+def _chunks(schedule: Schedule, total: int) -> Iterator[tuple[StepArray, FloatArray]]:
     """The steps 0..total and the float64 values there, some at a time."""
     for begin in range(0, total + 1, LIMITS.audit_chunk):
         steps = np.arange(begin, min(begin + LIMITS.audit_chunk, total + 1))
@@ -376,6 +374,7 @@ def _difference(
         )
         return Comparison(framework, None, None, verdict.proved)
     at_first, at_largest = (
-        Difference(step, schedule.exact(step), equivalent.exact(step)) for step in (first, largest)
+        AuditDifference(step, schedule.exact(step), equivalent.exact(step))
+        for step in (first, largest)
     )
     return Comparison(framework, at_first, at_largest)

@@ -11,12 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closedform import markup
 from closedform.delegation import functions
 from closedform.effort import Effort
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, describe
+from closedform.ir.types import FloatArray, StepArray
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes.logs import OFFSETS, Log, Logged
@@ -33,8 +33,6 @@ _ROUNDING = 1e-13
 """Two float64 values of one number differ by less than this part of the largest value."""
 
 Source = Schedule | Recipe | Log
-Values = NDArray[np.float64]
-Steps = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +272,10 @@ def _differences(a: Source, b: Source, until: int | None) -> Difference:
 # --- the curves of a side ------------------------------------------------------------------------
 
 Name = tuple[str, str]
-Curve = Schedule | tuple[Log, str]
+ScheduleOrLog = Schedule | tuple[Log, str]
 
 
-def _curves(source: Source, counterpart: Source) -> dict[Name, Curve]:
+def _curves(source: Source, counterpart: Source) -> dict[Name, ScheduleOrLog]:
     """The curves by key and name of the param group, that of the default group being empty.
 
     A role that only the recipe has with which it is compared is that of parameters which the
@@ -301,7 +299,7 @@ def _curves(source: Source, counterpart: Source) -> dict[Name, Curve]:
     }
 
 
-def _log_curves(log: Log, counterpart: Source) -> Iterator[tuple[Name, Curve]]:
+def _log_curves(log: Log, counterpart: Source) -> Iterator[tuple[Name, ScheduleOrLog]]:
     """The curves of a log; one for each param group where the recipe has as many."""
     yield from (((key, ""), (log, key)) for key in log.values)
     if not isinstance(counterpart, Recipe):
@@ -356,7 +354,7 @@ def _describe(name: Name) -> str:
     return f"{key} of {group}" if group else key
 
 
-def _list_names(curves: Mapping[Name, Curve]) -> str:
+def _list_names(curves: Mapping[Name, ScheduleOrLog]) -> str:
     return ", ".join(_describe(name) for name in curves)
 
 
@@ -389,7 +387,7 @@ class _Run:
     has_end: bool
 
 
-def _compare(left: Curve, right: Curve, run: _Run) -> CurveDifference:
+def _compare(left: ScheduleOrLog, right: ScheduleOrLog, run: _Run) -> CurveDifference:
     if not isinstance(left, Schedule) or not isinstance(right, Schedule):
         return _with_log(left, right)
     ends = {side.last_step for side in (left, right)}
@@ -416,7 +414,7 @@ def _compare(left: Curve, right: Curve, run: _Run) -> CurveDifference:
     )
 
 
-def _sample_steps(left: Schedule, right: Schedule, end: int) -> Steps:
+def _sample_steps(left: Schedule, right: Schedule, end: int) -> StepArray:
     """All updates, or the joints of both and evenly spaced ones."""
     if end <= ALL_STEPS:
         return np.arange(end)
@@ -428,7 +426,9 @@ def _sample_steps(left: Schedule, right: Schedule, end: int) -> Steps:
     return np.unique(np.concatenate([even, np.array(near, dtype=np.int64)]))
 
 
-def _scan(left: Schedule, right: Schedule, steps: Steps, empty: CurveDifference) -> CurveDifference:
+def _scan(
+    left: Schedule, right: Schedule, steps: StepArray, empty: CurveDifference
+) -> CurveDifference:
     """The differences of the float64 values, the first one confirmed exactly."""
     left_values, right_values = (
         np.asarray(side(steps), dtype=np.float64) for side in (left, right)
@@ -457,11 +457,11 @@ def _scan(left: Schedule, right: Schedule, steps: Steps, empty: CurveDifference)
 
 
 _CANDIDATES = 32
-"""Steps whose float64 values are barely apart and that are compared exactly."""
+"""StepArray whose float64 values are barely apart and that are compared exactly."""
 
 
 def _first(
-    left: Schedule, right: Schedule, steps: Steps, gaps: Values, rounding: float
+    left: Schedule, right: Schedule, steps: StepArray, gaps: FloatArray, rounding: float
 ) -> int | None:
     """The position of the first update that differs."""
     clear = np.flatnonzero(gaps > 100 * rounding)
@@ -612,7 +612,7 @@ def _updates_per_epoch(recipe: Recipe) -> int | None:
     return None
 
 
-def _with_log(left: Curve, right: Curve) -> CurveDifference:
+def _with_log(left: ScheduleOrLog, right: ScheduleOrLog) -> CurveDifference:
     """A log and a schedule or another log: within the printed digits at each logged update."""
     pairs = _pairs(left, right)
     if not pairs:
@@ -651,7 +651,7 @@ class _Pair:
         return abs(self.values[0] - self.values[1])
 
 
-def _pairs(left: Curve, right: Curve) -> list[_Pair]:
+def _pairs(left: ScheduleOrLog, right: ScheduleOrLog) -> list[_Pair]:
     """The values of both sides at each logged update, once for each time that it is logged."""
     if isinstance(left, Schedule):
         if isinstance(right, Schedule):
@@ -701,7 +701,7 @@ def _logged_steps(curve: tuple[Log, str]) -> Iterator[tuple[int, Logged]]:
             yield step, value
 
 
-def _shift(left: Curve, right: Curve) -> str:
+def _shift(left: ScheduleOrLog, right: ScheduleOrLog) -> str:
     """A hint if the log agrees when it is read one or two updates earlier or later."""
     for shift in (1, -1, 2, -2):
         pairs = _pairs(_shift_curve(left, shift), _shift_curve(right, shift))
@@ -711,14 +711,16 @@ def _shift(left: Curve, right: Curve) -> str:
     return ""
 
 
-def _shift_curve(curve: Curve, shift: int) -> Curve:
+def _shift_curve(curve: ScheduleOrLog, shift: int) -> ScheduleOrLog:
     if isinstance(curve, Schedule):
         return curve
     log, key = curve
     return log.at_offset(log.offset + shift), key
 
 
-def curve_values(a: Source, b: Source, curve: CurveDifference) -> tuple[Steps, Values, Values]:
+def curve_values(
+    a: Source, b: Source, curve: CurveDifference
+) -> tuple[StepArray, FloatArray, FloatArray]:
     """Returns the updates and the values of both sides of a curve, for a plot.
 
     At most 2000 updates of a pair of schedules, and all common ones of a log.

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
+from closedform.ir.types import FloatArray
 from closedform.language import t
-from closedform.lowering.numpy_functions import NUMPY_FUNCTIONS, Function
-
-Values = NDArray[np.float64]
+from closedform.lowering.numpy_functions import NUMPY_FUNCTIONS, ArrayFunction
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -49,14 +47,16 @@ def _branches(*args: Any) -> Any:
     return result
 
 
-_FUNCTIONS: Mapping[type[sp.Basic], Function] = {
+_FUNCTIONS: Mapping[type[sp.Basic], ArrayFunction] = {
     **NUMPY_FUNCTIONS,
     sp.Pow: _power,
     sp.Piecewise: _branches,
 }
 
 
-def is_supported(expr: sp.Basic, functions: Mapping[type[sp.Basic], Function] = _FUNCTIONS) -> bool:
+def is_supported(
+    expr: sp.Basic, functions: Mapping[type[sp.Basic], ArrayFunction] = _FUNCTIONS
+) -> bool:
     """Returns whether a table, that of NumPy if not given, has all functions of an expression."""
     if not expr.args:
         return True
@@ -66,7 +66,7 @@ def is_supported(expr: sp.Basic, functions: Mapping[type[sp.Basic], Function] = 
     return type(expr) in functions and all(is_supported(part, functions) for part in operands)
 
 
-class Program:
+class CompiledCurve:
     """An expression as a list of calls in NumPy, of which equal parts are computed once.
 
     Args:
@@ -83,7 +83,7 @@ class Program:
         expr: sp.Basic,
         linear: Sequence[sp.Symbol] = (),
         values: Mapping[sp.Symbol, float] | None = None,
-        functions: Mapping[type[sp.Basic], Function] = _FUNCTIONS,
+        functions: Mapping[type[sp.Basic], ArrayFunction] = _FUNCTIONS,
         number: Callable[[sp.Basic], Any] = float,
     ) -> None:
         self._values = values or {}
@@ -91,7 +91,7 @@ class Program:
         self._number = number
         self.inputs: dict[int, sp.Symbol] = {}
         self.constants: dict[int, Any] = {}
-        self.calls: list[tuple[int, Function, tuple[int, ...]]] = []
+        self.calls: list[tuple[int, ArrayFunction, tuple[int, ...]]] = []
         self.linear = tuple(linear)
         self._places: dict[sp.Basic, int] = {}
         self.result = self._add(expr)
@@ -132,7 +132,9 @@ class Program:
             values[place] = function(*(values[arg] for arg in args))
         return values[self.result]
 
-    def columns(self, symbols: Mapping[sp.Symbol, Values], steps: Values) -> list[Values]:
+    def columns(
+        self, symbols: Mapping[sp.Symbol, FloatArray], steps: FloatArray
+    ) -> list[FloatArray]:
         """Returns the values with all linear symbols 0, and with each of them 1 and the others 0.
 
         Args:
@@ -162,9 +164,9 @@ class Program:
         return columns
 
 
-def values_of(expr: sp.Basic, steps: Values) -> Values:
+def values_of(expr: sp.Basic, steps: FloatArray) -> FloatArray:
     """Returns the values of an expression without open hyperparameters at steps."""
-    return np.broadcast_to(Program(expr).columns({}, steps)[0], steps.shape)
+    return np.broadcast_to(CompiledCurve(expr).columns({}, steps)[0], steps.shape)
 
 
 def degree(expr: sp.Basic, symbols: frozenset[sp.Symbol]) -> float:

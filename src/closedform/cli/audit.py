@@ -16,7 +16,7 @@ from closedform.cli.arguments import (
 from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
-    from closedform.analysis.audit import Audit, Comparison, Difference
+    from closedform.analysis.audit import Audit, AuditDifference, Comparison
     from closedform.language import Schedule
 
 _SHOWN_JUMPS = 20
@@ -101,7 +101,7 @@ def _plain(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _plain_difference(difference: Difference | None) -> dict[str, Any] | None:
+def _plain_difference(difference: AuditDifference | None) -> dict[str, Any] | None:
     from closedform.language.exact import to_float
 
     if difference is None:
@@ -177,7 +177,7 @@ def _cells(comparison: Comparison) -> tuple[str, str]:
     return _cell(comparison.first), _cell(comparison.largest)
 
 
-def _cell(difference: Difference) -> str:
+def _cell(difference: AuditDifference) -> str:
     from closedform.language.exact import to_float
 
     gap = to_float(difference.theirs - difference.ours)

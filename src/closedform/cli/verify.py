@@ -17,7 +17,7 @@ from closedform.cli.parser import Parser, UsageError, at_least_a_tenth
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes import Recipe
-    from closedform.verify.claims.foreign import Row
+    from closedform.verify.claims.foreign import ReportLine
     from closedform.verify.claims.report import Report
 
 REFUTED, UNKNOWN = 1, 3
@@ -44,7 +44,7 @@ class _Checked:
     """The rows of a report, and the schedule if it concerns one."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[ReportLine, ...]
     seconds: float
     code: int
     schedule: Schedule | None = None
@@ -341,7 +341,7 @@ _WORDS = {
 }
 
 
-def summary(rows: Iterable[Row], seconds: float) -> str:
+def summary(rows: Iterable[ReportLine], seconds: float) -> str:
     """Returns the number of rows per verdict."""
     verdicts = [row.verdict for row in rows]
     counts = {word: verdicts.count(verdict) for verdict, word in _WORDS.items()}
@@ -382,7 +382,7 @@ def _schedule_of(subject: _Checked, name: str) -> Schedule | None:
     return from_onnx(name)
 
 
-def _with_values(schedule: Schedule, rows: Iterable[Row]) -> Schedule:
+def _with_values(schedule: Schedule, rows: Iterable[ReportLine]) -> Schedule:
     """The schedule, its unbound hyperparameters bound to the values of a counterexample."""
     names = [symbol.name for symbol in schedule.open]
     for row in rows if names else ():
@@ -392,7 +392,7 @@ def _with_values(schedule: Schedule, rows: Iterable[Row]) -> Schedule:
     return schedule
 
 
-def _remarks(rows: Iterable[Row]) -> dict[int, str]:
+def _remarks(rows: Iterable[ReportLine]) -> dict[int, str]:
     """The claims refuted at each step of a counterexample."""
     remarks: dict[int, str] = {}
     for row in rows:

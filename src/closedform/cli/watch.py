@@ -99,7 +99,7 @@ def _watch(
     is_growing: bool = False,
 ) -> LogReport | None:
     """The report on the log as it is now; None while it is not yet a log."""
-    from closedform.analysis.watching import Numbers, watch_log
+    from closedform.analysis.watching import RunNumbers, watch_log
     from closedform.errors import ConfigError
     from closedform.recipes.clock import Facts
 
@@ -112,7 +112,7 @@ def _watch(
     if read is None:
         return None
     facts = Facts.of(options.facts)
-    numbers = Numbers(
+    numbers = RunNumbers(
         accumulation=_count(facts.gradient_accumulation),
         processes=_count(facts.world_size),
         updates_per_epoch=_count(facts.updates_per_epoch),

@@ -34,7 +34,7 @@ _WIDE = GraphOptions(dtype=DType.F64)
 _WIDE_RULE = GraphOptions()
 
 Tensors = Mapping[str, Any]
-Run = Callable[[Tensors], dict[str, Any]]
+StepFunction = Callable[[Tensors], dict[str, Any]]
 
 
 def _is_wide() -> bool:
@@ -46,7 +46,7 @@ def _is_wide() -> bool:
     return is_x64()
 
 
-def _runner(wide: str, narrow: str) -> Run:
+def _runner(wide: str, narrow: str) -> StepFunction:
     """The function of the graph that the backend has the types for; inputs are cast to them."""
     graph = parse_graph(wide if _is_wide() else narrow)
     kinds = {str(node.attribute("name")): str(node.type.dtype.numpy) for node in graph.inputs}
@@ -59,7 +59,7 @@ def _runner(wide: str, narrow: str) -> Run:
     return runner
 
 
-def _backend_runner(graph: Graph) -> Run:
+def _backend_runner(graph: Graph) -> StepFunction:
     match keras.backend.backend():
         case "jax":
             from closedform.exporters.jax_ops import run_graph

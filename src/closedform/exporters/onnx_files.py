@@ -26,7 +26,7 @@ from closedform.exporters.onnx_training_info import with_training_info
 from closedform.ir import naming
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph, Role, input_names
-from closedform.ir.program import Program, Stage, flatten
+from closedform.ir.program import Program, SumStage, flatten
 from closedform.language.exact import to_float
 from closedform.language.printing import latex
 from closedform.language.schedule import Schedule
@@ -43,7 +43,7 @@ CALLS_FILE = "calls.json"
 """The file that says which parameter takes which graph of a split step."""
 
 
-class Facts(TypedDict):
+class ModelTexts(TypedDict):
     """The metadata of a model, and doc strings by the name of its inputs and outputs."""
 
     metadata: dict[str, str]
@@ -222,7 +222,7 @@ def split_files(program: Program) -> tuple[dict[str, Graph], Calls]:
     are the ``scalar.0``, ``scalar.1``, … of it.
     """
 
-    def call_entries(part: Stage | Program, body: str, scalars: str) -> list[CallEntry]:
+    def call_entries(part: SumStage | Program, body: str, scalars: str) -> list[CallEntry]:
         if part.scalars.outputs:
             graphs[scalars] = part.scalars
         graphs.update({f"{body}{place}": graph for place, graph in enumerate(part.bodies)})
@@ -239,7 +239,7 @@ def split_files(program: Program) -> tuple[dict[str, Graph], Calls]:
     return graphs, {"stages": stages, "apply": call_entries(program, "apply_", "scalars")}
 
 
-def rule_facts(spec: ModelSpec) -> Facts:
+def rule_facts(spec: ModelSpec) -> ModelTexts:
     """Returns the metadata and doc strings of a rule's files."""
     rule = spec.rule
     metadata = _metadata(rule.param, _values(rule))

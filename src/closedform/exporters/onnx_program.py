@@ -21,7 +21,7 @@ from closedform.exporters.onnx_model import (
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes
 from closedform.ir import naming
 from closedform.ir.graph import Graph, input_names
-from closedform.ir.program import Call, Program, Stage
+from closedform.ir.program import Call, Program, SumStage
 from closedform.ir.types import DType
 from closedform.options import DEFAULT_OPSET
 
@@ -99,7 +99,7 @@ class _ProgramWriter:
         self._by_bytes: dict[bytes, str] = {}
         self._parts: dict[str, list[str]] = {}
 
-    def write_stage(self, stage: Stage, prefix: str) -> None:
+    def write_stage(self, stage: SumStage, prefix: str) -> None:
         """Adds the parts of some sums, and the sums."""
         if stage.scalars.outputs:
             self.write_scalars(stage.scalars, prefix)

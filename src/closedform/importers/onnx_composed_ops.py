@@ -14,8 +14,8 @@ from onnx import NodeProto, numpy_helper
 from closedform.errors import VerificationError
 from closedform.importers.onnx_ops import (
     ONNX_ROWS,
+    OpReader,
     Reader,
-    Row,
     add_constant,
     attributes_of,
     reduction_axes,
@@ -33,7 +33,7 @@ def _reduction_of(
     op: Op,
     before: Callable[[Reader, Value], Value] | None = None,
     after: Callable[[Reader, Value], Value] | None = None,
-) -> Row:
+) -> OpReader:
     """A reduction of a function of the operand, and a function of its result."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -376,7 +376,7 @@ def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
     return result
 
 
-ROWS: Mapping[str, Row] = {
+ROWS: Mapping[str, OpReader] = {
     **ONNX_ROWS,
     "Cast": _cast,
     "CastLike": _cast_like,

@@ -63,7 +63,7 @@ class Reader:
         return tuple(int(number) for number in self.arrays[name].ravel())
 
 
-Row = Callable[[Reader, NodeProto, tuple[Value, ...]], Value]
+OpReader = Callable[[Reader, NodeProto, tuple[Value, ...]], Value]
 
 
 def add_constant(reader: Reader, name: str, tensor: TensorProto) -> None:
@@ -101,7 +101,7 @@ def attributes_of(node: NodeProto, **defaults: Any) -> dict[str, Any]:
     return {**defaults, **values}
 
 
-def _as_op(op: Op) -> Row:
+def _as_op(op: Op) -> OpReader:
     """An operator that is an op of the graph language; one of any number of operands is folded."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -116,7 +116,7 @@ def _as_op(op: Op) -> Row:
     return row
 
 
-def _with_swapped_operands(op: Op) -> Row:
+def _with_swapped_operands(op: Op) -> OpReader:
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
         attributes_of(node)
         return reader.emit(op, *operands[::-1])
@@ -239,7 +239,7 @@ def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
     return reader.emit(Op.CAST, operands[0], to=DTYPES[attributes["to"]])
 
 
-def _reduction(op: Op) -> Row:
+def _reduction(op: Op) -> OpReader:
     """A reduction; its axes are an operand or, in older opsets, an attribute."""
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -308,7 +308,7 @@ def _gather(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
     return reader.emit(Op.LOOKUP, *operands)
 
 
-ONNX_ROWS: Mapping[str, Row] = {
+ONNX_ROWS: Mapping[str, OpReader] = {
     "Abs": _as_op(Op.ABS),
     "Add": _as_op(Op.ADD),
     "And": _as_op(Op.AND),

@@ -27,7 +27,7 @@ BARE = "param"
 """The name of the parameter of a step that has one, without a name."""
 
 
-class Kind(StrEnum):
+class PortKind(StrEnum):
     """The role of a port of a step."""
 
     PARAM = "param"
@@ -46,18 +46,18 @@ class Port:
         label: The name of a state or hyperparameter.
     """
 
-    kind: Kind
+    kind: PortKind
     param: str = ""
     label: str = ""
 
     def __str__(self) -> str:
         """The name of the port in the files of a rule."""
         match self.kind:
-            case Kind.STATE if self.param:
+            case PortKind.STATE if self.param:
                 return naming.state(self.param, self.label)
-            case Kind.STATE:
+            case PortKind.STATE:
                 return naming.shared(self.label)
-            case Kind.HYPER:
+            case PortKind.HYPER:
                 return self.label
             case _:
                 return f"{self.kind}.{self.param}"
@@ -82,7 +82,7 @@ class Ports:
     @property
     def params(self) -> list[str]:
         """The names of the parameters."""
-        return [port.param for port in self.outputs.values() if port.kind is Kind.PARAM]
+        return [port.param for port in self.outputs.values() if port.kind is PortKind.PARAM]
 
     def __str__(self) -> str:
         entries = [f"{name} = {port}" for name, port in self.inputs.items()]
@@ -129,8 +129,8 @@ def read_ports(source: PortNames, graph: Graph) -> Ports:
     input_tokens = {name: tokens_of(input_texts[name]) for name in inputs}
     output_tokens = {name: tokens_of(output_texts[name]) for name in outputs & output_texts.keys()}
     tokens = [*input_tokens.values(), *output_tokens.values()]
-    paths = {tuple(entry[1:]) for entry in tokens if entry[0] in (Kind.PARAM, Kind.GRAD)}
-    labels = _labels([entry for entry in tokens if entry[0] == Kind.STATE], paths)
+    paths = {tuple(entry[1:]) for entry in tokens if entry[0] in (PortKind.PARAM, PortKind.GRAD)}
+    labels = _labels([entry for entry in tokens if entry[0] == PortKind.STATE], paths)
     input_ports = {name: _port(entry, paths, labels) for name, entry in input_tokens.items()}
     output_ports = {name: _port(entry, paths, labels) for name, entry in output_tokens.items()}
     by_output = {output.name: output for output in graph.outputs}
@@ -185,11 +185,11 @@ def tokens_of(text: object) -> tuple[str, ...]:
             hint="write grad.w, param.w, state.w.mu, state[0].mu['w'] or a hyperparameter",
         )
     if tokens[0] == naming.SHARED.rstrip("."):
-        tokens[0] = str(Kind.STATE)
+        tokens[0] = str(PortKind.STATE)
     elif tokens[0] == naming.STEP and len(tokens) == 1:
-        tokens = [str(Kind.STATE), naming.STEP]
-    elif tokens[0] not in set(Kind):
-        tokens.insert(0, str(Kind.HYPER))
+        tokens = [str(PortKind.STATE), naming.STEP]
+    elif tokens[0] not in set(PortKind):
+        tokens.insert(0, str(PortKind.HYPER))
     return tuple(tokens)
 
 
@@ -222,10 +222,10 @@ def _labels(
 def _port(
     tokens: Sequence[str], paths: set[tuple[str, ...]], labels: Mapping[tuple[str, ...], str]
 ) -> Port:
-    kind = Kind(tokens[0])
-    if kind in (Kind.PARAM, Kind.GRAD):
+    kind = PortKind(tokens[0])
+    if kind in (PortKind.PARAM, PortKind.GRAD):
         return Port(kind, _name(tuple(tokens[1:])))
-    if kind is Kind.HYPER:
+    if kind is PortKind.HYPER:
         return Port(kind, "", ".".join(tokens[1:]))
     param, path = _split(tokens, paths)
     return Port(kind, param, labels.get(path, "_".join(path)))
@@ -239,7 +239,9 @@ def _check_twice(ports: Ports) -> None:
                 raise ArgumentError(f"{names[port]!r} and {name!r} are both {port}", where="ports")
             names[port] = name
     for name, port in ports.outputs.items():
-        if port.kind not in (Kind.PARAM, Kind.STATE) or port not in set(ports.inputs.values()):
+        if port.kind not in (PortKind.PARAM, PortKind.STATE) or port not in set(
+            ports.inputs.values()
+        ):
             raise ArgumentError(
                 f"the output {name!r} is {port}, which is not an input that a step replaces",
                 where="ports",
@@ -277,9 +279,9 @@ def other_ports(ports: Ports, graph: Graph) -> Iterator[Ports]:
     places = {port: name for name, port in ports.inputs.items()}
     states: dict[str, list[Port]] = {}
     for port in ports.inputs.values():
-        if port.kind is Kind.STATE and port.param:
+        if port.kind is PortKind.STATE and port.param:
             states.setdefault(port.param, []).append(port)
-    for kind in (Kind.GRAD, Kind.PARAM):
+    for kind in (PortKind.GRAD, PortKind.PARAM):
         for place in range(max(map(len, states.values()), default=0)):
             swapped: dict[Port, Port] = {}
             for param, entries in states.items():
@@ -290,7 +292,7 @@ def other_ports(ports: Ports, graph: Graph) -> Iterator[Ports]:
             if swapped:
                 inputs = {name: swapped.get(port, port) for name, port in ports.inputs.items()}
                 outputs = {
-                    name: swapped.get(port, port) if kind is Kind.PARAM else port
+                    name: swapped.get(port, port) if kind is PortKind.PARAM else port
                     for name, port in ports.outputs.items()
                 }
                 yield replace(ports, inputs=inputs, outputs=outputs)
@@ -300,7 +302,7 @@ def _with_outputs(ports: Ports, graph: Graph) -> Ports:
     """The ports with each output as what it replaces, where only the inputs are named."""
     use = _Use(graph)
     replaceable = {
-        name for name, port in ports.inputs.items() if port.kind in (Kind.PARAM, Kind.STATE)
+        name for name, port in ports.inputs.items() if port.kind in (PortKind.PARAM, PortKind.STATE)
     }
     pairs = use.pair([output.name for output in graph.outputs], replaceable)
     outputs = {output: ports.inputs[name] for output, name in pairs.items()}
@@ -476,16 +478,16 @@ class _Use:
             output, gradient = self._param(members, tensors, gradient_names)
             param = pairs[output]
             owners.update(dict.fromkeys(tensors, param))
-            inputs[gradient] = Port(Kind.GRAD, param)
-            inputs[param] = output_ports[output] = Port(Kind.PARAM, param)
+            inputs[gradient] = Port(PortKind.GRAD, param)
+            inputs[param] = output_ports[output] = Port(PortKind.PARAM, param)
         for output, name in pairs.items():
             if name not in inputs:
                 inputs[name] = Port(
-                    Kind.STATE, owners.get(name) or self._owner(output, owners), name
+                    PortKind.STATE, owners.get(name) or self._owner(output, owners), name
                 )
             output_ports[output] = inputs[name]
         for name in self.inputs:
-            inputs.setdefault(name, Port(Kind.HYPER, "", name))
+            inputs.setdefault(name, Port(PortKind.HYPER, "", name))
         ordered = {name: inputs[name] for name in self.inputs}
         return Ports(ordered, {name: output_ports[name] for name in outputs}, is_by_use=True)
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from closedform.importers.python.join import Cell, join_cells
+from closedform.importers.python.join import ValueRange, join_cells
 from closedform.language import FloorMod, floor_div, t
 
 
-def closed_form(cells: Sequence[Cell], first: sp.Expr, previous: sp.Symbol) -> sp.Expr | None:
+def closed_form(cells: Sequence[ValueRange], first: sp.Expr, previous: sp.Symbol) -> sp.Expr | None:
     """Returns a candidate for the closed form of a recurrence; None where no form matches.
 
     Args:
@@ -24,7 +24,7 @@ def closed_form(cells: Sequence[Cell], first: sp.Expr, previous: sp.Symbol) -> s
         first: The value at step 0.
         previous: The symbol of the value before.
     """
-    result = [Cell(0, 1, first)]
+    result = [ValueRange(0, 1, first)]
     start = first
     for cell in cells:
         if cell.value is None:
@@ -34,17 +34,17 @@ def closed_form(cells: Sequence[Cell], first: sp.Expr, previous: sp.Symbol) -> s
             return None
         if cell.end == cell.first + 1:
             value = _at(value, cell.first)
-        result.append(Cell(cell.first, cell.end, value))
+        result.append(ValueRange(cell.first, cell.end, value))
         if cell.end is not None:
             start = value.xreplace({t: sp.Integer(cell.end - 1)})
     return join_cells(_merge_first(result))
 
 
-def _merge_first(cells: list[Cell]) -> list[Cell]:
+def _merge_first(cells: list[ValueRange]) -> list[ValueRange]:
     """The cells without the first step, where the next one has its value."""
     first, second, *rest = cells
     if second.value is not None and sp.simplify(_at(second.value, 0) - first.value) == 0:
-        return [Cell(0, second.end, second.value), *rest]
+        return [ValueRange(0, second.end, second.value), *rest]
     return cells
 
 

@@ -29,12 +29,12 @@ from torch.optim.lr_scheduler import (
 )
 
 from closedform.errors import TraceError
-from closedform.importers.python.join import Cell, join_cells
+from closedform.importers.python.join import ValueRange, join_cells
 from closedform.importers.python.number import Number
 from closedform.importers.python.place import Place, UserValue
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.rebuild import Environment
-from closedform.importers.python.trace import Program, Traced, run_program
+from closedform.importers.python.trace import Traced, TracedProgram, run_program
 from closedform.importers.recurrence import closed_form
 from closedform.language import Schedule, exact_number, sequential, t
 from closedform.language.printing import text
@@ -184,7 +184,7 @@ class _Reader:
         later = self._run(scheduler, method, first=1)
         first = self._first(scheduler, method)
         if not _depends(later):
-            return Schedule(join_cells([Cell(0, 1, first), *later.cells]), name=name)
+            return Schedule(join_cells([ValueRange(0, 1, first), *later.cells]), name=name)
         following = join_cells(later.cells)
         for candidate in self._candidates(scheduler, later, first):
             if self.prover.follows(candidate.expr, first, _PREVIOUS, following):
@@ -267,7 +267,7 @@ class _Reader:
             return call
 
         bound = getattr(type(scheduler), method)
-        program = Program(type(scheduler).__name__, build, None, _place(bound), first)
+        program = TracedProgram(type(scheduler).__name__, build, None, _place(bound), first)
         return run_program(program, self.prover, {"previous": _PREVIOUS})
 
 

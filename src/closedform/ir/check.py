@@ -211,8 +211,8 @@ def _lookup(graph: Graph, node: Node) -> Iterator[str]:
         yield f"the table must be a const, got {label(graph, table)} = {graph.nodes[table].op}"
 
 
-Rule = Callable[[Graph, Node], Iterator[str]]
-RULES: Mapping[Op, Rule] = {Op.INPUT: _input, Op.CONST: _const, Op.LOOKUP: _lookup}
+TypeRule = Callable[[Graph, Node], Iterator[str]]
+RULES: Mapping[Op, TypeRule] = {Op.INPUT: _input, Op.CONST: _const, Op.LOOKUP: _lookup}
 """Checks beyond the type rules of the op table."""
 
 

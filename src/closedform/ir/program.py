@@ -41,7 +41,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SumStage:
     """The parts of some sums over all parameters.
 
     Attributes:
@@ -72,7 +72,7 @@ class Program:
     scalars: Graph
     bodies: tuple[Graph, ...]
     calls: tuple[Call, ...]
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[SumStage, ...] = ()
 
     def map(self, function: Callable[[Graph], Graph]) -> Program:
         """Returns the program with a function applied to each of its graphs.
@@ -80,11 +80,11 @@ class Program:
         A stage whose bodies take no scalars has a graph without outputs, which is left unchanged.
         """
 
-        def map_part(part: Stage | Program) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
+        def map_part(part: SumStage | Program) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
             scalars = function(part.scalars) if part.scalars.outputs else part.scalars
             return scalars, tuple(map(function, part.bodies)), part.calls
 
-        stages = tuple(Stage(*map_part(stage)) for stage in self.stages)
+        stages = tuple(SumStage(*map_part(stage)) for stage in self.stages)
         return Program(self.name, *map_part(self), stages)
 
 
@@ -127,11 +127,11 @@ def split(program: Program, param: str, name: str) -> tuple[Graph | None, ...]:
         param: The parameter.
         name: What it is called in the graphs.
     """
-    parts: list[Stage | Program] = [*program.stages, program]
+    parts: list[SumStage | Program] = [*program.stages, program]
     return tuple(_alone(program.name, part, param, name) for part in parts)
 
 
-def _alone(title: str, part: Stage | Program, param: str, name: str) -> Graph | None:
+def _alone(title: str, part: SumStage | Program, param: str, name: str) -> Graph | None:
     calls = [replace(call, param=name) for call in part.calls if call.param == param]
     if not calls:
         return None

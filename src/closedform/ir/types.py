@@ -8,11 +8,17 @@ from enum import StrEnum
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from closedform.errors import GraphError
 
 Dim = int | str
 Shape = tuple[Dim, ...]
+
+FloatArray = NDArray[np.float64]
+"""Values, such as those of a schedule at some steps."""
+StepArray = NDArray[np.int64]
+"""Steps at which a schedule is evaluated."""
 
 
 class DType(StrEnum):

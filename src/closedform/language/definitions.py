@@ -10,11 +10,11 @@ from closedform.errors import DefinitionError
 from closedform.language.shapes import SHAPE_SYMBOLS
 from closedform.language.symbols import local
 
-Values = Mapping[sp.Symbol, sp.Expr]
+Substitutions = Mapping[sp.Symbol, sp.Expr]
 
 
 def replace_shape_symbols(
-    expr: sp.Basic, values: Values, where: str, *, is_final: bool = True
+    expr: sp.Basic, values: Substitutions, where: str, *, is_final: bool = True
 ) -> sp.Basic:
     """Returns an expression with the symbols of the shape replaced.
 
@@ -38,7 +38,7 @@ def replace_shape_symbols(
     return result
 
 
-def holds(condition: sp.Basic, values: Values, where: str) -> bool:
+def holds(condition: sp.Basic, values: Substitutions, where: str) -> bool:
     """Returns whether a condition on the shape holds.
 
     Raises:

@@ -10,6 +10,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import ArgumentError, DomainError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Number
 from closedform.language.exact import to_float
@@ -18,7 +19,7 @@ from closedform.laws.families import Family, NonIncreasing, open_schedule
 from closedform.laws.law import Law
 from closedform.laws.predicting import check_warmup, predict
 from closedform.laws.published import law_of
-from closedform.laws.rates import Rates, Values
+from closedform.laws.rates import Rates
 from closedform.laws.searching import grid, minimize, minimize_from, newton_step
 from closedform.verify.terms.verdict import Status
 
@@ -154,7 +155,7 @@ class _Search:
 
     # --- in float64: the numbers as parts of their ranges ---------------------------------------
 
-    def loss(self, part: Values) -> float:
+    def loss(self, part: FloatArray) -> float:
         """Returns the loss; infinity where the law has no value."""
         rates = self.family.rates(self.low + part * self.range)
         if not np.all(np.isfinite(rates) & (rates >= 0)):
@@ -166,7 +167,7 @@ class _Search:
         except DomainError:
             return np.inf
 
-    def gradient(self, part: Values) -> Values:
+    def gradient(self, part: FloatArray) -> FloatArray:
         """Returns the derivatives of the loss: exact by the rates, whose slopes are differences."""
         values = self.low + part * self.range
         rates = self.family.rates(values)
@@ -195,7 +196,7 @@ class _Search:
             part = self._move_to_integers(part)
         return self._polish(part)
 
-    def _at_integers(self, part: Values, integers: Values) -> tuple[Values, float]:
+    def _at_integers(self, part: FloatArray, integers: FloatArray) -> tuple[FloatArray, float]:
         """The best real numbers next to integers."""
         candidate = part.copy()
         positions = self.integer_positions
@@ -204,7 +205,7 @@ class _Search:
             return candidate, np.inf
         return minimize(self.loss, self.gradient, candidate, self.real_positions)
 
-    def _move_to_integers(self, part: Values) -> Values:
+    def _move_to_integers(self, part: FloatArray) -> FloatArray:
         """The best integers: moves of one until none lowers the loss."""
         positions = self.integer_positions
         integers = np.round(self.low[positions] + part[positions] * self.range[positions])
@@ -220,7 +221,7 @@ class _Search:
 
     # --- in ball arithmetic: the numbers themselves ---------------------------------------------
 
-    def _exact(self, part: Values) -> dict[str, sp.Expr]:
+    def _exact(self, part: FloatArray) -> dict[str, sp.Expr]:
         """The point in decimal numbers, within the bounds."""
         point: dict[str, sp.Expr] = {}
         for index, name in enumerate(self.names):
@@ -237,7 +238,7 @@ class _Search:
         low, high = self.family.bounds[name]
         return min(max(exact_number(float(f"{value:.{_DIGITS}g}")), low), high)
 
-    def _polish(self, part: Values) -> tuple[dict[str, sp.Expr], Local | None]:
+    def _polish(self, part: FloatArray) -> tuple[dict[str, sp.Expr], Local | None]:
         """The point after steps of Newton's method with derivatives in ball arithmetic."""
         from closedform.laws.optimality import prove_minimum
 
@@ -291,9 +292,9 @@ class _Search:
             reason += f"; the minima at the neighbours of {name} are above it"
         return Status.PROVED, float(missed_by), reason
 
-    def _part(self, point: Mapping[str, sp.Expr]) -> Values:
+    def _part(self, point: Mapping[str, sp.Expr]) -> FloatArray:
         values = np.array([to_float(point[name]) for name in self.names])
-        part: Values = np.clip((values - self.low) / self.range, 0, 1)
+        part: FloatArray = np.clip((values - self.low) / self.range, 0, 1)
         return part
 
     def _promise(self, point: Mapping[str, sp.Expr]) -> float:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from closedform.analysis.numeric import Program
+from closedform.analysis.numeric import CompiledCurve
 from closedform.errors import DomainError
+from closedform.ir.types import FloatArray
 from closedform.laws.law import (
     AFTER,
     COUNT,
@@ -23,10 +24,10 @@ from closedform.laws.law import (
     Law,
     Summation,
 )
-from closedform.laws.rates import Rates, Values
+from closedform.laws.rates import Rates
 
 Point = Mapping[sp.Symbol, float]
-"""Values of the parameters."""
+"""FloatArray of the parameters."""
 
 _OF_SUMMANDS = (RATE, PREVIOUS, TAIL, AFTER, TAIL_SQUARES)
 
@@ -42,7 +43,7 @@ class Evaluator:
     def __init__(self, law: Law, warmup: int = 0) -> None:
         self.law = law
         self.warmup = warmup
-        self._programs: dict[sp.Expr, Program] = {}
+        self._programs: dict[sp.Expr, CompiledCurve] = {}
         self._slopes: dict[tuple[sp.Expr, sp.Symbol], sp.Expr] = {}
 
     def loss(self, rates: Rates, point: Point, updates: int) -> float:
@@ -66,7 +67,7 @@ class Evaluator:
             )
         return loss
 
-    def parameter_gradient(self, rates: Rates, point: Point, updates: int) -> Values:
+    def parameter_gradient(self, rates: Rates, point: Point, updates: int) -> FloatArray:
         """Returns the derivatives of the loss by the parameters, in their order."""
         totals, weights = self._linearize(rates, point, updates)
         gradient = [self._value(self._slope(self.law.loss, p), totals) for p in self.law.parameters]
@@ -79,7 +80,7 @@ class Evaluator:
                     gradient[index] = gradient[index] + weight * np.sum(terms)
         return np.array([float(entry) for entry in gradient])
 
-    def rate_gradient(self, rates: Rates, point: Point, updates: int) -> Values:
+    def rate_gradient(self, rates: Rates, point: Point, updates: int) -> FloatArray:
         """Returns the derivatives of the loss by the rates of the updates."""
         totals, weights = self._linearize(rates, point, updates)
         of_total, of_squares = (
@@ -99,7 +100,9 @@ class Evaluator:
                 gradient += _spread(symbol, slopes, values)
         return gradient
 
-    def _linearize(self, rates: Rates, point: Point, updates: int) -> tuple[dict[Any, Any], Values]:
+    def _linearize(
+        self, rates: Rates, point: Point, updates: int
+    ) -> tuple[dict[Any, Any], FloatArray]:
         """The sums at a point, and the derivatives of the loss by them."""
         totals = self._totals(rates, point, updates)
         for part in self.law.sums:
@@ -146,12 +149,12 @@ class Evaluator:
 
     def _value(self, expr: sp.Expr, symbols: Mapping[sp.Symbol, Any]) -> Any:
         if expr not in self._programs:
-            self._programs[expr] = Program(expr)
+            self._programs[expr] = CompiledCurve(expr)
         with np.errstate(all="ignore"):
             return self._programs[expr].value(symbols)
 
 
-def _spread(symbol: sp.Symbol, slopes: Values, values: Values) -> Values:
+def _spread(symbol: sp.Symbol, slopes: FloatArray, values: FloatArray) -> FloatArray:
     """Derivatives by the rates from those by a symbol of the summands.
 
     A rate of update j is in the sums from k on for all k of at most j.

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 import sympy as sp
 
-from closedform.analysis.numeric import Program, is_supported
+from closedform.analysis.numeric import CompiledCurve, is_supported
 from closedform.errors import ArgumentError, DefinitionError, UnknownNameError, nearest
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Number
-from closedform.laws.rates import Values
 
 Bounds = tuple[sp.Expr, sp.Expr]
 """The least and the largest value of a free number."""
@@ -40,13 +40,13 @@ class Family(Protocol):
         """The names of those that are integers."""
 
     @property
-    def starts(self) -> Sequence[Values]:
+    def starts(self) -> Sequence[FloatArray]:
         """Points at which a search begins, as parts of the ranges; a grid where there are none."""
 
     def schedule(self, values: Mapping[str, sp.Expr]) -> Schedule:
         """Returns the schedule with such numbers."""
 
-    def rates(self, values: Values) -> Values:
+    def rates(self, values: FloatArray) -> FloatArray:
         """Returns the rates of all updates; an integer may be any number here."""
 
     def series(self, values: Sequence[Any], functions: Mapping[Any, Any], number: Any) -> list[Any]:
@@ -78,7 +78,7 @@ class OpenSchedule:
         return frozenset(symbol.name for symbol in self.form.open if symbol.is_integer)
 
     @property
-    def starts(self) -> Sequence[Values]:
+    def starts(self) -> Sequence[FloatArray]:
         """None: a grid is searched."""
         return ()
 
@@ -88,14 +88,14 @@ class OpenSchedule:
         return [by_name[name] for name in self.names]
 
     @cached_property
-    def _program(self) -> Program:
-        return Program(self.form.bound)
+    def _program(self) -> CompiledCurve:
+        return CompiledCurve(self.form.bound)
 
     def schedule(self, values: Mapping[str, sp.Expr]) -> Schedule:
         """Returns the schedule with such hyperparameters."""
         return self.form.bind(values)
 
-    def rates(self, values: Values) -> Values:
+    def rates(self, values: FloatArray) -> FloatArray:
         """Returns the rates of all updates."""
         steps = np.arange(self.horizon, dtype=np.float64)
         with np.errstate(all="ignore"):
@@ -104,7 +104,7 @@ class OpenSchedule:
 
     def series(self, values: Sequence[Any], functions: Mapping[Any, Any], number: Any) -> list[Any]:
         """Returns the rates of all updates in the arithmetic of some functions."""
-        program = Program(self.form.bound, functions=functions, number=number)
+        program = CompiledCurve(self.form.bound, functions=functions, number=number)
         symbols = dict(zip(self._symbols, values, strict=True))
         return [
             program.value({t: number(sp.Integer(step)), **symbols}) for step in range(self.horizon)
@@ -241,7 +241,7 @@ class NonIncreasing:
         return frozenset()
 
     @property
-    def starts(self) -> Sequence[Values]:
+    def starts(self) -> Sequence[FloatArray]:
         """Flat stretches before decays of several lengths by a power of the remaining time."""
         starts = []
         left = 1 - np.arange(self.knots + 1) / self.knots
@@ -274,13 +274,13 @@ class NonIncreasing:
         branches.append((levels[-1], True))
         return Schedule(sp.Piecewise(*branches), name="non_increasing", length=self.horizon)
 
-    def rates(self, values: Values) -> Values:
+    def rates(self, values: FloatArray) -> FloatArray:
         """Returns the rates of all updates."""
         levels = self._levels(values.tolist(), self.peak, self.end)
         marks = [0, *self.marks] if self.warmup else self.marks
         if self.warmup:
             levels = [0.0, *levels]
-        rates: Values = np.interp(np.arange(self.horizon), marks, levels)
+        rates: FloatArray = np.interp(np.arange(self.horizon), marks, levels)
         return rates
 
     def series(self, values: Sequence[Any], functions: Mapping[Any, Any], number: Any) -> list[Any]:

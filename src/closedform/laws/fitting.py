@@ -10,12 +10,13 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import ArgumentError, nearest
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.laws.evaluation import Evaluator
 from closedform.laws.law import Law
 from closedform.laws.predicting import check_warmup
 from closedform.laws.published import law_of
-from closedform.laws.rates import Counts, Rates, Values, rate_values, run_length
+from closedform.laws.rates import Counts, Rates, rate_values, run_length
 
 HUBER = 1e-3
 """The residual of the logarithm from which the Huber loss is linear, as in both papers."""
@@ -35,9 +36,9 @@ class Run:
         losses: The losses.
     """
 
-    schedule: Schedule | Sequence[float] | Values
+    schedule: Schedule | Sequence[float] | FloatArray
     updates: Sequence[int] | Counts
-    losses: Sequence[float] | Values
+    losses: Sequence[float] | FloatArray
 
     @classmethod
     def from_log(
@@ -75,7 +76,7 @@ class Run:
             for step, loss in zip(log.steps, log.metrics[metric], strict=True)
             if loss is not None and step >= first
         }
-        rates: Schedule | Values
+        rates: Schedule | FloatArray
         if schedule is None:
             known = {
                 step: float(rate.value)
@@ -221,16 +222,16 @@ class _Problem:
             for symbol in self.law.parameters
         }
 
-    def residuals(self, point: Mapping[sp.Symbol, float]) -> Values:
+    def residuals(self, point: Mapping[sp.Symbol, float]) -> FloatArray:
         """Returns log(loss) - log(prediction); infinity where a prediction is not above 0."""
         predictions = np.array(
             [self.evaluator.loss(rates, point, number) for rates, number in self.points]
         )
         logarithms = np.log(np.where(predictions > 0, predictions, np.nan))
-        residuals: Values = np.nan_to_num(np.log(self.losses) - logarithms, nan=np.inf)
+        residuals: FloatArray = np.nan_to_num(np.log(self.losses) - logarithms, nan=np.inf)
         return residuals
 
-    def slopes(self, point: Mapping[sp.Symbol, float], free: Sequence[sp.Symbol]) -> Values:
+    def slopes(self, point: Mapping[sp.Symbol, float], free: Sequence[sp.Symbol]) -> FloatArray:
         """Returns the derivatives of log(prediction) by the logarithms of parameters."""
         columns = [self.law.parameters.index(symbol) for symbol in free]
         scale = np.array([point[symbol] for symbol in free])
@@ -275,7 +276,7 @@ class _Problem:
         return point, False
 
 
-def _huber(residuals: Values) -> float:
+def _huber(residuals: FloatArray) -> float:
     """The sum of the Huber losses, as ``torch_huber`` of the authors' code."""
     sizes = np.abs(residuals)
     losses = np.where(sizes < HUBER, sizes**2 / 2, HUBER * (sizes - HUBER / 2))

@@ -8,18 +8,19 @@ from typing import overload
 import numpy as np
 
 from closedform.errors import ArgumentError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.language.aliases import Number
 from closedform.language.exact import to_float
 from closedform.laws.evaluation import Evaluator
 from closedform.laws.law import Law
 from closedform.laws.published import law_of
-from closedform.laws.rates import Counts, Rates, Values, rate_values, run_length
+from closedform.laws.rates import Counts, Rates, rate_values, run_length
 
 
 @overload
 def predict(
-    schedule: Schedule | Sequence[float] | Values,
+    schedule: Schedule | Sequence[float] | FloatArray,
     law: str | Law,
     parameters: str | Mapping[str, Number] | None = None,
     horizon: int | None = None,
@@ -30,23 +31,23 @@ def predict(
 
 @overload
 def predict(
-    schedule: Schedule | Sequence[float] | Values,
+    schedule: Schedule | Sequence[float] | FloatArray,
     law: str | Law,
     parameters: str | Mapping[str, Number] | None = None,
     *,
     horizon: Sequence[int] | Counts,
     warmup: int = 0,
-) -> Values: ...
+) -> FloatArray: ...
 
 
 def predict(
-    schedule: Schedule | Sequence[float] | Values,
+    schedule: Schedule | Sequence[float] | FloatArray,
     law: str | Law,
     parameters: str | Mapping[str, Number] | None = None,
     horizon: int | Sequence[int] | Counts | None = None,
     *,
     warmup: int = 0,
-) -> float | Values:
+) -> float | FloatArray:
     r"""Returns the loss that a published law predicts for a schedule of the learning rate.
 
     .. math:: \text{multi\_power:}\quad L_0 + A S^{-\alpha} - B \sum_{k=1}^{n-1}

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.errors import ArgumentError, DomainError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 
-Values = NDArray[np.float64]
 Counts = NDArray[np.integer[Any]]
 
 
@@ -21,16 +21,18 @@ Counts = NDArray[np.integer[Any]]
 class Prefixes:
     """The sums of the first 0, 1, … n numbers, each as a float and the float of its error."""
 
-    high: Values
-    low: Values
+    high: FloatArray
+    low: FloatArray
 
-    def between(self, first: Any, end: Any) -> Values:
+    def between(self, first: Any, end: Any) -> FloatArray:
         """Returns the sums of the numbers from positions ``first`` to ``end - 1``."""
-        difference: Values = (self.high[end] - self.high[first]) + (self.low[end] - self.low[first])
+        difference: FloatArray = (self.high[end] - self.high[first]) + (
+            self.low[end] - self.low[first]
+        )
         return difference
 
 
-def exact_prefixes(values: Values, power: int = 1) -> Prefixes:
+def exact_prefixes(values: FloatArray, power: int = 1) -> Prefixes:
     """Returns prefix sums of powers of floats, which are added up as integers.
 
     A float is a whole number of units 2**e: with the smallest e of all values, sums of powers are
@@ -57,7 +59,7 @@ def exact_prefixes(values: Values, power: int = 1) -> Prefixes:
     return Prefixes(np.array(high), np.array(low))
 
 
-def rounded_prefixes(values: Values, power: int = 1) -> Prefixes:
+def rounded_prefixes(values: FloatArray, power: int = 1) -> Prefixes:
     """Returns prefix sums in float64: a search evaluates a law a thousand times."""
     sums = np.concatenate([np.zeros(1), np.cumsum(values**power)])
     return Prefixes(sums, np.zeros_like(sums))
@@ -73,18 +75,18 @@ class Rates:
         squares: The prefix sums of their squares.
     """
 
-    values: Values
+    values: FloatArray
     sums: Prefixes
     squares: Prefixes
 
     @classmethod
-    def of(cls, values: Values, *, is_exact: bool = True) -> Rates:
+    def of(cls, values: FloatArray, *, is_exact: bool = True) -> Rates:
         """Returns rates with their sums."""
         prefixes = exact_prefixes if is_exact else rounded_prefixes
         return cls(values, prefixes(values), prefixes(values, 2))
 
 
-def run_length(schedule: Schedule | Sequence[float] | Values, horizon: int | None) -> int:
+def run_length(schedule: Schedule | Sequence[float] | FloatArray, horizon: int | None) -> int:
     """Returns the number of updates of a run.
 
     Raises:
@@ -115,7 +117,7 @@ def run_length(schedule: Schedule | Sequence[float] | Values, horizon: int | Non
     return int(length)
 
 
-def rate_values(schedule: Schedule | Sequence[float] | Values, horizon: int) -> Values:
+def rate_values(schedule: Schedule | Sequence[float] | FloatArray, horizon: int) -> FloatArray:
     """Returns the rates of the first updates.
 
     Raises:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from closedform.laws.rates import Values
+from closedform.ir.types import FloatArray
 
-Objective = Callable[[Values], float]
-Gradient = Callable[[Values], Values]
+Objective = Callable[[FloatArray], float]
+Gradient = Callable[[FloatArray], FloatArray]
 
 _ITERATIONS = 100
 _SPACING = 1e-4
@@ -31,7 +31,7 @@ _STARTS = 2
 """The best points at which a search begins."""
 
 
-def grid(size: int) -> list[Values]:
+def grid(size: int) -> list[FloatArray]:
     """Returns points of a grid in the unit cube; its middle for many numbers."""
     if size > _MOST_GRID:
         return [np.full(size, 0.5)]
@@ -39,8 +39,8 @@ def grid(size: int) -> list[Values]:
 
 
 def minimize_from(
-    objective: Objective, gradient: Gradient, starts: Sequence[Values]
-) -> tuple[Values, float]:
+    objective: Objective, gradient: Gradient, starts: Sequence[FloatArray]
+) -> tuple[FloatArray, float]:
     """Returns the best of the minima that the best starts lead to, and its value."""
     results = [
         minimize(objective, gradient, start, range(len(start)))
@@ -50,8 +50,8 @@ def minimize_from(
 
 
 def minimize(
-    objective: Objective, gradient: Gradient, start: Values, free: Sequence[int]
-) -> tuple[Values, float]:
+    objective: Objective, gradient: Gradient, start: FloatArray, free: Sequence[int]
+) -> tuple[FloatArray, float]:
     """Returns a local minimum in the unit cube, and its value.
 
     Each step is Newton's in the numbers that are not at a bound that the gradient points to, with
@@ -81,7 +81,9 @@ def minimize(
     return point, value
 
 
-def newton_step(gradient: Gradient, point: Values, free: Sequence[int]) -> tuple[Values, float]:
+def newton_step(
+    gradient: Gradient, point: FloatArray, free: Sequence[int]
+) -> tuple[FloatArray, float]:
     """Returns a step of Newton's method, and by how much it promises to lower the value."""
     slopes = gradient(point)
     step = np.zeros_like(point)

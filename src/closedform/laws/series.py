@@ -16,8 +16,9 @@ from typing import Any
 import sympy as sp
 from flint import arb, arb_series, ctx, fmpq
 
-from closedform.analysis.numeric import Program
+from closedform.analysis.numeric import CompiledCurve
 from closedform.errors import DomainError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.language.aliases import Number
 from closedform.laws.law import (
@@ -33,7 +34,7 @@ from closedform.laws.law import (
 )
 from closedform.laws.predicting import check_warmup
 from closedform.laws.published import law_of
-from closedform.laws.rates import Values, rate_values, run_length
+from closedform.laws.rates import rate_values, run_length
 from closedform.verify.claims.reading import CLOCK, read_schedule
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import UndecidedError, Undefined, compile_steps, value
@@ -141,9 +142,9 @@ FUNCTIONS: Mapping[type[sp.Basic], Callable[..., Any]] = {
 """Class of SymPy -> its function of series; NaN where balls do not decide a branch."""
 
 
-def series_program(expr: sp.Expr) -> Program:
+def series_program(expr: sp.Expr) -> CompiledCurve:
     """Returns an expression as a program of series."""
-    return Program(expr, functions=FUNCTIONS, number=ball)
+    return CompiledCurve(expr, functions=FUNCTIONS, number=ball)
 
 
 # --- the loss ----------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def loss_series(
     return series_program(law.loss).value(totals)
 
 
-def rate_balls(schedule: Schedule | Sequence[float] | Values, updates: int) -> list[arb]:
+def rate_balls(schedule: Schedule | Sequence[float] | FloatArray, updates: int) -> list[arb]:
     """Returns balls around the exact rates; equal rates in a row are one object."""
     if isinstance(schedule, Schedule):
         rates = _exact_rates(schedule, updates)
@@ -215,7 +216,7 @@ def _exact_rates(schedule: Schedule, updates: int) -> Iterator[Any]:
 
 
 def enclose(
-    schedule: Schedule | Sequence[float] | Values,
+    schedule: Schedule | Sequence[float] | FloatArray,
     law: str | Law,
     parameters: str | Mapping[str, Number] | None = None,
     horizon: int | None = None,

@@ -11,7 +11,7 @@ from closedform.errors import LoweringError
 from closedform.ir import naming
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
-from closedform.ir.program import Call, Program, Stage
+from closedform.ir.program import Call, Program, SumStage
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.groups import Assignment
 from closedform.language.symbols import PARAM
@@ -47,7 +47,7 @@ def lower_program(
             if here:
                 lowering = stage.lowering(parts_rule(rule, here))
                 stage.add(params, lowering.parts)
-        stages.append(Stage(*stage.finish()))
+        stages.append(SumStage(*stage.finish()))
         totals.extend(level)
     part = _Part(name, options, assignments, totals, takes_sizes=takes_sizes)
     following = part.builder.emit(Op.ADD, part.step, part.builder.const(1, options.step_dtype))

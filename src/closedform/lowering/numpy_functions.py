@@ -12,15 +12,15 @@ import sympy as sp
 
 from closedform.language.integers import FloorDiv, FloorMod
 
-Function = Callable[..., Any]
+ArrayFunction = Callable[..., Any]
 
 
-def _fold(function: Function) -> Function:
+def _fold(function: ArrayFunction) -> ArrayFunction:
     """A function of two arrays as one of any number of them."""
     return lambda *args: functools.reduce(function, args)
 
 
-NUMPY_FUNCTIONS: Mapping[type[sp.Basic], Function] = {
+NUMPY_FUNCTIONS: Mapping[type[sp.Basic], ArrayFunction] = {
     sp.Add: _fold(operator.add),
     sp.Mul: _fold(operator.mul),
     sp.Pow: np.power,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.errors import ArgumentError, DefinitionError, describe, nearest
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.language.boundaries import boundaries
 from closedform.language.schedule import check_schedule
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Source = Schedule | Log
-Values = NDArray[np.float64]
 
 _MOST_POINTS = 2000
 _LABELS_SIDE_BY_SIDE = 11
@@ -53,7 +53,7 @@ class _Curve:
     label: str
     color: str
     steps: NDArray[np.int64]
-    values: Values
+    values: FloatArray
     marks: tuple[int, ...]
     schedule: Schedule | None
 
@@ -180,8 +180,8 @@ def plot_schedule(
 
 
 def plot_difference(
-    first: Values,
-    second: Values,
+    first: FloatArray,
+    second: FloatArray,
     steps: NDArray[np.int64],
     path: str | os.PathLike[str],
     *,
@@ -271,7 +271,7 @@ def _last(source: Source, key: str) -> int:
     return int(steps[-1])
 
 
-def _points(log: Log, key: str) -> tuple[NDArray[np.int64], Values]:
+def _points(log: Log, key: str) -> tuple[NDArray[np.int64], FloatArray]:
     """The logged values of a key by update, in order."""
     if key not in log.values:
         raise ArgumentError(
@@ -287,7 +287,7 @@ def _points(log: Log, key: str) -> tuple[NDArray[np.int64], Values]:
     return np.array([step for step, _ in samples]), np.array([value for _, value in samples])
 
 
-def points_of(source: Source, end: int, key: str) -> tuple[NDArray[np.int64], Values]:
+def points_of(source: Source, end: int, key: str) -> tuple[NDArray[np.int64], FloatArray]:
     """Returns the steps and values of a curve up to a step; both sides of a schedule's boundaries.
 
     Raises:
@@ -434,7 +434,7 @@ def _draw_differences(axes: Axes, curves: Sequence[_Curve], scale: float) -> Non
     axes.tick_params(colors=_INK, length=3)
 
 
-def _together(left: _Curve, right: _Curve) -> tuple[NDArray[np.int64], Values, Values]:
+def _together(left: _Curve, right: _Curve) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
     """Updates that both curves have, and the values of both."""
     if left.schedule is not None and right.schedule is not None:
         last = min(int(left.steps[-1]), int(right.steps[-1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from closedform.recipes.keys import number
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.arguments import Program, framework_of, keys_with
+from closedform.recipes.transformers.arguments import TrainerProgram, framework_of, keys_with
 
 _OWN = ("dataset_mixer", "dataset_mixture", "preprocessing_num_workers", "chat_template")
 
@@ -15,4 +15,4 @@ def _matches(section: Section) -> bool:
 
 # The default of the rate depends on the script: SFT, DPO or ORPO.
 _KEYS = keys_with(learning_rate=number(None))
-FRAMEWORK = framework_of(Program("alignment-handbook", _matches, _KEYS))
+FRAMEWORK = framework_of(TrainerProgram("alignment-handbook", _matches, _KEYS))

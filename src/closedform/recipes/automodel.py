@@ -11,10 +11,18 @@ import sympy as sp
 from closedform.language import Schedule, exact_number
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals
 from closedform.recipes.keys import (
@@ -32,7 +40,13 @@ from closedform.recipes.keys import (
     sections,
     text,
 )
-from closedform.recipes.megatron.curves import STYLES, Plan, check, learning_rate, weight_decay
+from closedform.recipes.megatron.curves import (
+    STYLES,
+    MegatronNumbers,
+    check,
+    learning_rate,
+    weight_decay,
+)
 from closedform.recipes.megatron.schedules import WEIGHT_DECAY_STYLES
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
 from closedform.recipes.reader import Reader, Reading
@@ -118,7 +132,7 @@ def _rate(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
         )
     # Defaults of nemo_automodel/components/optim/optimizer.py:637 at 36044ad3d: a warmup of
     # min(1000, T // 10) updates from p / 10, and a minimum of p / 100.
-    plan = Plan(
+    plan = MegatronNumbers(
         scheduler.lr_decay_style,
         _first(scheduler.max_lr, optimizer.lr),
         _first(scheduler.min_lr, optimizer.lr / 100),
@@ -174,14 +188,14 @@ DEFECTS = {
         "without lr_warmup_steps the warmup is a tenth of the run, at most 1000 updates",
         "nemo_automodel/components/optim/optimizer.py:642",
         lambda config: _has_default(config, "lr_warmup_steps"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=STYLES,
     ),
     "starts-at-a-tenth": Defect(
         "without init_lr the warmup begins at a tenth of the rate",
         "nemo_automodel/components/optim/optimizer.py:637",
         lambda config: _has_default(config, "init_lr"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=STYLES,
     ),
     "minimum-by-default": Defect(
@@ -190,13 +204,13 @@ DEFECTS = {
         lambda config: (
             _has_default(config, "min_lr") and config.lr_scheduler.lr_decay_style != "constant"
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=tuple(style for style in STYLES if style != "constant"),
     ),
     "tail-without-a-style": Defect(
         "WSD without a style of its decay fails where the decay begins",
         f"{_SCHEDULER}: get_lr",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WSD",),
     ),
     "draft-keys-ignored": Defect(
@@ -208,7 +222,7 @@ DEFECTS = {
             and any(key in config.optimizer for key in _DRAFT)
             and "recipe_args" not in config
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "multipliers-ignored": Defect(
@@ -217,7 +231,7 @@ DEFECTS = {
         lambda config: bool(
             config.optimizer.param_group_overrides and not config.lr_scheduler.origin.content
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -315,10 +329,12 @@ def _override_group(override: Values, default: ParamGroup) -> ParamGroup:
     return ParamGroup(schedules, default.optimizer, Role.NAMED, pattern, (pattern,))
 
 
-_WRITTEN = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
+_WRITTEN = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
     if form.curve not in _WRITTEN:
         return
@@ -329,7 +345,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         "init_lr": native(form.at()),
         "min_lr": native(form.low),
     }
-    if form.curve is Curve.CONSTANT:
+    if form.curve is CurveName.CONSTANT:
         # The check of Megatron's plan wants the decay to end after the warmup, also at a constant
         # rate.
         section["lr_decay_steps"] = max(form.total, whole(form.warmup()) + 1)

@@ -13,10 +13,18 @@ from closedform.language import Schedule, exact_number
 from closedform.recipes import torch
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context, build_schedule
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, ending
 from closedform.recipes.keys import (
@@ -44,7 +52,7 @@ from closedform.recipes.transformers.optimizers import OPTIMIZER, optimizer_plan
 from closedform.recipes.transformers.schedules import (
     CURVES,
     OF_LOSS,
-    Run,
+    ScheduleNumbers,
     cosine_wave,
     schedule_by_name,
 )
@@ -136,7 +144,7 @@ def _low(config: Values, default: float = 0.0) -> sp.Expr:
     return low
 
 
-def _rex(config: Values, run: Run) -> Schedule:
+def _rex(config: Values, run: ScheduleNumbers) -> Schedule:
     low, length, count = _low(config), run.total - run.warmup, AHEAD.count(Facts())
     refuse_unless(
         length >= 0,
@@ -157,7 +165,7 @@ def _rex(config: Values, run: Run) -> Schedule:
     )
 
 
-def _quadratic(config: Values, run: Run) -> Schedule:
+def _quadratic(config: Values, run: ScheduleNumbers) -> Schedule:
     low = sp.S.Zero if run.as_implemented else _low(config)
     rise = run.base * (run.count.n / max(sp.S.One, run.warmup)) ** 2
     wave = run.base * along_line(low, sp.S.One, cosine_wave(sp.S.Half, run.progress))
@@ -168,13 +176,13 @@ def _quadratic(config: Values, run: Run) -> Schedule:
     )
 
 
-def _to_minimum(config: Values, run: Run) -> Schedule:
+def _to_minimum(config: Values, run: ScheduleNumbers) -> Schedule:
     wave = cosine_wave(sp.S.Half, run.progress)
     value = run.base * along_line(_low(config), sp.S.One, wave)
     return by_intervals("cosine_min_lr", run.rise(), (lambda: value, None))
 
 
-def _to_constant(config: Values, run: Run) -> Schedule:
+def _to_constant(config: Values, run: ScheduleNumbers) -> Schedule:
     low, end = (
         _low(config),
         sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio))),
@@ -193,7 +201,7 @@ def _to_constant(config: Values, run: Run) -> Schedule:
     )
 
 
-def _one_cycle(config: Values, run: Run) -> Schedule:
+def _one_cycle(config: Values, run: ScheduleNumbers) -> Schedule:
     refuse_unless(
         run.warmup <= run.total,
         f"the warmup must be at most {run.total} updates, got {run.warmup}",
@@ -213,7 +221,7 @@ def _one_cycle(config: Values, run: Run) -> Schedule:
     return ending(cycle.bound, end + 1, f"ValueError: Tried to step {end + 1} times", "one_cycle")
 
 
-def _jagged(config: Values, run: Run) -> Schedule:
+def _jagged(config: Values, run: ScheduleNumbers) -> Schedule:
     """The inner schedule times a factor that falls at the end of each period and rises after."""
     rise = config.jagged_restart_warmup_steps or sp.Integer(10)
     fall = config.jagged_restart_anneal_steps or sp.S.One
@@ -226,13 +234,13 @@ def _jagged(config: Values, run: Run) -> Schedule:
     return Schedule(value * factor, name="jagged_restart")
 
 
-def _plain(config: Values, run: Run) -> Schedule:
+def _plain(config: Values, run: ScheduleNumbers) -> Schedule:
     name = config.lr_scheduler
     refuse_unless(name in CURVES, f"{name} is a function of the loss", run.where)
     return schedule_by_name(name, config.lr_scheduler_kwargs.origin, run)
 
 
-KINDS: Mapping[str, Callable[[Values, Run], Schedule]] = {
+KINDS: Mapping[str, Callable[[Values, ScheduleNumbers], Schedule]] = {
     "rex": _rex,
     "cosine_quadratic_warmup": _quadratic,
     "cosine_min_lr": _to_minimum,
@@ -261,7 +269,7 @@ def _kind(config: Values) -> str:
 def _rate(context: Context, config: Values) -> Schedule:
     total, rate = int(context.fact("num_training_steps")), config.learning_rate
     warmup = _warmup(config, total, context.as_implemented)
-    run = Run(
+    run = ScheduleNumbers(
         rate,
         rate,
         sp.Integer(warmup),
@@ -296,7 +304,7 @@ def _rises_again(kind: str, upstream: str) -> Defect:
         lambda config, total: (
             _kind(config) == kind and (kind != "default" or config.lr_scheduler in _COSINES)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(kind,),
     )
 
@@ -306,7 +314,7 @@ def _counts_from_one(kind: str, upstream: str) -> Defect:
         f"{kind} counts from 1: update 0 uses the value of step 1",
         upstream,
         lambda config, total: _kind(config) == kind,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(kind,),
     )
 
@@ -336,7 +344,7 @@ DEFECTS = {
     "first-value-twice": Defect(
         "the first two values are equal",
         f"{_SCHEDULERS}:114",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("InterpolatingLogScheduler",),
     ),
 }
@@ -416,11 +424,11 @@ def _rates(config: Values) -> list[tuple[str, Any, tuple[str, ...]]]:
 _WRITTEN = {"adamw": "adamw_torch", "sgd": "sgd", "lion": "lion_pytorch"}
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     warmup = whole(form.warmup()) if form.rise is not None else 0
     end = form.total
-    if form.curve in (Curve.LINEAR, Curve.COSINE) and form.after is None:
+    if form.curve in (CurveName.LINEAR, CurveName.COSINE) and form.after is None:
         end = whole(form.end)
     shared: dict[str, Any] = {
         "learning_rate": native(form.peak),
@@ -443,9 +451,9 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         yield {**shared, **scheduler}
 
 
-def _schedulers(form: Form, warmup: int) -> Iterator[dict[str, Any]]:
-    is_quadratic = form.rise is not None and form.rise.curve is Curve.POWER
-    if form.curve is Curve.COSINE:
+def _schedulers(form: WarmupDecayForm, warmup: int) -> Iterator[dict[str, Any]]:
+    is_quadratic = form.rise is not None and form.rise.curve is CurveName.POWER
+    if form.curve is CurveName.COSINE:
         cosine: dict[str, Any] = {"lr_scheduler": "cosine"}
         ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
         if is_quadratic:

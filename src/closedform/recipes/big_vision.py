@@ -16,12 +16,21 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.documents.python_text import run_function
-from closedform.recipes.documents.values import Call, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Unresolved
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, literal, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    literal,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, first_from
 from closedform.recipes.keys import (
@@ -216,19 +225,19 @@ DEFECTS = {
         "the schedule multiplies the weight decay, which is not times the rate",
         "big_vision/optax.py:136",
         lambda config: config.wd != 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "decays-kernels": Defect(
         "without wd_mults only parameters named kernel are decayed",
         "big_vision/optax.py:133",
         lambda config: config.wd != 0 and "wd_mults" not in config,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "default-arguments": Defect(
         "get_config is read with the defaults of its arguments",
         "big_vision/configs/common.py:29",
         lambda config: True,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "negative-after-the-run": Defect(
         "a cooldown makes the rate negative after the run",
@@ -239,7 +248,7 @@ DEFECTS = {
             if schedule is not None
             for unit in _UNITS
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 _FUNCTION = "get_config"
@@ -323,7 +332,7 @@ def _config(document: Document) -> Section:
 
 def _known_call(value: Any) -> Any:
     """The mapping that ``parse_arg`` or ``ConfigDict`` makes; other values are unchanged."""
-    if not isinstance(value, Call):
+    if not isinstance(value, ConfigCall):
         return value
     name = value.name.rpartition(".")[2]
     if name == "ConfigDict":
@@ -397,36 +406,36 @@ _NAMES = {
 }
 
 
-def _sections(form: Form) -> Iterator[dict[str, Any]]:
+def _sections(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
     warmup = native(form.warmup())
     curve: dict[str, Any] = {"warmup_steps": warmup} if warmup else {}
     has_whole_run = whole(form.end) == form.total
     match form.curve:
-        case Curve.COSINE if form.low == 0 and has_whole_run:
+        case CurveName.COSINE if form.low == 0 and has_whole_run:
             yield {**curve, "decay_type": "cosine"}
-        case Curve.LINEAR | Curve.POWER if has_whole_run and not form.has_plateau:
+        case CurveName.LINEAR | CurveName.POWER if has_whole_run and not form.has_plateau:
             low = native(form.low / form.peak) if form.peak != 0 else 0.0
             power = native(form.power)
             yield {**curve, "decay_type": "polynomial", "end": low, "power": power}
-        case Curve.LINEAR if form.low == 0 and has_whole_run:
+        case CurveName.LINEAR if form.low == 0 and has_whole_run:
             # A constant rate times a cooldown at the end.
             cooldown = {"cooldown_steps": form.total - whole(form.begin)}
             yield {**curve, **cooldown, "decay_type": "stair"}
-        case Curve.CONSTANT:
+        case CurveName.CONSTANT:
             yield {**curve, "decay_type": "stair"}
-        case Curve.STEPS:
+        case CurveName.STEPS:
             steps = [first for first, _ in form.marks[1:]]
             mults = [native(value / form.peak) for _, value in form.marks[1:]]
             yield {**curve, "decay_type": "stair", "steps": steps, "mults": mults}
-        case Curve.INVERSE_ROOT | Curve.SEQUENCE:
+        case CurveName.INVERSE_ROOT | CurveName.SEQUENCE:
             yield from _inverse_root(form, curve)
         case _:
             return
 
 
-def _inverse_root(form: Form, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _inverse_root(form: WarmupDecayForm, curve: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """An inverse root after the warmup, perhaps with a cooldown to 0 at the end."""
-    if form.curve is Curve.INVERSE_ROOT:
+    if form.curve is CurveName.INVERSE_ROOT:
         yield {
             **curve,
             "decay_type": "rsqrt",
@@ -435,7 +444,9 @@ def _inverse_root(form: Form, curve: dict[str, Any]) -> Iterator[dict[str, Any]]
         }
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
     options: dict[str, Any] = {}
     if optimizer.betas():
@@ -474,12 +485,12 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         yield {**config, "schedule": schedule}
 
 
-def _decay(form: Form, optimizer: Optimizer) -> Any:
+def _decay(form: WarmupDecayForm, optimizer: Optimizer) -> Any:
     """The weight decay that the schedule multiplies."""
     changing = optimizer.schedules.get("weight_decay")
     if changing is not None:
         return changing.peak
-    return optimizer.weight_decay or sp.S.Zero if form.curve is Curve.CONSTANT else sp.S.Zero
+    return optimizer.weight_decay or sp.S.Zero if form.curve is CurveName.CONSTANT else sp.S.Zero
 
 
 def _text(config: Config) -> str:

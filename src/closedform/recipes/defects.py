@@ -9,7 +9,7 @@ from enum import StrEnum
 from closedform.errors import DefinitionError
 
 
-class Kind(StrEnum):
+class DefectKind(StrEnum):
     """The kind of a defect.
 
     ``DEPARTURE``: the values are not those that the documentation or the name of a key states.
@@ -45,7 +45,7 @@ class Defect:
     upstream: str
     applies: Condition | None = None
     documented: str | None = None
-    kind: Kind = Kind.DEPARTURE
+    kind: DefectKind = DefectKind.DEPARTURE
     classes: tuple[str, ...] | None = None
     versions: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ def check_documented(
     departures = [
         defect.text
         for defect in applicable_defects(defects, version, *values).values()
-        if defect.kind is Kind.DEPARTURE and defect.documented is None
+        if defect.kind is DefectKind.DEPARTURE and defect.documented is None
     ]
     if departures:
         raise DefinitionError(

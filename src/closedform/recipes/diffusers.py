@@ -15,7 +15,7 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.checks import refuse_unless
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -236,14 +236,14 @@ DEFECTS = {
         "constant ignores lr_warmup_steps, which are 500 by default",
         "src/diffusers/optimization.py:323",
         lambda plan, arguments: plan.kind == "constant" and arguments.lr_warmup_steps > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("constant",),
     ),
     "warmup-of-the-run": Defect(
         "a polynomial whose warmup is as long as the run divides by zero after the last update",
         "src/diffusers/optimization.py:277",
         lambda plan, arguments: plan.kind == "polynomial" and plan.warmup == plan.total,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("polynomial",),
     ),
 }

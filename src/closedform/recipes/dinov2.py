@@ -10,11 +10,11 @@ import sympy as sp
 from closedform.language import Schedule, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import Value, by_intervals
+from closedform.recipes.intervals import LazyNumber, by_intervals
 from closedform.recipes.keys import (
     ClassKeys,
     Key,
@@ -81,13 +81,13 @@ DEFECTS = {
         "update has only its start",
         "dinov2/utils/utils.py:75",
         lambda config: config.optim.warmup_epochs > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("lr", "last_layer_lr"),
     ),
     "end-not-reached": Defect(
         "the last update of the run is one step of the cosine above its end",
         "dinov2/utils/utils.py:78",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("lr", "weight_decay", "momentum_teacher", "last_layer_lr"),
     ),
     "jump-of-the-last-layer": Defect(
@@ -95,7 +95,7 @@ DEFECTS = {
         "rate of the other layers",
         "dinov2/train/train.py:98",
         lambda config: config.optim.freeze_last_layer_epochs > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("last_layer_lr",),
     ),
 }
@@ -153,7 +153,12 @@ def table(
 
 
 def tables(
-    kind: str, optim: Values, train: Values, teacher: Values, peak: Value, fall: TableDecay = cosine
+    kind: str,
+    optim: Values,
+    train: Values,
+    teacher: Values,
+    peak: LazyNumber,
+    fall: TableDecay = cosine,
 ) -> Schedule:
     """Returns one of the tables of a config of DINOv2, or of one without ``schedules`` of DINOv3.
 

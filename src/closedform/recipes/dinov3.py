@@ -9,7 +9,7 @@ from closedform.language.settled import construct as closed
 from closedform.recipes import dinov2
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -78,7 +78,7 @@ DEFECTS = {
         "the scaling rule does not scale the start of the warmup",
         "dinov3/train/train.py:179",
         lambda config: config.schedules is not None and config.schedules.lr.start != 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("schedules-lr", "schedules-last_layer_lr"),
     ),
     "keys-of-optim-without-effect": Defect(
@@ -88,14 +88,14 @@ DEFECTS = {
             config.schedules is not None
             and any(key in config.optim for key in ("lr", "min_lr", "weight_decay"))
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "no-value-past-the-end": Defect(
         "a table of schedules has no value past the end of the run",
         "dinov3/train/cosine_lr_scheduler.py:92",
         lambda config: config.schedules is not None,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=tuple(f"schedules-{kind}" for kind in dinov2.KINDS),
     ),
 }

@@ -11,11 +11,11 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import Stage, UndefinedError, Value, by_intervals
+from closedform.recipes.intervals import LazyNumber, Stage, UndefinedError, by_intervals
 from closedform.recipes.keys import (
     ClassKeys,
     Keys,
@@ -88,7 +88,7 @@ def _polyline(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     increases = all(mark < following for mark, following in pairwise(marks))
     refuse_unless(increases and marks[-1] >= 0, "warmup_steps_list must increase from 0", where)
 
-    def line(index: int) -> Value:
+    def line(index: int) -> LazyNumber:
         (x, y), (x2, y2) = ((marks[i], rates[i]) for i in (index, index + 1))
         return lambda: along_line(y, y2, (N - x) / (x2 - x))
 
@@ -324,14 +324,14 @@ DEFECTS = {
         "the rates are max_lr and min_lr; update 0 has min_lr",
         f"{_FOLDER}/cosine_anneal_warmup_restart.py:75",
         _is("cosineannealingwarmuprestarts"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosineannealingwarmuprestarts",),
     ),
     "warmupsteplr-epochs": Defect(
         "an epoch of warmupsteplr has steps_per_epoch updates, whatever the size of the data",
         f"{_FOLDER}/warmup_step_lr.py:44",
         _is("warmupsteplr"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("warmupsteplr",),
     ),
 }

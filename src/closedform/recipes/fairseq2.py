@@ -12,14 +12,14 @@ from closedform.errors import MissingFactsError, nearest
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, in_sections
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import (
+    LazyNumber,
     Stage,
     UndefinedError,
-    Value,
     by_intervals,
     power_quotient,
     quotient,
@@ -104,7 +104,7 @@ def _of_group(context: Context, params: Values, name: str) -> sp.Expr:
     return value[context.facts.get("group_index", 0)]
 
 
-def _rise(context: Context, params: Values, rate: sp.Expr) -> tuple[Value, int]:
+def _rise(context: Context, params: Values, rate: sp.Expr) -> tuple[LazyNumber, int]:
     first, warmup = _of_group(context, params, "start_lr"), params.num_warmup_steps
     return (lambda: along_line(first, rate, t / sp.Integer(warmup))), warmup
 
@@ -155,7 +155,7 @@ def _growing(
     """The cycles whose lengths grow by a factor, with the roundings of the framework."""
     factor, warmup = float(params.cycle_mul), params.num_warmup_steps
 
-    def wave(begin: int, cycle: int, scale: sp.Expr) -> Value:
+    def wave(begin: int, cycle: int, scale: sp.Expr) -> LazyNumber:
         return lambda: (
             scale * along_cosine(rate, low, quotient(t - warmup - begin, sp.Integer(cycle)))
         )
@@ -265,14 +265,14 @@ DEFECTS = {
         "after its cycle a cosine starts again at the peak, also where the cycle is the whole run",
         f"{_FILES}/cosine_annealing.py:88",
         lambda scheduler, total: _is(scheduler, "cosine_annealing"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine_annealing",),
     ),
     "noam-without-scale": Defect(
         "noam has no scale: its peak is the rate over the root of the warmup",
         f"{_FILES}/noam.py:58",
         lambda scheduler, total: _is(scheduler, "noam") and scheduler.config.num_warmup_steps > 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("noam",),
     ),
     "stages-cut": Defect(
@@ -282,7 +282,7 @@ DEFECTS = {
             _is(scheduler, "tri_stage")
             and sum(int(float(part) * total) for part in scheduler.config.stage_ratio) < total
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("tri_stage",),
     ),
 }

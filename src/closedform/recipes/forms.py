@@ -12,7 +12,7 @@ import sympy as sp
 from closedform.recipes.recipe import Clipping, OptimizerPlan
 
 
-class Curve(StrEnum):
+class CurveName(StrEnum):
     """The curve of a segment, or of a decay."""
 
     CONSTANT = "constant"
@@ -28,7 +28,7 @@ class Curve(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class CurveSegment:
     """The values from ``first`` on, before ``end``, along one curve.
 
     With x = t, or ``stride * floor(t / stride)`` for a clock that counts epochs, the value is by
@@ -52,7 +52,7 @@ class Segment:
 
     first: int
     end: int | None
-    curve: Curve
+    curve: CurveName
     numbers: tuple[sp.Expr, ...]
     stride: int = 1
 
@@ -65,20 +65,20 @@ class Segment:
         """
         x = step - step % self.stride
         match self.curve:
-            case Curve.CONSTANT:
+            case CurveName.CONSTANT:
                 return self.numbers[0]
-            case Curve.LINEAR:
+            case CurveName.LINEAR:
                 return self.numbers[0] + self.numbers[1] * x
-            case Curve.COSINE:
+            case CurveName.COSINE:
                 middle, size, begin, length = self.numbers
                 return middle + size * sp.cos(sp.pi * (x - begin) / length)
-            case Curve.INVERSE_ROOT:
+            case CurveName.INVERSE_ROOT:
                 peak, begin, scale = self.numbers
                 return peak * sp.sqrt(scale / (x - begin))
-            case Curve.POWER:
+            case CurveName.POWER:
                 low, factor, shift, way, power = self.numbers
                 return low + factor * (shift + way * x) ** power
-            case Curve.EXPONENTIAL:
+            case CurveName.EXPONENTIAL:
                 low, factor, rate = self.numbers
                 return low + factor * sp.exp(rate * x)
             case _:
@@ -105,12 +105,12 @@ class Rise:
     slope: sp.Expr
     begin: int
     end: int
-    curve: Curve = Curve.LINEAR
+    curve: CurveName = CurveName.LINEAR
     power: sp.Expr = sp.S.One
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class WarmupDecayForm:
     """A rise, the peak, and a decay.
 
     The decay is ``low + (peak - low) c(s)`` with s = (t - begin) / (end - begin), where c is 1 - s
@@ -143,7 +143,7 @@ class Form:
     low: sp.Expr
     begin: sp.Expr
     end: sp.Expr
-    curve: Curve
+    curve: CurveName
     first: int
     total: int
     power: sp.Expr = sp.S.One
@@ -152,7 +152,7 @@ class Form:
     cycles: int = 1
     shrink: sp.Expr = sp.S.One
     after: sp.Expr | None = None
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[CurveSegment, ...] = ()
 
     def warmup(self, clock: int = 0) -> sp.Expr:
         """Returns the length of the rise to the peak, by a clock that counts ``t + clock``.
@@ -174,12 +174,12 @@ class Form:
     @property
     def has_line(self) -> bool:
         """Whether the rise is a line, or there is none."""
-        return self.rise is None or self.rise.curve is Curve.LINEAR
+        return self.rise is None or self.rise.curve is CurveName.LINEAR
 
     @property
     def has_plateau(self) -> bool:
         """Whether updates at the peak are between the rise and the decay."""
-        return self.curve is not Curve.CONSTANT and self.begin > self.warmup()
+        return self.curve is not CurveName.CONSTANT and self.begin > self.warmup()
 
 
 Config = Mapping[str, Any]
@@ -202,7 +202,7 @@ class GroupDifference:
     patterns: tuple[str, ...] = ()
     factor: sp.Expr | None = sp.S.One
     weight_decay: sp.Expr | None = None
-    form: Form | None = None
+    form: WarmupDecayForm | None = None
     is_special: bool = False
 
     def peak(self, default: sp.Expr) -> sp.Expr | None:
@@ -235,7 +235,7 @@ class Optimizer:
     weight_decay: Any
     clipping: Any
     groups: tuple[GroupDifference, ...] = ()
-    schedules: Mapping[str, Form] = field(default_factory=dict)
+    schedules: Mapping[str, WarmupDecayForm] = field(default_factory=dict)
     custom: OptimizerPlan | None = None
     limit: Clipping | None = None
     version: str = ""
@@ -299,7 +299,7 @@ class Writer:
     """
 
     suffix: str
-    configs: Callable[[Form, Optimizer, Mapping[str, Any]], Iterator[Config]]
+    configs: Callable[[WarmupDecayForm, Optimizer, Mapping[str, Any]], Iterator[Config]]
     facts: Mapping[str, Any]
     optimizers: tuple[str, ...]
     text: Callable[[Config], str] | None = None

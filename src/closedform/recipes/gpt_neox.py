@@ -15,10 +15,18 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, quotient
 from closedform.recipes.keys import (
@@ -93,25 +101,25 @@ DEFECTS = {
         "updates 0 and 1 have the same rate",
         "megatron/learning_rates.py:70",
         lambda config: config.warmup > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "warmup-not-rounded": Defect(
         "the warmup is not rounded to whole updates: below one update, update 0 is above the peak",
         "megatron/training.py:1126",
         lambda config: config.warmup > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "minimum-above-peak": Defect(
         "a minimum above the peak raises the rate after the warmup",
         "megatron/learning_rates.py:89",
         lambda config: config.min_lr > _peak(config),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "cosine-climbs": Defect(
         "the cosine rises again after the decay",
         "megatron/learning_rates.py:78",
         lambda config: config.lr_decay_style == "cosine",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine",),
     ),
     "fraction-ignored": Defect(
@@ -124,7 +132,7 @@ DEFECTS = {
         "Adam is the FusedAdam of apex or of DeepSpeed: its weight decay is decoupled",
         "megatron/training.py:1071",
         lambda config: config.optimizer.type.lower() == "adam" and not config.use_mup,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "widths-of-mup": Defect(
@@ -132,14 +140,14 @@ DEFECTS = {
         "decay multiplied by it; the rates here are those of the width multiplier 1",
         "megatron/learning_rates.py:98",
         lambda config: config.use_mup,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "bnb-ignored": Defect(
         "use_mup takes the place of use_bnb_optimizer",
         "megatron/training.py:1049",
         lambda config: config.use_mup and config.use_bnb_optimizer,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -253,18 +261,20 @@ def _optimizer(config: Values) -> ClassOptimizer:
     return class_optimizer(params, path, (), defaults, _RULES)
 
 
-_STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
+_STYLES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
 _TYPES = {"adamw": "Adam", "lion": "Lion", "sgd": "SGD"}
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
     if form.curve not in _STYLES:
         return
     params = {"lr": native(form.peak), **optimizer.hyperparameters()}
-    end = form.total if form.curve is Curve.CONSTANT else whole(form.end)
+    end = form.total if form.curve is CurveName.CONSTANT else whole(form.end)
     warmup = form.warmup() if form.rise is not None else 0
-    low, is_line = form.low, form.curve is Curve.LINEAR
+    low, is_line = form.low, form.curve is CurveName.LINEAR
     if is_line and form.low != 0:
         # The line goes to 0, and is cut off at the minimum.
         end = whole(form.begin + (form.end - form.begin) * form.peak / (form.peak - form.low))
@@ -274,7 +284,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         "lr_decay_iters": end,
         "lr_decay_style": _STYLES[form.curve],
         "warmup": native(warmup / end) if warmup else 0.0,
-        "min_lr": 0.0 if form.curve is Curve.CONSTANT else native(low),
+        "min_lr": 0.0 if form.curve is CurveName.CONSTANT else native(low),
         "weight_decay": native(optimizer.weight_decay or 0),
         "gradient_clipping": native(optimizer.clipping or 0),
     }

@@ -10,7 +10,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -52,7 +52,7 @@ DEFECTS = {
         "the rate, librispeech's zipformer at a tenth",
         "egs/librispeech/ASR/zipformer/train.py:1351",
         lambda is_complete, has_start: not has_start,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "defaults-of-the-script": Defect(
@@ -60,13 +60,13 @@ DEFECTS = {
         "defaults_of_the_script, the defaults of librispeech's zipformer count",
         "egs/librispeech/ASR/zipformer/train.py:387",
         lambda is_complete, has_start: not is_complete,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "rate-not-reached": Defect(
         "the rate is never reached: the schedule falls from the first batch on, and at each epoch",
         "egs/librispeech/ASR/zipformer/optim.py:887",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 

@@ -21,10 +21,10 @@ class SupportsFloor(Protocol):
     def __ceil__(self) -> int: ...
 
 
-Value = Callable[[], sp.Expr]
+LazyNumber = Callable[[], sp.Expr]
 """The expression of an interval, built only if the interval has an update."""
 
-Stage = tuple[Value, int | None]
+Stage = tuple[LazyNumber, int | None]
 """A value, and the first update at which its test fails; None where it never fails."""
 
 

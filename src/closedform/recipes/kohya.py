@@ -16,7 +16,7 @@ import sympy as sp
 from closedform.language import Schedule, exact_number
 from closedform.recipes import diffusers
 from closedform.recipes.checks import refuse_unless
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Arguments, Context
 from closedform.recipes.framework import Framework
@@ -50,7 +50,7 @@ from closedform.recipes.transformers.schedules import schedule_by_name
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RunRatio:
     """A ratio of the run.
 
     Attributes:
@@ -64,27 +64,27 @@ class Part:
         return int(self.ratio * total)
 
 
-def _length(section: Section, key: str, default: int) -> int | Part:
+def _length(section: Section, key: str, default: int) -> int | RunRatio:
     """A number of steps or a ratio, by the types of argparse and of TOML."""
     value = section.value(key, default)
     form = section.document.syntax
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if value >= 1 or form is not Syntax.ARGUMENTS else Part(float(value))
+        return value if value >= 1 or form is not Syntax.ARGUMENTS else RunRatio(float(value))
     # argparse reads 10 as an int; TOML keeps 1.0 a float, which is a ratio (kohya-cosine-010).
     if isinstance(value, float) and (value < 1 or form is not Syntax.ARGUMENTS):
-        return Part(value)
+        return RunRatio(value)
     if isinstance(value, str) and form is not Syntax.TOML:
         return _of_word(section, key, value)
     expected = "a whole number from 1 on, or a ratio below 1"
     raise section.error(f"{key} must be {expected}, got {value!r:.40}", key)
 
 
-def _of_word(section: Section, key: str, word: str) -> int | Part:
+def _of_word(section: Section, key: str, word: str) -> int | RunRatio:
     try:
         if word.endswith("%"):
-            return Part(float(word[:-1]) / 100)
+            return RunRatio(float(word[:-1]) / 100)
         # int("1.5") raises ValueError: a number from 1 on must be whole.
-        return int(word) if float(word) >= 1 else Part(float(word))
+        return int(word) if float(word) >= 1 else RunRatio(float(word))
     except ValueError:
         expected = "a whole number from 1 on, a ratio below 1, or a percentage"
         raise section.error(f"{key} must be {expected}, got {word!r:.40}", key) from None
@@ -181,9 +181,10 @@ DEFECTS = {
         "a float of a TOML file is a ratio: 1.0 is the whole run, and 5.0 are five runs",
         f"{_FIX}:5276",
         lambda arguments, processes: any(
-            isinstance(length, Part) and length.ratio >= 1 for length in _lengths_in_use(arguments)
+            isinstance(length, RunRatio) and length.ratio >= 1
+            for length in _lengths_in_use(arguments)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=tuple(_KEYWORDS)[1:],
     ),
     "steps-of-torch": Defect(
@@ -199,14 +200,14 @@ DEFECTS = {
         lambda arguments, processes: (
             arguments.lr_scheduler == "cosine" and arguments.lr_scheduler_num_cycles != 1
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine",),
     ),
     "schedule-free": Defect(
         "a schedule-free optimizer has no schedule: lr_scheduler and lr_warmup_steps are ignored",
         f"{_FIX}:5270",
         lambda arguments, processes: is_schedule_free(arguments),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 
@@ -216,7 +217,7 @@ def is_schedule_free(arguments: Values) -> bool:
     return bool(arguments.optimizer_type.lower().endswith("schedulefree"))
 
 
-def _lengths_in_use(arguments: Values) -> tuple[int | Part, ...]:
+def _lengths_in_use(arguments: Values) -> tuple[int | RunRatio, ...]:
     """The lengths that the scheduler uses."""
     if arguments.lr_scheduler == "warmup_stable_decay":
         return arguments.lr_warmup_steps, arguments.lr_decay_steps
@@ -228,7 +229,7 @@ def _processes(context: Context, arguments: Values) -> int:
     facts = context.numbers
     is_counted = arguments.max_train_epochs is None or facts.total_updates is not None
     has_lengths = any(
-        length.ratio if isinstance(length, Part) else length
+        length.ratio if isinstance(length, RunRatio) else length
         for length in _lengths_in_use(arguments)
     )
     is_scaled = not (
@@ -263,7 +264,7 @@ def _rate(context: Context, arguments: Values, rate: sp.Expr) -> Schedule:
     # Only ratios are of all processes' steps; whole numbers are not multiplied (kohya-cosine-012).
     factor = 1 if context.as_implemented else processes
     warmup, decay = (
-        length.of(total) if isinstance(length, Part) else length * factor
+        length.of(total) if isinstance(length, RunRatio) else length * factor
         for length in (arguments.lr_warmup_steps, arguments.lr_decay_steps)
     )
     kwargs = literal_arguments(arguments.lr_scheduler_args, "lr_scheduler_args", where)

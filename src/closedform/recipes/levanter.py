@@ -14,12 +14,20 @@ import sympy as sp
 
 from closedform.language import Schedule, t
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import Stage, UndefinedError, Value, by_intervals
+from closedform.recipes.intervals import LazyNumber, Stage, UndefinedError, by_intervals
 from closedform.recipes.keys import (
     Key,
     Keys,
@@ -328,11 +336,11 @@ def _join_stages(stages: list[Stage]) -> list[Stage]:
     ]
 
 
-def _fall(span: Span, begin: int) -> Value:
+def _fall(span: Span, begin: int) -> LazyNumber:
     return lambda: _DECAYS[span.shape.type](span, t - begin)
 
 
-def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> Value:
+def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> LazyNumber:
     return lambda: along_line(first, last, sp.Min(1, (t - begin) / sp.Integer(length)))
 
 
@@ -346,13 +354,13 @@ DEFECTS = {
         "a warmup of 1 is the whole run",
         "src/levanter/optim/config.py:390",
         lambda optimizer: optimizer.warmup == 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "inv-below-peak": Defect(
         "the first update of the decay is below the peak",
         "src/levanter/optim/config.py:380",
         lambda optimizer: optimizer.lr_schedule.type == "inv",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("inv",),
     ),
     "timescale": Defect(
@@ -361,7 +369,7 @@ DEFECTS = {
         lambda optimizer: (
             optimizer.lr_schedule.type == "inv_sqrt" and "timescale" not in optimizer.lr_schedule
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("inv_sqrt",),
     ),
     "default-mask": Defect(
@@ -372,14 +380,14 @@ DEFECTS = {
             and "weight_decay_modules" not in optimizer
             and optimizer.origin.content.get("default_weight_decay_mask") is not False
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "skips-bad-steps": Defect(
         "updates with a large loss or gradient are skipped, and count as updates",
         "src/levanter/optim/config.py:489",
         lambda optimizer: bool(getattr(optimizer, "skip_bad_steps", False)),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 
@@ -439,7 +447,7 @@ def _plan(optimizer: Values) -> OptimizerPlan:
     return plan_optimizer("adamw" if kind == "adam" else kind, arguments, where=place)
 
 
-_WRITTEN = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
+_WRITTEN = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
 
 
 def _length_entry(updates: int, total: int) -> Any:
@@ -447,7 +455,9 @@ def _length_entry(updates: int, total: int) -> Any:
     return updates if updates != 1 or total == 1 else 1.5 / total
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     options: dict[str, Any] = {
@@ -468,7 +478,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         yield {"optimizer": {**options, **curve}, "trainer": {"num_train_steps": total}}
 
 
-def _sections(form: Form) -> Iterator[tuple[dict[str, Any], int]]:
+def _sections(form: WarmupDecayForm) -> Iterator[tuple[dict[str, Any], int]]:
     warmup = whole(form.warmup()) if form.rise is not None else 0
     total = form.total
     curve: dict[str, Any] = {
@@ -477,10 +487,10 @@ def _sections(form: Form) -> Iterator[tuple[dict[str, Any], int]]:
     }
     if form.curve in _WRITTEN:
         curve["lr_schedule"] = _WRITTEN[form.curve]
-        if form.curve is Curve.CONSTANT:
+        if form.curve is CurveName.CONSTANT:
             yield curve, total
             return
-        if form.curve is Curve.LINEAR and form.low == 0 and form.has_plateau:
+        if form.curve is CurveName.LINEAR and form.low == 0 and form.has_plateau:
             yield (
                 {**curve, "lr_schedule": "constant", "cooldown": total - whole(form.begin)},
                 total,
@@ -492,7 +502,7 @@ def _sections(form: Form) -> Iterator[tuple[dict[str, Any], int]]:
             yield curve, whole(form.end)
             return
         yield {**curve, "decay": _length_entry(decay, total)} if form.has_plateau else curve, total
-    elif form.curve is Curve.INVERSE_ROOT and form.begin == 0:
+    elif form.curve is CurveName.INVERSE_ROOT and form.begin == 0:
         shape = {"type": "inv_sqrt", "timescale": native(form.end)}
         for low in (form.low, form.after or form.low):
             curve["min_lr_ratio"] = native(low / form.peak)

@@ -14,7 +14,7 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, in_sections, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -69,20 +69,20 @@ DEFECTS = {
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         f"{_MODULE}:209",
         lambda name, interval: bool(name) and interval == "epoch",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "rises-again": Defect(
         "the cosine rises again after T_max epochs",
         "torch/optim/lr_scheduler.py: CosineAnnealingLR",
         lambda name, interval: name == "CosineAnnealingLR",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("CosineAnnealingLR",),
     ),
     "small-changes": Defect(
         "a change of the rate of at most eps is not made",
         "torch/optim/lr_scheduler.py: ReduceLROnPlateau",
         lambda name, interval: name == METRIC,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(METRIC,),
     ),
 }

@@ -10,14 +10,14 @@ import sympy as sp
 from closedform.language import Schedule, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import (
+    LazyNumber,
     Stage,
     UndefinedError,
-    Value,
     by_intervals,
     first_from,
     power_quotient,
@@ -77,14 +77,14 @@ DEFECTS = {
         "cycle does not divide the run",
         "lingua/optim.py:61",
         lambda config: config.optim.scheduler == "cosine" and config.optim.cycle_length < 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine",),
     ),
     "growing-decays": Defect(
         "the decay of a cycle is a part of all updates up to its end: later decays are longer",
         "lingua/optim.py:87",
         lambda config: config.optim.scheduler == "wsd" and config.optim.cycle_length < 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("wsd",),
     ),
 }
@@ -118,7 +118,7 @@ def _cosine(optim: Values, total: int) -> Iterator[Stage]:
     period = Fraction(total * float(cycle))
     length, position = sp.Integer(total - optim.warmup), t - optim.warmup
 
-    def wave(first: sp.Expr, last: sp.Expr) -> Value:
+    def wave(first: sp.Expr, last: sp.Expr) -> LazyNumber:
         return lambda: along_cosine(
             first, last, power_quotient(position, length, optim.cosine_theta) / cycle
         )
@@ -144,7 +144,7 @@ def _wsd(optim: Values, total: int) -> Iterator[Stage]:
         # lingua/optim.py: 1 / (q / r + 1 - q), the reciprocal of a line.
         return 1 / along_line(sp.S.One, 1 / low, progress)
 
-    def of_cycle(end: int, decay: int) -> Value:
+    def of_cycle(end: int, decay: int) -> LazyNumber:
         return lambda: decay_value(sp.Integer(end), sp.Integer(decay))
 
     def cycles(first: int, last: int, run_end: int) -> Iterator[Stage]:
@@ -186,7 +186,7 @@ def _rate(context: Context, optim: Values, total: int) -> Schedule:
         stages = () if context.as_implemented else (rise,)
         return by_intervals(kind, *stages, (lambda: rate, None))
 
-    def times_rate(value: Value) -> Value:
+    def times_rate(value: LazyNumber) -> LazyNumber:
         return lambda: rate * value()
 
     decay = ((times_rate(value), end) for value, end in _CURVES[kind](optim, total))

@@ -14,10 +14,18 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, quotient
 from closedform.recipes.keys import (
@@ -115,7 +123,7 @@ DEFECTS = {
         "an update has the rate of its last micro-batch",
         "litgpt/pretrain.py:341",
         lambda train: "max_tokens" in train,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("pretrain",),
     ),
 }
@@ -283,14 +291,16 @@ def _updates(train: Values, facts: Facts, source: str) -> int:
     return total if train.max_steps is None else min(total, int(train.max_steps))
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
-    if form.curve not in (Curve.COSINE, Curve.CONSTANT) or form.has_plateau:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
+    if form.curve not in (CurveName.COSINE, CurveName.CONSTANT) or form.has_plateau:
         return
     section = {
         "class_path": f"torch.optim.{optimizer.class_name}",
         "init_args": optimizer.keywords(form.peak),
     }
-    has_end = form.curve is Curve.COSINE
+    has_end = form.curve is CurveName.COSINE
     if has_end and form.low == 0 and form.rise is not None and form.rise.start == 0:
         # A warmup that is longer than the run: the cosine falls backwards.
         # The end of the cosine, or its mirror image before the warmup.
@@ -301,19 +311,21 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
     yield {"optimizer": section, "train": _pretraining(form, optimizer, facts)}
 
 
-def _pretraining(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _pretraining(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> dict[str, Any]:
     # Update t has the rate of micro-batch (t + 1) A - 1, so the line is 0 at t = 1 / A - 1.
     accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
         before = form.rise.start / form.rise.slope
         accumulation = max(1, whole(1 / (1 - before))) if before < 1 else 1
-    elif form.curve is Curve.COSINE and form.begin < 0:
+    elif form.curve is CurveName.COSINE and form.begin < 0:
         accumulation = max(1, whole(1 / (1 + form.begin)))
     length = int(facts.get("sequence_length", 1))
     world = int(facts.get("world_size", 1))
     end = (
         sp.Integer(form.total)
-        if form.curve is Curve.CONSTANT
+        if form.curve is CurveName.CONSTANT
         else form.end + 1 - sp.S.One / accumulation
     )
     train: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from closedform.recipes.document import Syntax
 from closedform.recipes.keys import flag, irrelevant
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.arguments import Program, framework_of, keys_with
+from closedform.recipes.transformers.arguments import TrainerProgram, framework_of, keys_with
 
 _OWN = ("stage", "finetuning_type", "cutoff_len", "template", "max_samples", "overwrite_cache")
 _FURTHER = (
@@ -27,4 +27,4 @@ def _matches(section: Section) -> bool:
 
 
 _KEYS = keys_with(**dict.fromkeys(_FURTHER, irrelevant()), **dict.fromkeys(_SWITCHES, flag(False)))
-FRAMEWORK = framework_of(Program("llama-factory", _matches, _KEYS, switches=_SWITCHES))
+FRAMEWORK = framework_of(TrainerProgram("llama-factory", _matches, _KEYS, switches=_SWITCHES))

@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
@@ -32,11 +32,11 @@ ARGUMENTS = _Flags(
 )
 
 DEFECTS = {
-    "binary32": Defect("computed in binary32", "llmc/schedulers.h:28", kind=Kind.CONVENTION),
+    "binary32": Defect("computed in binary32", "llmc/schedulers.h:28", kind=DefectKind.CONVENTION),
     "past-the-end": Defect(
         "an update after the run fails an assertion",
         "llmc/schedulers.h:34",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine", "linear", "wsd"),
     ),
 }

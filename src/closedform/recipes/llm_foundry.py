@@ -11,7 +11,7 @@ from closedform.recipes.composer.reader import decoupled, find_class, open_keys,
 from closedform.recipes.composer.schedules import CLOCK, DEFECTS
 from closedform.recipes.composer.writer import clipping_entry, written_schedulers
 from closedform.recipes.document import Document, interpolate
-from closedform.recipes.forms import Config, Form, Optimizer, Writer, native
+from closedform.recipes.forms import Config, Optimizer, WarmupDecayForm, Writer, native
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import ClassKeys, irrelevant, mapping, sections, text
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
@@ -76,7 +76,9 @@ _WRITTEN = {
 }
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
     for name, arguments in written_schedulers(form):
         options = optimizer.keywords(form.peak)

@@ -12,7 +12,7 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -83,18 +83,18 @@ DEFECTS = {
         "an update has the rate of the first micro-batch of its accumulation",
         "engine_pretrain.py:42",
         lambda arguments: arguments.accum_iter > 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "batches-dropped": Defect(
         "the batches of an epoch that do not fill an accumulation make no update",
         "engine_pretrain.py:60",
         lambda arguments: arguments.accum_iter > 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "rate-after-the-run": Defect(
         "after the run the cosine rises again",
         "util/lr_sched.py:14",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 

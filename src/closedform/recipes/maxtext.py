@@ -9,10 +9,18 @@ import sympy as sp
 
 from closedform.language import Schedule
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals
 from closedform.recipes.keys import (
@@ -90,13 +98,13 @@ DEFECTS = {
         "a run that is longer than its schedule goes on at rate 0",
         "src/maxtext/utils/maxtext_utils.py:2346",
         lambda config: config.steps > config.learning_rate_schedule_steps,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "last-update-final": Defect(
         "the last update has the final rate, so that the decay is one update shorter",
         "src/maxtext/utils/maxtext_utils.py:2302",
         lambda config: _phases(config)[1] > 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "peak-after-line": Defect(
         "a linear decay of one update leaves the rate at the peak",
@@ -109,7 +117,7 @@ DEFECTS = {
         "updates with a spike of the loss are skipped, and count as updates",
         "src/maxtext/optimizers/optimizers.py:231",
         lambda config: config.skip_step_on_spikes,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -250,10 +258,12 @@ def _part(length: int, total: int) -> float:
     return (length + 0.5) / total
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     """The phases of a config are parts of the schedule, rounded down."""
     del facts
-    if form.curve not in (Curve.COSINE, Curve.LINEAR, Curve.CONSTANT):
+    if form.curve not in (CurveName.COSINE, CurveName.LINEAR, CurveName.CONSTANT):
         return
     beta1, beta2 = optimizer.betas() or [0.9, 0.95]
     config: dict[str, Any] = {
@@ -272,16 +282,16 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         config["adamw_mask"] = no_decay
     warmup = whole(form.warmup())
     # The last update of the decay has the final rate.
-    total = form.total if form.curve is Curve.CONSTANT else whole(form.end) + 1
+    total = form.total if form.curve is CurveName.CONSTANT else whole(form.end) + 1
     if total < 1:
         return
     config["learning_rate_schedule_steps"] = total
     config["warmup_steps_fraction"] = _part(warmup, total)
-    if form.curve is Curve.COSINE and not form.has_plateau:
+    if form.curve is CurveName.COSINE and not form.has_plateau:
         yield {**config, "lr_schedule_type": "cosine"}
         return
-    decay = 0 if form.curve is Curve.CONSTANT else total - whole(form.begin)
-    style = "cosine" if form.curve is Curve.COSINE else "linear"
+    decay = 0 if form.curve is CurveName.CONSTANT else total - whole(form.begin)
+    style = "cosine" if form.curve is CurveName.COSINE else "linear"
     part = {"wsd_decay_steps_fraction": _part(decay, total), "wsd_decay_style": style}
     yield {**config, "lr_schedule_type": "wsd", **part}
 

@@ -11,11 +11,11 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import Value, by_intervals, first_from
+from closedform.recipes.intervals import LazyNumber, by_intervals, first_from
 from closedform.recipes.keys import (
     ClassKeys,
     Keys,
@@ -93,21 +93,21 @@ DEFECTS = {
             and "learning_rate" in config
             and config.learning_rate != exact_number(config.lr_schedule.arguments[0])
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "peak-twice": Defect(
         "the first two updates after the warmup have the peak, and the decay begins after them: "
         "it ends one update later than warmup and decay together last",
         "mlx_lm/tuner/utils.py:33",
         lambda config: config.lr_schedule is not None and config.lr_schedule.warmup > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "micro-batches": Defect(
         "iters counts micro-batches, and the schedule updates: a decay over iters updates is not "
         "finished",
         "mlx_lm/tuner/trainer.py:274",
         lambda config: config.lr_schedule is not None and config.grad_accumulation_steps > 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "rate-of-adafactor": Defect(
         "Adafactor computes a relative rate, and ignores the schedule, unless relative_step is "
@@ -116,11 +116,11 @@ DEFECTS = {
         lambda config: (
             config.optimizer.lower() == "adafactor" and _optimizer(config)[1].relative_step
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 
-Stages = list[tuple[Value, int | None]]
+Stages = list[tuple[LazyNumber, int | None]]
 """The stages of a schedule, the last one without an end."""
 
 

@@ -10,7 +10,7 @@ from closedform.language import exact_number
 from closedform.recipes import megatron, transformers
 from closedform.recipes.document import Document
 from closedform.recipes.document import Syntax as FileForm
-from closedform.recipes.forms import Config, Form, Optimizer, Writer, native
+from closedform.recipes.forms import Config, Optimizer, WarmupDecayForm, Writer, native
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import (
     OpenKeys,
@@ -29,7 +29,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role
 from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
-from closedform.recipes.transformers.arguments import Program, keys_with, read_arguments
+from closedform.recipes.transformers.arguments import TrainerProgram, keys_with, read_arguments
 from closedform.recipes.transformers.schedules import CURVES, OF_LOSS
 
 _FURTHER = (
@@ -91,7 +91,7 @@ def _own_keys(section: Section) -> bool:
 
 
 _GROUP_RATES = ("vit_lr", "aligner_lr")
-_PROGRAM = Program(
+_PROGRAM = TrainerProgram(
     "ms-swift",
     _own_keys,
     keys_with(
@@ -170,7 +170,9 @@ def _plan(flags: Values) -> OptimizerPlan:
     return plan_optimizer("adamw", arguments, where=where)
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     if transformers.FRAMEWORK.writer is None or megatron.FRAMEWORK.writer is None:
         return
     yield from transformers.FRAMEWORK.writer.configs(form, optimizer, facts)

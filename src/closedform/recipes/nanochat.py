@@ -6,7 +6,7 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, quotient
@@ -75,7 +75,7 @@ FRAMEWORK = Framework(
         "momentum-never-falls": Defect(
             "a run of at most 400 updates never begins the fall of the momentum",
             "scripts/base_train.py:375",
-            kind=Kind.CONVENTION,
+            kind=DefectKind.CONVENTION,
             classes=("get_muon_momentum",),
         )
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from closedform.language import Schedule
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, quotient
@@ -48,7 +48,7 @@ FRAMEWORK = Framework(
         "division-by-zero": Defect(
             "a warmup as long as the decay divides by zero at the end of both",
             "train.py:239",
-            kind=Kind.CONVENTION,
+            kind=DefectKind.CONVENTION,
         )
     },
 )

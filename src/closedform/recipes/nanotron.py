@@ -14,10 +14,18 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals, power_quotient
 from closedform.recipes.keys import (
@@ -77,13 +85,13 @@ DEFECTS = {
         lambda scheduler, tokens: (
             "lr_decay_starting_step" in scheduler and "lr_decay_steps" not in scheduler
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "no-decay": Defect(
         "without min_decay_lr there is no decay",
         "src/nanotron/config/config.py:386",
         lambda scheduler, tokens: "min_decay_lr" not in scheduler,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "rate-squared": Defect(
         "without a warmup and a decay, the rate is squared",
@@ -96,7 +104,7 @@ DEFECTS = {
     "minimum-of-all-groups": Defect(
         "min_decay_lr, and the rate of a constant warmup, are the same for every group",
         "src/nanotron/helpers.py:126",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr, sp.Expr, sp.Integer], sp.Expr]] = {
@@ -205,7 +213,7 @@ def _optimizer(optimizer: Values) -> ClassOptimizer:
     return class_optimizer(Section(place.origin.document, content, place.origin.path), path)
 
 
-_STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.ROOT: "1-sqrt"}
+_STYLES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.ROOT: "1-sqrt"}
 
 
 def _factory(optimizer: Optimizer) -> dict[str, Any]:
@@ -221,9 +229,11 @@ def _factory(optimizer: Optimizer) -> dict[str, Any]:
     }
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
-    if form.curve not in (*_STYLES, Curve.CONSTANT):
+    if form.curve not in (*_STYLES, CurveName.CONSTANT):
         return
     scheduler: dict[str, Any] = {
         "learning_rate": native(form.peak),
@@ -232,7 +242,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         "lr_decay_style": _STYLES.get(form.curve, "linear"),
         "min_decay_lr": native(form.low),
     }
-    if form.curve is not Curve.CONSTANT:
+    if form.curve is not CurveName.CONSTANT:
         scheduler["lr_decay_starting_step"] = whole(form.begin)
         scheduler["lr_decay_steps"] = whole(form.end - form.begin)
     no_decay_groups = [group for group in optimizer.groups if group.weight_decay == 0]

@@ -16,7 +16,7 @@ from typing import Any
 
 from closedform.errors import ConfigError
 from closedform.recipes.document import Document, join_path
-from closedform.recipes.documents.values import Call
+from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.framework import Framework
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.keys import Keys
@@ -52,12 +52,12 @@ class Near:
 
 def leaves(content: Any, path: str = "") -> Iterator[tuple[str, str, Any]]:
     """Yields the path, the name and the value of each innermost entry, at any depth."""
-    if isinstance(content, Call):
+    if isinstance(content, ConfigCall):
         content = content.kwargs
     if isinstance(content, Mapping):
         for key, value in content.items():
             place = join_path(path, key)
-            if not isinstance(value, Mapping | Call):
+            if not isinstance(value, Mapping | ConfigCall):
                 yield place, str(key), value
             yield from leaves(value, place)
     elif isinstance(content, list | tuple):

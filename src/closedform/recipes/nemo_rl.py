@@ -13,13 +13,13 @@ import sympy as sp
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, in_sections, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import OpenKeys, Values, anything, number, section_entries
 from closedform.recipes.megatron.curves import STYLES
-from closedform.recipes.megatron.reader import Run, by_bridge, recipe_of
+from closedform.recipes.megatron.reader import MegatronRun, by_bridge, recipe_of
 from closedform.recipes.megatron.schedules import FLAGS, decay
 from closedform.recipes.megatron.schedules import rate as rate_of_flags
 from closedform.recipes.optimizer_classes import class_optimizer
@@ -51,7 +51,7 @@ DEFECTS = {
             flags is not None
             and flags.lr_warmup_iters >= (flags.lr_decay_iters or flags.train_iters)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=tuple(f"megatron-{style}" for style in STYLES),
     ),
     "milestone-in-the-warmup": Defect(
@@ -61,7 +61,7 @@ DEFECTS = {
             length is not None and mark < length
             for mark, length in zip(marks, lengths, strict=False)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("list",),
     ),
 }
@@ -108,7 +108,7 @@ def _of_class(context: Context, policy: Values) -> Schedule:
     return _of_torch(policy.origin, context.as_implemented)
 
 
-def _flags(config: Section, iterations: int) -> tuple[Values, Run]:
+def _flags(config: Section, iterations: int) -> tuple[Values, MegatronRun]:
     """The flags of Megatron-Bridge and the run, in training steps."""
     policy = config.section("policy")
     bridge = policy.section("megatron_cfg")
@@ -129,7 +129,7 @@ def _flags(config: Section, iterations: int) -> tuple[Values, Run]:
     part = flags.lr_warmup_fraction
     if part is not None and part >= 1 and not flags.lr_warmup_iters:
         flags = flags.replace(lr_warmup_fraction=None, lr_warmup_iters=part * iterations)
-    return flags, Run(batch, (), iterations)
+    return flags, MegatronRun(batch, (), iterations)
 
 
 def _algorithm(config: Section) -> str:

@@ -12,10 +12,18 @@ import sympy as sp
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.optimizers import adamw, lion
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import UndefinedError, by_intervals, quotient
 from closedform.recipes.keys import (
@@ -49,7 +57,7 @@ RULES: Mapping[str, tuple[str, Callable[..., UpdateRule]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OlmoNumbers:
     """The numbers of a schedule, lengths in the unit of the clock.
 
     Attributes:
@@ -67,11 +75,11 @@ class Plan:
     total: sp.Expr
 
 
-Stage = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
+FactorSegment = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
 """From n to the rate, and the n at which the next stage begins; None for the last."""
 
 
-def _warm(plan: Plan) -> Stage:
+def _warm(plan: OlmoNumbers) -> FactorSegment:
     def rise(n: sp.Expr) -> sp.Expr:
         if not 0 <= plan.first < plan.peak:
             raise UndefinedError("AssertionError: warmup_min_lr must be in [0, learning_rate)")
@@ -80,33 +88,33 @@ def _warm(plan: Plan) -> Stage:
     return rise, plan.warmup
 
 
-def _falling(plan: Plan, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[Stage, ...]:
+def _falling(plan: OlmoNumbers, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[FactorSegment, ...]:
     def value(n: sp.Expr) -> sp.Expr:
         return fall(quotient(n - plan.warmup, plan.total - plan.warmup))
 
     return _warm(plan), (value, plan.total), (lambda n: plan.end, None)
 
 
-def _cosine(plan: Plan) -> tuple[Stage, ...]:
+def _cosine(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     return _falling(plan, lambda progress: along_cosine(plan.peak, plan.end, progress))
 
 
-def _linear(plan: Plan) -> tuple[Stage, ...]:
+def _linear(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     return _falling(plan, lambda progress: along_line(plan.peak, plan.end, progress))
 
 
-def _envelope(plan: Plan) -> tuple[Stage, ...]:
+def _envelope(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     return _falling(plan, lambda progress: along_envelope(plan.peak, plan.end, progress))
 
 
-def _inverse_root(plan: Plan) -> tuple[Stage, ...]:
+def _inverse_root(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     def fall(n: sp.Expr) -> sp.Expr:
         return plan.peak * sp.sqrt(plan.warmup) / sp.sqrt(sp.Max(plan.warmup, n))
 
     return _warm(plan), (fall, None)
 
 
-def _largest(plan: Plan) -> tuple[Stage, ...]:
+def _largest(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     """The larger one of the cosine and the inverse root."""
     _, (root, _) = _inverse_root(plan)
     warm, (wave, mark), (last, _) = _cosine(plan)
@@ -117,7 +125,7 @@ def _largest(plan: Plan) -> tuple[Stage, ...]:
     )
 
 
-CURVES: Mapping[str, Callable[[Plan], tuple[Stage, ...]]] = {
+CURVES: Mapping[str, Callable[[OlmoNumbers], tuple[FactorSegment, ...]]] = {
     "cosine_with_warmup": _cosine,
     "linear_with_warmup": _linear,
     "inverse_sqrt_with_warmup": _inverse_root,
@@ -165,7 +173,7 @@ CONFIG = OpenKeys(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class OlmoRun:
     """The length of a run.
 
     Attributes:
@@ -181,7 +189,7 @@ class Run:
     end: int | None
 
 
-def _run(config: Values, facts: Facts) -> Run:
+def _run(config: Values, facts: Facts) -> OlmoRun:
     clock = CLOCKS[config.scheduler.units]
     length = config.model.max_sequence_length or facts.sequence_length
     tokens = facts.tokens_per_update
@@ -190,10 +198,10 @@ def _run(config: Values, facts: Facts) -> Run:
     facts = replace(facts, tokens_per_update=tokens)
     updates, run_tokens = _length(config, facts)
     if clock.unit is Unit.UPDATE:
-        return Run(clock, facts, updates, updates)
+        return OlmoRun(clock, facts, updates, updates)
     if run_tokens is None and updates is not None and tokens is not None:
         run_tokens = updates * tokens
-    return Run(clock, facts, updates, run_tokens)
+    return OlmoRun(clock, facts, updates, run_tokens)
 
 
 def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
@@ -220,13 +228,13 @@ def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
     return None if per_update is None else math.ceil(exact_number(amount) / per_update), tokens
 
 
-def _plan(config: Values, run: Run, context: Context) -> Plan:
+def _plan(config: Values, run: OlmoRun, context: Context) -> OlmoNumbers:
     scheduler, peak = config.scheduler, config.optimizer.learning_rate
     first, end = scheduler.warmup_min_lr, scheduler.t_max
     if end is None and run.end is None:
         fact = "updates_per_epoch" if str(config.max_duration).endswith("ep") else None
         run.facts.require(fact or "tokens_per_update", where=context.where)
-    return Plan(
+    return OlmoNumbers(
         peak,
         peak * scheduler.alpha_f,
         peak / 10 if first is None else first,
@@ -251,12 +259,12 @@ def _bolt_on_warmup(context: Context, config: Values) -> Schedule:
         raise config.error(f"warmup_end must not be before warmup_start {start}, got {end}")
     inner = next(value for value, mark in stages if mark is None or end < mark)
     arrival = inner(end)
-    rise: Stage = (lambda n: arrival * (n - start) / (end - start), end)
-    zero: Stage = (lambda n: sp.S.Zero, start)
+    rise: FactorSegment = (lambda n: arrival * (n - start) / (end - start), end)
+    zero: FactorSegment = (lambda n: sp.S.Zero, start)
     return _build_schedule((zero, *([rise] if start < end else []), *stages), run, "bolt_on_warmup")
 
 
-def _build_schedule(stages: tuple[Stage, ...], run: Run, name: str) -> Schedule:
+def _build_schedule(stages: tuple[FactorSegment, ...], run: OlmoRun, name: str) -> Schedule:
     count = run.clock.count(run.facts)
     return by_intervals(
         name,
@@ -276,7 +284,7 @@ DEFECTS = {
             and "warmup_min_lr" not in config.scheduler
             and config.scheduler.name != "constant"
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "warmup-past-the-end": Defect(
         "a warmup past the end of the run rises beyond it, and the rate falls at once",
@@ -286,7 +294,7 @@ DEFECTS = {
             and "t_max" not in config.scheduler
             and config.scheduler.t_warmup > run.end
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "zero-for-ever": Defect(
         "inverse_sqrt_with_warmup without a warmup is 0 for ever",
@@ -351,7 +359,7 @@ def _optimizer(optimizer: Values) -> ClassOptimizer:
     )
 
 
-def _clipping(config: Values, run: Run) -> Clipping | None:
+def _clipping(config: Values, run: OlmoRun) -> Clipping | None:
     """The clipping, larger by a factor over the first updates."""
     scheduler, threshold = config.scheduler, config.max_grad_norm
     if config.max_grad_norm_ratio is not None or threshold is None:
@@ -366,13 +374,15 @@ def _clipping(config: Values, run: Run) -> Clipping | None:
 
 
 _WRITTEN = {
-    Curve.CONSTANT: "constant_with_warmup",
-    Curve.COSINE: "cosine_with_warmup",
-    Curve.LINEAR: "linear_with_warmup",
+    CurveName.CONSTANT: "constant_with_warmup",
+    CurveName.COSINE: "cosine_with_warmup",
+    CurveName.LINEAR: "linear_with_warmup",
 }
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     if form.curve not in _WRITTEN:
         return
     section: dict[str, Any] = {
@@ -413,7 +423,7 @@ def _scale_clipping(clipping: Config, section: Config, facts: Mapping[str, Any])
     return {**clipping, key: clipping[key] * unit} if clipping else {}
 
 
-def _schedulers(form: Form, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+def _schedulers(form: WarmupDecayForm, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]:
     """The section of the scheduler, and the rate of the optimizer."""
     has_rise = form.rise is not None
     # The clock counts t + 1.
@@ -422,10 +432,10 @@ def _schedulers(form: Form, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]
     if has_rise:
         # A rise from 0 would begin below it: the clock counts the first update.
         section["warmup_min_lr"] = native(max(form.at(1), form.at(1) * 0))
-    if form.curve is Curve.CONSTANT:
+    if form.curve is CurveName.CONSTANT:
         yield {**section, "t_warmup": whole(begin) if has_rise else 0}, form.peak
         return
-    if not has_rise and form.curve is Curve.LINEAR:
+    if not has_rise and form.curve is CurveName.LINEAR:
         # The line goes on to where the clock is 0.
         peak = form.peak + (form.peak - form.low) * begin / (form.end - form.begin)
         yield _lasting({**section, "t_warmup": 0}, form, peak, end), peak
@@ -436,11 +446,11 @@ def _schedulers(form: Form, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]
         yield {**token_section, "t_max": whole(end * tokens)}, form.peak
 
 
-def _part(form: Form, peak: Any) -> Any:
+def _part(form: WarmupDecayForm, peak: Any) -> Any:
     return native(form.low / peak) if peak != 0 else 0.0
 
 
-def _lasting(section: dict[str, Any], form: Form, peak: Any, end: Any) -> dict[str, Any]:
+def _lasting(section: dict[str, Any], form: WarmupDecayForm, peak: Any, end: Any) -> dict[str, Any]:
     section["alpha_f"] = _part(form, peak)
     return section if whole(end) == form.total else {**section, "t_max": whole(end)}
 

@@ -11,7 +11,7 @@ import sympy as sp
 from closedform.language import Schedule, floor_mod
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Count, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -73,7 +73,7 @@ DEFECTS = {
         "a warmup of 1 is the whole run, and one above it a number of micro-batches",
         "modules/util/create.py:1129",
         lambda config: config.learning_rate_warmup_steps == 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "warmup-in-micro-batches": Defect(
         "a warmup of more than 1 counts micro-batches: it is divided by the accumulation",
@@ -81,20 +81,20 @@ DEFECTS = {
         lambda config: (
             config.learning_rate_warmup_steps > 1 and config.gradient_accumulation_steps > 1
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "rises-after-the-run": Defect(
         "the cosine rises again after the run",
         "modules/util/lr_scheduler_util.py:43",
         lambda config: config.learning_rate_scheduler == "COSINE",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("COSINE",),
     ),
     "last-update-goes-on": Defect(
         "the restarts stay at their value of the last update, above their minimum",
         "modules/util/lr_scheduler_util.py:57",
         lambda config: "RESTARTS" in config.learning_rate_scheduler,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("COSINE_WITH_RESTARTS", "COSINE_WITH_HARD_RESTARTS"),
     ),
     "schedule-free": Defect(
@@ -104,7 +104,7 @@ DEFECTS = {
             config.optimizer["optimizer"] in SCHEDULE_FREE
             and config.learning_rate_scheduler != "CONSTANT"
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 

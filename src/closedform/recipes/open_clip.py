@@ -8,7 +8,7 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -66,27 +66,27 @@ DEFECTS = {
         "the last update of the warmup has the peak, and so has the one after it",
         "src/open_clip_train/scheduler.py:39",
         lambda arguments: arguments.warmup > 0 and not arguments.skip_scheduler,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "rate-after-the-run": Defect(
         "after the run a cosine rises again, and a cooldown falls below 0 or has no value",
         "src/open_clip_train/scheduler.py:66",
         lambda arguments: arguments.lr_scheduler != "const" and not arguments.skip_scheduler,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine", "const-cooldown"),
     ),
     "batches-dropped": Defect(
         "the batches of an epoch that do not fill an accumulation make no update",
         "src/open_clip_train/main.py:557",
         lambda arguments: arguments.accum_freq > 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "layers-of-the-model": Defect(
         "the rates of the layers below the head are a power of the layer decay as large, by the "
         "depth of the model",
         "src/open_clip_train/scheduler.py:10",
         lambda arguments: any(getattr(arguments, name) != 1 for name in _LAYERS),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 

@@ -16,7 +16,7 @@ from closedform.language import Schedule
 from closedform.recipes.build import class_schedule
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -89,7 +89,7 @@ _SPARED = ("bias", "layer_norm.weight")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunNumbers:
     """The numbers of a run.
 
     Attributes:
@@ -125,39 +125,39 @@ DEFECTS = {
             and arguments.lr_scheduler_type == "constant"
             and arguments.warmup_ratio > 0
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("constant", "grpo-constant"),
     ),
     "rises-again": Defect(
         "the cosine rises again after the run",
         "src/transformers/optimization.py:140",
         lambda arguments, plan: not plan.is_olmo and arguments.lr_scheduler_type == "cosine",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine", "grpo-cosine"),
     ),
 }
 
 
-def _plan(context: Context, arguments: Values) -> Plan:
+def _plan(context: Context, arguments: Values) -> RunNumbers:
     accumulation, most = arguments.gradient_accumulation_steps, arguments.max_train_steps
     facts, epochs = context.numbers, arguments.num_train_epochs or arguments.num_epochs or 2
     if _is_olmo(context):
         if most is None:
             (batches,) = facts.require("updates_per_epoch", where=context.where)
             most = int(batches) * epochs
-        return Plan(1, most, most, is_olmo=True)
+        return RunNumbers(1, most, most, is_olmo=True)
     if most is not None:
         processes = int(facts.world_size or 1)
-        return Plan(processes, most, most * processes)
+        return RunNumbers(processes, most, most * processes)
     fact_names = ("world_size", "micro_batches_per_epoch")
     processes, batches = (int(value) for value in facts.require(*fact_names, where=context.where))
     updates = epochs * -(-math.ceil(batches / processes) // accumulation)
     steps = epochs * -(-batches // accumulation)
-    return Plan(processes, updates, steps)
+    return RunNumbers(processes, updates, steps)
 
 
 def _build_schedule(
-    context: Context, arguments: Values, plan: Plan, ratio: sp.Expr | None = None
+    context: Context, arguments: Values, plan: RunNumbers, ratio: sp.Expr | None = None
 ) -> Schedule:
     """The schedule of ``get_scheduler``, where the line may end at a part of the rate."""
     refuse_unless(plan.updates > 0, "the run has no update", context.where)
@@ -213,7 +213,7 @@ def _of_tuning(context: Context, arguments: Values) -> Schedule:
     return _build_schedule(context, arguments, _plan(context, arguments), ratio)
 
 
-def _plan_of_grpo(context: Context, arguments: Values) -> Plan:
+def _plan_of_grpo(context: Context, arguments: Values) -> RunNumbers:
     batch = (arguments.num_unique_prompts_rollout, arguments.num_samples_per_prompt_rollout)
     steps = context.facts.get("num_training_steps")
     if steps is None and None not in (arguments.total_episodes, *batch):
@@ -225,7 +225,7 @@ def _plan_of_grpo(context: Context, arguments: Values) -> Plan:
             hint="give the training steps of GRPO, or total_episodes in the config",
         )
     updates = int(steps) * arguments.num_epochs * arguments.num_mini_batches
-    return Plan(1, updates, updates, _is_olmo(context))
+    return RunNumbers(1, updates, updates, _is_olmo(context))
 
 
 def _of_grpo(context: Context, arguments: Values) -> Schedule:

@@ -12,7 +12,7 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, in_sections
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -32,7 +32,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, whole
-from closedform.recipes.transformers.schedules import CURVES, Run, schedule_by_name
+from closedform.recipes.transformers.schedules import CURVES, ScheduleNumbers, schedule_by_name
 from closedform.recipes.transformers.schedules import DEFECTS as TRAINER_DEFECTS
 from closedform.schedules import constant
 
@@ -92,34 +92,34 @@ DEFECTS = {
         "min_lr_ratio counts only for the schedulers whose names have min_lr",
         f"{_STRATEGY}:373",
         lambda run: "min_lr_ratio" in run and run.lr_scheduler not in _WITH_MINIMUM,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=tuple(name for name in CURVES if name not in _WITH_MINIMUM),
         versions=("3c3be6234e0c",),
     ),
     "minimum-to-all": Defect(
         "the minimum is passed to every scheduler, and most refuse it",
         f"{_STRATEGY} (before c3188af3)",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         versions=(TO_ALL,),
     ),
     "constant-without-warmup": Defect(
         "constant ignores the warmup",
         "src/transformers/optimization.py:1014",
         lambda run: run.lr_scheduler == "constant" and run.lr_warmup_ratio > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("constant",),
     ),
     "clipping-after-muon": Defect(
         "the clipping is that of Muon's orthogonal update, not of the gradient",
         f"{_STRATEGY}:328",
         lambda run: run.optim == "muon",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "run-without-updates": Defect(
         "a run of no whole batch has a schedule of 0 updates: a cosine alternates",
         "openrlhf/cli/train_sft.py:103",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=_WITH_MINIMUM,
     ),
     **{
@@ -163,7 +163,7 @@ def _rate(context: Context, run: Values) -> Schedule:
     total, name = _total(context, run), run.lr_scheduler
     has_minimum = name in _WITH_MINIMUM or context.version == TO_ALL
     kwargs = {"min_lr_rate": run.min_lr_ratio} if has_minimum else {}
-    numbers_of_run = Run(
+    numbers_of_run = ScheduleNumbers(
         run.muon_lr if group == "muon" else run.lr,
         default,
         sp.Integer(math.ceil(total * float(run.lr_warmup_ratio))),

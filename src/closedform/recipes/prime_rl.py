@@ -7,7 +7,7 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, in_sections
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -70,7 +70,7 @@ DEFECTS = {
         "a min_lr of 0 is a factor of 1e-8: update 0 is not 0, and the last one of a line is not",
         f"{_SCHEDULER}:34",
         lambda config: config.scheduler.type in _PHASES and config.scheduler.min_lr == 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=_PHASES,
     ),
     "minimum-starts-the-warmup": Defect(
@@ -81,21 +81,21 @@ DEFECTS = {
             and config.scheduler.min_lr > 0
             and config.scheduler.warmup_steps > 0
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=_PHASES,
     ),
     "decay-of-one": Defect(
         "a decay of one update divides by zero at the last update of the run",
         f"{_SCHEDULER}:49",
         lambda config: config.scheduler.type == "linear" and config.scheduler.decay_steps == 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("linear",),
     ),
     "minimum-not-reached": Defect(
         "the minimum of a cosine is that of the update after the run, and the rate rises again",
         f"{_SCHEDULER}:77",
         lambda config: config.scheduler.type == "cosine",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine",),
     ),
 }

@@ -18,13 +18,13 @@ from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.entries import Context
 from closedform.recipes.intervals import by_intervals
 from closedform.recipes.torch import FRAMEWORK as TORCH
-from closedform.recipes.transformers.schedules import Run
+from closedform.recipes.transformers.schedules import ScheduleNumbers
 
 CLOCK = Clock(Unit.PROCESS_STEP)
 TORCH_PATH = "torch.optim.lr_scheduler"
 
 
-def piecewise_constant(run: Run, rules: str) -> Schedule:
+def piecewise_constant(run: ScheduleNumbers, rules: str) -> Schedule:
     """Returns the multiples of the rate of ``get_piecewise_constant_schedule``.
 
     Args:
@@ -54,9 +54,11 @@ def piecewise_constant(run: Run, rules: str) -> Schedule:
     return by_intervals("piecewise_constant", *stages, (value(rest), None))
 
 
-def run_of(context: Context, rate: sp.Expr, warmup: int, total: int, processes: int) -> Run:
+def run_of(
+    context: Context, rate: sp.Expr, warmup: int, total: int, processes: int
+) -> ScheduleNumbers:
     """Returns the numbers of a schedule of accelerate, lengths in steps of the scheduler."""
-    return Run(
+    return ScheduleNumbers(
         rate,
         rate,
         sp.Integer(warmup),

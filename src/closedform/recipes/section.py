@@ -16,7 +16,7 @@ import sympy as sp
 from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, nearest
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.scalars import integer, real
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.entries import REQUIRED, Required
 
 RELATED = re.compile(
@@ -148,14 +148,14 @@ class Section:
     def section(self, key: str) -> Section:
         """Returns a mapping below this one, an empty one where there is none.
 
-        A :class:`~closedform.recipes.documents.values.Call` is the mapping of its keyword
+        A :class:`~closedform.recipes.documents.values.ConfigCall` is the mapping of its keyword
         arguments; a string of JSON, as on a command line, is parsed.
 
         Raises:
             ConfigError: It is not a mapping.
         """
         content = self.value(key, {})
-        if isinstance(content, Call):
+        if isinstance(content, ConfigCall):
             content = content.kwargs
         if isinstance(content, str) and content.lstrip().startswith("{"):
             try:
@@ -259,12 +259,12 @@ def whole(document: Document) -> Section:
     return Section(document, document.content)
 
 
-def calls(value: object, name: str | None = None) -> Iterator[Call]:
+def calls(value: object, name: str | None = None) -> Iterator[ConfigCall]:
     """Yields the calls within a value, outermost first; if a name is given, only its calls.
 
     The name is compared with the last part of the dotted one.
     """
-    if isinstance(value, Call):
+    if isinstance(value, ConfigCall):
         if name is None or value.name.rpartition(".")[2] == name:
             yield value
         for part in (*value.args, *value.kwargs.values()):
@@ -279,7 +279,7 @@ def calls(value: object, name: str | None = None) -> Iterator[Call]:
 
 def is_open(value: object) -> bool:
     """Returns whether a value is not plain data."""
-    return isinstance(value, Unresolved | Call | Reference)
+    return isinstance(value, Unresolved | ConfigCall | Reference)
 
 
 def _number_of(text: str) -> Any:

@@ -10,9 +10,9 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
-from closedform.recipes.documents.values import Call
+from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import (
@@ -30,7 +30,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role
 from closedform.recipes.rules import plan_optimizer
 from closedform.recipes.section import Section, calls, is_open, whole
-from closedform.recipes.transformers.schedules import Run, schedule_by_name
+from closedform.recipes.transformers.schedules import ScheduleNumbers, schedule_by_name
 from closedform.schedules import constant
 
 CLOCK = Clock(Unit.UPDATE)
@@ -63,20 +63,20 @@ DEFECTS = {
         lambda fit, sizes, batch: (
             sizes is not None and (len({*sizes}) > 1 or any(size % batch for size in sizes))
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "warmup-is-no-ratio": Defect(
         "a fraction of warmup_steps is that part of one update, not of the run",
         f"{_FILE}:414",
         lambda fit, sizes, batch: 0 < fit.warmup_steps < 1,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
     "warmup-of-10000": Defect(
         "the default warmup has 10000 updates, more than most runs",
         f"{_FILE}:167",
         lambda fit, sizes, batch: "warmup_steps" not in fit and fit.scheduler != "constantlr",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=tuple(CURVES)[1:],
     ),
 }
@@ -108,7 +108,7 @@ def _rate(context: Context, fit: Values) -> Schedule:
     name, rate, where = fit.scheduler.lower(), fit.optimizer_params.lr, context.where
     refuse_unless(name in CURVES, f"there is no scheduler {fit.scheduler!r:.60}", where)
     total = sp.Integer(0 if CURVES[name].startswith("constant") else _updates(context, fit))
-    run = Run(rate, rate, fit.warmup_steps, total, where)
+    run = ScheduleNumbers(rate, rate, fit.warmup_steps, total, where)
     return schedule_by_name(CURVES[name], Section(fit.origin.document, {}), run)
 
 
@@ -119,7 +119,7 @@ def _class_rate(context: Context, fit: Values) -> Schedule:
     return _rate(context, fit)
 
 
-def _call(document: Document) -> Call | None:
+def _call(document: Document) -> ConfigCall | None:
     """The call of ``fit`` in a Python file."""
     if document.syntax is not Syntax.PYTHON:
         return None

@@ -14,7 +14,7 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number, floor_mod, t
 from closedform.recipes.checks import refuse_unless
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -119,7 +119,7 @@ DEFECTS = {
         "the rate is cut down to whole billionths",
         f"{_FILE}:268",
         _is(*PERIODIC),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=PERIODIC,
     ),
     "end-without-effect": Defect(
@@ -128,14 +128,14 @@ DEFECTS = {
         lambda arguments: (
             "lr_end" in arguments and _is("constant", "constant_with_warmup", "linear")(arguments)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("constant", "constant_with_warmup", "linear"),
     ),
     "schedule-free": Defect(
         "a schedule-free optimizer has no schedule: lr_scheduler is ignored",
         "simpletuner/helpers/training/trainer.py:4262",
         lambda arguments: _is_free(arguments),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -7,13 +7,13 @@ from typing import Any
 from closedform.errors import MissingFactsError
 from closedform.language import Schedule
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import FlagKeys, Values, choice, integer, number, section_entries, text
 from closedform.recipes.megatron.curves import STYLES
-from closedform.recipes.megatron.reader import Run, recipe_of
+from closedform.recipes.megatron.reader import MegatronRun, recipe_of
 from closedform.recipes.megatron.schedules import CLOCK, FLAGS, decay, rate
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
@@ -50,13 +50,13 @@ DEFECTS = {
         "lr-warmup-fraction silences lr-warmup-iters",
         "slime/backends/megatron_utils/model.py:211",
         lambda flags: flags.lr_warmup_fraction is not None and flags.lr_warmup_iters != 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "whole-updates": Defect(
         "the samples of a run that do not fill a batch make no update of its schedule",
         "slime/backends/megatron_utils/model.py:203",
         lambda flags: None not in _numbers(flags) and _samples(flags) % flags.global_batch_size > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "inverse-square-root-of-samples": Defect(
@@ -68,7 +68,7 @@ DEFECTS = {
             and not flags.lr_warmup_iters
             and not flags.lr_warmup_fraction
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("megatron-inverse-square-root",),
     ),
 }
@@ -136,7 +136,7 @@ def _read(reading: Reading) -> Recipe:
     is_fsdp = content.get("train-backend") == "fsdp"
     flags = _of_run((FSDP if is_fsdp else ARGUMENTS).read(section), reading.context)
     updates = int(flags.train_iters)
-    run = Run(1 if is_fsdp else int(flags.global_batch_size), (), updates)
+    run = MegatronRun(1 if is_fsdp else int(flags.global_batch_size), (), updates)
     length = {"total_updates": updates}
     clock = OF_UPDATES if is_fsdp else CLOCK
     values = (flags.replace(lr_warmup_iters=flags.origin.integer("lr-warmup-iters", 0)),)

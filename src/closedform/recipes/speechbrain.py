@@ -20,9 +20,9 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
-from closedform.recipes.documents.values import Call, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Unresolved
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import UndefinedError, by_intervals, quotient
@@ -54,7 +54,7 @@ LONGEST_PRODUCT = 4096
 """The most factors of a CyclicCosineScheduler without a rate that are multiplied."""
 
 Stage = tuple[Callable[[], sp.Expr], int | None]
-Stages = Callable[[Values, sp.Expr, str], tuple[Stage, ...]]
+StageFunction = Callable[[Values, sp.Expr, str], tuple[Stage, ...]]
 """From the arguments, the rate of update 0 and the place to the stages from call 1 on."""
 
 
@@ -269,7 +269,7 @@ def _keys(**keys: Any) -> Keys:
 
 
 _NOAM = {"lr_initial": number(), "n_warmup_steps": number()}
-CLASSES: Mapping[str, tuple[Stages, Keys]] = {
+CLASSES: Mapping[str, tuple[StageFunction, Keys]] = {
     "NoamScheduler": (_noam, _keys(**_NOAM, model_size=number(None))),
     "NoamIntervalScheduler": (
         _noam_interval,
@@ -352,7 +352,7 @@ DEFECTS = {
         "update 0 has the rate of the optimizer: a scheduler is called after an update or an epoch",
         f"{_FILE}:502",
         _is(*CLASSES),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "group-rates-lost": Defect(
         "a scheduler writes the same rate to all groups, which lose theirs from update 1 on",
@@ -369,7 +369,7 @@ DEFECTS = {
         "WarmAndExpDecayLRSchedule counts calls from 0: update 1 has the rate 0",
         f"{_FILE}:98",
         _is("WarmAndExpDecayLRSchedule"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WarmAndExpDecayLRSchedule",),
     ),
     "cooldown-jumps": Defect(
@@ -383,14 +383,14 @@ DEFECTS = {
         "the decay of TriStageLRSchedule has no floor",
         f"{_FILE}:1540",
         _is("TriStageLRSchedule"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("TriStageLRSchedule",),
     ),
     "rate-of-the-optimizer-ignored": Defect(
         "InverseSquareRootScheduler does not depend on the rate of the optimizer",
         f"{_FILE}:1250",
         _is("InverseSquareRootScheduler"),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("InverseSquareRootScheduler",),
     ),
 }
@@ -459,11 +459,11 @@ def _evaluate_arithmetic(node: ast.expr) -> Any:
     raise ValueError("not arithmetic")
 
 
-def _calls(document: Document, package: str) -> dict[str, Call]:
+def _calls(document: Document, package: str) -> dict[str, ConfigCall]:
     return {
         str(key): value
         for key, value in document.content.items()
-        if isinstance(value, Call) and value.name.startswith(package)
+        if isinstance(value, ConfigCall) and value.name.startswith(package)
     }
 
 

@@ -13,13 +13,12 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.language import Schedule, floor_div, floor_mod
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.documents.gin_text import INCLUDES
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import Config, Curve, Optimizer, Writer, native
-from closedform.recipes.forms import Form as RateForm
+from closedform.recipes.forms import Config, CurveName, Optimizer, WarmupDecayForm, Writer, native
 from closedform.recipes.forms import whole as whole_number
 from closedform.recipes.framework import Framework
 from closedform.recipes.intervals import by_intervals
@@ -83,19 +82,19 @@ DEFECTS = {
         "the rate is at least min_learning_rate, 1e-8 by default, in the warmup as well",
         "t5x/utils.py:920",
         lambda scheduler: True,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "ignored-warmup": Defect(
         "the factor constant has no warmup: warmup_steps has no effect",
         "t5x/utils.py:896",
         lambda scheduler: _names(scheduler) == ["constant"] and "warmup_steps" in scheduler,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "no-number": Defect(
         "a warmup of 0 updates gives a value that is not a number",
         "t5x/utils.py:899",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 
@@ -160,7 +159,7 @@ def _check_function(config: Section) -> None:
     """Refuses another function of the rate than T5X's own."""
     for key, value in config.content.items():
         if key.endswith("learning_rate_fn"):
-            name = value.name if isinstance(value, Call | Reference) else str(value)
+            name = value.name if isinstance(value, ConfigCall | Reference) else str(value)
             if name.rpartition(".")[2] != NAME:
                 raise config.error(f"the function of the rate must be {NAME}, got {name}", key)
         if key.startswith("optax.") and key.endswith(".learning_rate"):
@@ -192,13 +191,15 @@ def _updates(reading: Reading, config: Section) -> int | None:
 def _plan(config: Section) -> OptimizerPlan:
     """The optimizer, which most files leave to the model that they include."""
     value = config.content.get("OPTIMIZER", config.content.get("train_script.optimizer_def"))
-    name = value.name if isinstance(value, Call | Reference) else ""
+    name = value.name if isinstance(value, ConfigCall | Reference) else ""
     classes = sorted({key.rpartition(".")[0] for key in config.content if ".Adafactor." in key})
     name = name or (classes[0] if classes else "of an included file")
     return plan_optimizer(name.rpartition(".")[2], {}, where=config.document.place("OPTIMIZER"))
 
 
-def _configs(form: RateForm, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del optimizer, facts
     for values in _products(form):
         yield {
@@ -212,20 +213,20 @@ def _configs(form: RateForm, optimizer: Optimizer, facts: Mapping[str, Any]) -> 
         }
 
 
-def _products(form: RateForm) -> Iterator[dict[str, Any]]:
+def _products(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
     warmup = max(1, whole_number(form.warmup()))
     least = {"min_learning_rate": form.after or sp.Rational(1, 10**8)}
     match form.curve:
-        case Curve.CONSTANT if form.rise is None:
+        case CurveName.CONSTANT if form.rise is None:
             yield {"factors": "constant", "base_learning_rate": form.peak, **least}
-        case Curve.CONSTANT:
+        case CurveName.CONSTANT:
             yield {
                 "factors": "constant * linear_warmup",
                 "base_learning_rate": form.peak,
                 "warmup_steps": warmup,
                 "min_learning_rate": form.at() or sp.Rational(1, 10**8),
             }
-        case Curve.INVERSE_ROOT if form.begin == 0:
+        case CurveName.INVERSE_ROOT if form.begin == 0:
             base = form.peak * sp.sqrt(form.end)
             length = form.end
             if form.rise is None:
@@ -240,7 +241,7 @@ def _products(form: RateForm) -> Iterator[dict[str, Any]]:
                         "warmup_steps": steps,
                         **least,
                     }
-        case Curve.LINEAR if form.rise is not None and form.peak != 0:
+        case CurveName.LINEAR if form.rise is not None and form.peak != 0:
             share = (form.peak - form.low) / (form.end - form.begin) / form.peak
             yield {
                 "factors": "linear_decay",

@@ -19,17 +19,17 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.documents.python_text import literal
-from closedform.recipes.documents.values import Call, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Unresolved
 from closedform.recipes.entries import Context
 from closedform.recipes.forms import (
     Config,
-    Curve,
-    Form,
+    CurveName,
     GroupDifference,
     Optimizer,
+    WarmupDecayForm,
     Writer,
     native,
     whole,
@@ -181,14 +181,14 @@ DEFECTS = {
         "the last update of the run stops one step short of the minimum",
         "torchtitan/components/optimizer/lr_scheduler.py:125",
         lambda scheduler, phases: phases.decay > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         versions=_RECENT,
     ),
     "decay-over-no-update": Defect(
         "a decay over 0 updates raises AssertionError in the second update after the run",
         "torchtitan/components/optimizer/lr_scheduler.py:168",
         lambda scheduler, phases: phases.decay == 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         versions=_RECENT,
     ),
     "one-update-more": Defect(
@@ -262,7 +262,7 @@ def _accumulation(training: Values, reading: Reading) -> int | None:
     return reading.facts.gradient_accumulation if is_asked_for else 1
 
 
-def _trainers(document: Document) -> list[Call]:
+def _trainers(document: Document) -> list[ConfigCall]:
     return [
         call
         for call in calls(document.values)
@@ -294,7 +294,7 @@ def _as_toml(document: Document) -> Document:
 
 def _attribute(value: Any, document: Document) -> Any:
     """A call whose arguments may be the ``.param_groups`` of another call."""
-    if not isinstance(value, Call):
+    if not isinstance(value, ConfigCall):
         return value
     kwargs = dict(value.kwargs)
     groups = kwargs.get("param_groups")
@@ -312,9 +312,9 @@ def _attribute(value: Any, document: Document) -> Any:
 def _groups(config: Values) -> list[tuple[ClassOptimizer, dict[str, Any]]]:
     """The optimizers of the param groups with their names, that of all other parameters first."""
     call = config.optimizer
-    if isinstance(call, Call) and isinstance(call.kwargs.get("param_groups"), Call):
+    if isinstance(call, ConfigCall) and isinstance(call.kwargs.get("param_groups"), ConfigCall):
         call = call.kwargs["param_groups"]
-    if isinstance(call, Call) and call.name.endswith("default_adamw"):
+    if isinstance(call, ConfigCall) and call.name.endswith("default_adamw"):
         arguments = {**({"lr": call.args[0]} if call.args else {}), **call.kwargs}
         place = Section(config.origin.document, arguments, "optimizer")
         return [(class_optimizer(place, "AdamW", (), ADAM), {})]
@@ -343,10 +343,10 @@ def _former(place: Section) -> ClassOptimizer:
 
 
 _MINIMUM = dict.fromkeys(VERSIONS[1:4], "lr_min")
-_TYPES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "linear"}
+_TYPES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "linear"}
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     if form.curve not in _TYPES:
         return
@@ -358,7 +358,7 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         "min_lr_factor": native(form.low / form.peak) if form.peak != 0 else 0.0,
     }
     end = form.total
-    if form.curve is Curve.CONSTANT:
+    if form.curve is CurveName.CONSTANT:
         section["decay_ratio"] = 0.0
     else:
         end = whole(form.end)
@@ -393,7 +393,10 @@ _NAMES = frozenset("._" + string.ascii_letters + string.digits)
 
 
 def _with_groups(
-    form: Form, made: Optimizer, groups: Sequence[GroupDifference], section: Mapping[str, Any]
+    form: WarmupDecayForm,
+    made: Optimizer,
+    groups: Sequence[GroupDifference],
+    section: Mapping[str, Any],
 ) -> Iterator[Config]:
     """The config with param groups, of which a parameter has the first that its name matches."""
     name = "Adam" if made.name == "adam" else "AdamW"
@@ -432,7 +435,7 @@ def _with_groups(
 
 
 def _formerly(
-    form: Form, shared: Mapping[str, Any], section: Mapping[str, Any], version: str
+    form: WarmupDecayForm, shared: Mapping[str, Any], section: Mapping[str, Any], version: str
 ) -> Iterator[Config]:
     """The configs of a version before June 2025, whose divisors differ by one update."""
     low = section["min_lr_factor"]
@@ -442,7 +445,7 @@ def _formerly(
         optimizer["lr"] = native(form.rise.start * (form.rise.end + 1))
     for warmup, shift in itertools.product((0, 1), (0, -1, 1)):
         length = form.rise.end - warmup if form.rise is not None else 0
-        end = form.total if form.curve is Curve.CONSTANT else whole(form.end) + shift
+        end = form.total if form.curve is CurveName.CONSTANT else whole(form.end) + shift
         if end < 1:
             continue
         training = {**shared["training"], "steps": end}

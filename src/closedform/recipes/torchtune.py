@@ -11,10 +11,19 @@ import sympy as sp
 from closedform.errors import nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, interpolate
 from closedform.recipes.entries import Context
-from closedform.recipes.forms import RUN, Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    RUN,
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import (
     Key,
@@ -32,7 +41,7 @@ from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.schedules import Run, cosine
+from closedform.recipes.transformers.schedules import ScheduleNumbers, cosine
 
 CLOCK = Clock(Unit.UPDATE)
 COSINE = "get_cosine_schedule_with_warmup"
@@ -72,7 +81,7 @@ DEFECTS = {
         "the cosine rises again after the run",
         "torchtune/training/lr_schedulers.py:80",
         lambda config: config.lr_scheduler is not None,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 
@@ -80,7 +89,7 @@ DEFECTS = {
 def _rate(context: Context, scheduler: Values) -> Schedule:
     rate = exact_number(context.base, "lr")
     warmup, total = sp.Integer(scheduler.num_warmup_steps), sp.Integer(scheduler.num_training_steps)
-    run = Run(rate, rate, warmup, total, context.where)
+    run = ScheduleNumbers(rate, rate, warmup, total, context.where)
     return cosine(run, scheduler)
 
 
@@ -127,10 +136,12 @@ def _length(config: Values, facts: Facts) -> int | None:
     return int(epochs * (length if most is None else min(length, most)))
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     """Its one schedule is a cosine over the run."""
     del facts
-    if form.curve not in (Curve.COSINE, Curve.CONSTANT) or form.has_plateau:
+    if form.curve not in (CurveName.COSINE, CurveName.CONSTANT) or form.has_plateau:
         return
     component = {"_component_": f"torch.optim.{optimizer.class_name}"}
     config: dict[str, Any] = {
@@ -139,7 +150,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
     }
     if optimizer.clipping is not None:
         config["clip_grad_norm"] = native(optimizer.clipping)
-    if form.curve is Curve.CONSTANT and form.rise is None:
+    if form.curve is CurveName.CONSTANT and form.rise is None:
         yield config
         return
     warmup = whole(form.warmup())
@@ -147,7 +158,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         "_component_": f"{PACKAGES[0]}.{COSINE}",
         "num_warmup_steps": warmup,
     }
-    if form.curve is Curve.COSINE and whole(form.end) != form.total:
+    if form.curve is CurveName.COSINE and whole(form.end) != form.total:
         scheduler["num_cycles"] = native((form.total - warmup) / (2 * (form.end - form.begin)))
     yield {**config, "lr_scheduler": scheduler}
 

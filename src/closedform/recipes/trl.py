@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from closedform.recipes.document import Syntax
 from closedform.recipes.keys import irrelevant, number
 from closedform.recipes.section import Section
-from closedform.recipes.transformers.arguments import Program, framework_of, keys_with
+from closedform.recipes.transformers.arguments import TrainerProgram, framework_of, keys_with
 
 RATES: Mapping[str, float] = {
     "AsyncGRPOConfig": 1e-6,
@@ -49,4 +49,4 @@ def _matches(section: Section) -> bool:
 
 
 _KEYS = keys_with(learning_rate=number(None), beta1=irrelevant(), beta2=irrelevant())
-FRAMEWORK = framework_of(Program("trl", _matches, _KEYS, _rate))
+FRAMEWORK = framework_of(TrainerProgram("trl", _matches, _KEYS, _rate))

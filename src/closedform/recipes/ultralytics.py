@@ -17,7 +17,7 @@ import sympy as sp
 from closedform.errors import DefinitionError, nearest
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
@@ -65,7 +65,7 @@ _AUTO_MANY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class UltralyticsRun:
     """The numbers of a run.
 
     Attributes:
@@ -91,7 +91,7 @@ class Run:
     group: str
 
 
-def _run(context: Context, values: Values) -> Run:
+def _run(context: Context, values: Values) -> UltralyticsRun:
     for key in ("epochs", "batch", "nbs"):
         length = getattr(values, key)
         if length <= 0:
@@ -109,7 +109,7 @@ def _run(context: Context, values: Values) -> Run:
         name, rate = _auto(context, values)
         momentum, bias = sp.Rational(9, 10), sp.S.Zero
     warm = min(values.warmup_epochs, values.epochs - 1)
-    return Run(
+    return UltralyticsRun(
         values,
         name,
         rate,
@@ -159,7 +159,7 @@ class _Warmup:
     next_batch: int
 
 
-def _accumulated(run: Run, batch: int) -> int:
+def _accumulated(run: UltralyticsRun, batch: int) -> int:
     """The micro-batches that an update needs at one of them."""
     if not run.warmup or batch > run.warmup:
         return run.accumulate
@@ -169,7 +169,7 @@ def _accumulated(run: Run, batch: int) -> int:
     return max(1, round((run.accumulate - 1) / run.warmup * batch + 1))
 
 
-def _warmup(run: Run) -> _Warmup:
+def _warmup(run: UltralyticsRun) -> _Warmup:
     last, batch, batches = -1, 0, []
     while run.warmup and batch <= run.warmup:
         if batch - last >= _accumulated(run, batch):
@@ -181,11 +181,11 @@ def _warmup(run: Run) -> _Warmup:
     return _Warmup(tuple(batches), max(batch, last + run.accumulate))
 
 
-Curve = Callable[[sp.Expr], sp.Expr]
+FactorFunction = Callable[[sp.Expr], sp.Expr]
 """A function of the number of the micro-batch."""
 
 
-def _by_updates(run: Run, rise: Curve, rest: Curve) -> Schedule:
+def _by_updates(run: UltralyticsRun, rise: FactorFunction, rest: FactorFunction) -> Schedule:
     """The schedule of the updates: one curve during the warmup, another one after it."""
     name, warmup = _name(run.values), _warmup(run)
     length = len(warmup.batches)
@@ -207,7 +207,7 @@ def _name(values: Values) -> str:
     return "cos_lr" if values.cos_lr else "linear"
 
 
-def _rate(run: Run) -> Schedule:
+def _rate(run: UltralyticsRun) -> Schedule:
     start = run.bias_rate if run.group == "bias" else sp.S.Zero
     last, total = run.values.lrf, sp.Integer(run.values.epochs)
 
@@ -223,7 +223,7 @@ def _rate(run: Run) -> Schedule:
     return _by_updates(run, rise, decayed)
 
 
-def _momentum(run: Run) -> Schedule:
+def _momentum(run: UltralyticsRun) -> Schedule:
     if run.optimizer not in _WITH_MOMENTUM:
         raise run.values.error(f"{run.optimizer} has betas, not a momentum")
     first, last = run.values.warmup_momentum, run.values.momentum
@@ -236,20 +236,20 @@ def _momentum(run: Run) -> Schedule:
     )
 
 
-def _first_beta(run: Run) -> Schedule:
+def _first_beta(run: UltralyticsRun) -> Schedule:
     if run.optimizer not in _WITH_BETAS:
         raise run.values.error(f"{run.optimizer} has a momentum, no betas")
     return by_intervals(_name(run.values), (lambda: run.momentum, None))
 
 
-def _accumulation(run: Run) -> Schedule:
+def _accumulation(run: UltralyticsRun) -> Schedule:
     def needed(batch: sp.Expr) -> sp.Expr:
         return sp.Integer(_accumulated(run, int(batch))) if run.accumulate > 1 else sp.S.One
 
     return _by_updates(run, needed, lambda batch: sp.Integer(run.accumulate))
 
 
-def _weight_decay(run: Run) -> Schedule:
+def _weight_decay(run: UltralyticsRun) -> Schedule:
     values = run.values
     # Before the accumulation is cut to the length of the run.
     scaled = values.weight_decay * values.batch * _nominal_accumulation(values) / values.nbs
@@ -257,7 +257,7 @@ def _weight_decay(run: Run) -> Schedule:
     return by_intervals(_name(values), (lambda: decay, None))
 
 
-_KEYS: Mapping[str, Callable[[Run], Schedule]] = {
+_KEYS: Mapping[str, Callable[[UltralyticsRun], Schedule]] = {
     "lr": _rate,
     "momentum": _momentum,
     "beta1": _first_beta,
@@ -282,25 +282,25 @@ DEFECTS = {
         "the warmup rises to the rate of the current epoch, so it is not monotone",
         "ultralytics/engine/trainer.py:528",
         lambda run: run.warmup > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "betas-without-warmup": Defect(
         "the warmup does not change the betas of an optimizer that has them",
         "ultralytics/engine/trainer.py:537",
         lambda run: run.warmup > 0 and run.optimizer in _WITH_BETAS,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "auto-ignores-lr0": Defect(
         "optimizer=auto ignores lr0, momentum and warmup_bias_lr",
         "ultralytics/engine/trainer.py:1180",
         lambda run: run.values.optimizer.lower() == "auto",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "decay-scaled": Defect(
         "the weight decay is scaled by batch * accumulate / nbs",
         "ultralytics/engine/trainer.py:322",
         lambda run: True,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 _ROLES = (("weight", Role.DEFAULT, ""), ("bn", Role.NORM, "bn"), ("bias", Role.BIAS, "bias"))
@@ -369,7 +369,7 @@ def _updates(needed: Schedule, batches: int) -> int:
     return updates
 
 
-def _plan(run: Run) -> OptimizerPlan:
+def _plan(run: UltralyticsRun) -> OptimizerPlan:
     name, momentum, origin = run.optimizer, run.momentum, run.values.origin
     place = origin.document.place(origin.at("optimizer"))
     if name in ("SGD", "MuSGD"):

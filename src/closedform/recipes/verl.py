@@ -14,11 +14,11 @@ from closedform.errors import MissingFactsError
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, in_sections, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import Value, by_intervals
+from closedform.recipes.intervals import LazyNumber, by_intervals
 from closedform.recipes.keys import (
     Keys,
     OpenKeys,
@@ -33,7 +33,7 @@ from closedform.recipes.keys import (
     section_entries,
     text,
 )
-from closedform.recipes.megatron.curves import STYLES, Plan, check, learning_rate
+from closedform.recipes.megatron.curves import STYLES, MegatronNumbers, check, learning_rate
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, Recipe
@@ -101,7 +101,7 @@ _COMMENT = "verl/trainer/config/actor/actor.yaml:151"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class VerlRun:
     """The length of a run, in training steps.
 
     Attributes:
@@ -135,14 +135,14 @@ DEFECTS = {
     "null-warmup-steps": Defect(
         f"lr_warmup_steps of null is refused, though {_COMMENT} delegates it to the ratio",
         "verl/workers/engine/fsdp/transformer_impl.py:399",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
     "first-step-without-rate": Defect(
         "with a warmup the whole first training step, all of its updates, has rate 0",
         "verl/workers/fsdp_workers.py:592",
         lambda optim, run: run.part in _FSDP and _warmup(run, optim) > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
     ),
     "without-horizon": Defect(
@@ -150,21 +150,21 @@ DEFECTS = {
         "rate and its minimum",
         "verl/utils/torch_functional.py:746",
         lambda optim, run: run.part in _FSDP and run.length < 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("fsdp-cosine",),
     ),
     "rises-again": Defect(
         "the cosine rises again after the run",
         "verl/utils/torch_functional.py:747",
         lambda optim, run: run.part in _FSDP and _style(optim) == "cosine",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("fsdp-cosine", "sft-cosine"),
     ),
     "warmup-style-wins": Defect(
         "the deprecated warmup_style replaces lr_scheduler_type",
         "verl/workers/config/optimizer.py:96",
         lambda optim, run: run.part in _FSDP and optim.warmup_style is not None,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
         versions=("b178a3cd56f5",),
     ),
@@ -172,7 +172,7 @@ DEFECTS = {
         "lr_scheduler_type has no effect, and the warmup begins at min_lr_ratio",
         "verl/workers/fsdp_workers.py, verl/utils/torch_functional.py:545",
         lambda optim, run: run.part in _FSDP,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("fsdp-constant", "fsdp-cosine"),
         versions=(WITH_WARMUP_STYLE,),
     ),
@@ -186,7 +186,7 @@ DEFECTS = {
         "betas do not reach the Megatron optimizer",
         "verl/utils/megatron/optimizer.py:25",
         lambda optim, run: run.part == "megatron" and "betas" in optim,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "horizon-of-epochs": Defect(
@@ -204,7 +204,7 @@ def _style(optim: Values) -> str:
     return str(optim.warmup_style or optim.lr_scheduler_type)
 
 
-def _warmup(run: Run, optim: Values, is_documented: bool = False) -> int:
+def _warmup(run: VerlRun, optim: Values, is_documented: bool = False) -> int:
     """The training steps of the warmup of the FSDP workers, or of the engine."""
     steps = optim.lr_warmup_steps
     delegates = steps <= 0 if run.part == "engine" or is_documented else steps < 0
@@ -212,7 +212,7 @@ def _warmup(run: Run, optim: Values, is_documented: bool = False) -> int:
 
 
 def _factor(
-    name: str, rate: sp.Expr, warmup: int, first: sp.Expr, *stages: tuple[Value, int | None]
+    name: str, rate: sp.Expr, warmup: int, first: sp.Expr, *stages: tuple[LazyNumber, int | None]
 ) -> Schedule:
     """A warmup from a part of the rate, and the stages of a factor after it."""
     rise = first + (1 - first) * t / sp.Integer(max(1, warmup))
@@ -225,7 +225,7 @@ def _wave(optim: Values, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
     return sp.Max(low, (1 - low) / 2 * wave + (1 + low) / 2)
 
 
-def _of_fsdp(context: Context, optim: Values, run: Run) -> Schedule:
+def _of_fsdp(context: Context, optim: Values, run: VerlRun) -> Schedule:
     where, low = context.where, optim.min_lr_ratio
     is_old, rate = context.version == WITH_WARMUP_STYLE, optim.lr
     has_null = optim.origin.content.get("lr_warmup_steps", -1) is None
@@ -244,7 +244,7 @@ def _of_fsdp(context: Context, optim: Values, run: Run) -> Schedule:
     )
 
 
-def _of_megatron(context: Context, optim: Values, run: Run) -> Schedule:
+def _of_megatron(context: Context, optim: Values, run: VerlRun) -> Schedule:
     decay = run.length if optim.lr_decay_steps is None else optim.lr_decay_steps
     content, steps = optim.origin.content, optim.lr_warmup_steps
     is_absent = content.get("lr_warmup_steps", -1) is None
@@ -253,7 +253,7 @@ def _of_megatron(context: Context, optim: Values, run: Run) -> Schedule:
     if has_ratio and (is_absent or steps <= 0):
         steps = int(float(optim.lr_warmup_steps_ratio) * decay)
     tail = optim.lr_wsd_decay_steps
-    plan = Plan(
+    plan = MegatronNumbers(
         optim.lr_decay_style,
         optim.lr,
         optim.min_lr,
@@ -267,14 +267,14 @@ def _of_megatron(context: Context, optim: Values, run: Run) -> Schedule:
     return learning_rate(plan)
 
 
-def _of_sft(context: Context, optim: Values, run: Run) -> Schedule:
+def _of_sft(context: Context, optim: Values, run: VerlRun) -> Schedule:
     total = run.length if context.as_implemented else run.end
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
     rest = max(0, total - warmup)
     flat = int(rest * 0.9) if optim.lr_scheduler == "wsd" else 0
     begin, length = warmup + flat, sp.Integer(max(1, rest - flat))
     wave = (1 + sp.cos(sp.pi * (t - begin) / length)) / 2
-    stages: tuple[tuple[Value, int | None], ...] = ((lambda: wave, None),)
+    stages: tuple[tuple[LazyNumber, int | None], ...] = ((lambda: wave, None),)
     if optim.lr_scheduler == "wsd":
         stages = ((lambda: sp.S.One, begin), (lambda: wave, total), (lambda: sp.S.Zero, None))
     return _factor(optim.lr_scheduler, optim.lr, warmup, sp.S.Zero, *stages)
@@ -291,13 +291,13 @@ def _of_class(context: Context, optim: Values) -> Schedule:
     default = "megatron" if context.path[-1].startswith("megatron") else "actor"
     part = context.facts.get("part", default)
     refuse_unless(part in (*_FSDP, "megatron"), f"there is no part {part!r:.40}", context.where)
-    return _CURVES[part][1](context, optim, Run(part, context.fact("total_training_steps")))
+    return _CURVES[part][1](context, optim, VerlRun(part, context.fact("total_training_steps")))
 
 
 def _of_trainer(context: Context, optim: Values, trainer: Values) -> Schedule:
     (batches,) = context.numbers.require("updates_per_epoch", where=context.where)
     length = int(batches) * (trainer.total_epochs or SFT_EPOCHS)
-    return _of_sft(context, optim, Run("sft", length, trainer.total_training_steps))
+    return _of_sft(context, optim, VerlRun("sft", length, trainer.total_training_steps))
 
 
 def _sections(document: Document) -> Section:
@@ -355,7 +355,7 @@ def _place(reading: Reading, config: Section) -> tuple[str, Section]:
 _RATES = {"actor": 1e-6, "critic": 1e-5, "megatron": 1e-6}
 
 
-def _length(reading: Reading, part: str, config: Section) -> Run:
+def _length(reading: Reading, part: str, config: Section) -> VerlRun:
     facts, trainer = reading.facts, TRAINER.read(config.section("trainer"))
     total = facts.framework_facts.get("total_training_steps")
     if total is None and facts.total_updates is not None:
@@ -379,7 +379,7 @@ def _length(reading: Reading, part: str, config: Section) -> Run:
             where=config.document.source,
             hint="give them, or the batches of an epoch as updates_per_epoch",
         )
-    return Run(part, int(length), most)
+    return VerlRun(part, int(length), most)
 
 
 def _read(reading: Reading) -> Recipe:

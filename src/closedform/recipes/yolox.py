@@ -11,12 +11,12 @@ import sympy as sp
 from closedform.language import Schedule, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.documents.python_text import defined_names, imported_modules, run_function
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
-from closedform.recipes.intervals import Value, by_intervals, first_after, first_from, quotient
+from closedform.recipes.intervals import LazyNumber, by_intervals, first_after, first_from, quotient
 from closedform.recipes.keys import (
     OpenKeys,
     Values,
@@ -64,7 +64,7 @@ DEFECTS = {
         "min_lr_ratio and no_aug_epochs have an effect with yoloxwarmcos only",
         "yolox/utils/lr_scheduler.py:37",
         lambda experiment: experiment.scheduler != "yoloxwarmcos" and "min_lr_ratio" in experiment,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cos", "warmcos", "multistep"),
     ),
     "milestones-of-a-class": Defect(
@@ -72,7 +72,7 @@ DEFECTS = {
         "own",
         "yolox/exp/yolox_base.py:287",
         lambda experiment: experiment.scheduler == "multistep",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("multistep",),
     ),
 }
@@ -91,7 +91,7 @@ def _rate(context: Context, experiment: Values) -> Schedule:
     low = peak * experiment.min_lr_ratio if is_quick else sp.S.Zero
     flat = updates * experiment.no_aug_epochs if is_quick else sp.S.Zero
     # The rate is set after each update, for the next one.
-    stages: list[tuple[Value, int]] = []
+    stages: list[tuple[LazyNumber, int]] = []
     if context.as_implemented or has_warmup:
         stages.append((lambda: first, 1))
     if kind == "multistep":
@@ -102,7 +102,7 @@ def _rate(context: Context, experiment: Values) -> Schedule:
             int(int(total) * _float(mark) / experiment.max_epoch) for mark in experiment.milestones
         ]
 
-        def rate_after(count: int) -> Value:
+        def rate_after(count: int) -> LazyNumber:
             return lambda: peak * experiment.gamma**count
 
         stages += [(rate_after(count), mark) for count, mark in enumerate(sorted(marks))]

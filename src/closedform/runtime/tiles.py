@@ -64,7 +64,7 @@ def tile_size(count: int, workers: int, itemsize: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class TileSegment:
     """The intersection of a tile with one parameter.
 
     Attributes:
@@ -95,7 +95,7 @@ class Tile:
         sessions: ItemSessions,
         flats: Mapping[str, Array],
         first: int,
-        segments: Sequence[Segment],
+        segments: Sequence[TileSegment],
     ) -> None:
         self.sessions = sessions
         self._segments = tuple(segments)
@@ -190,16 +190,16 @@ def _views(flats: Mapping[str, Array], params: Mapping[str, Array]) -> Iterator[
         first += array.size
 
 
-def _tiles(params: Mapping[str, Array], size: int) -> list[tuple[int, list[Segment]]]:
+def _tiles(params: Mapping[str, Array], size: int) -> list[tuple[int, list[TileSegment]]]:
     """The first element and the segments of each tile of at most ``size`` elements."""
-    tiles: list[tuple[int, list[Segment]]] = []
+    tiles: list[tuple[int, list[TileSegment]]] = []
     first, length = 0, 0
-    segments: list[Segment] = []
+    segments: list[TileSegment] = []
     for name, array in params.items():
         offset = 0
         while offset < array.size:
             count = min(array.size - offset, size - length)
-            segments.append(Segment(name, offset, length, count))
+            segments.append(TileSegment(name, offset, length, count))
             offset += count
             length += count
             if length == size:

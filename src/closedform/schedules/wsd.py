@@ -21,9 +21,9 @@ from closedform.schedules.blends import (
     along_line,
 )
 
-Shape = Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
+DecayShape = Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
 
-SHAPES: Mapping[str, Shape] = {
+SHAPES: Mapping[str, DecayShape] = {
     "linear": along_line,
     "sqrt": lambda a, b, p: b + (a - b) * (1 - sp.sqrt(p)),
     "inverse": lambda a, b, p: a / (1 + (a / b - 1) * p),

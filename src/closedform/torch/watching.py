@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from closedform.analysis.watching.causes import Numbers
+from closedform.analysis.watching.causes import RunNumbers
 from closedform.analysis.watching.watch import Departure, Watch, stop
 from closedform.errors import ArgumentError, DepartureWarning
 from closedform.language import Schedule
@@ -32,7 +32,7 @@ class Watcher:
         self,
         recipe: Recipe | Schedule,
         *,
-        numbers: Numbers,
+        numbers: RunNumbers,
         groups: Sequence[int | str] | None = None,
         action: str = "stop",
         evidence: int = 0,
@@ -137,7 +137,7 @@ def watch(
     """
     recorded_facts = Facts.of(facts or {})
     processes, accumulation = _of_accelerate()
-    numbers = Numbers(
+    numbers = RunNumbers(
         accumulation=_count(recorded_facts.gradient_accumulation) or accumulation,
         processes=_count(recorded_facts.world_size) or processes,
         updates_per_epoch=_count(recorded_facts.updates_per_epoch),
@@ -186,7 +186,7 @@ def trainer_callback(
             """Compares the values of the update that comes next."""
             del control
             if self.watcher is None:
-                numbers = Numbers(
+                numbers = RunNumbers(
                     accumulation=int(args.gradient_accumulation_steps),
                     processes=int(args.world_size),
                     horizon=int(state.max_steps),
@@ -232,7 +232,7 @@ def lightning_callback(
             """Compares the values of the update that comes next."""
             del module
             if self.watcher is None:
-                numbers = Numbers(
+                numbers = RunNumbers(
                     accumulation=int(trainer.accumulate_grad_batches),
                     processes=int(trainer.world_size),
                     start=int(trainer.global_step),

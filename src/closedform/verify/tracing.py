@@ -16,7 +16,7 @@ from flint import arb, ctx, fmpq
 from closedform.effort import METER, Effort, OutOfEffort
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
-from closedform.importers.python.prover import Part
+from closedform.importers.python.prover import ConditionRange
 from closedform.language import Schedule
 from closedform.language.literals import multiple_of_pi
 from closedform.verify.claims.induction import recurrence
@@ -93,7 +93,7 @@ class TracingProver:
         """
         return _exact(float(number))  # NumPy's float64 is a float with another repr
 
-    def split(self, condition: sp.Basic, first: int, end: int | None) -> list[Part]:
+    def split(self, condition: sp.Basic, first: int, end: int | None) -> list[ConditionRange]:
         """Returns the parts of ``[first, end)`` on which a condition in t has one truth.
 
         Args:
@@ -110,7 +110,9 @@ class TracingProver:
         joined_truths = _merge_truths(truths)
         if len(joined_truths) > _MOST_PARTS:
             joined_truths = [(first, last, None)]
-        return [Part(a, None if b >= FOREVER else b, truth) for a, b, truth in joined_truths]
+        return [
+            ConditionRange(a, None if b >= FOREVER else b, truth) for a, b, truth in joined_truths
+        ]
 
     def _decide_segment(self, part: Segment[int]) -> list[Truths]:
         """The truths on a segment on which no linear comparison changes."""

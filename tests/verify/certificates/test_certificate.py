@@ -29,7 +29,7 @@ from closedform.options import GraphOptions
 from closedform.verify.certificates.certificate import certify
 from closedform.verify.certificates.errors import RULES, analyse, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
-from closedform.verify.certificates.values import Values
+from closedform.verify.certificates.values import ExactValues
 from closedform.verify.terms.build import ite, less, multiply, rational
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
@@ -53,7 +53,7 @@ EXACT = 2.0**-94
 
 
 def assert_exact(schedule: Schedule, steps: Any, *, digits: int = 45) -> None:
-    high, low = Values(term(schedule.bound)).at([int(step) for step in steps])
+    high, low = ExactValues(term(schedule.bound)).at([int(step) for step in steps])
     for step, h, rest in zip(steps, high, low, strict=True):
         wanted = mpf(evaluate_exactly(schedule.bound, {t: Fraction(int(step))}))
         error = abs(mpmath.mpf(float(h)) + float(rest) - wanted)
@@ -77,7 +77,7 @@ def test_values_of_random_expressions_beside_mpmath(expr: Any) -> None:
         assert_exact(schedule, [*range(22), 29, 30, 31, 39, 40, 41, 81, 1000], digits=28)
     except UndefinedError:
         with pytest.raises(DomainError):
-            Values(term(schedule.bound)).at(list(range(22)))
+            ExactValues(term(schedule.bound)).at(list(range(22)))
     except DomainError as error:
         # Complex in mpmath, such as (-1)**(2*t/5): drawn by chance, and no schedule.
         if "power of a negative number" not in error.what:
@@ -110,19 +110,19 @@ def test_thousands_of_milestones_cost_one_lookup_a_step() -> None:
     chain = rational(values[-1])
     for k in range(2_998, -1, -1):
         chain = ite(less(term(t), rational(10 * (k + 1))), rational(values[k]), chain)
-    exact = Values(multiply(chain, rational(2)))
+    exact = ExactValues(multiply(chain, rational(2)))
     high, _ = exact.at(range(30_000))
     assert np.array_equal(high, np.repeat([2 * int(v.p) / int(v.q) for v in values], 10))
-    assert Values(chain).starts == list(range(0, 30_000, 10))
+    assert ExactValues(chain).starts == list(range(0, 30_000, 10))
 
 
 def test_what_has_no_value_is_an_error() -> None:
     with pytest.raises(DomainError, match=r"t = 5"):
-        Values(term(1 / (t - 5))).at(range(9))
+        ExactValues(term(1 / (t - 5))).at(range(9))
     with pytest.raises(DomainError, match=r"t = 8"):
-        Values(term(sp.Piecewise((1, t < 8)))).at(range(9))
+        ExactValues(term(sp.Piecewise((1, t < 8)))).at(range(9))
     with pytest.raises(DomainError, match=r"t = 0"):
-        Values(term(sp.log(t))).at(range(9))
+        ExactValues(term(sp.log(t))).at(range(9))
 
 
 # --- measuring -------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def test_no_allowed_engine_is_beyond_the_bound(name: str, options: str) -> None:
     inner = [rng.integers(low, high + 1, 12) for low, high in zip(lows, highs, strict=True)]
     steps = np.concatenate([lows, highs, *inner])
     place = np.searchsorted(lows, steps, side="right") - 1
-    high, low = Values(term(schedule.bound)).at(sorted(steps.tolist()))
+    high, low = ExactValues(term(schedule.bound)).at(sorted(steps.tolist()))
     order = np.argsort(np.argsort(steps, kind="stable"), kind="stable")
     exact = high[order]
     slack = np.abs(exact) * 2.0**-52
@@ -451,7 +451,7 @@ def test_no_allowed_engine_is_beyond_the_bound_of_one_step(name: str, options: s
     lows, highs = intervals(400)
     graph = compile_schedule(schedule, GraphOptions(**OPTIONS[options]))
     found = analyse(graph, lows, highs)
-    exact = Values(term(schedule.bound))
+    exact = ExactValues(term(schedule.bound))
     for low, high, bound in zip(lows, highs, found.error, strict=True):
         for step in {int(low), int(low + high) // 2, int(high)}:
             main, rest = (Fraction(float(part[0])) for part in exact.at([step]))
@@ -483,7 +483,7 @@ PROVED = {
 @pytest.mark.parametrize("name", STUDY)
 def test_bounds_of_the_study_are_tight(name: str) -> None:
     graph = compile_schedule(STUDY[name], GraphOptions(step_shape=("n",)))
-    found = bound_error(graph, 0, 2**31 - 1, Values(term(STUDY[name].bound)).starts)
+    found = bound_error(graph, 0, 2**31 - 1, ExactValues(term(STUDY[name].bound)).starts)
     assert found.absolute <= PROVED[name] * np.spacing(1e-3)
     assert found.intervals <= 4096
 
@@ -518,7 +518,7 @@ def test_bounds_of_single_ops(expr: Any) -> None:
     lows, highs = intervals(3000)
     found = analyse(graph, lows, highs)
     steps = np.arange(3001)
-    high, low = Values(term(expr)).at(range(3001))
+    high, low = ExactValues(term(expr)).at(range(3001))
     values = noisy(graph, steps, 5)
     error = np.abs((values - high) - low)
     place = np.searchsorted(lows, steps, side="right") - 1
@@ -527,10 +527,10 @@ def test_bounds_of_single_ops(expr: Any) -> None:
 
 def test_an_exact_zero_of_irrational_terms_is_zero() -> None:
     elapsed = sp.Min(t, 320_000)
-    values = Values(term(sp.sqrt(2) / 4 - sp.sqrt(2) * elapsed / 1_280_000))
+    values = ExactValues(term(sp.sqrt(2) / 4 - sp.sqrt(2) * elapsed / 1_280_000))
     assert values.at_step(320_000) == 0
     assert values.at([320_000, 400_000])[0].tolist() == [0, 0]
-    near = Values(term(sp.sqrt(2) * sp.Rational(1, 2**1070)))
+    near = ExactValues(term(sp.sqrt(2) * sp.Rational(1, 2**1070)))
     assert near.at_step(0) > 0
 
 

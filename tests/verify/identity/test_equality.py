@@ -8,7 +8,7 @@ from flint import arb, fmpq
 
 from closedform import t
 from closedform.language import floor_div, floor_mod
-from closedform.verify.identity.equality import Steps, are_equal, is_defined
+from closedform.verify.identity.equality import StepRange, are_equal, is_defined
 from closedform.verify.terms import build, sympy_io, tree
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.partition import align_segments, partition
@@ -16,18 +16,18 @@ from closedform.verify.terms.tree import Sign, Term, fold, walk
 from tests.verify.tactics.test_soundness import drawn
 
 CLOCK = sympy_io.term(t)
-ALL = Steps(CLOCK, 0, 2**50)
+ALL = StepRange(CLOCK, 0, 2**50)
 HALF, FIFTH, TENTH = (sp.Rational(1, each) for each in (2, 5, 10))
 x = sp.Symbol("x", positive=True)
 v = sp.Symbol("v", real=True)
 
 
-def shown(left: sp.Expr, right: sp.Expr, steps: Steps = ALL) -> list[str | None]:
+def shown(left: sp.Expr, right: sp.Expr, steps: StepRange = ALL) -> list[str | None]:
     """How each segment is shown to be equal."""
     first, end = steps.first, steps.last + 1
     lists = [partition(sympy_io.term(side), CLOCK, first, end) for side in (left, right)]
     return [
-        are_equal(one, other, Steps(CLOCK, first, end - 1))
+        are_equal(one, other, StepRange(CLOCK, first, end - 1))
         for first, end, (one, other) in align_segments(*lists)
     ]
 
@@ -235,7 +235,7 @@ def test_ways_are_named() -> None:
 )
 def test_definedness_on_steps(expr: sp.Expr, first: int, wanted: bool) -> None:
     term = sympy_io.term(expr)
-    assert is_defined(term, Steps(CLOCK, first, 2**50)) is wanted
+    assert is_defined(term, StepRange(CLOCK, first, 2**50)) is wanted
 
 
 SIGNS: list[tuple[Term, Sign]] = [
@@ -300,7 +300,7 @@ def test_generated_terms_are_shown_equal_only_where_they_are(seed: int) -> None:
         right = (rewritten if is_faithful else mutated)(chance, left)
         lists = [partition(side, CLOCK, 0, last + 1) for side in (left, right)]
         for first, end, (one, other) in align_segments(*lists):
-            if are_equal(one, other, Steps(CLOCK, first, end - 1)) is None:
+            if are_equal(one, other, StepRange(CLOCK, first, end - 1)) is None:
                 continue
             counts[is_faithful] += 1
             for step in range(first, end):

@@ -15,7 +15,7 @@ from closedform.verify.tactics.escalation import (
     signs_by,
 )
 from closedform.verify.tactics.integers import conditions_of, eliminate, integer_cases, tighten
-from closedform.verify.tactics.solver import Reading
+from closedform.verify.tactics.solver import SolverMode
 from closedform.verify.terms.build import (
     FALSE,
     ONE,
@@ -99,7 +99,7 @@ def test_a_case_that_cannot_be_is_left_out() -> None:
     assert [case.goal for case in cases] == [less(negative(X), Y)]
     assert not is_feasible((less(X, Y), less(Y, X)), LONG)
     assert is_feasible((less(ZERO, N), less(N, ONE)), LONG)
-    assert not is_feasible((less(ZERO, N), less(N, ONE)), LONG, (Reading.INTEGER,))
+    assert not is_feasible((less(ZERO, N), less(N, ONE)), LONG, (SolverMode.INTEGER,))
 
 
 def test_a_long_chain_is_split_at_once() -> None:
@@ -181,7 +181,7 @@ def test_a_disjunction_is_conditions_and_a_goal() -> None:
 TACTICS: list[tuple[Term, tuple[Term, ...], str]] = [
     (TRUE, (), EVALUATION),
     (equal(cospi(add(X, TWO)), cospi(X)), (), IDENTITY),
-    (less_equal(multiply(X, Y), add(power(X, TWO), power(Y, TWO))), (), Reading.REAL),
+    (less_equal(multiply(X, Y), add(power(X, TWO), power(Y, TWO))), (), SolverMode.REAL),
     (
         equal(
             maximum(ZERO, subtract(add(N, ONE), M)),

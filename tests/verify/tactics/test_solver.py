@@ -15,7 +15,7 @@ from closedform.verify.tactics import solver
 from closedform.verify.tactics.solver import (
     Answer,
     Question,
-    Reading,
+    SolverMode,
     ask,
     entails,
     has_integers,
@@ -115,9 +115,11 @@ def test_not_entailed(facts: list[Term], goal: Term) -> None:
 
 def test_integers_are_read_as_reals_first() -> None:
     between = [less(ZERO, N), less(N, ONE)]
-    assert not ask(between, ENOUGH, Reading.REAL).refuted
-    assert ask(between, ENOUGH, Reading.INTEGER).refuted
-    assert entails([less(ZERO, N)], less(HALF, N), ENOUGH, has_integers=True)[0] is Reading.INTEGER
+    assert not ask(between, ENOUGH, SolverMode.REAL).refuted
+    assert ask(between, ENOUGH, SolverMode.INTEGER).refuted
+    assert (
+        entails([less(ZERO, N)], less(HALF, N), ENOUGH, has_integers=True)[0] is SolverMode.INTEGER
+    )
     assert entails([less(ZERO, N)], less(HALF, N), ENOUGH, has_integers=False)[0] is None
 
 
@@ -150,7 +152,7 @@ def test_what_is_too_large_is_not_asked() -> None:
 
 
 def test_the_text_of_a_question_is_smt_lib() -> None:
-    question = Question([less(X, Y), less(Y, X)], Reading.REAL)
+    question = Question([less(X, Y), less(Y, X)], SolverMode.REAL)
     text = question.text()
     assert "(declare-fun x () Real)" in text
     again = z3.Solver()
@@ -193,7 +195,7 @@ def test_missing_solver_is_an_error_that_names_the_extra(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "z3", None)
     monkeypatch.setattr(solver, "z3", solver._Z3())
     with pytest.raises(VerificationError, match=r'pip install "closedform\[prove\]"'):
-        Question([less(X, Y)], Reading.REAL)
+        Question([less(X, Y)], SolverMode.REAL)
     assert ask([less(X, Y), less(Y, X)], ENOUGH) == Answer(refuted=False)
 
 

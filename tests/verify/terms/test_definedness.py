@@ -23,7 +23,7 @@ from closedform.verify.terms.build import (
     subtract,
     symbol,
 )
-from closedform.verify.terms.definedness import Kind, Obligation, obligations
+from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Term, show
 
@@ -34,17 +34,23 @@ N = symbol("n", integer=True)
 @pytest.mark.parametrize(
     ("made", "kind", "goal"),
     [
-        (divide(X, Y), Kind.DIVISION, "not(y = 0)"),
-        (log(X), Kind.LOGARITHM, "0 < x"),
-        (square_root(X), Kind.ROOT, "0 <= x"),
-        (power(X, rational(-1, 2)), Kind.POWER, "(0 < x or (x = 0 and 0 <= -1/2))"),
-        (power(X, Y), Kind.POWER, "(0 < x or (x = 0 and 0 <= y))"),
-        (power(X, N), Kind.POWER, "(not(x = 0) or 0 <= n)"),
-        (power(X, multiply(rational(-2), N)), Kind.POWER, "(not(x = 0) or 0 <= (-2 * n))"),
-        (lookup([1, 2, 3], N), Kind.TABLE, "(0 <= n and n <= 2 and n = floor(n))"),
+        (divide(X, Y), PartialOperation.DIVISION, "not(y = 0)"),
+        (log(X), PartialOperation.LOGARITHM, "0 < x"),
+        (square_root(X), PartialOperation.ROOT, "0 <= x"),
+        (power(X, rational(-1, 2)), PartialOperation.POWER, "(0 < x or (x = 0 and 0 <= -1/2))"),
+        (power(X, Y), PartialOperation.POWER, "(0 < x or (x = 0 and 0 <= y))"),
+        (power(X, N), PartialOperation.POWER, "(not(x = 0) or 0 <= n)"),
+        (
+            power(X, multiply(rational(-2), N)),
+            PartialOperation.POWER,
+            "(not(x = 0) or 0 <= (-2 * n))",
+        ),
+        (lookup([1, 2, 3], N), PartialOperation.TABLE, "(0 <= n and n <= 2 and n = floor(n))"),
     ],
 )
-def test_each_partial_operation_demands_its_domain(made: Term, kind: Kind, goal: str) -> None:
+def test_each_partial_operation_demands_its_domain(
+    made: Term, kind: PartialOperation, goal: str
+) -> None:
     (found,) = obligations(made)
     assert found.kind is kind
     assert show(found.goal) == goal.replace("(x = 0 and 0 <= -1/2)", "false").replace(
@@ -72,7 +78,7 @@ def test_a_branch_is_taken_under_its_conditions() -> None:
 def test_a_missing_last_branch_is_an_obligation_where_taken() -> None:
     schedule = term(sp.Piecewise((1, t < 3), (2, t < 5)))
     (found,) = obligations(schedule)
-    assert found.kind is Kind.BRANCH
+    assert found.kind is PartialOperation.BRANCH
     assert found.goal == FALSE
     assert [show(each) for each in found.path] == ["3 <= t", "5 <= t"]
     assert obligations(schedule, taken=False) == []
@@ -122,7 +128,7 @@ def test_nested_choices_cost_no_more_than_their_number() -> None:
     begun = time.process_time()
     found = obligations(ite(less(ZERO, Y), nested(60), ONE))
     assert time.process_time() - begun < 10
-    (quotient,) = [each for each in found if each.kind is Kind.DIVISION]
+    (quotient,) = [each for each in found if each.kind is PartialOperation.DIVISION]
     assert quotient.is_sufficient
     assert [show(each) for each in quotient.path] == ["0 < y"]
     assert show(quotient.goal) == "not(x = 0)"

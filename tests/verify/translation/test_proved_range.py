@@ -11,7 +11,7 @@ from closedform import t
 from closedform.api.compiling import compile
 from closedform.exporters.onnx_model import to_model
 from closedform.language import Schedule, floor_div, floor_mod
-from closedform.verify.identity.equality import Steps
+from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.limits import LIMITS
@@ -36,19 +36,19 @@ def changed_at(step: int, source: Term) -> Term:
 
 @pytest.mark.parametrize("step", [0, 1, 7, 999, 1000, 1001, 5000, 123_456, 10**9])
 def test_a_range_ends_at_the_first_step_that_differs(step: int) -> None:
-    assert first_open_step(COSINE, changed_at(step, COSINE), Steps(CLOCK, 0, LAST)) == step
+    assert first_open_step(COSINE, changed_at(step, COSINE), StepRange(CLOCK, 0, LAST)) == step
 
 
 def test_a_range_that_is_the_whole_run() -> None:
-    assert first_open_step(COSINE, COSINE, Steps(CLOCK, 10, 77)) == 78
-    assert first_open_step(COSINE, COSINE, Steps(CLOCK, 0, LAST)) == LAST + 1
+    assert first_open_step(COSINE, COSINE, StepRange(CLOCK, 10, 77)) == 78
+    assert first_open_step(COSINE, COSINE, StepRange(CLOCK, 0, LAST)) == LAST + 1
 
 
 def test_a_step_without_a_value_ends_a_range() -> None:
     """The graph divides by 0 at step 40."""
     near = build.subtract(CLOCK, build.rational(40))
     computed = build.add(COSINE, build.subtract(build.divide(near, near), build.ONE))
-    assert first_open_step(COSINE, computed, Steps(CLOCK, 0, 10**6)) == 40
+    assert first_open_step(COSINE, computed, StepRange(CLOCK, 0, 10**6)) == 40
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -58,7 +58,7 @@ def test_generated_changes_are_not_in_a_range(seed: int) -> None:
     period = chance.randint(2, 40)
     source = build.maximum(sympy_io.term(floor_mod(t, period)), COSINE)
     computed = changed_at(step, sympy_io.term(t - period * floor_div(t, period)))
-    reached = first_open_step(source, build.maximum(COSINE, computed), Steps(CLOCK, 0, LAST))
+    reached = first_open_step(source, build.maximum(COSINE, computed), StepRange(CLOCK, 0, LAST))
     assert reached <= step + period  # it may be the cosine that is greater
 
 

@@ -10,7 +10,7 @@ from closedform.ir import Builder, DType, Op, Role, TensorType
 from closedform.language import GRAD, PARAM, UpdateRule
 from closedform.lowering import model as lowering
 from closedform.options import ModelSpec
-from closedform.verify.identity.equality import Steps
+from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build
 from closedform.verify.terms.build import divide, log, square_root, symbol
 from closedform.verify.terms.tree import Term
@@ -20,7 +20,7 @@ from closedform.verify.translation.translation import validate
 from tests.test_library import OPTIMIZERS
 from tests.verify.faults import TRANSFORMED
 
-STEPS = Steps(CLOCK, 0, 2**50)
+STEPS = StepRange(CLOCK, 0, 2**50)
 x, y = symbol("x"), symbol("y")
 ADDED = build.add(x, y)
 LATER = build.add(CLOCK, build.ONE)

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.errors import VerificationError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.verify.claims.continuity import cells_of
-from closedform.verify.tactics.real_line import Cell, moving
+from closedform.verify.tactics.real_line import RealCell, moving
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op
-
-Values = NDArray[np.float64]
 
 # The values past the end are looked at up to this multiple of the run, on so many updates.
 _BEYOND, _LOOKS = 4, 256
@@ -181,7 +180,7 @@ class Curve:
         return np.array(sorted(steps), dtype=np.int64)
 
 
-def _cells(schedule: Schedule) -> list[Cell]:
+def _cells(schedule: Schedule) -> list[RealCell]:
     try:
         return cells_of(schedule)
     except VerificationError:  # a lookup or function that the prover does not read
@@ -199,7 +198,7 @@ def _stretches(schedule: Schedule, updates: int) -> Iterator[tuple[int, int, boo
             yield cell.first, last, bool(moving(cell.value, Op.FLOOR))
 
 
-def _values(schedule: Schedule, steps: NDArray[np.int64]) -> Values:
+def _values(schedule: Schedule, steps: NDArray[np.int64]) -> FloatArray:
     return np.broadcast_to(np.asarray(schedule(steps), dtype=np.float64), steps.shape)
 
 

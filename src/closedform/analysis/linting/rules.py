@@ -21,7 +21,7 @@ from closedform.analysis.linting.findings import RULES, Finding, Severity
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import Recipe
-from closedform.recipes.defects import Kind
+from closedform.recipes.defects import DefectKind
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.recipe import ParamGroup, Role, is_constant
 
@@ -443,7 +443,7 @@ def check_defects(subject: Subject) -> Iterator[Finding]:
     framework = FRAMEWORKS.get(subject.recipe.framework)
     for name, text in subject.recipe.notes.items():
         defect = None if framework is None else framework.defects.get(name)
-        is_departure = defect is not None and defect.kind is Kind.DEPARTURE
+        is_departure = defect is not None and defect.kind is DefectKind.DEPARTURE
         yield _finding(
             "defect",
             f"{name}: {text}",

@@ -12,7 +12,7 @@ import numpy as np
 from closedform.analysis.recovery.compositions import GOOD, shortest
 from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.plateau import recover_plateau
-from closedform.analysis.recovery.search import Call
+from closedform.analysis.recovery.search import LibraryCall
 from closedform.analysis.recovery.usual import Usual, usual_schedules
 from closedform.errors import ArgumentError, UnknownNameError, describe, nearest
 from closedform.language import Schedule, UpdateRule
@@ -156,7 +156,7 @@ def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
             continue
         first = candidates[0]
         if log.framework == "transformers":
-            call = Call(first.text, first.schedule, first.cost, first.residual)
+            call = LibraryCall(first.text, first.schedule, first.cost, first.residual)
             return _result(call, reading, candidates, first)
         for usual in candidates:
             in_library = usual.in_library(reading.points) if usual.is_right else None
@@ -172,7 +172,7 @@ def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
             residual=plateau.residual,
             precisions=plateau.precisions,
         )
-    best: tuple[Call, int] | None = None
+    best: tuple[LibraryCall, int] | None = None
     for place, reading in enumerate(readings):
         is_likely = reading.points.steps[0] == 0 or place == 0
         shortest_call = shortest(reading.points) if is_likely else None
@@ -185,13 +185,16 @@ def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
     for reading, candidates in zip(readings, nearest_of, strict=True):
         if candidates and candidates[0].is_right:
             first = candidates[0]
-            call = Call(first.text, first.schedule, first.cost, first.residual)
+            call = LibraryCall(first.text, first.schedule, first.cost, first.residual)
             return _result(call, reading, candidates, first)
     return _result(None, readings[0], nearest_of[0], None)
 
 
 def _result(
-    call: Call | None, reading: _Reading, usual_list: Sequence[Usual], selection: Usual | None
+    call: LibraryCall | None,
+    reading: _Reading,
+    usual_list: Sequence[Usual],
+    selection: Usual | None,
 ) -> Recovered:
     points = reading.points
     first, last = int(points.steps[0]), int(points.steps[-1])
@@ -218,7 +221,7 @@ def _result(
     )
 
 
-def _candidate(usual: Usual, call: Call | None, selection: Usual | None) -> Candidate:
+def _candidate(usual: Usual, call: LibraryCall | None, selection: Usual | None) -> Candidate:
     if not usual.is_right:
         reason = (
             f"lost: with the nearest numbers, update {usual.step:,} is {usual.gap:.3g} away from "

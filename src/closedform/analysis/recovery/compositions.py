@@ -11,7 +11,7 @@ from closedform import schedules
 from closedform.analysis.recovery.fit import Effort
 from closedform.analysis.recovery.marks import Points, flat_runs, linear_prefix
 from closedform.analysis.recovery.search import (
-    Call,
+    LibraryCall,
     Search,
     argument_text,
     call_text,
@@ -50,7 +50,7 @@ _VALUE = 5.0
 """Cost of a logged value: a description that is longer than the log explains nothing."""
 
 
-def shortest(points: Points) -> Call | None:
+def shortest(points: Points) -> LibraryCall | None:
     """Returns the shortest schedule or composition that was found to reproduce the points."""
     with np.errstate(all="ignore"):
         return _Composer().whole(points, _VALUE * len(points.steps), MOST_STRETCHES)
@@ -62,11 +62,13 @@ class _Composer:
     def __init__(self) -> None:
         self.effort = Effort(MOST_EVALUATIONS)
 
-    def single(self, points: Points, limit: float, most: int = MOST_ARGUMENTS) -> Call | None:
+    def single(
+        self, points: Points, limit: float, most: int = MOST_ARGUMENTS
+    ) -> LibraryCall | None:
         """Returns the shortest schedule of the library below a limit."""
         return Search(points, self.effort).best(limit, most)
 
-    def whole(self, points: Points, limit: float, depth: int) -> Call | None:
+    def whole(self, points: Points, limit: float, depth: int) -> LibraryCall | None:
         """Returns the shortest schedule of the library or composition below a limit."""
         curve = features(points)
         best = _levels(points, curve)
@@ -94,11 +96,11 @@ class _Composer:
         candidate = self._stretches(points, curve, limit, depth)
         return candidate if candidate is not None and candidate.cost < limit else best
 
-    def _two(self, points: Points, curve: Features, limit: float) -> Call | None:
+    def _two(self, points: Points, curve: Features, limit: float) -> LibraryCall | None:
         """Two schedules, the second from a milestone on: what most runs have."""
         if points.steps[0] != 0:
             return None
-        best: Call | None = None
+        best: LibraryCall | None = None
         marks = _milestones(points, curve)[:MOST_MILESTONES]
         # A jump is certainly a milestone: both ways are tried there first.
         ways = [(mark, is_line) for is_line in (True, False) for mark in marks]
@@ -119,7 +121,7 @@ class _Composer:
 
     def _after_line(
         self, points: Points, head: Points, tail: Points, mark: int, limit: float
-    ) -> Call | None:
+    ) -> LibraryCall | None:
         """A line, such as a warmup, and a schedule in its own time."""
         first = _line(head, mark, float(tail.values[0]))
         if first is None:
@@ -130,7 +132,7 @@ class _Composer:
 
     def _after_curve(
         self, points: Points, head: Points, tail: Points, mark: int, limit: float
-    ) -> Call | None:
+    ) -> LibraryCall | None:
         """A schedule that is cut off at a value, or that another one follows or multiplies."""
         level = _level(tail, 0, len(tail.steps))
         if level is not None:
@@ -147,7 +149,9 @@ class _Composer:
         first = self.single(head, limit - later.cost)
         return None if first is None else _splice(points, first, later, mark)
 
-    def _repetition(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+    def _repetition(
+        self, points: Points, curve: Features, limit: float, depth: int
+    ) -> LibraryCall | None:
         """A curve with a period, of which the log has at least two."""
         if not curve.is_dense or points.steps[0] != 0 or not curve.jumps:
             return None
@@ -168,7 +172,9 @@ class _Composer:
                 return call
         return None
 
-    def _chain(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+    def _chain(
+        self, points: Points, curve: Features, limit: float, depth: int
+    ) -> LibraryCall | None:
         """A smooth curve times a factor at each multiple of a number of steps."""
         if (
             not curve.has_jumps
@@ -213,11 +219,13 @@ class _Composer:
                     return call
         return None
 
-    def _stretches(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+    def _stretches(
+        self, points: Points, curve: Features, limit: float, depth: int
+    ) -> LibraryCall | None:
         """A first stretch, and the rest from a step on: in its own time, or in that of the run."""
         if points.steps[0] != 0:
             return None
-        best: Call | None = None
+        best: LibraryCall | None = None
         for mark in _milestones(points, curve):
             before, after = points.steps < mark, points.steps >= mark
             if before.sum() < 2 or after.sum() < 3:
@@ -242,7 +250,7 @@ class _Composer:
     def _continuations(
         self,
         points: Points,
-        first: Call,
+        first: LibraryCall,
         local: Points,
         tail: Points,
         mark: int,
@@ -250,7 +258,7 @@ class _Composer:
         depth: int,
         *,
         is_line: bool,
-    ) -> Iterator[Call]:
+    ) -> Iterator[LibraryCall]:
         level = _level(tail, 0, len(tail.steps))
         if level is not None:
             call = _cut_off(points, first, level)
@@ -265,7 +273,7 @@ class _Composer:
                 return
 
 
-def _cut_off(points: Points, first: Call, level: Fraction) -> Call | None:
+def _cut_off(points: Points, first: LibraryCall, level: Fraction) -> LibraryCall | None:
     for name in ("low", "high"):
         schedule = first.schedule.clip(**{name: level})
         cost = first.cost + 1 + digits(level)
@@ -277,7 +285,7 @@ def _cut_off(points: Points, first: Call, level: Fraction) -> Call | None:
     return None
 
 
-def _join(points: Points, first: Call, rest: Call, mark: int) -> Call | None:
+def _join(points: Points, first: LibraryCall, rest: LibraryCall, mark: int) -> LibraryCall | None:
     is_length = first.schedule.length == mark
     at = "" if is_length else f", at={mark}"
     schedule = first.schedule.then(rest.schedule, at=mark)
@@ -285,7 +293,9 @@ def _join(points: Points, first: Call, rest: Call, mark: int) -> Call | None:
     return _check_call(f"{first.text}.then({rest.text}{at})", schedule, cost, points)
 
 
-def _splice(points: Points, first: Call, later: Call, mark: int) -> Call | None:
+def _splice(
+    points: Points, first: LibraryCall, later: LibraryCall, mark: int
+) -> LibraryCall | None:
     schedule = first.schedule.splice(mark, later.schedule)
     cost = first.cost + later.cost + 1 + digits(Fraction(mark))
     return _check_call(f"{first.text}.splice({mark}, {later.text})", schedule, cost, points)
@@ -294,7 +304,7 @@ def _splice(points: Points, first: Call, later: Call, mark: int) -> Call | None:
 # --- levels --------------------------------------------------------------------------------------
 
 
-def _levels(points: Points, curve: Features) -> Call | None:
+def _levels(points: Points, curve: Features) -> LibraryCall | None:
     """A curve that is constant between jumps: multi_step or piecewise_constant."""
     if not curve.is_stepwise:
         return None
@@ -326,7 +336,7 @@ def _levels(points: Points, curve: Features) -> Call | None:
 
 def _powers(
     points: Points, levels: list[Fraction], marks: list[int], curve: Features
-) -> Call | None:
+) -> LibraryCall | None:
     if len(levels) < 2 or levels[0] == 0:
         return None
     guess = (
@@ -417,7 +427,7 @@ def _milestones(points: Points, curve: Features) -> list[int]:
     return [mark for mark in dict.fromkeys(milestones) if mark >= 1][:8]
 
 
-def _line(points: Points, steps: int, end: float) -> Call | None:
+def _line(points: Points, steps: int, end: float) -> LibraryCall | None:
     """The line of a first stretch, to a simple value at its end."""
     if linear_prefix(points) < len(points.steps):
         return None
@@ -453,7 +463,7 @@ def _line(points: Points, steps: int, end: float) -> Call | None:
     return None
 
 
-def _factor(points: Points, later: Schedule, mark: int) -> Call | None:
+def _factor(points: Points, later: Schedule, mark: int) -> LibraryCall | None:
     """The line to 1 by which a schedule is multiplied before a step."""
     head = points.select(points.steps < mark)
     from_later = np.asarray(later(head.steps.astype(np.int64)), dtype=np.float64)
@@ -464,6 +474,6 @@ def _factor(points: Points, later: Schedule, mark: int) -> Call | None:
     return line if line is not None and line.schedule(mark) == 1 else None
 
 
-def _check_call(text: str, schedule: Schedule, cost: float, points: Points) -> Call | None:
+def _check_call(text: str, schedule: Schedule, cost: float, points: Points) -> LibraryCall | None:
     residual = residual_of(schedule, points)
-    return Call(text, schedule, cost, residual) if residual <= 1 + 1e-9 else None
+    return LibraryCall(text, schedule, cost, residual) if residual <= 1 + 1e-9 else None

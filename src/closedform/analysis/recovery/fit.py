@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from closedform.analysis.recovery.marks import Points
 from closedform.analysis.recovery.structures import Role, Structure
-
-Values = NDArray[np.float64]
+from closedform.ir.types import FloatArray
 
 _BAD = 1e30
 """The residual where an expression has no value."""
@@ -32,19 +31,19 @@ class Fits:
         residuals: Of each start and point, in units of the precision.
     """
 
-    values: Mapping[str, Values]
-    residuals: Values
+    values: Mapping[str, FloatArray]
+    residuals: FloatArray
 
     @property
-    def costs(self) -> Values:
+    def costs(self) -> FloatArray:
         """The root of the mean squared residual of each start."""
-        root: Values = np.sqrt(np.mean(np.minimum(self.residuals**2, _BAD), axis=1))
+        root: FloatArray = np.sqrt(np.mean(np.minimum(self.residuals**2, _BAD), axis=1))
         return root
 
     @property
-    def largest(self) -> Values:
+    def largest(self) -> FloatArray:
         """The largest residual of each start."""
-        largest_residuals: Values = np.max(np.abs(self.residuals), axis=1)
+        largest_residuals: FloatArray = np.max(np.abs(self.residuals), axis=1)
         return largest_residuals
 
     def is_close(self, index: int | None = None) -> bool:
@@ -111,7 +110,7 @@ class Problem:
         self.others = [parameter for parameter in free if parameter not in self.linear]
         self.program = structure.program(is_projected=is_projected)
 
-    def project(self, theta: Values) -> Fits:
+    def project(self, theta: FloatArray) -> Fits:
         """Returns the fits with these values of the parameters that are not linear.
 
         Args:
@@ -143,10 +142,10 @@ class Problem:
 
     def refine(
         self,
-        theta: Values,
+        theta: FloatArray,
         iterations: int = 25,
         frozen: NDArray[np.bool_] | None = None,
-    ) -> tuple[Values, Fits]:
+    ) -> tuple[FloatArray, Fits]:
         """Returns the parameters after Gauss-Newton steps, and their fits.
 
         Args:
@@ -190,7 +189,7 @@ class Problem:
             costs, damping = costs[open_], damping[open_]
         return best_theta, self.project(best_theta)
 
-    def clip_parameters(self, theta: Values, old: Values) -> Values:
+    def clip_parameters(self, theta: FloatArray, old: FloatArray) -> FloatArray:
         """Returns parameters within their ranges; none changes by more than a factor of 4."""
         result = np.where(np.isfinite(theta), theta, old)
         for index, parameter in enumerate(self.others):
@@ -203,7 +202,7 @@ class Problem:
             result[:, index] = column
         return result
 
-    def jacobian(self, theta: Values, residuals: Values) -> Values:
+    def jacobian(self, theta: FloatArray, residuals: FloatArray) -> FloatArray:
         """Returns the derivatives of the residuals, of shape (starts, points, parameters)."""
         count, width = theta.shape
         span = float(self.points.steps[-1] - self.points.steps[0]) + 1
@@ -222,10 +221,10 @@ class Problem:
             shifted_theta[:, index, index] += size
         shifted_residuals = self.project(shifted_theta.reshape(count * width, width)).residuals
         change = shifted_residuals.reshape(count, width, -1) - residuals[:, None, :]
-        result: Values = np.transpose(change / sizes[:, :, None], (0, 2, 1))
+        result: FloatArray = np.transpose(change / sizes[:, :, None], (0, 2, 1))
         return np.clip(np.nan_to_num(result), -1e25, 1e25)
 
-    def _symbols(self, theta: Values) -> dict[sp.Symbol, Values]:
+    def _symbols(self, theta: FloatArray) -> dict[sp.Symbol, FloatArray]:
         return {parameter.symbol: theta[:, [index]] for index, parameter in enumerate(self.others)}
 
 
@@ -240,7 +239,7 @@ RANGES: Mapping[Role, tuple[float, float]] = {
 """Role -> the least and the largest value that is searched."""
 
 
-def _solve_least_squares(basis: Values, target: Values) -> Values:
+def _solve_least_squares(basis: FloatArray, target: FloatArray) -> FloatArray:
     """The least squares solutions of each start; the smallest one where there are several."""
     scale = np.sqrt(np.sum(basis**2, axis=1)) + 1e-300
     scaled_basis = basis / scale[:, None, :]
@@ -252,5 +251,5 @@ def _solve_least_squares(basis: Values, target: Values) -> Values:
     solution = solution + np.einsum(
         "pml,pl->pm", inverse, np.einsum("pnm,pn->pm", scaled_basis, left)
     )
-    result: Values = solution / scale
+    result: FloatArray = solution / scale
     return result

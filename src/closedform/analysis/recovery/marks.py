@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
+from closedform.ir.types import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Points:
         errors: How far the true values may be from them.
     """
 
-    steps: Values
-    values: Values
-    errors: Values
+    steps: FloatArray
+    values: FloatArray
+    errors: FloatArray
 
     def select(self, selection: NDArray[np.int64] | NDArray[np.bool_]) -> Points:
         """Returns some of the points."""

@@ -24,9 +24,8 @@ from closedform.analysis.recovery.structures import (
     structure,
 )
 from closedform.errors import ClosedFormError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
-
-Values = NDArray[np.float64]
 
 SCREENED = 48
 """Points that the first screening of starts sees."""
@@ -47,7 +46,7 @@ LIKELIEST = 6
 
 
 MOST_FOR_ONE = 800_000
-"""Values that the search of the parameters of one structure may compute."""
+"""FloatArray that the search of the parameters of one structure may compute."""
 
 
 MOST_PARTS = 10_000
@@ -71,7 +70,7 @@ _FAR = 3e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LibraryCall:
     """A schedule of the library with its arguments.
 
     Attributes:
@@ -146,7 +145,7 @@ def spread(points: Points, curve: Features | None, count: int) -> Points:
     return points.select(np.array(sorted(places_to_keep)))
 
 
-Option = tuple[int, int, Fraction, Values]
+Option = tuple[int, int, Fraction, FloatArray]
 """The digits of a description, a parameter, its value, and the values of all."""
 
 
@@ -168,7 +167,9 @@ class Search:
         typical = float(np.median(points.errors))
         self.far = max(50.0, _FAR * float(np.max(np.abs(points.values))) / typical)
 
-    def best(self, limit: float = float("inf"), most: int = 99, least: int = 0) -> Call | None:
+    def best(
+        self, limit: float = float("inf"), most: int = 99, least: int = 0
+    ) -> LibraryCall | None:
         """Returns the shortest call that reproduces the points, if one is below ``limit``.
 
         Args:
@@ -176,7 +177,7 @@ class Search:
             most: The largest number of parameters.
             least: The smallest one.
         """
-        best_call: Call | None = None
+        best_call: LibraryCall | None = None
         found_size = 99
         for size, candidate in self._possible(limit, most, least):
             # Another argument is worth it if it saves more than a digit.
@@ -187,7 +188,7 @@ class Search:
                 best_call, limit, found_size = call, call.cost, size
         return best_call
 
-    def likeliest(self, limit: float, least: int, count: int = LIKELIEST) -> Call | None:
+    def likeliest(self, limit: float, least: int, count: int = LIKELIEST) -> LibraryCall | None:
         """Returns a call of those structures that are nearest to the points at the starts.
 
         The steps at which the curve changes its form are among the starts, so that a structure
@@ -210,7 +211,7 @@ class Search:
             if nearest < 0.95 * least_cost.get(kind, np.inf) or nearest <= _NEAR:
                 least_cost[kind] = nearest
                 ranking.append((max(nearest, _NEAR), size, len(ranking), candidate))
-        best_call: Call | None = None
+        best_call: LibraryCall | None = None
         for cost, size, _, candidate in sorted(ranking, key=lambda entry: entry[:3])[:count]:
             if 1 + 2 * size >= limit or (best_call is not None and cost > _NEAR):
                 continue
@@ -228,7 +229,7 @@ class Search:
             if candidate is not None and self._may_be(candidate):
                 yield form.size, candidate
 
-    def _screen(self, candidate: Structure, theta: Values) -> Fits:
+    def _screen(self, candidate: Structure, theta: FloatArray) -> Fits:
         """The fits of starts to a few points."""
         return Problem(candidate, self.few, self.effort).project(theta)
 
@@ -239,7 +240,7 @@ class Search:
             return bool(self.curve.jumps) and restarts in (None, len(self.curve.jumps))
         return candidate.has_jumps or not self.curve.has_jumps
 
-    def fit(self, candidate: Structure) -> Call | None:
+    def fit(self, candidate: Structure) -> LibraryCall | None:
         """Returns the call of a structure with the simplest arguments that reproduce the points."""
         if len(candidate.parameters) > len(self.points.steps):
             return None
@@ -263,7 +264,7 @@ class Search:
             theta, fits = self._snap_steps(problem, theta, fits)
         return self._simplest(candidate, theta, fits)
 
-    def _simplest(self, candidate: Structure, theta: Values, fits: Fits) -> Call | None:
+    def _simplest(self, candidate: Structure, theta: FloatArray, fits: Fits) -> LibraryCall | None:
         """The call with simple numbers near one of the two best fits."""
         for index in fits.best(2):
             if not fits.is_close(index):
@@ -274,7 +275,9 @@ class Search:
                     return call
         return None
 
-    def _snap_steps(self, problem: Problem, theta: Values, fits: Fits) -> tuple[Values, Fits]:
+    def _snap_steps(
+        self, problem: Problem, theta: FloatArray, fits: Fits
+    ) -> tuple[FloatArray, Fits]:
         """The fits with integers as numbers of steps, where these are better.
 
         At a kink between two steps the least squares may not converge to the step itself.
@@ -287,7 +290,9 @@ class Search:
         is_better = float(np.min(integer_fits.costs)) < float(np.min(fits.costs))
         return (whole, integer_fits) if is_better else (theta, fits)
 
-    def check_call(self, candidate: Structure, numbers: Mapping[str, Fraction]) -> Call | None:
+    def check_call(
+        self, candidate: Structure, numbers: Mapping[str, Fraction]
+    ) -> LibraryCall | None:
         """Returns the call with these arguments, if it reproduces all points."""
         if self._is_negative(candidate, numbers):
             return None
@@ -306,7 +311,7 @@ class Search:
         text = call_text(candidate.name, arguments)
         # A repetition that the log does not show is not attested.
         cost = cost_of(arguments, self.curve.end) + candidate.has_jumps
-        return Call(text, schedule, cost, residual)
+        return LibraryCall(text, schedule, cost, residual)
 
     def _is_negative(self, candidate: Structure, numbers: Mapping[str, Fraction]) -> bool:
         """Whether a value is below 0 where the log has none: nobody writes a negative rate."""
@@ -317,7 +322,7 @@ class Search:
         return not has_negative and any(numbers.get(name, 0) < 0 for name in values)
 
     def simplify(
-        self, candidate: Structure, theta: Values, fits: Fits, index: int
+        self, candidate: Structure, theta: FloatArray, fits: Fits, index: int
     ) -> Iterator[dict[str, Fraction]]:
         """Yields arguments in simple numbers, the best determined parameters rounded first."""
         problem = Problem(candidate, self.many, self.effort, is_projected=False)
@@ -325,7 +330,7 @@ class Search:
         yield from self._round_parameters(problem, row, {}, wide=3)
 
     def _round_parameters(
-        self, problem: Problem, row: Values, numbers: dict[int, Fraction], wide: int
+        self, problem: Problem, row: FloatArray, numbers: dict[int, Fraction], wide: int
     ) -> Iterator[dict[str, Fraction]]:
         if self.effort.left < self._least_left:
             return
@@ -407,7 +412,7 @@ class Search:
         return sorted([*near, *neighbours], key=lambda n: n.denominator != 1)
 
     def _simple_options(
-        self, problem: Problem, row: Values, frozen: NDArray[np.bool_], place: int
+        self, problem: Problem, row: FloatArray, frozen: NDArray[np.bool_], place: int
     ) -> list[Option]:
         """Simple values of a parameter that the points do not determine, the shortest first."""
         parameter = problem.others[place]
@@ -454,7 +459,7 @@ class Search:
         return options
 
     def _zero_options(
-        self, problem: Problem, row: Values, frozen: NDArray[np.bool_]
+        self, problem: Problem, row: FloatArray, frozen: NDArray[np.bool_]
     ) -> Iterator[Option]:
         """Values of 0: the length of a line that the log does not show to its end depends on it."""
         for index, parameter in enumerate(problem.others):
@@ -469,7 +474,9 @@ class Search:
                 length = 1 + self._digits_of_others(problem, zero_row, is_fixed)
                 yield length, index, Fraction(0), zero_row
 
-    def _digits_of_others(self, problem: Problem, row: Values, is_fixed: NDArray[np.bool_]) -> int:
+    def _digits_of_others(
+        self, problem: Problem, row: FloatArray, is_fixed: NDArray[np.bool_]
+    ) -> int:
         """The digits that the parameters need that are not fixed."""
         deviations = self._deviations(problem, row, is_fixed)
         return sum(
@@ -477,7 +484,9 @@ class Search:
             for index in np.flatnonzero(~is_fixed)
         )
 
-    def _deviations(self, problem: Problem, row: Values, frozen: NDArray[np.bool_]) -> Values:
+    def _deviations(
+        self, problem: Problem, row: FloatArray, frozen: NDArray[np.bool_]
+    ) -> FloatArray:
         """How far each free parameter may be from its value, in the least squares sense."""
         residuals = problem.project(row).residuals
         jacobian = problem.jacobian(row, residuals)[0]
@@ -500,7 +509,7 @@ def _as_exponents(numbers: list[Fraction]) -> list[Fraction]:
     return [number for number in numbers if number.denominator <= MOST_PARTS]
 
 
-def _along(name: str, rate: float, guess: float, numbers: list[Fraction]) -> Values:
+def _along(name: str, rate: float, guess: float, numbers: list[Fraction]) -> FloatArray:
     """The factor over another number of steps that gives the same curve."""
     ratio = np.array([float(number) for number in numbers]) / guess
     if name in ("range_test", "inverse_time"):

@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closedform.analysis.recovery.marks import Points, flat_runs, jumps, marks, turns
 from closedform.analysis.recovery.structures import Parameter, Role, Structure
-
-Values = NDArray[np.float64]
+from closedform.ir.types import FloatArray
 
 MOST_STARTS = 600
 
@@ -90,7 +88,7 @@ def _periods(points: Points, after: list[int]) -> list[float]:
     return sorted(inside, key=lambda n: len(f"{n:.0f}".rstrip("0")))[:6] or [high]
 
 
-def starts(structure: Structure, curve: Features) -> Values:
+def starts(structure: Structure, curve: Features) -> FloatArray:
     """Returns values of the parameters that are not linear, of shape (starts, parameters)."""
     parameters = [parameter for parameter in structure.parameters if not parameter.is_linear]
     order = sorted(parameters, key=lambda parameter: PRIORITY.get(parameter.name, 5))

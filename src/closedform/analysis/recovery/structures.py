@@ -18,7 +18,7 @@ from typing import Any
 import sympy as sp
 
 from closedform import schedules
-from closedform.analysis.numeric import Program, degree, is_supported
+from closedform.analysis.numeric import CompiledCurve, degree, is_supported
 from closedform.errors import DefinitionError
 from closedform.language import FloorDiv, FloorMod, Schedule, exact_number, t
 from closedform.schedules.cyclic import MODES
@@ -171,7 +171,7 @@ class Structure:
     constants: tuple[tuple[sp.Symbol, float], ...]
     make: Callable[..., Schedule] = field(compare=False)
 
-    def program(self, *, is_projected: bool) -> Program:
+    def program(self, *, is_projected: bool) -> CompiledCurve:
         """Returns the expression in NumPy, with or without its linear parameters apart."""
         linear = tuple(
             parameter.symbol
@@ -196,8 +196,8 @@ def _program(
     expr: sp.Expr,
     constants: tuple[tuple[sp.Symbol, float], ...],
     linear: tuple[sp.Symbol, ...],
-) -> Program:
-    return Program(expr, linear, dict(constants))
+) -> CompiledCurve:
+    return CompiledCurve(expr, linear, dict(constants))
 
 
 def _role(function: str, name: str) -> Role | None:
@@ -237,7 +237,7 @@ def _variants(
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FunctionForm:
     """A form of a function: the arguments that are fixed, and the names of the free ones."""
 
     name: str
@@ -251,10 +251,10 @@ class Form:
 
 
 @functools.cache
-def forms() -> tuple[Form, ...]:
+def forms() -> tuple[FunctionForm, ...]:
     """Returns the forms of all functions, those with fewer arguments first."""
     all_forms = [
-        Form(name, tuple(constants.items()), tuple(free))
+        FunctionForm(name, tuple(constants.items()), tuple(free))
         for name in schedules.__all__
         if name not in NOT_RECOVERED
         for constants, free in _variants(name, getattr(schedules, name))
@@ -264,7 +264,7 @@ def forms() -> tuple[Form, ...]:
 
 
 @functools.cache
-def structure(form: Form) -> Structure | None:
+def structure(form: FunctionForm) -> Structure | None:
     """Returns the structure of a form; None if there is none."""
     name, constant_arguments, free = form.name, dict(form.fixed_arguments), form.free
     function = getattr(schedules, name)

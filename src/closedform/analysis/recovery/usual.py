@@ -18,17 +18,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closedform import schedules
 from closedform.analysis.recovery.marks import Points
-from closedform.analysis.recovery.search import Call, call_text, residual_of
+from closedform.analysis.recovery.search import LibraryCall, call_text, residual_of
 from closedform.analysis.recovery.simplest import candidates, digits
 from closedform.errors import ClosedFormError
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.recipes.frameworks import schedule
-
-Values = NDArray[np.float64]
 
 MOST_PROPOSALS = 12
 """Proposals of one kind that are compared with the log."""
@@ -70,7 +68,7 @@ class Usual:
         """Whether it reproduces every logged value."""
         return self.residual <= 1 + 1e-9
 
-    def in_library(self, points: Points) -> Call | None:
+    def in_library(self, points: Points) -> LibraryCall | None:
         """Returns the same as a call of the library; None where it has another form there.
 
         Args:
@@ -98,7 +96,7 @@ class Usual:
         if rate is None:
             return None
         residual = residual_of(rate, points)
-        return Call(text, rate, self.cost, residual) if residual <= 1 + 1e-9 else None
+        return LibraryCall(text, rate, self.cost, residual) if residual <= 1 + 1e-9 else None
 
     @property
     def text(self) -> str:
@@ -145,9 +143,9 @@ class _Tail:
     """
 
     rise: _Rise
-    x: Values
-    y: Values
-    e: Values
+    x: FloatArray
+    y: FloatArray
+    e: FloatArray
     last: int
 
     @property
@@ -376,7 +374,7 @@ def _linear(tail: _Tail) -> Iterator[Proposal]:
         yield {"max_steps": tail.rise.warmup + length}
 
 
-def _cosine_lengths(tail: _Tail, stop: int | None = None) -> tuple[Values, Values]:
+def _cosine_lengths(tail: _Tail, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
     """Bounds of the half period, from the values before the first minimum."""
     end = int(np.argmin(tail.y)) if stop is None else stop
     x, y, e = tail.x[:end], tail.y[:end], tail.e[:end]
@@ -422,7 +420,7 @@ def _restarts(tail: _Tail) -> Iterator[Proposal]:
 
 
 def _to_minimum(
-    tail: _Tail, factor: Callable[[Values, Values], Values]
+    tail: _Tail, factor: Callable[[FloatArray, FloatArray], FloatArray]
 ) -> Iterator[tuple[int, float, float]]:
     """Lengths of the run, and the minimum as a part of the peak that each of them needs."""
     totals = np.array(tail.totals, dtype=np.float64)
@@ -440,7 +438,7 @@ def _to_minimum(
         yield int(totals[place]), max(bottom, 0.0), top
 
 
-def _half_cosine(x: Values, length: Values) -> Values:
+def _half_cosine(x: FloatArray, length: FloatArray) -> FloatArray:
     return np.asarray((1 + np.cos(math.pi * x / length)) / 2)
 
 
@@ -459,7 +457,7 @@ def _polynomial(tail: _Tail) -> Iterator[Proposal]:
     peak = float(tail.rise.peak)
     for power in (1.0, 2.0, 3.0, 0.5, 1.5, 4.0):
 
-        def fall(x: Values, length: Values, power: float = power) -> Values:
+        def fall(x: FloatArray, length: FloatArray, power: float = power) -> FloatArray:
             return np.asarray(np.maximum(1 - x / length, 0) ** power)
 
         for total, low, high in _to_minimum(tail, fall):
@@ -478,7 +476,7 @@ def _inverse_root(tail: _Tail) -> Iterator[Proposal]:
         yield {} if scale == (tail.rise.warmup or 10_000) else {"timescale": scale}
 
 
-_PROGRESS: Mapping[str, Callable[[Values], Values]] = {
+_PROGRESS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "cosine": lambda y: np.asarray(np.arccos(np.clip(2 * y - 1, -1, 1)) / math.pi),
     "linear": lambda y: np.asarray(1 - y),
     "1-sqrt": lambda y: np.asarray((1 - y) ** 2),
@@ -543,7 +541,7 @@ PROPOSE: Mapping[str, Callable[[_Tail], Iterator[Proposal]]] = {
 # --- numbers -------------------------------------------------------------------------------------
 
 
-def _bounds(low: Values, high: Values) -> tuple[float, float] | tuple[None, None]:
+def _bounds(low: FloatArray, high: FloatArray) -> tuple[float, float] | tuple[None, None]:
     """The interval that all have in common, a rounding wider; None if there is none."""
     finite = np.isfinite(low) & np.isfinite(high)
     if not finite.any():
@@ -553,7 +551,7 @@ def _bounds(low: Values, high: Values) -> tuple[float, float] | tuple[None, None
     return (bottom - slack, top + slack) if bottom <= top + 2 * slack else (None, None)
 
 
-def _lengths(low: Values, high: Values) -> list[int]:
+def _lengths(low: FloatArray, high: FloatArray) -> list[int]:
     bottom, top = _bounds(low, high)
     return [] if bottom is None or top is None else _integers(bottom, top)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from closedform.analysis.watching.causes import Cause, Kind, Numbers
+from closedform.analysis.watching.causes import Cause, CauseKind, RunNumbers
 from closedform.analysis.watching.watch import Departure, Watch
 
 if TYPE_CHECKING:
     from closedform.analysis.watching.logs import LogReport, watch_log
 
-__all__ = ["Cause", "Departure", "Kind", "LogReport", "Numbers", "Watch", "watch_log"]
+__all__ = ["Cause", "CauseKind", "Departure", "LogReport", "RunNumbers", "Watch", "watch_log"]
 
 _OF_LOGS = ("LogReport", "watch_log")
 """Names whose module imports the prover's, which a run that is watched does not need."""

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from closedform.ir.types import FloatArray
 from closedform.language import Schedule
-
-Values = NDArray[np.float64]
 
 LONGEST = 200_000
 """Updates of a schedule that are searched."""
@@ -30,10 +28,10 @@ MOST_STEPS = 64
 """Steps of a scheduler in an update."""
 
 MOST_CHECKED = 200
-"""Numbers of a cause that are compared with every update."""
+"""RunNumbers of a cause that are compared with every update."""
 
 
-class Kind(StrEnum):
+class CauseKind(StrEnum):
     """The kind of a cause."""
 
     OFFSET = "offset-by-one"
@@ -68,7 +66,7 @@ class Cause:
         text: A sentence with its numbers.
     """
 
-    kind: Kind
+    kind: CauseKind
     text: str
 
     def __str__(self) -> str:
@@ -76,7 +74,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class RunNumbers:
     """The numbers of a run that decide between causes; None where one is not known.
 
     Attributes:
@@ -105,13 +103,13 @@ class Seen:
         has_agreeing_group: Whether another group follows its schedule.
     """
 
-    updates: Values
-    values: Values
-    errors: Values
+    updates: FloatArray
+    values: FloatArray
+    errors: FloatArray
     has_agreeing_group: bool = False
 
 
-def likely_causes(schedule: Schedule, measurements: Seen, numbers: Numbers) -> list[Cause]:
+def likely_causes(schedule: Schedule, measurements: Seen, numbers: RunNumbers) -> list[Cause]:
     """Returns the causes that explain every value that was seen, the likeliest first.
 
     Args:
@@ -124,7 +122,7 @@ def likely_causes(schedule: Schedule, measurements: Seen, numbers: Numbers) -> l
         if not search.departing.size:
             return []
         causes = list(search.causes())
-    best: dict[Kind, Cause] = {}
+    best: dict[CauseKind, Cause] = {}
     for cause in causes:
         best.setdefault(cause.kind, cause)
     return list(best.values())
@@ -133,7 +131,7 @@ def likely_causes(schedule: Schedule, measurements: Seen, numbers: Numbers) -> l
 class _Search:
     """The causes of one departure."""
 
-    def __init__(self, schedule: Schedule, measurements: Seen, numbers: Numbers) -> None:
+    def __init__(self, schedule: Schedule, measurements: Seen, numbers: RunNumbers) -> None:
         # Only a run that departs needs these modules, which import much.
         from closedform.analysis.numeric import is_supported
 
@@ -151,7 +149,7 @@ class _Search:
         self.departing = np.flatnonzero(is_apart)
         self.first = int(measurements.updates[self.departing[0]]) if self.departing.size else 0
 
-    def at(self, times: Values) -> Values:
+    def at(self, times: FloatArray) -> FloatArray:
         """The schedule at times, also between two updates; NaN where it has no value."""
         times = np.asarray(times, dtype=np.float64)
         is_outside = ~((times >= 0) & (times < LAST_TIME))
@@ -170,11 +168,11 @@ class _Search:
             values = np.full(times.shape, np.nan)
         return np.where(is_outside, np.nan, values)
 
-    def fits(self, times: Values) -> bool:
+    def fits(self, times: FloatArray) -> bool:
         """Whether the schedule at other times has every value that was seen."""
         return self.has(self.at(times))
 
-    def has(self, values: Values) -> bool:
+    def has(self, values: FloatArray) -> bool:
         """Whether these are the values that were seen."""
         return bool(np.all(np.abs(values - self.seen.values) <= self.seen.errors))
 
@@ -186,7 +184,7 @@ class _Search:
         yield from self._not_scheduled()
         yield from self._offset()
         several = list(self._several())
-        are_expected = [cause for cause in several if cause.kind is not Kind.SEVERAL]
+        are_expected = [cause for cause in several if cause.kind is not CauseKind.SEVERAL]
         yield from are_expected
         # Where the curve is flat before, a shift would have begun there by chance.
         before = self.curve[max(self.first - 2, 0) : self.first + 1]
@@ -215,19 +213,21 @@ class _Search:
         is_base = abs(values[-1] - float(np.max(self.curve))) <= self.seen.errors[-1]
         if len(self.departing) < 2 and not is_base and not self.seen.has_agreeing_group:
             return
-        yield Cause(Kind.NOT_SCHEDULED, f"the group is not scheduled: it stays at {values[-1]:.6g}")
+        yield Cause(
+            CauseKind.NOT_SCHEDULED, f"the group is not scheduled: it stays at {values[-1]:.6g}"
+        )
 
     def _offset(self) -> Iterator[Cause]:
         u = self.seen.updates
         if self.fits(u + 1):
             yield Cause(
-                Kind.OFFSET,
+                CauseKind.OFFSET,
                 "offset by one: update u has the value of u + 1, as where the scheduler is stepped "
                 "before the optimizer",
             )
         if self.fits(np.maximum(u - 1, 0)):
             yield Cause(
-                Kind.OFFSET,
+                CauseKind.OFFSET,
                 "offset by one: update u has the value of u - 1, as where the scheduler is stepped "
                 "one update late",
             )
@@ -236,10 +236,10 @@ class _Search:
         """More steps of the scheduler than updates."""
         u = self.seen.updates
 
-        def late(count: Values) -> Callable[[float], Values]:
+        def late(count: FloatArray) -> Callable[[float], FloatArray]:
             return lambda update: count * update
 
-        def full(count: Values) -> Callable[[float], Values]:
+        def full(count: FloatArray) -> Callable[[float], FloatArray]:
             return lambda update: count * update + count - 1
 
         counts = np.arange(2, MOST_STEPS + 1, dtype=np.float64)
@@ -249,8 +249,8 @@ class _Search:
             for count in self._matching(counts, times(counts), whole)
         ]
         numbers_by_kind = {
-            Kind.MICRO_BATCH: (self.numbers.accumulation, "micro-batch"),
-            Kind.PROCESSES: (self.numbers.processes, "process"),
+            CauseKind.MICRO_BATCH: (self.numbers.accumulation, "micro-batch"),
+            CauseKind.PROCESSES: (self.numbers.processes, "process"),
         }
         is_explained = False
         for kind, (number, unit) in numbers_by_kind.items():
@@ -266,7 +266,9 @@ class _Search:
             more = "once for each micro-batch or process"
             if product == count:
                 more = "once for each micro-batch of each process"
-            yield Cause(Kind.SEVERAL, f"the scheduler is stepped {count} times an update: {more}")
+            yield Cause(
+                CauseKind.SEVERAL, f"the scheduler is stepped {count} times an update: {more}"
+            )
 
     def _slow(self) -> Iterator[Cause]:
         u = self.seen.updates
@@ -277,7 +279,9 @@ class _Search:
             n = int(count)
             unit = "epoch" if n == self.numbers.updates_per_epoch else f"{n} updates"
             if len(self.departing) > 1 or n == self.numbers.updates_per_epoch:
-                yield Cause(Kind.SLOW, f"the scheduler is stepped once in {unit}, not each update")
+                yield Cause(
+                    CauseKind.SLOW, f"the scheduler is stepped once in {unit}, not each update"
+                )
 
     def _resumptions(self) -> Iterator[Cause]:
         u = self.seen.updates
@@ -287,7 +291,7 @@ class _Search:
         shifts = np.arange(-begin, self.end - begin, dtype=np.float64)
         shifts = shifts[shifts != 0]
 
-        def shift_steps(shift: float) -> Values:
+        def shift_steps(shift: float) -> FloatArray:
             return np.where(u >= begin, u + shift, u)
 
         matches = self._matching(shifts, lambda update: update + shifts, shift_steps)
@@ -302,7 +306,7 @@ class _Search:
             elif per_epoch is not None and step == begin // per_epoch:
                 remark = ", which is the epoch"
             yield Cause(
-                Kind.RESUMED,
+                CauseKind.RESUMED,
                 f"resumed from the wrong step: update {begin:,} has the value of update {step:,}"
                 f"{remark}",
             )
@@ -315,20 +319,20 @@ class _Search:
         lengths = np.arange(0, min(self.horizon, LONGEST), dtype=np.float64)
         lengths = lengths[lengths != w]
 
-        def ends_alike(length: Values | float, times: Values | float) -> Values:
+        def ends_alike(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             rise = np.asarray(times) * w / np.maximum(length, 1e-300)
             fall = w + (np.asarray(times) - length) * (end - w) / (end - length)
             return np.where(np.asarray(times) < length, rise, fall)
 
-        def same_decay(length: Values | float, times: Values | float) -> Values:
+        def same_decay(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             rise = np.asarray(times) * w / np.maximum(length, 1e-300)
             return np.where(np.asarray(times) < length, rise, np.maximum(times, w))
 
-        def shift_steps(length: Values | float, times: Values | float) -> Values:
+        def shift_steps(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             rise = np.asarray(times) * w / np.maximum(length, 1e-300)
             return np.where(np.asarray(times) < length, rise, np.asarray(times) - length + w)
 
-        def power_law(length: Values | float, times: Values | float) -> Values:
+        def power_law(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             return np.asarray(np.asarray(times) * w / np.maximum(length, 1e-300))
 
         warps = [ends_alike, same_decay, shift_steps]
@@ -342,7 +346,7 @@ class _Search:
             )
             for length in self._best(matches, self._units(w)):
                 yield Cause(
-                    Kind.WARMUP,
+                    CauseKind.WARMUP,
                     f"warmup in other units: it takes {length:,} updates instead of "
                     f"{self.warmup:,}{self._ratio(length, self.warmup)}",
                 )
@@ -368,17 +372,17 @@ class _Search:
         lengths = np.unique(np.concatenate([lengths, multiples]))
         lengths = lengths[lengths != end]
 
-        def decay(length: Values | float, times: Values | float) -> Values:
+        def decay(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             fall = w + (np.asarray(times) - w) * (end - w) / (np.asarray(length) - w)
             return np.where(np.asarray(times) < w, times, fall)
 
-        def whole(length: Values | float, times: Values | float) -> Values:
+        def whole(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             return np.asarray(np.asarray(times) * end / np.asarray(length), dtype=np.float64)
 
         is_top = np.flatnonzero(self.curve == self.curve[self.warmup])
         flat = float(is_top[-1]) if is_top.size else w
 
-        def after_flat(length: Values | float, times: Values | float) -> Values:
+        def after_flat(length: FloatArray | float, times: FloatArray | float) -> FloatArray:
             moved_times = np.asarray(times) - (np.asarray(length) - end)
             return np.where(moved_times >= flat, moved_times, np.minimum(times, flat))
 
@@ -391,7 +395,7 @@ class _Search:
             for length in self._best(matches, self._units(end)):
                 such_as = "such as " if len(matches) > 1 else ""
                 yield Cause(
-                    Kind.HORIZON,
+                    CauseKind.HORIZON,
                     f"horizon of another run: the decay ends after {such_as}{length:,} updates "
                     "instead of "
                     f"{self.horizon:,}{self._ratio(length, self.horizon)}",
@@ -402,7 +406,7 @@ class _Search:
         expected, values = self.at(self.seen.updates), self.seen.values
         if np.ptp(self.curve) == 0 and self.has(np.full_like(values, values[-1])):
             text = f"another value: {values[-1]:.6g} instead of {expected[-1]:.6g}, at every update"
-            yield Cause(Kind.RATE, text)
+            yield Cause(CauseKind.RATE, text)
             return
         is_positive = np.abs(expected) > 10 * self.seen.errors
         if not is_positive.any():
@@ -411,16 +415,17 @@ class _Search:
         ratio = float(self.seen.values[place] / expected[place])
         if ratio != 1 and self.has(expected * ratio):
             yield Cause(
-                Kind.RATE, f"another base value: each value is {ratio:.6g} times that of the recipe"
+                CauseKind.RATE,
+                f"another base value: each value is {ratio:.6g} times that of the recipe",
             )
 
     # --- numbers ----------------------------------------------------------------------------------
 
     def _matching(
         self,
-        numbers: Values,
-        times: Callable[[float], Values],
-        whole: Callable[[float], Values],
+        numbers: FloatArray,
+        times: Callable[[float], FloatArray],
+        whole: Callable[[float], FloatArray],
     ) -> list[float]:
         """The numbers of a cause with which the schedule has every value.
 

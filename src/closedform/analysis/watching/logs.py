@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from closedform.analysis.difference import readings
-from closedform.analysis.watching.causes import Numbers, Seen, likely_causes
+from closedform.analysis.watching.causes import RunNumbers, Seen, likely_causes
 from closedform.analysis.watching.watch import TOLERANCE, Departure, complete_numbers
 from closedform.language import Schedule
 from closedform.recipes import Recipe
@@ -45,7 +45,7 @@ class LogReport:
         return f"{self.values:,} values agree, up to update {self.last:,}{read}"
 
 
-def watch_log(recipe: Recipe | Schedule, log: Log, numbers: Numbers | None = None) -> LogReport:
+def watch_log(recipe: Recipe | Schedule, log: Log, numbers: RunNumbers | None = None) -> LogReport:
     """Returns the first value of a log that departs from a recipe, and the cause.
 
     Args:
@@ -54,7 +54,7 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: Numbers | None = Non
             ``closedform diff`` tries.
         numbers: What is known of the run, which decides between causes.
     """
-    run_numbers = complete_numbers(numbers or Numbers(), recipe)
+    run_numbers = complete_numbers(numbers or RunNumbers(), recipe)
     reports = []
     for reading in readings(log, recipe):
         report = _report(recipe, reading.log, reading.name, run_numbers)
@@ -65,7 +65,7 @@ def watch_log(recipe: Recipe | Schedule, log: Log, numbers: Numbers | None = Non
     return (explain_error or reports)[0]
 
 
-def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: Numbers) -> LogReport:
+def _report(recipe: Recipe | Schedule, log: Log, reading: str, numbers: RunNumbers) -> LogReport:
     departures: list[tuple[Departure, Schedule, _Series]] = []
     count = last = 0
     agreeing: set[str] = set()

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from closedform.analysis.watching.causes import Cause, Numbers, Seen, likely_causes
+from closedform.analysis.watching.causes import Cause, RunNumbers, Seen, likely_causes
 from closedform.compiler import evaluate_schedule
 from closedform.errors import ArgumentError, DepartureError, describe
 from closedform.language import Schedule
 from closedform.recipes import Recipe
-
-Values = NDArray[np.float64]
 
 BLOCK = 1024
 """Updates whose values are computed at once."""
@@ -31,7 +28,7 @@ SINGLE_TOLERANCE = 4e-7
 """The same for values of float32."""
 
 MOST_SEEN = 100_000
-"""Values of a key that are stored for the causes."""
+"""FloatArray of a key that are stored for the causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +130,7 @@ class Watch:
         self,
         recipe: Recipe | Schedule,
         groups: Sequence[Mapping[str, Any]],
-        numbers: Numbers | None = None,
+        numbers: RunNumbers | None = None,
         group_names: Sequence[int | str] | None = None,
     ) -> None:
         if not isinstance(recipe, Recipe | Schedule):
@@ -142,7 +139,7 @@ class Watch:
                 where="watch",
                 hint="load_recipe reads a config",
             )
-        run_numbers = numbers or Numbers()
+        run_numbers = numbers or RunNumbers()
         self.numbers = complete_numbers(run_numbers, recipe)
         self.tracks = [
             Track(schedule, position, key)
@@ -257,13 +254,13 @@ def _reader(group: Mapping[str, Any], key: str) -> tuple[str, int | None]:
     return key, None
 
 
-def complete_numbers(numbers: Numbers, recipe: Recipe | Schedule) -> Numbers:
+def complete_numbers(numbers: RunNumbers, recipe: Recipe | Schedule) -> RunNumbers:
     """Returns the numbers of a run with those that its recipe has."""
     if isinstance(recipe, Schedule):
         return numbers
     facts = recipe.facts
     per_epoch = facts.updates_per_epoch
-    return Numbers(
+    return RunNumbers(
         accumulation=numbers.accumulation
         or _count(facts.gradient_accumulation)
         or _count(recipe.accumulation),

@@ -1,7 +1,7 @@
 """Recipes as configs of other frameworks: recognition, texts, and verdicts that are proved."""
 
 from closedform.analysis.writing.recipes import (
-    Kind,
+    TextKind,
     Verdict,
     Written,
     check_target,
@@ -9,4 +9,4 @@ from closedform.analysis.writing.recipes import (
     write_recipe,
 )
 
-__all__ = ["Kind", "Verdict", "Written", "check_target", "writable", "write_recipe"]
+__all__ = ["TextKind", "Verdict", "Written", "check_target", "writable", "write_recipe"]

@@ -15,7 +15,7 @@ import sympy as sp
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule, t
 from closedform.language.integers import FloorDiv, FloorMod
-from closedform.recipes.forms import Curve, Segment
+from closedform.recipes.forms import CurveName, CurveSegment
 
 DIGITS = 60
 """The decimal digits that a curve is recognized with."""
@@ -29,7 +29,7 @@ _LONGEST_POINT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SampledPart:
     """A part of a schedule, with its values at some updates.
 
     Attributes:
@@ -60,8 +60,8 @@ Numbers = tuple[sp.Expr, ...] | None
 
 
 def fit_segment(
-    schedule: Schedule, first: int, end: int | None, last: int, before: Segment | None
-) -> Segment | None:
+    schedule: Schedule, first: int, end: int | None, last: int, before: CurveSegment | None
+) -> CurveSegment | None:
     """Returns the segment of a schedule from ``first`` on, None if no curve has its values.
 
     Args:
@@ -79,10 +79,10 @@ def fit_segment(
         if part is None:
             continue
         if before is not None and part.count <= _LONGEST_POINT and _agrees(before, part):
-            return Segment(first, end, before.curve, before.numbers, before.stride)
+            return CurveSegment(first, end, before.curve, before.numbers, before.stride)
         for curve, fit in _FITS:
             for numbers in fit(part):
-                segment = Segment(first, end, curve, numbers, stride)
+                segment = CurveSegment(first, end, curve, numbers, stride)
                 if _agrees(segment, part):
                     return segment
     return None
@@ -143,7 +143,7 @@ def simple(value: sp.Expr) -> sp.Expr | None:
     return fraction if abs(fraction - value) < near else None
 
 
-def _part(schedule: Schedule, first: int, count: int, stride: int) -> Part | None:
+def _part(schedule: Schedule, first: int, count: int, stride: int) -> SampledPart | None:
     """Some values; None where they cannot be computed, or do not keep to the stride."""
     begin = first if stride == 1 else -(-first // stride) * stride
     blocks = (count - (begin - first)) // stride if stride > 1 else count
@@ -159,7 +159,9 @@ def _part(schedule: Schedule, first: int, count: int, stride: int) -> Part | Non
     except ClosedFormError:
         return None
     return (
-        Part(schedule, begin, blocks * stride, stride, values) if is_constant_per_stride else None
+        SampledPart(schedule, begin, blocks * stride, stride, values)
+        if is_constant_per_stride
+        else None
     )
 
 
@@ -168,7 +170,7 @@ def _number(value: sp.Expr) -> sp.Expr:
     return value if value.is_Rational else value.evalf(DIGITS)
 
 
-def _agrees(segment: Segment, part: Part) -> bool:
+def _agrees(segment: CurveSegment, part: SampledPart) -> bool:
     scale = max((abs(value) for value in part.values.values()), default=sp.S.One) or sp.S.One
     return all(_is_near(segment.value(step), value, scale) for step, value in part.values.items())
 
@@ -178,13 +180,13 @@ def _is_near(number_at: sp.Expr, value: sp.Expr, scale: sp.Expr) -> bool:
     return bool(number.is_real) and bool(abs(number - value) < scale * _CLOSE)
 
 
-def _constant(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
+def _constant(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
     level = simple(part.values[part.first])
     if level is not None:
         yield (level,)
 
 
-def _line(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
+def _line(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
     first, last = part.steps[0], part.steps[-1]
     if first == last:
         return
@@ -196,7 +198,7 @@ def _line(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
         yield start, slope
 
 
-def _cosine(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
+def _cosine(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
     """From values at equal distances: y(c+h) + y(c-h) is k y(c) + d, with k = 2 cos(pi h/L).
 
     A distance beyond a period gives another period, so that one update is tried as well.
@@ -208,7 +210,7 @@ def _cosine(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
             yield curve
 
 
-def _from_distance(part: Part, distance: int) -> Numbers:
+def _from_distance(part: SampledPart, distance: int) -> Numbers:
     at = [part.value(part.first + index * distance) for index in range(5)]
     ends = [at[index - 1] + at[index + 1] for index in (1, 3)]
     pi = sp.pi.evalf(DIGITS)
@@ -230,7 +232,7 @@ def _from_distance(part: Part, distance: int) -> Numbers:
     return None if size is None or begin is None else (middle, size, begin, length)
 
 
-def _alternating(part: Part, at: list[sp.Expr], distance: int) -> Numbers:
+def _alternating(part: SampledPart, at: list[sp.Expr], distance: int) -> Numbers:
     """The cosine over one update: the values are two in turn."""
     if distance != part.stride or abs(at[0] - at[2]) > sp.Float("1e-40", DIGITS):
         return None
@@ -240,7 +242,7 @@ def _alternating(part: Part, at: list[sp.Expr], distance: int) -> Numbers:
     return middle, size, sp.Integer(part.first), sp.Integer(distance)
 
 
-def _inverse_root(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
+def _inverse_root(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
     """The inverse of the square is a line; the scale is that of the peak at the first update."""
     if len(part.values) < 3 or any(value <= 0 for value in part.values.values()):
         return
@@ -259,7 +261,7 @@ def _inverse_root(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
             yield peak, begin, scale
 
 
-def _moving(part: Part) -> list[sp.Expr]:
+def _moving(part: SampledPart) -> list[sp.Expr]:
     """The linear expressions of the step in the formula, with ``floor(t / n) n`` as the step."""
     bound = part.schedule.bound
     floors = {node: node.args[0] / node.args[1] for node in bound.atoms(FloorDiv)}
@@ -280,7 +282,7 @@ def _is_line(expr: sp.Expr) -> bool:
     return slope is not None and slope.is_number and slope != 0
 
 
-def _around(part: Part, moving: Mapping[int, sp.Expr]) -> tuple[sp.Expr, sp.Expr] | None:
+def _around(part: SampledPart, moving: Mapping[int, sp.Expr]) -> tuple[sp.Expr, sp.Expr] | None:
     """The numbers a and b with ``a + b moving`` the values of the first and the last update."""
     first, last = part.steps[0], part.steps[-1]
     difference = moving[last] - moving[first]
@@ -291,7 +293,7 @@ def _around(part: Part, moving: Mapping[int, sp.Expr]) -> tuple[sp.Expr, sp.Expr
     return None if low is None else (low, factor)
 
 
-def _power(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
+def _power(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
     powers = {
         node.exp
         for node in part.schedule.bound.atoms(sp.Pow)
@@ -311,7 +313,7 @@ def _power(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
                 yield *curve, shift, way, power
 
 
-def _exponential(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
+def _exponential(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
     """The rate is the logarithm of the factor of one update: of three values at equal distances."""
     blocks = part.count // part.stride
     distance = max(1, (blocks - 1) // 2) * part.stride
@@ -330,7 +332,7 @@ def _exponential(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
         yield *curve, rate
 
 
-def _logarithm(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
+def _logarithm(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
     if not part.schedule.bound.has(sp.log) or len(part.values) < 3:
         return
     for line in _moving(part):
@@ -344,11 +346,11 @@ def _logarithm(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
 
 
 _FITS = (
-    (Curve.CONSTANT, _constant),
-    (Curve.LINEAR, _line),
-    (Curve.COSINE, _cosine),
-    (Curve.INVERSE_ROOT, _inverse_root),
-    (Curve.POWER, _power),
-    (Curve.EXPONENTIAL, _exponential),
-    (Curve.LOGARITHM, _logarithm),
+    (CurveName.CONSTANT, _constant),
+    (CurveName.LINEAR, _line),
+    (CurveName.COSINE, _cosine),
+    (CurveName.INVERSE_ROOT, _inverse_root),
+    (CurveName.POWER, _power),
+    (CurveName.EXPONENTIAL, _exponential),
+    (CurveName.LOGARITHM, _logarithm),
 )

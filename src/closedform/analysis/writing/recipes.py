@@ -23,7 +23,14 @@ from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, 
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.language.exact import to_float
 from closedform.recipes.document import document_of
-from closedform.recipes.forms import RUN, Config, Form, GroupDifference, Optimizer, Writer
+from closedform.recipes.forms import (
+    RUN,
+    Config,
+    GroupDifference,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+)
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.load import load_recipe
 from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, Role, is_constant
@@ -46,7 +53,7 @@ class Verdict(StrEnum):
     IMPOSSIBLE = "impossible"
 
 
-class Kind(StrEnum):
+class TextKind(StrEnum):
     """The text that a recipe is written as.
 
     ``config`` is the native config of the framework; ``table`` the values of the run as CSV;
@@ -96,7 +103,7 @@ class Written:
 
 
 def write_recipe(
-    recipe: Recipe, framework: str, total: int | None = None, kind: str = Kind.CONFIG
+    recipe: Recipe, framework: str, total: int | None = None, kind: str = TextKind.CONFIG
 ) -> Written:
     """Returns a recipe as the config of a framework, or as a table or source for it.
 
@@ -128,8 +135,8 @@ def write_recipe(
             hint="load_recipe reads a config",
         )
     check_target(framework, kind)
-    if kind != Kind.CONFIG:
-        return written_values(recipe, framework, run_length(recipe, total), Kind(kind))
+    if kind != TextKind.CONFIG:
+        return written_values(recipe, framework, run_length(recipe, total), TextKind(kind))
     writer = _writer(framework)
     total = run_length(recipe, total)
     form = recognize_form(recipe.schedule(), total)
@@ -149,17 +156,17 @@ def write_recipe(
     return best
 
 
-def check_target(framework: str, kind: str = Kind.CONFIG) -> None:
+def check_target(framework: str, kind: str = TextKind.CONFIG) -> None:
     """Raises the error of ``write_recipe`` for a framework or kind that is not written.
 
     Raises:
         UnknownNameError: There is no such framework or kind, or it has no writer.
     """
-    if kind not in set(Kind):
-        raise UnknownNameError(f"there is no kind {kind!r}", hint=nearest(kind, list(Kind)))
-    if kind == Kind.CONFIG:
+    if kind not in set(TextKind):
+        raise UnknownNameError(f"there is no kind {kind!r}", hint=nearest(kind, list(TextKind)))
+    if kind == TextKind.CONFIG:
         _writer(framework)
-    elif kind == Kind.EXTENSION and framework not in FRAMEWORKS:
+    elif kind == TextKind.EXTENSION and framework not in FRAMEWORKS:
         raise unknown_framework(framework)
 
 
@@ -182,7 +189,7 @@ def run_length(recipe: Recipe, total: int | None) -> int:
 UNKNOWN_CURVE = "a part of the learning rate has a curve that is not recognized"
 
 
-def describe_form(form: Form) -> str:
+def describe_form(form: WarmupDecayForm) -> str:
     """Returns the name of a form, for messages.
 
     Example:
@@ -199,7 +206,7 @@ def describe_form(form: Form) -> str:
     return f"{form.curve} decay{epochs}{cycles}{rise}"
 
 
-def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Written:
+def written_values(recipe: Recipe, framework: str, total: int, kind: TextKind) -> Written:
     """Returns the values of a recipe as a table, or as source for an extension point.
 
     Raises:
@@ -208,7 +215,7 @@ def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Wr
     """
     if framework not in FRAMEWORKS:
         raise unknown_framework(framework)
-    if kind is Kind.TABLE:
+    if kind is TextKind.TABLE:
         why = "the values are those of float64, and the table ends with the run"
         text = table_text(recipe, total)
         left = tuple(f"the param group {name!r}" for name in other_rates(recipe))
@@ -250,7 +257,7 @@ def _writer(framework: str) -> Writer:
     return entry.writer
 
 
-def _known_facts(recipe: Recipe, writer: Writer, form: Form) -> dict[str, Any]:
+def _known_facts(recipe: Recipe, writer: Writer, form: WarmupDecayForm) -> dict[str, Any]:
     """The facts of the recipe that the writer has use for."""
     facts = {name: getattr(recipe.facts, name) for name in writer.facts}
     if writer.facts.get("total_updates") == RUN:

@@ -98,7 +98,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RuleDeviation:
     """How far a rule is from its transformation.
 
     Attributes:
@@ -134,7 +134,7 @@ def difference(
     groups: Sequence[Group],
     traces: Sequence[ParameterTrace],
     variables: Sequence[Variable] = (),
-) -> Difference:
+) -> RuleDeviation:
     """Returns the largest difference, at the first steps and at later ones.
 
     The gradients are random numbers; then, at the first step and after these, some are 0, infinite
@@ -184,7 +184,7 @@ class _Comparison:
     leaves: Sequence[Leaf]
     names: Mapping[Path, str]
     paths: Sequence[Path]
-    worst: Difference = field(default_factory=lambda: Difference(0.0, "", 0))
+    worst: RuleDeviation = field(default_factory=lambda: RuleDeviation(0.0, "", 0))
 
     def step(self, gradients: Mapping[Path, Any], time: int) -> None:
         """Takes one step with both."""
@@ -193,7 +193,7 @@ class _Comparison:
         for label, actual, expected in _pairs(self.original, self.running, self.leaves, self.names):
             gap = relative_gap(*_comparable(actual, expected))
             if gap > self.worst.gap:
-                self.worst = Difference(gap, label, time)
+                self.worst = RuleDeviation(gap, label, time)
 
     def step_specially(self, time: int) -> None:
         """Takes steps with gradients that have zeros, infinities and NaN, and takes them back."""

@@ -24,7 +24,7 @@ from closedform.importers.optax.jaxprs import (
     source_of,
 )
 from closedform.importers.python.exact import is_decimal
-from closedform.importers.python.prover import Part, Prover
+from closedform.importers.python.prover import ConditionRange, Prover
 from closedform.importers.tensors.algebra import Algebra, Rule, constant
 from closedform.importers.tensors.values import Axes, Definitions, Sizes, Value, without_ite
 from closedform.language.literals import FORMATS, literal
@@ -233,7 +233,7 @@ class Interpreter:
         return sp.Or(*(_interval(part) for part in parts if part.truth))
 
 
-def _interval(part: Part) -> sp.Basic:
+def _interval(part: ConditionRange) -> sp.Basic:
     after = sp.Ge(t, part.first) if part.first else sp.true
     return after if part.end is None else sp.And(after, sp.Lt(t, part.end))
 

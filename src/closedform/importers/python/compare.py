@@ -13,7 +13,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.python.join import Cell, Outcome
+from closedform.importers.python.join import Outcome, ValueRange
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.tape import STEP, Conditioning, End
 from closedform.language import t
@@ -50,7 +50,7 @@ class FloatModel:
         tolerance: The relative error of an operand of the function.
     """
 
-    cells: tuple[Cell, ...]
+    cells: tuple[ValueRange, ...]
     outcomes: tuple[Outcome, ...]
     prover: Prover
     variables: Mapping[str, object]
@@ -166,7 +166,7 @@ class Comparison:
     rounded: RoundedSteps
 
 
-def steps_of(cells: Sequence[Cell], more: Iterable[int] = ()) -> list[int]:
+def steps_of(cells: Sequence[ValueRange], more: Iterable[int] = ()) -> list[int]:
     """Returns the steps that are compared: the ends of intervals, their neighbours, and a sample.
 
     The sample is the same for the same intervals.
@@ -263,7 +263,9 @@ class _Scales:
         cells: The exact values.
     """
 
-    def __init__(self, values: Sequence[tuple[int, float, float]], cells: Sequence[Cell]) -> None:
+    def __init__(
+        self, values: Sequence[tuple[int, float, float]], cells: Sequence[ValueRange]
+    ) -> None:
         self._steps = [step for step, _, _ in values]
         sizes = [abs(expected) for _, _, expected in values]
         self._until = list(itertools.accumulate(sizes, max))
@@ -277,7 +279,7 @@ class _Scales:
         return max(until, min(self._until[last - 1], _GROWING) * _SMALL)
 
 
-def _cell_at(cells: Sequence[Cell], step: int) -> sp.Expr | None:
+def _cell_at(cells: Sequence[ValueRange], step: int) -> sp.Expr | None:
     for cell in cells:
         if cell.first <= step and (cell.end is None or step < cell.end):
             return cell.value

@@ -72,7 +72,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ValueRange:
     """The value on the steps ``[first, end)``; None where the function raises an exception."""
 
     first: int
@@ -80,11 +80,11 @@ class Cell:
     value: sp.Expr | None
 
 
-def cells_of(outcomes: Sequence[Outcome]) -> list[Cell]:
+def cells_of(outcomes: Sequence[Outcome]) -> list[ValueRange]:
     """Returns the value on each interval of steps, in order; equal neighbours are merged."""
     firsts = sorted({outcome.task.first for outcome in outcomes})
     bounds = sorted({*firsts, *(o.task.end for o in outcomes if o.task.end is not None)})
-    cells: list[Cell] = []
+    cells: list[ValueRange] = []
     for index, first in enumerate(bounds):
         end = bounds[index + 1] if index + 1 < len(bounds) else None
         here = [
@@ -94,11 +94,11 @@ def cells_of(outcomes: Sequence[Outcome]) -> list[Cell]:
             and (outcome.task.end is None or outcome.task.end > first)
         ]
         if here:
-            cells.append(Cell(first, end, _decide(here)))
+            cells.append(ValueRange(first, end, _decide(here)))
     return _simplify_cells(cells)
 
 
-def split_floors(cells: Sequence[Cell], prover: Prover) -> list[Cell]:
+def split_floors(cells: Sequence[ValueRange], prover: Prover) -> list[ValueRange]:
     """Returns cells in which a floor of a nonlinear number is a number where it takes few values.
 
     ``floor(log(t))`` on a bounded interval becomes one interval for each of its values.
@@ -107,7 +107,7 @@ def split_floors(cells: Sequence[Cell], prover: Prover) -> list[Cell]:
     return refinement if len(refinement) == len(cells) else _simplify_cells(refinement)
 
 
-def _without_floors(cell: Cell, prover: Prover) -> list[Cell]:
+def _without_floors(cell: ValueRange, prover: Prover) -> list[ValueRange]:
     if cell.value is None or cell.end is None:
         return [cell]
     floors = [
@@ -117,7 +117,7 @@ def _without_floors(cell: Cell, prover: Prover) -> list[Cell]:
     ]
     if not floors:
         return [cell]
-    levels: list[Cell] = []
+    levels: list[ValueRange] = []
     floor, first = floors[0], cell.first
     while first < cell.end:
         number = prover.value(floor, first)
@@ -128,12 +128,12 @@ def _without_floors(cell: Cell, prover: Prover) -> list[Cell]:
         if part.truth is not True or part.end is None:
             return [cell]
         value = cell.value.xreplace({floor: level})
-        levels += _without_floors(Cell(first, part.end, value), prover)
+        levels += _without_floors(ValueRange(first, part.end, value), prover)
         first = part.end
     return levels
 
 
-def join_cells(cells: Sequence[Cell]) -> sp.Expr:
+def join_cells(cells: Sequence[ValueRange]) -> sp.Expr:
     """Returns the cells as one expression, which has no value where the function raises."""
     branches: list[tuple[sp.Expr, sp.Basic]] = []
     is_gap = False
@@ -177,24 +177,24 @@ def _decide(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.E
     return choice([(yes, condition), *remainder])
 
 
-def _simplify_cells(cells: list[Cell]) -> list[Cell]:
+def _simplify_cells(cells: list[ValueRange]) -> list[ValueRange]:
     return _merge_equal(_without_single_steps(_merge_equal(cells)))
 
 
-def _merge_equal(cells: list[Cell]) -> list[Cell]:
+def _merge_equal(cells: list[ValueRange]) -> list[ValueRange]:
     """Cells in which neighbours of one value are one cell."""
-    result: list[Cell] = []
+    result: list[ValueRange] = []
     for cell in cells:
         if result and result[-1].value == cell.value:
-            result[-1] = Cell(result[-1].first, cell.end, cell.value)
+            result[-1] = ValueRange(result[-1].first, cell.end, cell.value)
         else:
             result.append(cell)
     return result
 
 
-def _without_single_steps(cells: list[Cell]) -> list[Cell]:
+def _without_single_steps(cells: list[ValueRange]) -> list[ValueRange]:
     """The value at a single step as a number, and as that of a neighbour where it is the same."""
-    result: list[Cell] = []
+    result: list[ValueRange] = []
     for index, cell in enumerate(cells):
         value = cell.value
         if value is None or cell.end != cell.first + 1 or value.free_symbols != {t}:
@@ -209,7 +209,7 @@ def _without_single_steps(cells: list[Cell]) -> list[Cell]:
             number = result[-1].value
         elif after is not None and _at(after, cell.first) == number:
             number = after
-        result.append(Cell(cell.first, cell.end, number))
+        result.append(ValueRange(cell.first, cell.end, number))
     return result
 
 

@@ -13,7 +13,7 @@ import sympy as sp
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ConditionRange:
     """The truth of a condition on the steps ``[first, end)``.
 
     Attributes:
@@ -37,7 +37,7 @@ class Prover(Protocol):
         pi or root nearby.
         """
 
-    def split(self, condition: sp.Basic, first: int, end: int | None) -> list[Part]:
+    def split(self, condition: sp.Basic, first: int, end: int | None) -> list[ConditionRange]:
         """Returns the parts of the steps ``[first, end)`` on which a condition in t has one truth.
 
         The parts are in order, touch, and cover the steps.

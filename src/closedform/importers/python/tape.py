@@ -33,7 +33,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RecordedCall:
     """A call of a function that the user's function makes.
 
     Attributes:
@@ -81,7 +81,7 @@ class Tape:
         paused: Above 0 inside an operation that is one record.
     """
 
-    records: list[Call | Check] = field(default_factory=list)
+    records: list[RecordedCall | Check] = field(default_factory=list)
     result: Any = End.RAISES
     pause_depth: int = 0
 
@@ -94,7 +94,7 @@ class Tape:
         raises: bool = False,
     ) -> Ref:
         """Records a call."""
-        self.records.append(Call(function, args, names, raises))
+        self.records.append(RecordedCall(function, args, names, raises))
         return Ref(len(self.records) - 1)
 
     def check(self, ref: Ref | Variable, value: bool | int | float) -> None:
@@ -118,7 +118,7 @@ class Tape:
                         results.append(None)
                         if _resolve(ref, results, variables) != value:
                             return End.ANOTHER
-                    case Call(function, args, names, raises):
+                    case RecordedCall(function, args, names, raises):
                         arguments = [_resolve(arg, results, variables) for arg in args]
                         keywords = {
                             key: _resolve(arg, results, variables) for key, arg in names.items()

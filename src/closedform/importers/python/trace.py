@@ -24,9 +24,9 @@ from closedform.importers.python.compare import (
     steps_of,
 )
 from closedform.importers.python.join import (
-    Cell,
     Outcome,
     Raised,
+    ValueRange,
     cells_of,
     join_cells,
     split_floors,
@@ -144,12 +144,12 @@ def trace(
     symbols = _symbols(signature, hyper)
     _check_required(signature, symbols)
 
-    def build(environment: Environment) -> Call:
+    def build(environment: Environment) -> TracedFunction:
         rebuilt: Any = environment.wrap(function)
         keywords = {key: environment.symbols[key] for key in signature.required}
         return lambda step: rebuilt(step, **keywords)
 
-    program = Program(signature.name, build, function, place_of_function(function))
+    program = TracedProgram(signature.name, build, function, place_of_function(function))
     values = {
         key: signature.values[key] for key in symbols if signature.values.get(key) is not None
     }
@@ -255,11 +255,11 @@ def _check_required(signature: Signature, symbols: Mapping[str, sp.Symbol]) -> N
         )
 
 
-Call = Callable[[Number], Any]
+TracedFunction = Callable[[Number], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class TracedProgram:
     """A program that is run on every path.
 
     Attributes:
@@ -271,14 +271,14 @@ class Program:
     """
 
     name: str
-    build: Callable[[Environment], Call]
+    build: Callable[[Environment], TracedFunction]
     original: Callable[[int], object] | None
     place: Place | None = None
     first: int = 0
 
 
 def run_program(
-    program: Program,
+    program: TracedProgram,
     prover: Prover,
     symbols: Mapping[str, sp.Symbol],
     *,
@@ -312,7 +312,7 @@ def run_program(
 class _Tracer:
     """Runs a program on every path."""
 
-    def __init__(self, program: Program, run: Run, environment: Environment) -> None:
+    def __init__(self, program: TracedProgram, run: Run, environment: Environment) -> None:
         self.program = program
         self.run = run
         self.session = run.session
@@ -348,7 +348,7 @@ class _Tracer:
             hint="bound the step, or make the branches a table outside the function",
         )
 
-    def _outcome(self, call: Call, task: Task) -> Outcome | None:
+    def _outcome(self, call: TracedFunction, task: Task) -> Outcome | None:
         """Returns the outcome of the function on a part of the steps of a task."""
         self.run.begin(task)
         self._environment.begin()
@@ -469,9 +469,9 @@ class Traced:
         used: The variables that symbols took the place of.
     """
 
-    program: Program
+    program: TracedProgram
     session: Session
-    cells: Sequence[Cell]
+    cells: Sequence[ValueRange]
     outcomes: Sequence[Outcome]
     domain: Sequence[sp.Basic]
     used_names: frozenset[str]
@@ -532,7 +532,7 @@ class Traced:
             return substitute(value, bindings) if bindings else value
 
         cells = [
-            cell if cell.value is None else Cell(cell.first, cell.end, bound(cell.value))
+            cell if cell.value is None else ValueRange(cell.first, cell.end, bound(cell.value))
             for cell in self.cells
         ]
         near = [int(v) + d for v in values.values() if isinstance(v, int) for d in (-1, 0, 1)]

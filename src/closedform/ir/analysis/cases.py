@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from closedform.ir.analysis.interval import Interval, hull
-from closedform.ir.analysis.obligations import Fault, Kind, faults
+from closedform.ir.analysis.obligations import Fault, ObligationKind, faults
 from closedform.ir.analysis.ranges import Ranges, intersection
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
@@ -36,7 +36,7 @@ def faults_by_cases(graph: Graph, table: Ranges) -> tuple[Fault, ...]:
     parts = cases(table, _conditions(graph.nodes, table, {fault.index for fault in open_}))
     if len(parts) <= 1:
         return open_
-    faults_by_place: dict[tuple[int, Kind], Fault] = {}
+    faults_by_place: dict[tuple[int, ObligationKind], Fault] = {}
     for part in parts:
         for fault in faults(graph, part):
             faults_by_place.setdefault((fault.index, fault.kind), fault)

@@ -79,7 +79,7 @@ def hull(intervals: Sequence[Interval]) -> Interval:
 
 
 Operands = tuple[Interval, ...]
-Rule = Callable[[Node, Operands], Interval]
+IntervalRule = Callable[[Node, Operands], Interval]
 
 LEAST_NORMAL = {
     DType.F16: 2.0**-14,
@@ -233,7 +233,7 @@ def _floor_mod_floats(first: Interval, second: Interval) -> Interval:
     return Interval(low, high, maybe_nan)
 
 
-def _extremum(choose: Callable[..., Any]) -> Rule:
+def _extremum(choose: Callable[..., Any]) -> IntervalRule:
     def rule(_: Node, operands: Operands) -> Interval:
         first, second = operands
         low, high = choose(first.low, second.low), choose(first.high, second.high)
@@ -280,7 +280,7 @@ def _not_negative(interval: Interval) -> Interval:
     return Interval(max(interval.low, 0.0), interval.high, interval.maybe_nan)
 
 
-def _monotone(function: Callable[[Any], Any], least: float) -> Rule:
+def _monotone(function: Callable[[Any], Any], least: float) -> IntervalRule:
     """The rule of an increasing function that is NaN below ``least``."""
 
     def rule(node: Node, operands: Operands) -> Interval:
@@ -325,7 +325,7 @@ def _pow(node: Node, operands: Operands) -> Interval:
     return _on_its_side(power_bounds, 1.0, is_below, is_above)
 
 
-def _order(holds: Callable[[Any, Any], bool]) -> Rule:
+def _order(holds: Callable[[Any, Any], bool]) -> IntervalRule:
     def rule(_: Node, operands: Operands) -> Interval:
         first, second = operands
         is_true = holds(first.high, second.low) and not (first.maybe_nan or second.maybe_nan)
@@ -380,7 +380,7 @@ def sum_of_floats(operand: Interval, reduced_dims: Sequence[Dim], node: Node) ->
     )
 
 
-ARITHMETIC: Mapping[Op, Rule] = {
+ARITHMETIC: Mapping[Op, IntervalRule] = {
     Op.ADD: _add,
     Op.SUB: _sub,
     Op.MUL: _mul,

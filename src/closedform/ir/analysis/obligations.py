@@ -40,7 +40,7 @@ class Demand(IntEnum):
     FINITE = 2
 
 
-class Kind(StrEnum):
+class ObligationKind(StrEnum):
     """How an obligation fails; the string says it in messages."""
 
     OVERFLOW = "overflows"
@@ -62,7 +62,7 @@ class Fault:
     """
 
     index: int
-    kind: Kind
+    kind: ObligationKind
     interval: Interval
 
 
@@ -87,7 +87,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
     for output in graph.outputs:
         root.demand(output.index, Demand.FINITE)
     regions = [root]
-    faults_by_place: dict[tuple[int, Kind], Fault] = {}
+    faults_by_place: dict[tuple[int, ObligationKind], Fault] = {}
     inexact = _inexact(graph.nodes, table.intervals)
     split = split_integers(graph.nodes) - {output.index for output in graph.outputs}
     while any(region.pending for region in regions):
@@ -96,7 +96,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
     for region in regions:
         for index, demand in enumerate(region.demands):
             kind = _fault(graph.nodes, region, index, demand, inexact)
-            is_split = kind is Kind.INEXACT and index in split
+            is_split = kind is ObligationKind.INEXACT and index in split
             if kind is not None and not is_split:
                 faults_by_place.setdefault(
                     (index, kind), Fault(index, kind, region.table.intervals[index])
@@ -285,22 +285,22 @@ _WRAPS = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.FLOOR_DIV, Op.RED
 
 def _fault(
     nodes: Sequence[Node], region: _Region, index: int, demand: Demand, inexact: frozenset[int]
-) -> Kind | None:
+) -> ObligationKind | None:
     if demand is Demand.NOTHING:
         return None
     node, interval = nodes[index], region.table.intervals[index]
     dtype = node.type.dtype
     if dtype.is_float and interval.maybe_nan:
-        return Kind.NAN
+        return ObligationKind.NAN
     if dtype.is_float and interval.has_infinity and demand is Demand.FINITE:
-        return Kind.OVERFLOW
+        return ObligationKind.OVERFLOW
     if dtype.is_integer and node.op in _WRAPS and interval == full(dtype):
         is_from_float = node.op is Op.CAST and nodes[node.operands[0]].type.dtype.is_float
-        return Kind.CONVERSION if is_from_float else Kind.WRAP
+        return ObligationKind.CONVERSION if is_from_float else ObligationKind.WRAP
     is_decided = not dtype.is_float and interval.low == interval.high
     is_discrete = node.op in _DISCRETE or (node.op is Op.CAST and not dtype.is_float)
     if is_discrete and not is_decided and not inexact.isdisjoint(node.operands):
-        return Kind.INEXACT
+        return ObligationKind.INEXACT
     return None
 
 
@@ -319,4 +319,4 @@ def _inexact(nodes: Sequence[Node], intervals: Sequence[Interval]) -> frozenset[
     return frozenset(inexact_nodes)
 
 
-__all__ = ["OPERAND_DEMANDS", "Demand", "Fault", "Kind", "faults", "operand_demands"]
+__all__ = ["OPERAND_DEMANDS", "Demand", "Fault", "ObligationKind", "faults", "operand_demands"]

@@ -43,7 +43,7 @@ from closedform.ir.graph import Graph, Node, Role
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 
-Rule = Callable[["Ranges", Node, Operands], Interval]
+RangeRule = Callable[["Ranges", Node, Operands], Interval]
 
 _MAX_FACTORS = 8
 _MAX_DEPTH = 2
@@ -403,7 +403,7 @@ def _factors(nodes: Sequence[Node], node: Node) -> Counter[int]:
     return counts
 
 
-def _arithmetic(op: Op) -> Rule:
+def _arithmetic(op: Op) -> RangeRule:
     def rule(_: Ranges, node: Node, operands: Operands) -> Interval:
         return ARITHMETIC[op](node, operands)
 
@@ -414,7 +414,7 @@ def _uniform(_: Ranges, __: Node, ___: Operands) -> Interval:
     return Interval(0.0, 1 - 2.0**-draws.BITS)
 
 
-RULES: Mapping[Op, Rule] = {
+RULES: Mapping[Op, RangeRule] = {
     **{op: _arithmetic(op) for op in ARITHMETIC},
     Op.ADD: _sum,
     Op.SUB: _sum,

@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 from closedform.effort import Effort, spend
 from closedform.ir.analysis.interval import LEAST_NORMAL
-from closedform.ir.analysis.obligations import Fault, Kind, faults
+from closedform.ir.analysis.obligations import Fault, ObligationKind, faults
 from closedform.ir.analysis.ranges import Ranges
 from closedform.ir.evaluate import KERNELS
 from closedform.ir.graph import Array, Graph
 from closedform.ir.ops import Op
-from closedform.ir.types import DType
-
-Steps = NDArray[np.int64]
+from closedform.ir.types import DType, StepArray
 
 _SEGMENTS = 400
 _WORK = 2_000_000
@@ -141,7 +139,7 @@ def _open_at(steps: GraphSteps, step: int) -> tuple[tuple[Fault, ...], tuple[Fau
     certain = tuple(fault for fault in open_ if _is_certain(values, fault))
     if is_flushed:
         open_, certain = (
-            tuple(replace(fault, kind=Kind.SUBNORMAL) for fault in part)
+            tuple(replace(fault, kind=ObligationKind.SUBNORMAL) for fault in part)
             for part in (open_, certain)
         )
     return open_, certain
@@ -160,7 +158,7 @@ def _result(
 
 def _is_certain(values: Sequence[Array], fault: Fault) -> bool:
     """Whether the evaluator confirms what the intervals of a step leave open."""
-    if fault.kind not in (Kind.NAN, Kind.OVERFLOW, Kind.SUBNORMAL):
+    if fault.kind not in (ObligationKind.NAN, ObligationKind.OVERFLOW, ObligationKind.SUBNORMAL):
         return False
     return not bool(np.isfinite(values[fault.index]).all())
 
@@ -189,7 +187,7 @@ def _first_open(partition: Subdivision, first: int, last: int) -> _Found | None:
     if low != high:
         return _Found(low)
     _, certain = _open_at(partition.steps, low)
-    is_hard = any(fault.kind is not Kind.SUBNORMAL for fault in certain)
+    is_hard = any(fault.kind is not ObligationKind.SUBNORMAL for fault in certain)
     return _Found(low, bool(certain), is_hard)
 
 
@@ -310,7 +308,7 @@ class GraphSteps:
         self.axis = next((dim for dim in dims if isinstance(dim, str)), None)
         self.is_array = self.axis is not None or not any(n.type.shape for n in graph.nodes)
 
-    def values(self, steps: Steps, *, flushes: bool = False) -> list[Array]:
+    def values(self, steps: StepArray, *, flushes: bool = False) -> list[Array]:
         """Returns the values of the nodes; of a graph that does not run on arrays, at one step.
 
         Args:
@@ -322,7 +320,7 @@ class GraphSteps:
         name = str(self.graph.inputs[0].attribute("name")) if self.graph.inputs else ""
         return node_values(self.graph, {name: clock_values}, sizes, flushes=flushes)
 
-    def nonfinite(self, steps: Steps, indices: Sequence[int]) -> NDArray[np.bool_]:
+    def nonfinite(self, steps: StepArray, indices: Sequence[int]) -> NDArray[np.bool_]:
         """Returns at which steps one of these nodes is not finite."""
         is_nonfinite = np.zeros(len(steps), np.bool_)
         for index, wide in self._values_at(steps, indices):
@@ -331,7 +329,7 @@ class GraphSteps:
             is_nonfinite[index] |= wrong.any(axis=axes) if wide.ndim else wrong
         return is_nonfinite
 
-    def changes(self, steps: Steps) -> NDArray[np.bool_]:
+    def changes(self, steps: StepArray) -> NDArray[np.bool_]:
         """Returns before which steps, but the first, a condition changes."""
         conditions = [i for i, n in enumerate(self.graph.nodes) if n.type.dtype is DType.BOOL]
         is_change = np.zeros(len(steps) - 1, np.bool_)
@@ -343,7 +341,7 @@ class GraphSteps:
                 is_change |= differs.reshape(len(differs), -1).any(axis=1)
         return is_change
 
-    def _values_at(self, steps: Steps, indices: Sequence[int]) -> list[tuple[slice, Array]]:
+    def _values_at(self, steps: StepArray, indices: Sequence[int]) -> list[tuple[slice, Array]]:
         if self.is_array:
             values = self.values(steps)
             return [(slice(None), self._by_step(index, values[index])) for index in indices]
@@ -383,7 +381,7 @@ def _first_failure(steps: GraphSteps, first: int, last: int, effort: Effort) -> 
     places = np.unique(np.linspace(0, len(wrong) - 1, min(len(wrong), _CANDIDATES)).astype(int))
     for step in wrong[places] if len(wrong) else ():
         _, certain = _open_at(steps, int(step))
-        hard = [fault.index for fault in certain if fault.kind is not Kind.SUBNORMAL]
+        hard = [fault.index for fault in certain if fault.kind is not ObligationKind.SUBNORMAL]
         if hard:
             first_failure = _first_at(steps, hard[:1], first, int(step), effort)
             return int(step) if first_failure is None else first_failure
@@ -409,7 +407,7 @@ def _first_at(
     return failing_step
 
 
-def samples_of(first: int, last: int) -> Steps:
+def samples_of(first: int, last: int) -> StepArray:
     """Returns all steps of a short range; of a longer one both ends, powers of two, equal parts."""
     if last - first < _ROUND:
         return np.arange(first, last + 1, dtype=np.int64)

@@ -13,7 +13,7 @@ from closedform.ir.graph import Graph, Node, Value, node_of
 from closedform.ir.ops import Op
 from closedform.ir.passes.rewrite import (
     Rewriter,
-    Rule,
+    RewriteRule,
     first_of,
     fits,
     is_negative_zero,
@@ -98,7 +98,7 @@ def _sub_zero(rewriter: Rewriter, node: Node, operands: Operands) -> Value | Non
 
 
 def _negations(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    """Rule 4."""
+    """RewriteRule 4."""
     first, second = operands
     negated_first, negated_second = (_under(rewriter, value, Op.NEG) for value in operands)
     if node.op is Op.SUB:
@@ -160,7 +160,7 @@ def _idempotent(_: Rewriter, node: Node, operands: Operands) -> Value | None:
 
 
 def _decide_comparison(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    """Rule 7."""
+    """RewriteRule 7."""
     for winner, loser in (operands, operands[::-1]):
         lesser, greater = (winner, loser) if node.op is Op.MIN else (loser, winner)
         is_ordered = _is_before(
@@ -203,7 +203,7 @@ def _over_no_axes(_: Rewriter, node: Node, operands: Operands) -> Value | None:
 
 
 def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    """Rule 9."""
+    """RewriteRule 9."""
     if node.op not in ELEMENTWISE:
         return None
     for place, operand in enumerate(operands):
@@ -243,7 +243,7 @@ ELEMENTWISE = frozenset(
 )
 """The ops that broadcast their operands."""
 
-_ARITHMETIC: Mapping[Op, tuple[Rule, ...]] = {
+_ARITHMETIC: Mapping[Op, tuple[RewriteRule, ...]] = {
     Op.ADD: (_add_zero, _negations),
     Op.SUB: (_sub_zero, _negations),
     Op.MUL: (_mul_one, _negations),
@@ -297,7 +297,7 @@ class Select:
 
 
 def _take_branch(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    """Rule 1."""
+    """RewriteRule 1."""
     condition, then, otherwise = operands
     interval = rewriter.interval(condition)
     if interval.low == interval.high:
@@ -306,7 +306,7 @@ def _take_branch(rewriter: Rewriter, node: Node, operands: Operands) -> Value | 
 
 
 def _remove_negation(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
-    """Rule 2."""
+    """RewriteRule 2."""
     condition, then, otherwise = operands
     if rewriter.node(condition).op is Op.NOT:
         return rewriter.emit(Op.WHERE, rewriter.operands(condition)[0], otherwise, then)
@@ -323,7 +323,7 @@ def _remove_negation(rewriter: Rewriter, _: Node, operands: Operands) -> Value |
 
 
 def _flatten_choice(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    """Rule 3."""
+    """RewriteRule 3."""
     condition, then, otherwise = operands
     for place, branch in ((1, then), (2, otherwise)):
         if rewriter.node(branch).op is not Op.WHERE:
@@ -339,7 +339,7 @@ def _flatten_choice(rewriter: Rewriter, node: Node, operands: Operands) -> Value
 
 
 def _decide_condition(rewriter: Rewriter, node: Node, _: Operands) -> Value | None:
-    """Rule 4."""
+    """RewriteRule 4."""
     interval = rewriter.bound(node)
     if node.type.shape or interval.low != interval.high:
         return None
@@ -347,7 +347,7 @@ def _decide_condition(rewriter: Rewriter, node: Node, _: Operands) -> Value | No
 
 
 def _neutral(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    """Rule 5."""
+    """RewriteRule 5."""
     neutral = int(node.op is Op.AND)
     for value, other in (operands, operands[::-1]):
         interval = rewriter.interval(other)
@@ -357,7 +357,7 @@ def _neutral(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None
 
 
 def _not_comparison(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
-    """Rule 6."""
+    """RewriteRule 6."""
     inner = rewriter.node(operands[0])
     if inner.op not in (Op.LT, Op.LE):
         return None
@@ -368,7 +368,7 @@ def _not_comparison(rewriter: Rewriter, _: Node, operands: Operands) -> Value | 
 
 
 def _strict(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
-    """Rule 7."""
+    """RewriteRule 7."""
     first, second = operands
     limits = full(first.type.dtype)
     number = _integer(rewriter, second)
@@ -381,7 +381,7 @@ def _strict(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
 
 
 def _move_constant(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    """Rule 8."""
+    """RewriteRule 8."""
     for place, value in enumerate(operands):
         bound = operands[1 - place]
         number = _integer(rewriter, bound)
@@ -410,7 +410,7 @@ def _constant(rewriter: Rewriter, number: int, type_: TensorType) -> Value:
     return rewriter.const(np.full(shape, number, type_.dtype.numpy), type_)
 
 
-_SELECTIONS: Mapping[Op, tuple[Rule, ...]] = {
+_SELECTIONS: Mapping[Op, tuple[RewriteRule, ...]] = {
     Op.WHERE: (_take_branch, _remove_negation, _flatten_choice),
     Op.LT: (_decide_condition, _move_constant),
     Op.LE: (_decide_condition, _strict),

@@ -24,13 +24,13 @@ from closedform.ir.graph import Array, Builder, Graph, Node, Value, node_of
 from closedform.ir.ops import COMMUTATIVE, AttributeValue, Op, infer_type
 from closedform.ir.types import TensorType
 
-Rule = Callable[["Rewriter", Node, tuple[Value, ...]], Value | None]
+RewriteRule = Callable[["Rewriter", Node, tuple[Value, ...]], Value | None]
 
 
 class Rewriter:
     """A graph under construction and the rule that its nodes are put through."""
 
-    def __init__(self, name: str, rule: Rule) -> None:
+    def __init__(self, name: str, rule: RewriteRule) -> None:
         self.builder = Builder(name)
         self.rule = rule
         self.changed = False
@@ -103,7 +103,7 @@ class Rewriter:
         return value
 
 
-def rewrite(graph: Graph, rule: Rule) -> Graph:
+def rewrite(graph: Graph, rule: RewriteRule) -> Graph:
     """Returns the graph with each node put through the rule; the same object if none is replaced.
 
     Inputs stay, used or not, in their order; outputs keep their names and types. Nodes that no
@@ -126,7 +126,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     return graph if result == graph else result
 
 
-def first_of(rules: Mapping[Op, tuple[Rule, ...]], *for_all: Rule) -> Rule:
+def first_of(rules: Mapping[Op, tuple[RewriteRule, ...]], *for_all: RewriteRule) -> RewriteRule:
     """Returns the rule that tries the rules of an op in order, then the rules for all ops."""
 
     def rule(rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:

@@ -28,7 +28,7 @@ from closedform.lowering.analysis.domain import (
 from closedform.lowering.exponential import Exponential
 from closedform.lowering.safe_operand import SafeOperand
 
-Rule = Callable[[sp.Expr, Domain], Interval]
+EnclosureRule = Callable[[sp.Expr, Domain], Interval]
 
 _BITS = 4000
 """Binary digits, before or after the point, of a number that is written out."""
@@ -245,7 +245,7 @@ def _unit(_: sp.Expr, __: Domain) -> Interval:
     return Interval(Fraction(-1), Fraction(1))
 
 
-_RULES: Mapping[type[sp.Basic], Rule] = {
+_RULES: Mapping[type[sp.Basic], EnclosureRule] = {
     sp.Add: _add,
     sp.Mul: _mul,
     sp.Pow: _pow,

@@ -13,7 +13,7 @@ from closedform.language import Schedule, floor_mod, t
 from closedform.recipes import checks
 from closedform.recipes.cerebras import composites
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import (
     REQUIRED,
     Arguments,
@@ -391,7 +391,7 @@ def _defect(
             for spec in _nested(outer)
         )
 
-    kind = Kind.CONVENTION if documented is None else Kind.DEPARTURE
+    kind = DefectKind.CONVENTION if documented is None else DefectKind.DEPARTURE
     upstream = f"cerebras/pytorch/optim/lr_scheduler.py, {place}"
     return Defect(text, upstream, applies, documented, kind, classes)
 

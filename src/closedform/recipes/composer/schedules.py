@@ -11,7 +11,7 @@ from closedform.language import Schedule, floor_div, product
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.composer.times import Time, Trainer, trainer
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import REQUIRED, Context
 from closedform.recipes.intervals import (
     UndefinedError,
@@ -68,7 +68,7 @@ def _exponential(given: Values, run: Trainer) -> tuple[Stage, ...]:
 Fall = Callable[[sp.Expr, sp.Expr], sp.Expr]
 """From the time that is over and the whole one to the factor."""
 
-Shape = Callable[[Values], tuple[Fall, sp.Expr]]
+FallShape = Callable[[Values], tuple[Fall, sp.Expr]]
 """From the arguments to the curve and its end."""
 
 
@@ -95,7 +95,7 @@ def _flat(given: Values) -> tuple[Fall, sp.Expr]:
     return (lambda done, length: given.alpha), given.alpha
 
 
-def _shaped(shape: Shape) -> Factor:
+def _shaped(shape: FallShape) -> Factor:
     """The curve over ``t_max``, and its end afterwards."""
 
     def factor(given: Values, run: Trainer) -> tuple[Stage, ...]:
@@ -133,7 +133,7 @@ def _warmed_milestones(given: Values, run: Trainer) -> tuple[Stage, ...]:
     return rise, *_milestones(given, run)
 
 
-def _warmed(shape: Shape) -> Factor:
+def _warmed(shape: FallShape) -> Factor:
     """A warmup, the curve over the rest of ``t_max``, and its end afterwards."""
 
     def factor(given: Values, run: Trainer) -> tuple[Stage, ...]:
@@ -342,7 +342,7 @@ DEFECTS = {
         lambda config: any(
             entry.name == "ConstantScheduler" and "alpha" in entry for entry in config.schedulers
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("ConstantScheduler",),
     ),
 }

@@ -7,30 +7,38 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 
 _SHAPES = {
-    Curve.CONSTANT: ("constant", "constant_with_warmup"),
-    Curve.LINEAR: ("linear_decay", "linear_decay_with_warmup"),
-    Curve.COSINE: ("cosine_decay", "cosine_decay_with_warmup"),
-    Curve.POWER: ("polynomial", "polynomial_with_warmup"),
+    CurveName.CONSTANT: ("constant", "constant_with_warmup"),
+    CurveName.LINEAR: ("linear_decay", "linear_decay_with_warmup"),
+    CurveName.COSINE: ("cosine_decay", "cosine_decay_with_warmup"),
+    CurveName.POWER: ("polynomial", "polynomial_with_warmup"),
 }
 
 
-def written_schedulers(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
+def written_schedulers(form: WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the names of schedulers with their arguments: a warmup begins at 0."""
-    if form.curve in (Curve.STEPS, Curve.EXPONENTIAL) or form.cycles > 1:
+    if form.curve in (CurveName.STEPS, CurveName.EXPONENTIAL) or form.cycles > 1:
         yield from _others(form)
         return
     if form.curve not in _SHAPES:
         return
     plain, warmed = _SHAPES[form.curve]
     arguments: dict[str, Any] = {}
-    if form.curve is not Curve.CONSTANT:
+    if form.curve is not CurveName.CONSTANT:
         arguments["alpha_f"] = native(form.low / form.peak) if form.peak != 0 else 0.0
         if whole(form.end) != form.total:
             arguments["t_max"] = f"{whole(form.end)}ba"
-    if form.curve is Curve.POWER:
+    if form.curve is CurveName.POWER:
         arguments["power"] = native(form.power)
     if form.rise is None:
         yield plain, arguments
@@ -39,9 +47,9 @@ def written_schedulers(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
         yield warmed, {"t_warmup": f"{length}ba", **arguments}
 
 
-def _others(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
+def _others(form: WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Steps, an exponential, and a cosine in cycles."""
-    if form.curve is Curve.STEPS:
+    if form.curve is CurveName.STEPS:
         values = [value for _, value in form.marks]
         gamma = native(values[1] / values[0]) if values[0] != 0 else 0.0
         steps = {"milestones": [f"{first}ba" for first, _ in form.marks[1:]], "gamma": gamma}
@@ -49,7 +57,7 @@ def _others(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "multistep", steps
         else:
             yield "multistep_with_warmup", {"t_warmup": f"{whole(form.warmup())}ba", **steps}
-    elif form.rise is None and form.curve is Curve.EXPONENTIAL:
+    elif form.rise is None and form.curve is CurveName.EXPONENTIAL:
         gamma = (form.low / form.peak) ** (sp.S.One / (form.end - form.begin))
         number = float(sp.N(gamma, 30))
         yield "exponential", {"gamma": number, "decay_period": "1ba"}
@@ -66,7 +74,7 @@ def clipping_entry(made: Optimizer) -> dict[str, Any]:
     return {"algorithms": {"gradient_clipping": clipping}}
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     for name, arguments in written_schedulers(form):
         yield {

@@ -14,7 +14,7 @@ import sympy as sp
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, t
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import REQUIRED, Context
 from closedform.recipes.intervals import UndefinedError, by_intervals
 from closedform.recipes.keys import (
@@ -365,7 +365,7 @@ def _defect(
     def applies(optimizer: Values, scheduler: Values | None) -> bool:
         return scheduler is not None and scheduler.type in classes and concerns(scheduler.params)
 
-    kind = Kind.CONVENTION if documented is None else Kind.DEPARTURE
+    kind = DefectKind.CONVENTION if documented is None else DefectKind.DEPARTURE
     return Defect(text, f"{_FILE}{line}", applies, documented, kind, classes, versions)
 
 
@@ -416,7 +416,7 @@ DEFECTS = {
             and scheduler.type == "WarmupLR"
             and scheduler.params.warmup_max_lr is None
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WarmupLR-groups",),
         versions=(FIRST_GROUP, V0_19),
     ),
@@ -459,6 +459,6 @@ DEFECTS = {
         "DeepSpeed leaves the rate alone; the script may have a scheduler",
         "deepspeed/runtime/engine.py:1558",
         lambda optimizer, scheduler: scheduler is None,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     params = {**made.keywords(form.peak), **made.arguments("lr", "weight_decay")}
     shared: dict[str, Any] = {
@@ -17,10 +25,10 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     }
     if made.clipping is not None:
         shared["gradient_clipping"] = native(made.clipping)
-    if form.curve is Curve.CONSTANT and form.rise is None:
+    if form.curve is CurveName.CONSTANT and form.rise is None:
         yield shared
         return
-    if form.rise is not None and form.rise.curve is Curve.LOGARITHM:
+    if form.rise is not None and form.rise.curve is CurveName.LOGARITHM:
         yield from _logarithmic(form, shared)
         return
     warmup = max(0, whole(form.warmup(-1)) if form.rise is not None else 0)
@@ -36,11 +44,11 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         "warmup_type": "linear",
     }
     match form.curve:
-        case Curve.CONSTANT:
+        case CurveName.CONSTANT:
             found = [("WarmupLR", rates)]
-        case Curve.LINEAR:
+        case CurveName.LINEAR:
             found = [("WarmupDecayLR", {**rates, "total_num_steps": whole(form.end) - 1})]
-        case Curve.COSINE:
+        case CurveName.COSINE:
             found = [
                 (
                     "WarmupCosineLR",
@@ -59,9 +67,9 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         yield {**shared, "scheduler": {"type": name, "params": arguments}}
 
 
-def _logarithmic(form: Form, shared: Mapping[str, Any]) -> Iterator[Config]:
+def _logarithmic(form: WarmupDecayForm, shared: Mapping[str, Any]) -> Iterator[Config]:
     """The warmup of DeepSpeed's default type: log(t) / log(length), one update late."""
-    if form.rise is None or form.curve not in (Curve.CONSTANT, Curve.LINEAR):
+    if form.rise is None or form.curve not in (CurveName.CONSTANT, CurveName.LINEAR):
         return
     for length in (form.rise.end - 1, form.rise.end, form.rise.end + 1):
         rates: dict[str, Any] = {
@@ -71,7 +79,7 @@ def _logarithmic(form: Form, shared: Mapping[str, Any]) -> Iterator[Config]:
             "warmup_type": "log",
         }
         name = "WarmupLR"
-        if form.curve is Curve.LINEAR:
+        if form.curve is CurveName.LINEAR:
             name = "WarmupDecayLR"
             rates["total_num_steps"] = whole(form.end) - 1
         yield {**shared, "scheduler": {"type": name, "params": rates}}

@@ -17,14 +17,14 @@ from closedform.errors import nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.detectron2.schedules import (
     CLOCK,
-    Curve,
+    MultiplierCurve,
     Warmup,
     equal_steps,
     steps_at,
     warmed_up,
 )
 from closedform.recipes.document import Document
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.entries import REQUIRED
 from closedform.recipes.keys import (
     Key,
@@ -46,9 +46,11 @@ from closedform.recipes.section import Section, whole
 from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
-_OPTIMIZERS: Mapping[str, Call] = {
-    "SGD": Call("L(torch.optim.SGD)", (), {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-4}),
-    "AdamW": Call(
+_OPTIMIZERS: Mapping[str, ConfigCall] = {
+    "SGD": ConfigCall(
+        "L(torch.optim.SGD)", (), {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-4}
+    ),
+    "AdamW": ConfigCall(
         "L(torch.optim.AdamW)", (), {"lr": 1e-4, "betas": (0.9, 0.999), "weight_decay": 0.1}
     ),
 }
@@ -76,13 +78,15 @@ def _known(value: Any) -> Any:
     return {"max_iter": _PERIOD} if file == "train" and name == "train" else value
 
 
-def _coco_schedule(periods: int) -> Call:
+def _coco_schedule(periods: int) -> ConfigCall:
     """The multiplier of ``common/coco_schedule.py``."""
     total = periods * _PERIOD
     ends = [60_000, 80_000, 90_000] if periods <= 2 else [total - 60_000, total - 20_000, total]
-    steps = Call("L(MultiStepParamScheduler)", (), {"values": [1.0, 0.1, 0.01], "milestones": ends})
+    steps = ConfigCall(
+        "L(MultiStepParamScheduler)", (), {"values": [1.0, 0.1, 0.01], "milestones": ends}
+    )
     more = {"warmup_length": 1000 / total, "warmup_factor": 0.001}
-    return Call("L(WarmupParamScheduler)", (), {"scheduler": steps, **more})
+    return ConfigCall("L(WarmupParamScheduler)", (), {"scheduler": steps, **more})
 
 
 def _root(document: Document, name: str) -> dict[str, Any]:
@@ -101,11 +105,11 @@ def _root(document: Document, name: str) -> dict[str, Any]:
                 name,
                 hint="give the file that it is in, with the changes of this one",
             )
-        value = Call(value.name, (), {})
-    if value is not None and not isinstance(value, Call | Mapping):
+        value = ConfigCall(value.name, (), {})
+    if value is not None and not isinstance(value, ConfigCall | Mapping):
         raise top.error(f"{name} is not a call of LazyCall: {value!s:.60}", name)
-    arguments = dict(value.kwargs if isinstance(value, Call) else value or {})
-    if isinstance(value, Call):
+    arguments = dict(value.kwargs if isinstance(value, ConfigCall) else value or {})
+    if isinstance(value, ConfigCall):
         arguments[_CLASS] = value.name
     for key, item in changes.items():
         arguments = _changed(arguments, key.split("."), item)
@@ -131,7 +135,9 @@ def _changed(outer: Mapping[str, Any], keys: list[str], value: Any) -> dict[str,
     if len(keys) == 1:
         return {**outer, keys[0]: value}
     inner = outer.get(keys[0], {})
-    known = {**inner.kwargs, _CLASS: inner.name} if isinstance(inner, Call) else dict(inner or {})
+    known = (
+        {**inner.kwargs, _CLASS: inner.name} if isinstance(inner, ConfigCall) else dict(inner or {})
+    )
     return {**outer, keys[0]: _changed(known, keys[1:], value)}
 
 
@@ -151,7 +157,7 @@ class _Lazy:
 
 
 def _lazy(document: Document, value: Any, path: str) -> _Lazy:
-    if isinstance(value, Call):
+    if isinstance(value, ConfigCall):
         value = {**value.kwargs, _CLASS: value.name}
     if not isinstance(value, Mapping):
         raise whole(document).error(f"a scheduler must be a call, got {value!s:.60}", path)
@@ -224,7 +230,7 @@ def _multiplied(multiplier: _Lazy, rate: sp.Expr, total: sp.Expr) -> Schedule:
         return warmed_up(multiplier.kind, rate, total, _curve(multiplier), warmup)
 
 
-def _curve(lazy: _Lazy) -> Curve:
+def _curve(lazy: _Lazy) -> MultiplierCurve:
     """The curve of a scheduler of fvcore."""
     section = lazy.section
     if lazy.kind not in _CURVES:
@@ -233,41 +239,47 @@ def _curve(lazy: _Lazy) -> Curve:
     return build(keys.read(section))
 
 
-def _constant(values: Values) -> Curve:
+def _constant(values: Values) -> MultiplierCurve:
     reason = "RuntimeError: the position in the schedule must be in [0, 1]"
-    return Curve(((lambda x: values.value, None),), sp.S.One, with_end=True, reason=reason)
+    return MultiplierCurve(
+        ((lambda x: values.value, None),), sp.S.One, with_end=True, reason=reason
+    )
 
 
-def _cosine(values: Values) -> Curve:
-    return Curve(((lambda x: along_cosine(values.start_value, values.end_value, x), None),))
+def _cosine(values: Values) -> MultiplierCurve:
+    return MultiplierCurve(
+        ((lambda x: along_cosine(values.start_value, values.end_value, x), None),)
+    )
 
 
-def _linear(values: Values) -> Curve:
-    return Curve(((lambda x: along_line(values.start_value, values.end_value, x), None),))
+def _linear(values: Values) -> MultiplierCurve:
+    return MultiplierCurve(((lambda x: along_line(values.start_value, values.end_value, x), None),))
 
 
-def _exponential(values: Values) -> Curve:
-    return Curve(((lambda x: values.start_value * values.decay**x, None),))
+def _exponential(values: Values) -> MultiplierCurve:
+    return MultiplierCurve(((lambda x: values.start_value * values.decay**x, None),))
 
 
-def _polynomial(values: Values) -> Curve:
+def _polynomial(values: Values) -> MultiplierCurve:
     base, power = values.base_value, values.power
     if power.is_Integer and power >= 0:
-        return Curve(((lambda x: base * (1 - x) ** power, None),))
+        return MultiplierCurve(((lambda x: base * (1 - x) ** power, None),))
     reason = "the power of a negative number"
-    return Curve(((lambda x: base * sp.Max(0, 1 - x) ** power, None),), sp.S.One, reason=reason)
+    return MultiplierCurve(
+        ((lambda x: base * sp.Max(0, 1 - x) ** power, None),), sp.S.One, reason=reason
+    )
 
 
-def _steps(values: Values) -> Curve:
+def _steps(values: Values) -> MultiplierCurve:
     return equal_steps(values.values)
 
 
-def _fixed_gamma(values: Values) -> Curve:
+def _fixed_gamma(values: Values) -> MultiplierCurve:
     base, decays = values.base_value, values.num_decays
     return equal_steps([base * values.gamma**index for index in range(decays + 1)])
 
 
-def _milestones(values: Values) -> Curve:
+def _milestones(values: Values) -> MultiplierCurve:
     levels, marks, updates = values.values, values.milestones, values.num_updates
     if marks is None:
         width = sp.ceiling(values.require("num_updates") / len(levels))
@@ -291,7 +303,7 @@ def _keys(**keys: Key) -> Keys:
 
 
 _LEVELS = _keys(start_value=number(), end_value=number())
-_CURVES: Mapping[str, tuple[Callable[[Values], Curve], Keys]] = {
+_CURVES: Mapping[str, tuple[Callable[[Values], MultiplierCurve], Keys]] = {
     "ConstantParamScheduler": (_constant, _keys(value=number())),
     "CosineParamScheduler": (_cosine, _LEVELS),
     "ExponentialParamScheduler": (_exponential, _keys(start_value=number(), decay=number())),

@@ -14,7 +14,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.intervals import UndefinedError, by_intervals
 from closedform.recipes.keys import (
@@ -36,12 +36,12 @@ CLOCK = Clock(Unit.UPDATE)
 EPSILON = sp.Rational(1, 10**6)
 """It is added to a position before it is compared: WHERE_EPSILON of fvcore."""
 _PAST_THE_END = "RuntimeError: the position in the schedule must be in [0, 1]"
-Stage = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
+FactorSegment = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
 """From x to the factor, and the x at which the next stage begins."""
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class MultiplierCurve:
     """The curve without its warmup.
 
     Attributes:
@@ -51,7 +51,7 @@ class Curve:
         reason: What detectron2 does there.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[FactorSegment, ...]
     end: sp.Expr | None = None
     with_end: bool = False
     reason: str = ""
@@ -63,7 +63,7 @@ class Curve:
         return next(value for value, mark in self.stages if mark is None or x < mark)(x)
 
 
-def _steps(solver: Values) -> Curve:
+def _steps(solver: Values) -> MultiplierCurve:
     total = solver.MAX_ITER
     steps = [step for step in solver.STEPS if step <= total]
     if steps != sorted(set(steps)):
@@ -74,36 +74,38 @@ def _steps(solver: Values) -> Curve:
     return steps_at([solver.GAMMA**index for index in range(len(marks) + 1)], marks)
 
 
-def _cosine(solver: Values) -> Curve:
+def _cosine(solver: Values) -> MultiplierCurve:
     if solver.BASE_LR_END > solver.BASE_LR:
         raise solver.error("BASE_LR_END must not be above BASE_LR", "BASE_LR_END")
     end = solver.BASE_LR_END / solver.BASE_LR
-    return Curve(((lambda x: along_cosine(sp.S.One, end, x), None),))
+    return MultiplierCurve(((lambda x: along_cosine(sp.S.One, end, x), None),))
 
 
-def _fixed_gamma(solver: Values) -> Curve:
+def _fixed_gamma(solver: Values) -> MultiplierCurve:
     return equal_steps([solver.GAMMA**index for index in range(solver.NUM_DECAYS + 1)])
 
 
-def equal_steps(values: Sequence[sp.Expr]) -> Curve:
+def equal_steps(values: Sequence[sp.Expr]) -> MultiplierCurve:
     """Returns the curve of values that hold equally long; the end of the run has none."""
     marks = [sp.Rational(index + 1, len(values)) - EPSILON for index in range(len(values))]
     stages = tuple((_value(value), mark) for value, mark in zip(values, marks, strict=True))
-    return Curve(stages, marks[-1], with_end=True, reason="IndexError: list index out of range")
+    return MultiplierCurve(
+        stages, marks[-1], with_end=True, reason="IndexError: list index out of range"
+    )
 
 
-def steps_at(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> Curve:
+def steps_at(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> MultiplierCurve:
     """Returns the curve of values that change at increasing parts of the run."""
     ends = [mark - EPSILON for mark in marks]
     stages = [(_value(value), mark) for value, mark in zip(values, ends, strict=False)]
-    return Curve((*stages, (_value(values[-1]), None)), sp.S.One, reason=_PAST_THE_END)
+    return MultiplierCurve((*stages, (_value(values[-1]), None)), sp.S.One, reason=_PAST_THE_END)
 
 
 def _value(factor: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
     return lambda x: factor
 
 
-CURVES: Mapping[str, Callable[[Values], Curve]] = {
+CURVES: Mapping[str, Callable[[Values], MultiplierCurve]] = {
     "WarmupMultiStepLR": _steps,
     "WarmupCosineLR": _cosine,
     "WarmupStepWithFixedGammaLR": _fixed_gamma,
@@ -223,7 +225,9 @@ def _polynomial(solver: Values, rate: sp.Expr) -> Schedule:
     )
 
 
-def warmed_up(name: str, rate: sp.Expr, total: sp.Expr, curve: Curve, warmup: Warmup) -> Schedule:
+def warmed_up(
+    name: str, rate: sp.Expr, total: sp.Expr, curve: MultiplierCurve, warmup: Warmup
+) -> Schedule:
     """Returns a rate times a curve of the run with its warmup.
 
     Raises:
@@ -256,7 +260,7 @@ def warmed_up(name: str, rate: sp.Expr, total: sp.Expr, curve: Curve, warmup: Wa
     return by_intervals(name, *stages, (_refusal(curve.reason), None))
 
 
-def _warmup(curve: Curve, warmup: Warmup) -> Callable[[sp.Expr], sp.Expr]:
+def _warmup(curve: MultiplierCurve, warmup: Warmup) -> Callable[[sp.Expr], sp.Expr]:
     """The warmup: to the curve at its end, which is its start if the curve is moved."""
     try:
         first = warmup.factor * curve.at(sp.S.Zero)
@@ -298,7 +302,7 @@ DEFECTS = {
                 step <= min(solver.WARMUP_ITERS, solver.MAX_ITER) for step in solver.STEPS
             ),
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WarmupMultiStepLR",),
     ),
     "steps-dropped": Defect(
@@ -308,7 +312,7 @@ DEFECTS = {
             "WarmupMultiStepLR",
             lambda solver: any(step > solver.MAX_ITER for step in solver.STEPS),
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WarmupMultiStepLR",),
     ),
     "warmup-ends-below-peak": Defect(
@@ -319,21 +323,21 @@ DEFECTS = {
             "WarmupCosineLR",
             lambda solver: solver.WARMUP_ITERS > 0 and not solver.RESCALE_INTERVAL,
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WarmupCosineLR",),
     ),
     "no-value-at-the-end": Defect(
         "WarmupStepWithFixedGammaLR raises IndexError at the end of the run",
         "fvcore/common/param_scheduler.py: StepParamScheduler.__call__",
         _of_scheduler("WarmupStepWithFixedGammaLR", lambda solver: True),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WarmupStepWithFixedGammaLR",),
     ),
     "falls-in-the-warmup": Defect(
         "the polynomial falls during the warmup as well",
         "projects/DeepLab/deeplab/lr_scheduler.py:56",
         _of_scheduler(POLYNOMIAL, lambda solver: solver.WARMUP_ITERS > 0),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(POLYNOMIAL,),
     ),
     "clip-each": Defect(
@@ -344,13 +348,13 @@ DEFECTS = {
             and solver.CLIP_GRADIENTS.ENABLED
             and solver.CLIP_GRADIENTS.CLIP_TYPE == "norm"
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "rates-by-layer": Defect(
         "lr_factor_func gives every layer its own factor of the rate",
         "detectron2/solver/build.py:231",
         lambda solver, params: params is not None and "lr_factor_func" in params,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
 }
 

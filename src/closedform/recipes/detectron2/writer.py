@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from closedform.language import Schedule
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.recipe import ClippingKind
 
 _KINDS = {
@@ -16,7 +24,7 @@ _KINDS = {
 }
 
 
-def _solver(form: Form, made: Optimizer) -> dict[str, Any]:
+def _solver(form: WarmupDecayForm, made: Optimizer) -> dict[str, Any]:
     solver: dict[str, Any] = {
         "BASE_LR": native(form.peak),
         "MAX_ITER": form.total,
@@ -35,7 +43,7 @@ def _solver(form: Form, made: Optimizer) -> dict[str, Any]:
                 solver["WEIGHT_DECAY_BIAS"] = native(group.weight_decay)
     if form.rise is not None:
         solver["WARMUP_ITERS"] = whole(form.warmup())
-        if form.rise.curve is Curve.CONSTANT:
+        if form.rise.curve is CurveName.CONSTANT:
             solver["WARMUP_METHOD"] = "constant"
         solver["WARMUP_FACTOR"] = native(form.rise.start / form.peak) if form.peak != 0 else 0.0
     if made.limit is not None and not isinstance(made.limit.threshold, Schedule):
@@ -45,19 +53,19 @@ def _solver(form: Form, made: Optimizer) -> dict[str, Any]:
     return solver
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     solver = _solver(form, made)
     match form.curve:
-        case Curve.STEPS:
+        case CurveName.STEPS:
             values = [value for _, value in form.marks]
             gamma = values[1] / values[0] if values[0] != 0 else 0
             steps = [first for first, _ in form.marks[1:]]
             solver |= {"STEPS": steps, "GAMMA": native(gamma)}
             solver["LR_SCHEDULER_NAME"] = "WarmupMultiStepLR"
-        case Curve.CONSTANT:
+        case CurveName.CONSTANT:
             solver |= {"STEPS": [], "LR_SCHEDULER_NAME": "WarmupMultiStepLR"}
-        case Curve.COSINE:
+        case CurveName.COSINE:
             solver |= {"LR_SCHEDULER_NAME": "WarmupCosineLR", "MAX_ITER": whole(form.end)}
         case _:
             return

@@ -10,7 +10,7 @@ from typing import Any
 from closedform.errors import ConfigError
 from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE, Budget
 from closedform.recipes.documents.python_text import literal
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 
 INCLUDES = "include"
 """The key of the list of included files."""
@@ -108,7 +108,7 @@ def _value(text: str, place: str) -> Any:
     def reference(match: re.Match[str]) -> str:
         scope, name, parentheses = match.groups()
         scope = scope.rstrip("/")
-        value = Call(name, scope=scope) if parentheses else Reference(name, scope)
+        value = ConfigCall(name, scope=scope) if parentheses else Reference(name, scope)
         values[f"_r{len(values)}"] = value
         return f" _r{len(values) - 1} "
 

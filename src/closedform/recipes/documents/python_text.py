@@ -17,7 +17,7 @@ from typing import Any
 
 from closedform.errors import ConfigError
 from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE, checked_keys
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 
 MAX_BITS = 4096
 """The most binary digits of an integer that is computed."""
@@ -290,7 +290,9 @@ class _Interpreter:
             if "." in name:
                 self._dotted.setdefault(name.partition(".")[0], set()).add(name)
         self._unknown: dict[int, tuple[Any, str]] = {}  # objects that may have changed, and why
-        self._taken: dict[int, tuple[Any, list[Call]]] = {}  # objects, and calls that have them
+        self._taken: dict[
+            int, tuple[Any, list[ConfigCall]]
+        ] = {}  # objects, and calls that have them
         self._hidden: dict[int, _Definition] = {}  # code that any statement may run
         self._work = 0
 
@@ -319,7 +321,7 @@ class _Interpreter:
                 result = self.convert(self._evaluate(value))
                 for target in targets:
                     self._assign(target, result, value)
-                    if isinstance(target, ast.Tuple) and isinstance(result, Call):
+                    if isinstance(target, ast.Tuple) and isinstance(result, ConfigCall):
                         self.expressions.append(result)
             case ast.AnnAssign(target=target, annotation=annotation, value=value):
                 if value is not None:
@@ -475,7 +477,7 @@ class _Interpreter:
             return
         is_entry = isinstance(owner, dict) and _is_hashable(key)
         is_item = isinstance(owner, list) and isinstance(key, int)
-        if isinstance(owner, Call) and isinstance(key, str):
+        if isinstance(owner, ConfigCall) and isinstance(key, str):
             owner.kwargs[key] = value
         elif is_entry or (is_item and _has_item(owner, key)):
             owner[key] = value
@@ -747,7 +749,7 @@ class _Interpreter:
             raise self._open_error(root, node.lineno)
         if not name and isinstance(node, ast.Attribute):
             owner = inner(node.value)
-            value = _entries(owner).get(node.attr) if isinstance(owner, Call | dict) else None
+            value = _entries(owner).get(node.attr) if isinstance(owner, ConfigCall | dict) else None
             return self._left_open(node) if value is None else value
         value = self._dotted_value(name)
         if value is not _MISSING:
@@ -765,7 +767,7 @@ class _Interpreter:
         for key in keys.split(".") if keys else ():
             if self.is_unknown(value) is not None:
                 return value
-            if not isinstance(value, dict | Call):
+            if not isinstance(value, dict | ConfigCall):
                 return self.names.get(name, _MISSING)
             value = _entries(value).get(key, _MISSING)
         return value
@@ -856,7 +858,11 @@ class _Interpreter:
         is_plain = all(isinstance(value, int | float) for value in args)
         if name in _FUNCTIONS and args and is_plain and not kwargs:
             return _compute(_FUNCTIONS[name], args, node)
-        return Call(name, args, kwargs) if name in _PURE - {"list", "tuple", "dict"} else _MISSING
+        return (
+            ConfigCall(name, args, kwargs)
+            if name in _PURE - {"list", "tuple", "dict"}
+            else _MISSING
+        )
 
     def _method(
         self,
@@ -912,7 +918,7 @@ class _Interpreter:
         owner: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> Call:
+    ) -> ConfigCall:
         """A call of a function that is not known, which may change dicts and lists that it gets.
 
         The object of a class, which is a call itself, is as it was constructed.
@@ -926,12 +932,12 @@ class _Interpreter:
             if isinstance(part, ast.Lambda):
                 self._hide(part)
         final = _Final(self)
-        call = Call(
+        call = ConfigCall(
             name,
             tuple(final.value(argument) for argument in args),
             {key: final.value(argument) for key, argument in kwargs.items()},
         )
-        if isinstance(owner, Call):
+        if isinstance(owner, ConfigCall):
             self._unknown.setdefault(id(owner), (owner, self._reason("its value", node)))
         # detectron2's LazyCall makes a config of the call and runs nothing.
         if name.startswith(("L(", "LazyCall(")):
@@ -939,7 +945,7 @@ class _Interpreter:
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
                 for entry in self._dotted.get(part.id, ()):
-                    if not isinstance(self.names.get(part.id), Call | dict):
+                    if not isinstance(self.names.get(part.id), ConfigCall | dict):
                         self.names[entry] = Unresolved(self._reason(entry, node))
         for argument in (*args, *kwargs.values()):
             for container in _containers(argument):
@@ -949,7 +955,7 @@ class _Interpreter:
             self._note_taken(container, call)
         return call
 
-    def _note_taken(self, container: Any, call: Call) -> None:
+    def _note_taken(self, container: Any, call: ConfigCall) -> None:
         self._taken.setdefault(id(container), (container, []))[1].append(call)
 
 
@@ -972,7 +978,7 @@ class _Final:
         """Returns the value of a name, or of a dotted name where it has one."""
         root = self.interpreter.names.get(name.partition(".")[0])
         value = self.interpreter.names[name]
-        if "." in name and isinstance(root, dict | Call):
+        if "." in name and isinstance(root, dict | ConfigCall):
             entry = self.interpreter._dotted_value(name)
             value = Unresolved(name) if entry is _MISSING else entry
         return self.value(value)
@@ -982,7 +988,7 @@ class _Final:
         reason = self.interpreter.is_unknown(value)
         if reason is not None:
             return Unresolved(reason)
-        if not isinstance(value, dict | list | tuple | Call):
+        if not isinstance(value, dict | list | tuple | ConfigCall):
             return value
         self._sizes += 1
         is_cycle = id(value) in self._active
@@ -995,10 +1001,10 @@ class _Final:
                 result = {key: self.value(item) for key, item in value.items()}
             case list():
                 result = [self.value(item) for item in value]
-            case Call(name=name, args=args, kwargs=kwargs, scope=scope):
+            case ConfigCall(name=name, args=args, kwargs=kwargs, scope=scope):
                 inner = tuple(self.value(item) for item in args)
                 keywords = {key: self.value(item) for key, item in kwargs.items()}
-                result = Call(name, inner, keywords, scope)
+                result = ConfigCall(name, inner, keywords, scope)
             case _:
                 result = tuple(self.value(item) for item in value)
         self._active.discard(id(value))
@@ -1018,7 +1024,7 @@ def _parts(value: Any) -> Iterator[Any]:
                 pending.extend(part.values())
             case list() | tuple():
                 pending.extend(part)
-            case Call():
+            case ConfigCall():
                 pending.extend((*part.args, *part.kwargs.values()))
             case Reference() | Unresolved():
                 pass
@@ -1140,14 +1146,14 @@ def _as_expression(target: ast.expr) -> ast.expr:
 
 def _entries(value: Any) -> Mapping[str, Any]:
     """The entries of a dict, or the arguments of a call; none of anything else."""
-    if isinstance(value, Call):
+    if isinstance(value, ConfigCall):
         return value.kwargs
     return value if isinstance(value, dict) else {}
 
 
 def _is_open(value: Any) -> bool:
     """Whether the truth of a value is not known."""
-    return isinstance(value, Unresolved | Call | Reference)
+    return isinstance(value, Unresolved | ConfigCall | Reference)
 
 
 def _dict(
@@ -1215,7 +1221,7 @@ def _power_bits(base: Any, exponent: Any) -> int:
 
 def _compute(function: Callable[..., Any], arguments: tuple[Any, ...], node: ast.expr) -> Any:
     """The value of plain arguments; unresolved where Python raises an exception."""
-    if any(isinstance(value, Unresolved | Call | Reference) for value in arguments):
+    if any(isinstance(value, Unresolved | ConfigCall | Reference) for value in arguments):
         return Unresolved(_text(node))
     try:
         value = function(*arguments)

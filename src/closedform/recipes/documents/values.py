@@ -36,7 +36,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ConfigCall:
     """A call as a config has it: nothing is called.
 
     Attributes:

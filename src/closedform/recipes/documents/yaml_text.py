@@ -10,7 +10,7 @@ import yaml
 from closedform.errors import ConfigError
 from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE, Budget
 from closedform.recipes.documents.scalars import integer, is_real, real
-from closedform.recipes.documents.values import Call, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Unresolved
 
 _CORE = "tag:yaml.org,2002:"
 _CALLS = ("!apply", "!name", "!new")
@@ -89,7 +89,7 @@ class _Reader:
         if kind in _CALLS and name and isinstance(node, yaml.MappingNode):
             arguments = self._mapping(node, path, place, depth)
             if all(isinstance(key, str) for key in arguments):
-                return Call(name, kwargs=arguments)
+                return ConfigCall(name, kwargs=arguments)
         if kind == "!ref" and isinstance(node, yaml.ScalarNode):
             return Unresolved(f"!ref {node.value}")
         return Unresolved(f"{node.tag} …")

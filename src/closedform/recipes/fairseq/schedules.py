@@ -15,7 +15,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.intervals import (
     UndefinedError,
@@ -40,7 +40,7 @@ from closedform.recipes.keys import (
 from closedform.schedules.blends import along_cosine, along_geometric, along_line
 
 CLOCK = Clock(Unit.UPDATE)
-Curve = Callable[[Context, Values, Values], Schedule]
+ScheduleBuilder = Callable[[Context, Values, Values], Schedule]
 MAX_EPOCHS = 1000
 """The most epochs and periods that are written out one by one."""
 
@@ -354,7 +354,7 @@ def _most_falls(rate: sp.Expr, shrink: sp.Expr) -> int:
 _OF_ALL = {"_name": text(), "lr": numbers(None), "max_update": integer(0)}
 """A class has the rates and the limit of ``optimization``, unless its section has others."""
 _WARMUP = {"warmup_updates": integer(0), "warmup_init_lr": number(-1)}
-CLASSES: Mapping[str, tuple[Curve, Keys]] = {
+CLASSES: Mapping[str, tuple[ScheduleBuilder, Keys]] = {
     name: (curve, Keys(**_OF_ALL, **keys))
     for name, curve, keys in (
         (
@@ -457,7 +457,7 @@ DEFECTS = {
             values._name == "polynomial_decay" and values.force_anneal is not None
             for values in schedulers
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("polynomial_decay",),
     ),
     "cosine-restarts": Defect(
@@ -466,7 +466,7 @@ DEFECTS = {
         lambda schedulers, has_ignored_rate, is_zero: any(
             values._name == "cosine" and values.lr_period_updates > 0 for values in schedulers
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("cosine",),
     ),
     "odd-period": Defect(
@@ -476,21 +476,21 @@ DEFECTS = {
             values._name == "triangular" and values.lr_period_updates % 2 != 0
             for values in schedulers
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("triangular",),
     ),
     "group-rate-ignored": Defect(
         "lr of a group has no effect: lr_float, or else optimization.lr, counts",
         "fairseq/optim/composite.py:122",
         lambda schedulers, has_ignored_rate, is_zero: has_ignored_rate,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "zero-rate": Defect(
         "the rate is 0 in every update",
         "fairseq/optim/lr_scheduler (the schedulers)",
         lambda schedulers, has_ignored_rate, is_zero: is_zero,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     optimizer: dict[str, Any] = {
         "_name": "nag" if made.name == "nag" else "sgd" if made.name == "sgd" else "adam",
@@ -31,11 +39,11 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         }
 
 
-def _schedulers(form: Form) -> Iterator[dict[str, Any]]:
+def _schedulers(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
     warmup = whole(form.warmup()) if form.rise is not None else 0
     first = native(form.rise.start) if form.rise is not None else native(form.peak)
     match form.curve:
-        case Curve.CONSTANT:
+        case CurveName.CONSTANT:
             yield {"_name": "fixed", "warmup_updates": whole(form.warmup(1)) if warmup else 0}
             # A minimum that is the peak.
             yield {
@@ -46,7 +54,7 @@ def _schedulers(form: Form) -> Iterator[dict[str, Any]]:
                 "lr_period_updates": form.total,
                 "lr_shrink": 1.0,
             }
-        case Curve.LINEAR | Curve.POWER:
+        case CurveName.LINEAR | CurveName.POWER:
             yield {
                 "_name": "polynomial_decay",
                 "warmup_updates": warmup,
@@ -54,7 +62,7 @@ def _schedulers(form: Form) -> Iterator[dict[str, Any]]:
                 "end_learning_rate": native(form.low),
                 "power": native(form.power),
             }
-        case Curve.COSINE:
+        case CurveName.COSINE:
             for shrink in (native(form.shrink), 0.1):
                 yield {
                     "_name": "cosine",
@@ -64,9 +72,9 @@ def _schedulers(form: Form) -> Iterator[dict[str, Any]]:
                     "lr_period_updates": native(form.end - form.begin),
                     "lr_shrink": shrink,
                 }
-        case Curve.INVERSE_ROOT:
+        case CurveName.INVERSE_ROOT:
             yield {"_name": "inverse_sqrt", "warmup_updates": warmup, "warmup_init_lr": first}
-        case Curve.EXPONENTIAL:
+        case CurveName.EXPONENTIAL:
             yield {
                 "_name": "tri_stage",
                 "warmup_steps": warmup,
@@ -75,7 +83,7 @@ def _schedulers(form: Form) -> Iterator[dict[str, Any]]:
                 "init_lr_scale": native(form.rise.start / form.peak) if form.rise else 1.0,
                 "final_lr_scale": native(form.low / form.peak),
             }
-        case Curve.STEPS:
+        case CurveName.STEPS:
             values = {first: native(value) for first, value in form.marks}
             if form.rise is None:
                 yield {"_name": "manual", "update2lr": repr(values)}

@@ -12,7 +12,7 @@ from typing import Any
 from closedform.errors import ConfigError, nearest
 from closedform.recipes import torch
 from closedform.recipes.document import Document, join_path
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.entries import ScheduleEntry
 
 FUNCTIONS: Mapping[str, str] = {
@@ -43,7 +43,7 @@ def class_of(value: Any) -> str | None:
         >>> class_of({"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 3})
         'StepLR'
     """
-    if isinstance(value, Call):
+    if isinstance(value, ConfigCall):
         return value.name.rpartition(".")[2]
     if not isinstance(value, Mapping):
         return None
@@ -70,7 +70,7 @@ def blocks(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if is_scheduler(class_of(content)):
         yield path, content
         return
-    if isinstance(content, Call):
+    if isinstance(content, ConfigCall):
         content = {**content.kwargs, **{f"[{i}]": item for i, item in enumerate(content.args)}}
     if isinstance(content, Mapping):
         for key, value in content.items():
@@ -96,7 +96,7 @@ def arguments(document: Document, value: Any, path: str) -> dict[str, Any]:
 
 
 def _raw(document: Document, value: Any, path: str, name: str) -> dict[str, Any]:
-    if isinstance(value, Call):
+    if isinstance(value, ConfigCall):
         positional = [entry.name for entry in _parameters(name)]
         extra = value.args[1:]  # the optimizer is the first argument
         if len(extra) > len(positional):

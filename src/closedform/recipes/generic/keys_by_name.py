@@ -23,7 +23,7 @@ from closedform.language.config_names import (
     plain,
 )
 from closedform.recipes.document import Document, join_path
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.section import RELATED, Section
 
 _NEAR = frozenset({"weight_decay", "optimizer", "betas", "beta1", "beta2", "eps", "momentum"})
@@ -54,7 +54,7 @@ class Entry:
 
 def entries(content: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the path and the value of each entry at any depth, sections as well."""
-    if isinstance(content, Call):
+    if isinstance(content, ConfigCall):
         content = content.kwargs
     if isinstance(content, Mapping):
         for key, value in content.items():
@@ -103,7 +103,7 @@ class Book:
         """Returns the entries whose names are of a concept; weak ones if there are no others."""
         result = []
         for path, value in self.values.items():
-            if value is None or isinstance(value, Mapping | Call) or self.within_block(path):
+            if value is None or isinstance(value, Mapping | ConfigCall) or self.within_block(path):
                 continue
             meaning = self._meaning(concept, path, value)
             if meaning is None or not (isinstance(value, Unresolved) or fits(concept, value)):
@@ -173,7 +173,11 @@ class Book:
         """Returns the error of a concept that no key has; one of another type is named."""
         for path, value in self.values.items():
             is_candidate = value is not None and self._meaning(concept, path, value) is not None
-            if is_candidate and not isinstance(value, Mapping | Call) and not fits(concept, value):
+            if (
+                is_candidate
+                and not isinstance(value, Mapping | ConfigCall)
+                and not fits(concept, value)
+            ):
                 why += f"; {path} = {value!r:.40} is of another type"
                 break
         return ConfigError(
@@ -213,7 +217,7 @@ class Book:
             unit = f", a {entry.kind}"
         if entry.kind is KeyUnit.OPEN:
             unit = ""
-        text = f"{value!r:.60}" if not isinstance(value, Mapping | Call) else "a block"
+        text = f"{value!r:.60}" if not isinstance(value, Mapping | ConfigCall) else "a block"
         self.notes[concept] = f"{place} = {text} was read as {CONCEPTS[concept]}{unit}"
         return entry
 
@@ -248,7 +252,7 @@ class Book:
             for path, value in self.values.items()
             if path not in self.paths_read
             and not self.within_block(path)
-            and not isinstance(value, Mapping | Call | Reference | list | tuple)
+            and not isinstance(value, Mapping | ConfigCall | Reference | list | tuple)
             and value is not None
             and (RELATED.search(path.rpartition(".")[2]) or plain(path) in NAMES)
         ]

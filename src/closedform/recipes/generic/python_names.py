@@ -7,7 +7,7 @@ from typing import Any
 
 from closedform.recipes.document import Document
 from closedform.recipes.documents.python_text import literal
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 
 ARGPARSE = "add_argument"
 """The section of the defaults of a command line."""
@@ -53,7 +53,7 @@ def _attributes(node: ast.ClassDef, document: Document) -> dict[str, Any]:
             continue
         if isinstance(target, ast.Name):
             literal_value = literal(value, {**document.content, **result}, document.source)
-            if not isinstance(literal_value, Reference | Call):
+            if not isinstance(literal_value, Reference | ConfigCall):
                 result[target.id] = literal_value
     return result
 
@@ -71,5 +71,5 @@ def _option(node: ast.Call, document: Document) -> tuple[str, Any]:
     for keyword in node.keywords:
         if keyword.arg == "default":
             value = literal(keyword.value, document.content, document.source)
-            return name, None if isinstance(value, Reference | Call) else value
+            return name, None if isinstance(value, Reference | ConfigCall) else value
     return name, None

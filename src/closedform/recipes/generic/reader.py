@@ -21,7 +21,7 @@ from closedform.recipes import torch
 from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit, hold
 from closedform.recipes.document import interpolate
-from closedform.recipes.documents.values import Call
+from closedform.recipes.documents.values import ConfigCall
 from closedform.recipes.entries import Required
 from closedform.recipes.framework import Framework
 from closedform.recipes.generic import classes
@@ -618,7 +618,7 @@ class _Proposal:
         calls = [
             value.name.rpartition(".")[2]
             for path, value in book.values.items()
-            if isinstance(value, Call) and book.is_named("optimizer", path)
+            if isinstance(value, ConfigCall) and book.is_named("optimizer", path)
         ]
         if optimizer is None and len(calls) == 1:
             optimizer = Entry("", calls[0])

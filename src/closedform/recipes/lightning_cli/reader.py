@@ -17,7 +17,7 @@ from closedform.language import Schedule
 from closedform.recipes import torch
 from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit, hold
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, interpolate
 from closedform.recipes.keys import OpenKeys, Values, choice, integer, number
 from closedform.recipes.lightning_cli.schedules import ARGUMENTS, CURVES, rate, warmup_updates
@@ -54,14 +54,14 @@ DEFECTS = {
         "the scheduler is stepped after every epoch, whatever the unit of its arguments is",
         "src/lightning/pytorch/cli.py: LightningCLI.configure_optimizers",
         lambda name, clock, rate: clock.unit is Unit.EPOCH and not is_constant(rate),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "rises-again": Defect(
         "the cosine rises again after T_max epochs",
         "torch/optim/lr_scheduler.py: CosineAnnealingLR",
         lambda name, clock, rate: name == "CosineAnnealingLR",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }

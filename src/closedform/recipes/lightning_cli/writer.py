@@ -7,25 +7,36 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import RUN, Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    RUN,
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 
 _OWN = {
-    Curve.COSINE: "CosineWithWarmup",
-    Curve.CONSTANT: "ConstantWithWarmup",
-    Curve.LINEAR: "LinearWithWarmup",
+    CurveName.COSINE: "CosineWithWarmup",
+    CurveName.CONSTANT: "ConstantWithWarmup",
+    CurveName.LINEAR: "LinearWithWarmup",
 }
 """The schedulers of ModelGenerator, by their curve."""
 _MODULE = "modelgenerator.lr_schedulers"
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
     path = f"torch.optim.{optimizer.class_name}"
     optimizer_block = {"class_path": path, "init_args": optimizer.keywords(form.peak)}
     trainer: dict[str, Any] = {"max_steps": form.total}
     if optimizer.clipping is not None:
         trainer["gradient_clip_val"] = native(optimizer.clipping)
-    if form.curve is Curve.CONSTANT and form.rise is None:
+    if form.curve is CurveName.CONSTANT and form.rise is None:
         yield {"trainer": trainer, "optimizer": optimizer_block}
         return
     for name, arguments in _by_epochs(form):
@@ -39,29 +50,29 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
         yield {"trainer": trainer, "model": model}
 
 
-def _by_epochs(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
+def _by_epochs(form: WarmupDecayForm) -> Iterator[tuple[str, dict[str, Any]]]:
     """Torch's schedulers, which are stepped after each epoch."""
     stride = form.stride
     if form.rise is not None:
         return
     match form.curve:
-        case Curve.COSINE if form.cycles == 1 and form.begin == 0:
+        case CurveName.COSINE if form.cycles == 1 and form.begin == 0:
             curve = {"T_max": whole(form.end / stride), "eta_min": native(form.low)}
             yield "CosineAnnealingLR", curve
-        case Curve.STEPS:
+        case CurveName.STEPS:
             values = [value for _, value in form.marks]
             marks = [native(sp.Integer(first) / stride) for first, _ in form.marks[1:]]
             gamma = native(values[1] / values[0]) if values[0] != 0 else 0
             yield "MultiStepLR", {"milestones": marks, "gamma": gamma}
-        case Curve.EXPONENTIAL:
+        case CurveName.EXPONENTIAL:
             gamma = (form.low / form.peak) ** (sp.Integer(stride) / (form.end - form.begin))
             yield "ExponentialLR", {"gamma": float(sp.N(gamma, 30))}
-        case Curve.LINEAR if form.begin == 0 and form.peak != 0:
+        case CurveName.LINEAR if form.begin == 0 and form.peak != 0:
             factor = native(form.low / form.peak)
             length = whole(form.end / stride)
             line = {"start_factor": 1.0, "end_factor": factor, "total_iters": length}
             yield "LinearLR", line
-        case Curve.POWER if form.begin == 0 and form.low == 0:
+        case CurveName.POWER if form.begin == 0 and form.low == 0:
             yield (
                 "PolynomialLR",
                 {"total_iters": whole(form.end / stride), "power": native(form.power)},

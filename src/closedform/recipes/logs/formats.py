@@ -27,7 +27,7 @@ _HEAD = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogLine:
     """A line of a log: its number, and its numbers as they are printed, by the names of columns."""
 
     line: int
@@ -50,7 +50,7 @@ class Format:
 
     name: str
     is_of: Callable[[Path, str], bool]
-    rows: Callable[[Path, str], Iterator[Row]]
+    rows: Callable[[Path, str], Iterator[LogLine]]
     offset: int = 0
     are_floats: bool = False
     is_text: bool = True
@@ -100,7 +100,7 @@ def _is_printed(path: Path, head: str) -> bool:
     return next(_matching(head.splitlines()), None) is not None
 
 
-def _table_rows(path: Path, text: str) -> Iterator[Row]:
+def _table_rows(path: Path, text: str) -> Iterator[LogLine]:
     header = text.partition("\n")[0]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     # Spreadsheets of some locales separate columns by semicolons.
@@ -115,7 +115,7 @@ def _table_rows(path: Path, text: str) -> Iterator[Row]:
             # ones.
             if name and name.strip() and isinstance(value, str)
         }
-        yield Row(reader.line_num, _in_columns(cells))
+        yield LogLine(reader.line_num, _in_columns(cells))
 
 
 _NAME_COLUMNS = ("key", "metric", "tag", "name")
@@ -147,9 +147,9 @@ def _parse_json(text: str) -> Any:
     return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
 
 
-def _object_row(line: int, content: Any) -> Iterator[Row]:
+def _object_row(line: int, content: Any) -> Iterator[LogLine]:
     if isinstance(content, Mapping):
-        yield Row(line, dict(_cells("", content)))
+        yield LogLine(line, dict(_cells("", content)))
 
 
 def _cells(prefix: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -161,7 +161,7 @@ def _cells(prefix: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str]]
             yield from _cells(f"{name}/", value)
 
 
-def _array_rows(path: Path, text: str) -> Iterator[Row]:
+def _array_rows(path: Path, text: str) -> Iterator[LogLine]:
     del path
     content = _parse_json(text)
     if isinstance(content, Mapping):
@@ -170,14 +170,14 @@ def _array_rows(path: Path, text: str) -> Iterator[Row]:
         yield from _object_row(position, row)
 
 
-def _line_rows(path: Path, text: str) -> Iterator[Row]:
+def _line_rows(path: Path, text: str) -> Iterator[LogLine]:
     del path
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             yield from _object_row(number, _parse_json(line))
 
 
-def _metric_rows(path: Path, text: str) -> Iterator[Row]:
+def _metric_rows(path: Path, text: str) -> Iterator[LogLine]:
     del text
     folder = path / "metrics" if (path / "metrics").is_dir() else path
     files = (
@@ -196,7 +196,7 @@ def _metric_rows(path: Path, text: str) -> Iterator[Row]:
                 )
             by_step.setdefault(words[2], {})[name] = words[1]
     for position, (step, cells) in enumerate(by_step.items(), 1):
-        yield Row(position, {"step": step, **cells})
+        yield LogLine(position, {"step": step, **cells})
 
 
 def _matching(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -208,7 +208,7 @@ def _matching(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield program, text
 
 
-def printed_rows(text: str, patterns: Sequence[str]) -> Iterator[Row]:
+def printed_rows(text: str, patterns: Sequence[str]) -> Iterator[LogLine]:
     """Yields the lines of a text that match one of several patterns."""
     line_patterns = [parse_pattern(pattern_text) for pattern_text in patterns]
     # Bars of progress end their lines with a carriage return, at which splitlines splits, too.
@@ -218,11 +218,11 @@ def printed_rows(text: str, patterns: Sequence[str]) -> Iterator[Row]:
             if numbers is None:
                 continue
             count = updates_of(numbers)
-            yield Row(number, numbers if count is None else {**numbers, "step": count})
+            yield LogLine(number, numbers if count is None else {**numbers, "step": count})
             break
 
 
-def _printed_rows(path: Path, text: str) -> Iterator[Row]:
+def _printed_rows(path: Path, text: str) -> Iterator[LogLine]:
     del path
     program = _program(text)
     yield from printed_rows(text, PRESETS[program])
@@ -237,10 +237,10 @@ def printed_offset(text: str) -> int:
     return OFFSETS.get(_program(text), 0)
 
 
-def _event_rows(path: Path, text: str) -> Iterator[Row]:
+def _event_rows(path: Path, text: str) -> Iterator[LogLine]:
     del text
     for position, (step, cells) in enumerate(event_rows(path), 1):
-        yield Row(position, {"step": step, **cells})
+        yield LogLine(position, {"step": step, **cells})
 
 
 FORMATS = (

@@ -21,7 +21,7 @@ from closedform.recipes.logs.columns import (
 from closedform.recipes.logs.formats import (
     FORMATS,
     Format,
-    Row,
+    LogLine,
     format_of,
     printed_offset,
     printed_rows,
@@ -154,7 +154,7 @@ def _with_pattern(file: Path, offset: int | None, pattern: str) -> Log:
 
 
 def _read(
-    rows: Sequence[Row],
+    rows: Sequence[LogLine],
     file: Path,
     form: Format,
     default: int,

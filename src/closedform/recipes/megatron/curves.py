@@ -22,7 +22,7 @@ TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MegatronNumbers:
     """The numbers of a schedule, lengths in the unit that it counts.
 
     Attributes:
@@ -48,7 +48,7 @@ class Plan:
     per_update: sp.Expr = sp.S.One
 
 
-def check(plan: Plan, where: str) -> None:
+def check(plan: MegatronNumbers, where: str) -> None:
     """Raises DefinitionError if the constructor of the scheduler would refuse the numbers."""
     refuse_unless(plan.low >= 0, f"the minimum must be at least 0, got {plan.low}", where)
     refuse_unless(
@@ -72,7 +72,7 @@ def check(plan: Plan, where: str) -> None:
     )
 
 
-def learning_rate(plan: Plan) -> Schedule:
+def learning_rate(plan: MegatronNumbers) -> Schedule:
     """Returns the learning rate of a plan that is checked."""
     n = t * plan.per_update
     step = plan.per_update
@@ -90,7 +90,7 @@ def learning_rate(plan: Plan) -> Schedule:
     return by_intervals(plan.style, warm, (lambda: _decay(plan, n), end), after)
 
 
-def _decay(plan: Plan, n: sp.Expr) -> sp.Expr:
+def _decay(plan: MegatronNumbers, n: sp.Expr) -> sp.Expr:
     if plan.style == "inverse-square-root":
         # At n = 0, the root is that of 1 unit: only without a warmup does update 0 reach it.
         root = sp.sqrt(max(plan.warmup, sp.S.One)) / sp.sqrt(sp.Max(n, 1))
@@ -102,7 +102,7 @@ def _decay(plan: Plan, n: sp.Expr) -> sp.Expr:
     return along(plan.peak, plan.low, progress)
 
 
-def _tail(plan: Plan, n: sp.Expr, length: sp.Expr) -> sp.Expr:
+def _tail(plan: MegatronNumbers, n: sp.Expr, length: sp.Expr) -> sp.Expr:
     progress = quotient(n - plan.total + length, length)
     match plan.tail_style:
         case "linear":

@@ -22,7 +22,7 @@ MAX_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BatchStage:
     """A part of the run with one batch size.
 
     Attributes:
@@ -40,7 +40,7 @@ class Stage:
         return self.begin - min(0, self.samples_before - samples) // self.batch
 
 
-def read_ramp(text: str, sequence_length: int | None, where: str) -> tuple[Stage, ...]:
+def read_ramp(text: str, sequence_length: int | None, where: str) -> tuple[BatchStage, ...]:
     """Returns the stages of a schedule such as ``"0:384 200B:768"``.
 
     A threshold is a number of tokens where the sequence length is known to the calculator, and of
@@ -77,18 +77,18 @@ def read_ramp(text: str, sequence_length: int | None, where: str) -> tuple[Stage
             f"thresholds must begin with 0 and grow, batch sizes be above 0, got {text!r:.60}",
             where=where,
         )
-    stages = [Stage(0, 0, steps[0][1])]
+    stages = [BatchStage(0, 0, steps[0][1])]
     for threshold, batch in steps[1:]:
         last = stages[-1]
         begin = last.update(threshold)
-        stage = Stage(begin, last.samples_before + (begin - last.begin) * last.batch, batch)
+        stage = BatchStage(begin, last.samples_before + (begin - last.begin) * last.batch, batch)
         if begin == last.begin:
             stages.pop()
         stages.append(stage)
     return tuple(stages)
 
 
-def updates_of(stages: tuple[Stage, ...], samples: int) -> int:
+def updates_of(stages: tuple[BatchStage, ...], samples: int) -> int:
     """Returns the updates after which at least a number of samples is seen.
 
     Example:
@@ -99,7 +99,7 @@ def updates_of(stages: tuple[Stage, ...], samples: int) -> int:
     return last.update(samples)
 
 
-def along_samples(schedule: Schedule, stages: tuple[Stage, ...]) -> Schedule:
+def along_samples(schedule: Schedule, stages: tuple[BatchStage, ...]) -> Schedule:
     """Returns a schedule in samples as one in updates.
 
     Raises:

@@ -14,7 +14,7 @@ from closedform.recipes.clock import Clock, Facts
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context
 from closedform.recipes.keys import ScheduleOfSections, Values
-from closedform.recipes.megatron.ramp import Stage, along_samples, read_ramp, updates_of
+from closedform.recipes.megatron.ramp import BatchStage, along_samples, read_ramp, updates_of
 from closedform.recipes.megatron.schedules import CLOCK, FLAGS, decay, rate
 from closedform.recipes.optimizer_classes import fused_adam
 from closedform.recipes.reader import Reader, Reading
@@ -53,7 +53,7 @@ _SAMPLES = ("train_samples", "lr_decay_samples", "lr_warmup_samples", "lr_wsd_de
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MegatronRun:
     """The batch sizes and the length of a run.
 
     Attributes:
@@ -63,7 +63,7 @@ class Run:
     """
 
     batch: int
-    stages: tuple[Stage, ...]
+    stages: tuple[BatchStage, ...]
     updates: int
 
 
@@ -157,7 +157,7 @@ def _read(reading: Reading) -> Recipe:
 def recipe_of(
     reading: Reading,
     flags: Values,
-    run: Run,
+    run: MegatronRun,
     clock: Clock,
     values: Sequence[object],
     derived_facts: Mapping[str, Any] | None = None,
@@ -194,7 +194,7 @@ def recipe_of(
     )
 
 
-def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
+def _run(flags: Values, facts: Facts) -> tuple[MegatronRun, Values]:
     """The length of the run and its batch sizes, and the flags with both."""
     missing: list[str] = []
 
@@ -224,7 +224,7 @@ def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
         iterations = value_or_fact("train_iters", "total_updates")
     if missing:
         facts.require(*missing, where=flags.origin.document.source)
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[BatchStage, ...] = ()
     if grows:
         with flags.origin.locate_errors("step-batch-size-schedule"):
             stages = read_ramp(flags.step_batch_size_schedule, int(length), "")
@@ -233,13 +233,17 @@ def _run(flags: Values, facts: Facts) -> tuple[Run, Values]:
     if not in_samples:
         if stages:
             raise flags.error("a batch size that grows needs train-samples", "train_iters")
-        return Run(int(batch), (), int(iterations)), flags.replace(train_iters=int(iterations))
+        return MegatronRun(int(batch), (), int(iterations)), flags.replace(
+            train_iters=int(iterations)
+        )
     samples = int(iterations) * int(batch) if samples is None else samples
     updates = updates_of(stages, samples) if stages else samples // int(batch)
-    return Run(int(batch), stages, updates), flags.replace(train_samples=samples, train_iters=None)
+    return MegatronRun(int(batch), stages, updates), flags.replace(
+        train_samples=samples, train_iters=None
+    )
 
 
-def by_bridge(flags: Values, run: Run) -> Values:
+def by_bridge(flags: Values, run: MegatronRun) -> Values:
     """Returns the flags by the rules of Megatron-Bridge.
 
     Its horizon may be another one, and a warmup that is longer is cut.
@@ -274,7 +278,7 @@ def by_bridge(flags: Values, run: Run) -> Values:
 
 
 def _build_schedule(
-    curve: ScheduleOfSections, context: Context, flags: Values, run: Run, key: str
+    curve: ScheduleOfSections, context: Context, flags: Values, run: MegatronRun, key: str
 ) -> Schedule:
     with flags.origin.locate_errors("lr" if key == "lr" else "weight-decay"):
         schedule = curve(context, flags)
@@ -282,7 +286,7 @@ def _build_schedule(
 
 
 def _decoupled_groups(
-    flags: Values, run: Run, context: Context, default: ParamGroup
+    flags: Values, run: MegatronRun, context: Context, default: ParamGroup
 ) -> list[ParamGroup]:
     """The group of the input and output layers, where it has its own rate."""
     if flags.decoupled_lr is None:

@@ -12,7 +12,7 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.keys import (
     FlagKeys,
@@ -25,7 +25,13 @@ from closedform.recipes.keys import (
     section_entries,
     text,
 )
-from closedform.recipes.megatron.curves import STYLES, Plan, check, learning_rate, weight_decay
+from closedform.recipes.megatron.curves import (
+    STYLES,
+    MegatronNumbers,
+    check,
+    learning_rate,
+    weight_decay,
+)
 
 CLOCK = Clock(Unit.SAMPLE)
 WEIGHT_DECAY_STYLES = ("constant", "linear", "cosine")
@@ -121,48 +127,48 @@ DEFECTS = {
         lambda flags: (
             "weight_decay" in flags and flags.start_weight_decay not in (None, flags.weight_decay)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "inverse-square-root-falls": Defect(
         "inverse-square-root falls to the minimum at once after the horizon",
         f"{_SCHEDULER}:240",
         lambda flags: flags.lr_decay_style == "inverse-square-root",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("inverse-square-root",),
     ),
     "inverse-square-root-of-samples": Defect(
         "inverse-square-root without a warmup divides by the root of the number of samples",
         f"{_SCHEDULER}:245",
         lambda flags: flags.lr_decay_style == "inverse-square-root" and not _has_warmup(flags),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("inverse-square-root",),
     ),
     "constant-has-no-end": Defect(
         "constant ignores the horizon and the minimum",
         f"{_SCHEDULER}:236",
         lambda flags: flags.lr_decay_style == "constant",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("constant",),
     ),
     "warmup-start-ignored": Defect(
         "the warmup start is ignored without a warmup",
         f"{_SCHEDULER}:230",
         lambda flags: bool(flags.lr_warmup_init) and not _has_warmup(flags),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=STYLES,
     ),
     "tail-in-the-warmup": Defect(
         "a WSD decay that would begin inside the warmup starts late: the rate jumps",
         f"{_SCHEDULER}:263",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("WSD",),
     ),
     "from-checkpoint": Defect(
         "a checkpoint that is loaded replaces the numbers of the schedules",
         f"{_SCHEDULER}:338",
         lambda flags: flags.use_checkpoint_opt_param_scheduler,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "ramp-ignored": Defect(
@@ -175,7 +181,7 @@ DEFECTS = {
         "lr-mult-router is a multiplier of the training script of elastification",
         "megatron/elastification/arguments.py:99",
         lambda flags: "lr_mult_router" in flags,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }
@@ -239,8 +245,8 @@ def rate(context: Context, flags: Values) -> Schedule:
     if flags.lr is None:
         raise flags.error("lr is missing", "lr")
 
-    def plan(highest: sp.Expr, lowest: sp.Expr) -> Plan:
-        return Plan(
+    def plan(highest: sp.Expr, lowest: sp.Expr) -> MegatronNumbers:
+        return MegatronNumbers(
             flags.lr_decay_style,
             highest,
             lowest,

@@ -7,11 +7,19 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 from closedform.recipes.recipe import Role
 
-_STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
-_TAILS = {**_STYLES, Curve.EXPONENTIAL: "exponential", Curve.ROOT: "minus_sqrt"}
+_STYLES = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CONSTANT: "constant"}
+_TAILS = {**_STYLES, CurveName.EXPONENTIAL: "exponential", CurveName.ROOT: "minus_sqrt"}
 """The decays after a constant phase."""
 
 
@@ -20,7 +28,11 @@ def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
     if optimizer.weight_decay is not None:
         flags["weight-decay"] = native(optimizer.weight_decay)
     changing = optimizer.schedules.get("weight_decay")
-    if changing is not None and changing.curve in (Curve.LINEAR, Curve.COSINE, Curve.CONSTANT):
+    if changing is not None and changing.curve in (
+        CurveName.LINEAR,
+        CurveName.COSINE,
+        CurveName.CONSTANT,
+    ):
         first, last = changing.peak, changing.low
         style = changing.curve.value
         if changing.rise is not None:
@@ -42,7 +54,7 @@ def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
     return {**flags, "adam-eps": native(optimizer.values.get("eps", 1e-8))}
 
 
-def _groups(form: Form, optimizer: Optimizer) -> dict[str, Any]:
+def _groups(form: WarmupDecayForm, optimizer: Optimizer) -> dict[str, Any]:
     """The rate of embeddings and output layers."""
     for group in optimizer.groups:
         peak = group.peak(form.peak)
@@ -53,7 +65,9 @@ def _groups(form: Form, optimizer: Optimizer) -> dict[str, Any]:
     return {}
 
 
-def _inverse_root(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _inverse_root(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     """The root of the warmup over the update, at least the minimum."""
     if form.begin != 0 or form.rise is None:
         return
@@ -70,8 +84,10 @@ def _inverse_root(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) ->
     }
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
-    if form.curve is Curve.INVERSE_ROOT:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
+    if form.curve is CurveName.INVERSE_ROOT:
         yield from _inverse_root(form, optimizer, facts)
         return
     if form.curve not in _TAILS:
@@ -79,7 +95,7 @@ def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iter
     batch = sp.Integer(facts.get("global_batch_size", 1))
     lengths = {"train": sp.Integer(form.total), "lr-decay": form.end, "lr-warmup": form.warmup()}
     style = {"lr-decay-style": _TAILS[form.curve]}
-    if form.curve is Curve.CONSTANT:
+    if form.curve is CurveName.CONSTANT:
         lengths["lr-decay"] = max(lengths["train"], lengths["lr-warmup"] + 1)
     elif form.has_plateau or form.curve not in _STYLES:
         lengths["lr-wsd-decay"] = form.end - form.begin

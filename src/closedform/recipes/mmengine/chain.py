@@ -18,7 +18,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, t
 from closedform.recipes.intervals import UndefinedError, by_intervals
 
-Curve = Callable[[sp.Expr], sp.Expr]
+FactorFunction = Callable[[sp.Expr], sp.Expr]
 """A function of the number of steps that a scheduler has made before this one, from 0."""
 
 MAX_TABLE = 100_000
@@ -42,9 +42,9 @@ class Phase:
     """
 
     begin: int
-    ratio: Curve | None
+    ratio: FactorFunction | None
     center: sp.Expr = sp.S.Zero
-    drive: Curve | None = None
+    drive: FactorFunction | None = None
 
     @property
     def multiplies(self) -> bool:
@@ -206,7 +206,7 @@ def _has_closed_form(active: Sequence[_Active]) -> bool:
     return len(active) < 2 or all(one.phase.multiplies for one in active)
 
 
-def _closed_form(value: sp.Expr, active: Sequence[_Active]) -> Curve:
+def _closed_form(value: sp.Expr, active: Sequence[_Active]) -> FactorFunction:
     if len(active) == 1 and not active[0].phase.multiplies:
         (one,) = active
 
@@ -261,7 +261,7 @@ def _changes(one: _Active, updates: range) -> list[tuple[float, float]]:
     return made
 
 
-def _values(one: _Active, curve: Curve | None, updates: Sequence[int]) -> list[float]:
+def _values(one: _Active, curve: FactorFunction | None, updates: Sequence[int]) -> list[float]:
     """The values of a curve at updates; 0 where there is none."""
     if curve is None:
         return [0.0] * len(updates)
@@ -282,7 +282,7 @@ def _rounded(value: sp.Expr) -> sp.Expr:
     return sp.Rational(str(value.evalf(ROUNDED_DIGITS)))
 
 
-def _of_clock(curve: Curve) -> Callable[[], sp.Expr]:
+def _of_clock(curve: FactorFunction) -> Callable[[], sp.Expr]:
     return lambda: curve(t)
 
 

@@ -17,7 +17,7 @@ from closedform.recipes.mmengine.chain import (
     MAX_EXACT_DIGITS,
     ROUNDED_DIGITS,
     Action,
-    Curve,
+    FactorFunction,
     Phase,
 )
 from closedform.schedules.blends import along_cosine, along_line
@@ -195,7 +195,7 @@ def _phase(
     high: sp.Expr,
     start: sp.Expr,
     end: sp.Expr,
-) -> Curve:
+) -> FactorFunction:
     return lambda j: along(low, high, (j - start) / (end - start))
 
 
@@ -238,11 +238,11 @@ def _wave(step: sp.Expr, length: sp.Expr) -> sp.Expr:
     return along_cosine(sp.S.One, sp.S.Zero, step / length)
 
 
-def _wave_from(start: int, length: int) -> Curve:
+def _wave_from(start: int, length: int) -> FactorFunction:
     return lambda j: _wave(j - start, sp.Integer(length))
 
 
-def _flat(value: sp.Expr) -> Curve:
+def _flat(value: sp.Expr) -> FactorFunction:
     return lambda j: value
 
 

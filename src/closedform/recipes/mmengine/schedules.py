@@ -14,7 +14,7 @@ import sympy as sp
 from closedform.errors import ArgumentError, DefinitionError, nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Condition, Defect, Kind
+from closedform.recipes.defects import Condition, Defect, DefectKind
 from closedform.recipes.entries import (
     REQUIRED,
     Arguments,
@@ -134,7 +134,9 @@ def _names(part: str) -> tuple[str, ...]:
 def _convention(text: str, place: str, *parts: str, applies: Condition | None = None) -> Defect:
     """A convention of classes, by the first parts of their names."""
     classes = tuple(name for part in parts for name in _names(part))
-    return Defect(text, f"{_UPSTREAM} ({place})", applies, kind=Kind.CONVENTION, classes=classes)
+    return Defect(
+        text, f"{_UPSTREAM} ({place})", applies, kind=DefectKind.CONVENTION, classes=classes
+    )
 
 
 def _has(part: str) -> Condition:
@@ -147,7 +149,7 @@ DEFECTS = {
     "epochs-by-default": Defect(
         "by_epoch is True by default",
         f"{_UPSTREAM} (_ParamScheduler.__init__)",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "cosine-ends-early": _convention(
         "CosineAnnealing ends one step short of its minimum, unless T_max is end - begin - 1",
@@ -190,7 +192,7 @@ DEFECTS = {
     "present-value": Defect(
         "schedulers act on the present value, in the order of the list",
         f"{_UPSTREAM} (_ParamScheduler.step)",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("list",),
     ),
     "epochs-never-end": Defect(
@@ -199,14 +201,14 @@ DEFECTS = {
         lambda schedulers, has_epochs, has_layers: (
             not has_epochs and any(spec.get("by_epoch", True) for spec in schedulers)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "rates-by-layer": Defect(
         "layer_decay_rate gives every layer its own rate, below that of the config",
         "mmpretrain/engine/optimizers/layer_decay_optim_wrapper_constructor.py",
         lambda schedulers, has_epochs, has_layers: has_layers,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }

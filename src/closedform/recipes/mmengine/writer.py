@@ -10,10 +10,10 @@ import sympy as sp
 from closedform.recipes.forms import (
     RUN,
     Config,
-    Curve,
-    Form,
+    CurveName,
     GroupDifference,
     Optimizer,
+    WarmupDecayForm,
     Writer,
     native,
     whole,
@@ -32,10 +32,10 @@ def _scheduler(kind: str, begin: Any, end: Any, stride: int, **more: Any) -> dic
     }
 
 
-def _rise(form: Form) -> list[dict[str, Any]]:
+def _rise(form: WarmupDecayForm) -> list[dict[str, Any]]:
     if form.rise is None or form.peak == 0:
         return []
-    if form.rise.curve is Curve.CONSTANT:
+    if form.rise.curve is CurveName.CONSTANT:
         factor = form.rise.start / form.peak
         return [_scheduler("ConstantLR", 0, form.rise.end + 1, 1, factor=factor)]
     # The last update before the end of a range has the peak.
@@ -44,22 +44,22 @@ def _rise(form: Form) -> list[dict[str, Any]]:
     return [_scheduler("LinearLR", 0, end, 1, start_factor=factor)] if factor > 0 else []
 
 
-def _schedulers(form: Form) -> Iterator[list[dict[str, Any]]]:
+def _schedulers(form: WarmupDecayForm) -> Iterator[list[dict[str, Any]]]:
     rise, each = _rise(form), form.stride
-    begin = sp.Integer(0) if form.curve is Curve.CONSTANT else form.begin
+    begin = sp.Integer(0) if form.curve is CurveName.CONSTANT else form.begin
     total = -(-form.total // each) * each
     match form.curve:
-        case Curve.CONSTANT:
+        case CurveName.CONSTANT:
             yield rise
-        case Curve.COSINE if form.cycles == 1:
+        case CurveName.COSINE if form.cycles == 1:
             for last in dict.fromkeys((form.end, sp.Integer(total))):
                 curve = {"eta_min": form.low, "T_max": (form.end - begin) / each}
                 yield [*rise, _scheduler("CosineAnnealingLR", begin, last, each, **curve)]
-        case Curve.LINEAR | Curve.POWER:
+        case CurveName.LINEAR | CurveName.POWER:
             for end in (form.end + 1, form.end):
                 curve = {"eta_min": form.low, "power": form.power}
                 yield [*rise, _scheduler("PolyLR", begin, end, each, **curve)]
-        case Curve.STEPS:
+        case CurveName.STEPS:
             values = [value for _, value in form.marks]
             steps = [first for first, _ in form.marks[1:]]
             gamma = values[1] / values[0] if values[0] != 0 else 0
@@ -67,7 +67,7 @@ def _schedulers(form: Form) -> Iterator[list[dict[str, Any]]]:
                 marks = [step // stride for step in steps]
                 curve = {"milestones": marks, "gamma": gamma}
                 yield [*rise, _scheduler("MultiStepLR", 0, total, stride, **curve)]
-        case Curve.EXPONENTIAL:
+        case CurveName.EXPONENTIAL:
             gamma = (form.low / form.peak) ** (sp.Integer(each) / (form.end - begin))
             number = sp.Float(sp.N(gamma, 40), 17)
             yield [*rise, _scheduler("ExponentialLR", begin, total, each, gamma=number)]
@@ -75,7 +75,7 @@ def _schedulers(form: Form) -> Iterator[list[dict[str, Any]]]:
             return
 
 
-def _group(form: Form, group: GroupDifference) -> dict[str, Any]:
+def _group(form: WarmupDecayForm, group: GroupDifference) -> dict[str, Any]:
     """The multipliers of a group."""
     found: dict[str, Any] = {}
     peak = group.peak(form.peak)
@@ -89,7 +89,7 @@ def _group(form: Form, group: GroupDifference) -> dict[str, Any]:
 _OPTIONS = {"norm", "bias", "flat", "dwconv"}
 
 
-def _paramwise(form: Form, made: Optimizer) -> dict[str, Any]:
+def _paramwise(form: WarmupDecayForm, made: Optimizer) -> dict[str, Any]:
     """The options of ``paramwise_cfg``: by kind of parameter, or by a part of the name."""
     found: dict[str, Any] = {}
     custom: dict[str, Any] = {}
@@ -108,7 +108,7 @@ def _paramwise(form: Form, made: Optimizer) -> dict[str, Any]:
     return {**found, **({"custom_keys": custom} if custom else {})}
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     each = form.stride
     length = facts.get("updates_per_epoch")
     if each > 1 and length != each:
@@ -134,11 +134,11 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         yield {"optim_wrapper": wrapper, "param_scheduler": changed, "train_cfg": loop}
 
 
-def _others(form: Form, made: Optimizer) -> Iterator[dict[str, Any]]:
+def _others(form: WarmupDecayForm, made: Optimizer) -> Iterator[dict[str, Any]]:
     """The schedulers of the weight decay and of the momentum: a cosine over the run."""
     del form
     for key, one in made.schedules.items():
-        if one.curve is not Curve.COSINE or one.rise is not None:
+        if one.curve is not CurveName.COSINE or one.rise is not None:
             continue
         curve = {"eta_min": one.low, "T_max": (one.end - one.begin) / one.stride}
         entry = _scheduler("CosineAnnealingParamScheduler", one.begin, one.end, one.stride, **curve)

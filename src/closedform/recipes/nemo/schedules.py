@@ -12,7 +12,7 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.intervals import UndefinedError, by_intervals, power_quotient, quotient
 from closedform.recipes.keys import Key, Keys, Values, flag, integer, irrelevant, number, text
@@ -61,7 +61,7 @@ class Policy:
         refuse_unless(condition, message, self.context.where)
 
 
-Curve = Callable[[Policy], sp.Expr]
+ValueBuilder = Callable[[Policy], sp.Expr]
 Build = Callable[[Policy], Schedule]
 _PHASES = ("warmup", "hold", "constant")
 
@@ -110,7 +110,7 @@ def rate(context: Context, values: Values, lr: Any) -> Schedule:
     )
 
 
-def _policy(curve: Curve, *, is_open: bool = False) -> Build:
+def _policy(curve: ValueBuilder, *, is_open: bool = False) -> Build:
     """A warmup, a hold where the class has one, the curve, the minimum after the run.
 
     Args:
@@ -339,7 +339,7 @@ def _defect(
     *classes: str,
     concerns: Callable[[Values, Collection[sp.Expr]], bool] = lambda sched, rates: True,
     documented: str | None = None,
-    kind: Kind = Kind.CONVENTION,
+    kind: DefectKind = DefectKind.CONVENTION,
 ) -> Defect:
     """A defect of policies, in some of their configs.
 
@@ -372,7 +372,7 @@ DEFECTS = {
         "SquareRootAnnealing",
         concerns=lambda sched, rates: _has(sched, "warmup"),
         documented="the square root of the part of the run that is left after the warmup",
-        kind=Kind.DEPARTURE,
+        kind=DefectKind.DEPARTURE,
     ),
     "no-hold": _defect(
         "without a hold, the decay counts from update 0: the rate jumps after the warmup",
@@ -382,21 +382,21 @@ DEFECTS = {
         "WarmupHoldAnnealOneMinusSquareRoot",
         concerns=lambda sched, rates: not _has(sched, "hold") and _has(sched, "warmup"),
         documented="a decay from the end of the warmup",
-        kind=Kind.DEPARTURE,
+        kind=DefectKind.DEPARTURE,
     ),
     "first-group-serves-all": _defect(
         "the rate of the first group serves every group",
         367,
         "WarmupAnnealing",
         concerns=_has_rates,
-        kind=Kind.DEPARTURE,
+        kind=DefectKind.DEPARTURE,
     ),
     "first-group-serves-all-with-a-constant": _defect(
         "with constant_steps, the rate of the first group serves every group",
         500,
         "CosineAnnealing",
         concerns=lambda sched, rates: _has_rates(sched, rates) and _has(sched, "constant"),
-        kind=Kind.DEPARTURE,
+        kind=DefectKind.DEPARTURE,
     ),
     "minimum-raises": _defect(
         "the minimum can raise the rate at the first update after the warmup",
@@ -405,7 +405,10 @@ DEFECTS = {
         concerns=lambda sched, rates: "min_lr" in sched,
     ),
     "rate-ignored": _defect(
-        "the base rate has no effect", 128, "T5InverseSquareRootAnnealing", kind=Kind.DEPARTURE
+        "the base rate has no effect",
+        128,
+        "T5InverseSquareRootAnnealing",
+        kind=DefectKind.DEPARTURE,
     ),
     "constant-ratio-fails": _defect(
         "constant_ratio always raises TypeError",
@@ -417,13 +420,13 @@ DEFECTS = {
         "with max_steps -1 in sched, NeMo makes no scheduler",
         "nemo/core/optim/lr_scheduler.py:909",
         lambda sched, rates, lengths: is_left_out(lengths),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
     ),
     "trainer-decides-the-length": Defect(
         "max_steps of the trainer takes the place of max_steps in sched",
         "nemo/core/classes/modelPT.py:714",
         lambda sched, rates, lengths: sched is not None and _is_replaced(lengths),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }

@@ -7,19 +7,27 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 
 _NAMES = {
-    Curve.CONSTANT: "WarmupPolicy",
-    Curve.COSINE: "CosineAnnealing",
-    Curve.LINEAR: "PolynomialDecayAnnealing",
-    Curve.POWER: "PolynomialDecayAnnealing",
-    Curve.ROOT: "WarmupHoldAnnealOneMinusSquareRoot",
-    Curve.INVERSE_ROOT: "InverseSquareRootAnnealing",
+    CurveName.CONSTANT: "WarmupPolicy",
+    CurveName.COSINE: "CosineAnnealing",
+    CurveName.LINEAR: "PolynomialDecayAnnealing",
+    CurveName.POWER: "PolynomialDecayAnnealing",
+    CurveName.ROOT: "WarmupHoldAnnealOneMinusSquareRoot",
+    CurveName.INVERSE_ROOT: "InverseSquareRootAnnealing",
 }
 
 
-def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(form: WarmupDecayForm, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     if form.curve not in _NAMES:
         return
@@ -38,23 +46,23 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     trainer: dict[str, Any] = {"max_steps": form.total}
     if made.clipping is not None:
         trainer["gradient_clip_val"] = native(made.clipping)
-    if form.curve is Curve.CONSTANT:
+    if form.curve is CurveName.CONSTANT:
         sched["max_steps"] = form.total
-    elif form.has_plateau and form.curve is Curve.LINEAR:
+    elif form.has_plateau and form.curve is CurveName.LINEAR:
         sched |= {
             "name": "WarmupHoldAnnealLinear",
             "hold_steps": whole(form.begin) - warmup,
         }
-    if form.curve is Curve.ROOT:
+    if form.curve is CurveName.ROOT:
         sched["hold_steps"] = whole(form.begin) - warmup
-    elif form.curve is Curve.POWER:
+    elif form.curve is CurveName.POWER:
         sched["power"] = native(form.power)
         if form.has_plateau:
             sched |= {
                 "name": "PolynomialHoldDecayAnnealing",
                 "hold_steps": whole(form.begin) - warmup,
             }
-    elif form.curve is Curve.INVERSE_ROOT:
+    elif form.curve is CurveName.INVERSE_ROOT:
         sched |= {"max_steps": form.total, "min_lr": native(form.after or form.low)}
     if sched["max_steps"] != form.total:
         # The trainer's number of updates would replace that of the schedule.
@@ -65,7 +73,7 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         yield {"model": {"optim": own}, "trainer": {**trainer, "max_steps": -1}}
     if form.rise is None or form.at() == 0:
         constant = {**sched, "name": "CosineAnnealing"}
-        if form.curve is Curve.COSINE:
+        if form.curve is CurveName.COSINE:
             # With a constant phase the warmup rises from 0.
             end = whole(form.end)
             longer = max(form.total, end + 1)
@@ -76,7 +84,7 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             }
 
 
-def _encoder(form: Form, made: Optimizer) -> dict[str, Any]:
+def _encoder(form: WarmupDecayForm, made: Optimizer) -> dict[str, Any]:
     """The rates of parts of the model."""
     own = {
         one.name: {"lr": native(peak)}
@@ -87,15 +95,15 @@ def _encoder(form: Form, made: Optimizer) -> dict[str, Any]:
 
 
 def _more(
-    form: Form, sched: Mapping[str, Any], warmup: int
+    form: WarmupDecayForm, sched: Mapping[str, Any], warmup: int
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     """Policies whose curve counts from update 0, with the rate of the optimizer."""
-    if form.curve is Curve.POWER and form.power == sp.S.Half:
+    if form.curve is CurveName.POWER and form.power == sp.S.Half:
         # The root of what is left of the whole run.
         for rate in {form.peak * sp.sqrt(form.end / (form.end - form.begin)), form.peak}:
             own = {key: one for key, one in sched.items() if key != "power"}
             yield {**own, "name": "SquareRootAnnealing"}, rate
-    if form.curve is Curve.INVERSE_ROOT and form.begin == 0:
+    if form.curve is CurveName.INVERSE_ROOT and form.begin == 0:
         rate = form.peak * sp.sqrt(form.end)
         low = native(form.after or form.low)
         yield {"name": "NoamAnnealing", "d_model": 1, "warmup_steps": warmup, "min_lr": low}, rate

@@ -11,7 +11,7 @@ from typing import Any
 from closedform.errors import nearest
 from closedform.language import exact_number
 from closedform.recipes.document import Document
-from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 from closedform.recipes.entries import Context
 from closedform.recipes.keys import Values
 from closedform.recipes.olmo_core.schedules import CLASSES, CLOCKS, rate, scheduler_values
@@ -62,7 +62,7 @@ def _last(name: str) -> str:
 
 def _plain(value: Any) -> Any:
     """Calls as mappings with a class, classes of JSON without their packages."""
-    if isinstance(value, Call):
+    if isinstance(value, ConfigCall):
         kwargs = {key: _plain(item) for key, item in value.kwargs.items()}
         return {"class": _last(value.name), **kwargs}
     if isinstance(value, Reference):
@@ -81,7 +81,7 @@ def _from_python(document: Document) -> Document:
     """The sections of the JSON, from the calls of a script."""
     config_calls = list(calls(document.values))
 
-    def first(*names: str) -> Call | None:
+    def first(*names: str) -> ConfigCall | None:
         return next((call for call in config_calls if _last(call.name) in names), None)
 
     def argument(key: str) -> Any:

@@ -15,7 +15,7 @@ from closedform.errors import nearest
 from closedform.language import Schedule, exact_number
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.intervals import (
     UndefinedError,
@@ -44,7 +44,7 @@ CLOCKS = {"steps": Clock(Unit.UPDATE, offset=1), "tokens": Clock(Unit.TOKEN, off
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CurveSegment:
     """A part of a schedule in n.
 
     Attributes:
@@ -62,10 +62,10 @@ class Stage:
         return self.end is None or n < self.end or (self.includes_end and n == self.end)
 
 
-Stages = tuple[Stage, ...]
+CurveSegments = tuple[CurveSegment, ...]
 
 
-def _at(stages: Stages, n: sp.Expr) -> sp.Expr:
+def _at(stages: CurveSegments, n: sp.Expr) -> sp.Expr:
     """The rate at a number n."""
     return next(stage for stage in stages if stage.has(n)).value(n)
 
@@ -85,7 +85,7 @@ class Scope:
     where: str
 
 
-Curve = Callable[[Values, Scope], Stages]
+SegmentBuilder = Callable[[Values, Scope], CurveSegments]
 
 
 def _length(scheduler: Values, kind: str, scope: Scope) -> sp.Expr:
@@ -108,7 +108,7 @@ def _length(scheduler: Values, kind: str, scope: Scope) -> sp.Expr:
     return sp.Integer(round(float(part) * int(scope.total)))
 
 
-def _warm(scheduler: Values, scope: Scope, *, includes_end: bool) -> tuple[Stage, sp.Expr]:
+def _warm(scheduler: Values, scope: Scope, *, includes_end: bool) -> tuple[CurveSegment, sp.Expr]:
     """The warmup and its length."""
     warmup = _length(scheduler, "warmup", scope)
     first = scheduler.warmup_min_lr
@@ -118,7 +118,7 @@ def _warm(scheduler: Values, scope: Scope, *, includes_end: bool) -> tuple[Stage
             raise UndefinedError("AssertionError: warmup_min_lr must be in [0, lr)")
         return along_line(first, scope.rate, quotient(n, warmup))
 
-    return Stage(rise, warmup, includes_end), warmup
+    return CurveSegment(rise, warmup, includes_end), warmup
 
 
 def _tail(
@@ -137,14 +137,14 @@ def _tail(
     return fall
 
 
-def _constant(scheduler: Values, scope: Scope) -> Stages:
+def _constant(scheduler: Values, scope: Scope) -> CurveSegments:
     del scheduler
-    return (Stage(lambda n: scope.rate),)
+    return (CurveSegment(lambda n: scope.rate),)
 
 
-def _constant_warmed(scheduler: Values, scope: Scope) -> Stages:
+def _constant_warmed(scheduler: Values, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
-    return warm, Stage(lambda n: scope.rate)
+    return warm, CurveSegment(lambda n: scope.rate)
 
 
 def _decay(scheduler: Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
@@ -153,14 +153,14 @@ def _decay(scheduler: Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
     return _length(scheduler, "decay", scope), low
 
 
-def _wsd(scheduler: Values, scope: Scope) -> Stages:
+def _wsd(scheduler: Values, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
     length, low = _decay(scheduler, scope)
     fall = _tail(lambda: scope.rate, low, scope.total, length)
-    return warm, Stage(lambda n: scope.rate, scope.total - length), Stage(fall)
+    return warm, CurveSegment(lambda n: scope.rate, scope.total - length), CurveSegment(fall)
 
 
-def _power(scheduler: Values, scope: Scope) -> Stages:
+def _power(scheduler: Values, scope: Scope) -> CurveSegments:
     warm, warmup = _warm(scheduler, scope, includes_end=True)
     length, low = _decay(scheduler, scope)
     exponent = scheduler.b
@@ -170,12 +170,16 @@ def _power(scheduler: Values, scope: Scope) -> Stages:
         return scope.rate * quotient(n, warmup) ** exponent
 
     begin = scope.total - length
-    return warm, Stage(curve, begin), Stage(_tail(lambda: curve(begin), low, scope.total, length))
+    return (
+        warm,
+        CurveSegment(curve, begin),
+        CurveSegment(_tail(lambda: curve(begin), low, scope.total, length)),
+    )
 
 
 def _falling(
     scheduler: Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
-) -> Stages:
+) -> CurveSegments:
     """A warmup, a curve from the rate to the last one, and that after the horizon."""
     total = scheduler.t_max
     total = scope.total if total is None else total
@@ -185,18 +189,18 @@ def _falling(
     def value(n: sp.Expr) -> sp.Expr:
         return fall(scope.rate, end, quotient(n - warmup, total - warmup))
 
-    return warm, Stage(value, total), Stage(lambda n: end)
+    return warm, CurveSegment(value, total), CurveSegment(lambda n: end)
 
 
-def _linear(scheduler: Values, scope: Scope) -> Stages:
+def _linear(scheduler: Values, scope: Scope) -> CurveSegments:
     return _falling(scheduler, scope, along_line)
 
 
-def _cosine(scheduler: Values, scope: Scope) -> Stages:
+def _cosine(scheduler: Values, scope: Scope) -> CurveSegments:
     return _falling(scheduler, scope, along_cosine)
 
 
-def _half_cosine(scheduler: Values, scope: Scope) -> Stages:
+def _half_cosine(scheduler: Values, scope: Scope) -> CurveSegments:
     """The second half of a cosine of double length; the warmup ends where it begins."""
     end = scheduler.alpha_f
     top = scope.rate * (1 + end) / 2
@@ -207,38 +211,38 @@ def _half_cosine(scheduler: Values, scope: Scope) -> Stages:
     return warm, *rest
 
 
-def _cosine_cut(scheduler: Values, scope: Scope) -> Stages:
+def _cosine_cut(scheduler: Values, scope: Scope) -> CurveSegments:
     inner = _cosine(scheduler, scope)
     length, low = _decay(scheduler, scope)
     begin = scope.total - length
     before = [
-        stage if stage.end is not None and stage.end < begin else Stage(stage.value, begin)
+        stage if stage.end is not None and stage.end < begin else CurveSegment(stage.value, begin)
         for stage in inner
     ]
     fall = _tail(lambda: _at(inner, begin), low, scope.total, length)
-    return *before, Stage(fall)
+    return *before, CurveSegment(fall)
 
 
-def _inverse_root(scheduler: Values, scope: Scope) -> Stages:
+def _inverse_root(scheduler: Values, scope: Scope) -> CurveSegments:
     warm, warmup = _warm(scheduler, scope, includes_end=False)
     end = scope.rate * scheduler.alpha_f
 
     def fall(n: sp.Expr) -> sp.Expr:
         return end + (scope.rate - end) * sp.sqrt(warmup) / sp.sqrt(n)
 
-    return warm, Stage(fall)
+    return warm, CurveSegment(fall)
 
 
-def _exponential(scheduler: Values, scope: Scope) -> Stages:
+def _exponential(scheduler: Values, scope: Scope) -> CurveSegments:
     low = scheduler.lr_min
 
     def rise(n: sp.Expr) -> sp.Expr:
         return along_geometric(low, scope.rate, n / scope.total)
 
-    return Stage(rise, scope.total), Stage(lambda n: scope.rate)
+    return CurveSegment(rise, scope.total), CurveSegment(lambda n: scope.rate)
 
 
-def _periods(scheduler: Values, scope: Scope) -> Stages:
+def _periods(scheduler: Values, scope: Scope) -> CurveSegments:
     where = scope.where
     lengths = scheduler.period_lengths
     factors = scheduler.period_lr_multipliers
@@ -262,10 +266,10 @@ def _periods(scheduler: Values, scope: Scope) -> Stages:
             where,
         )
         rate = scope.rate * factors[index]
-        stages.append(Stage(_rate_of_step(rate), end - length))
+        stages.append(CurveSegment(_rate_of_step(rate), end - length))
         fall = _tail(_start_of_fall(rate), low, end, length) if length > 0 else _rate_of_step(low)
-        stages.append(Stage(fall, end, includes_end=True))
-    return *stages, Stage(lambda n: low)
+        stages.append(CurveSegment(fall, end, includes_end=True))
+    return *stages, CurveSegment(lambda n: low)
 
 
 def _rate_of_step(rate: sp.Expr) -> Callable[[sp.Expr], sp.Expr]:
@@ -306,14 +310,14 @@ def _line_stage(
     end: sp.Expr,
     begin: sp.Expr,
     length: sp.Expr,
-) -> Stage:
+) -> CurveSegment:
     def value(n: sp.Expr) -> sp.Expr:
         return shape(start, end, quotient(n - begin, length))
 
-    return Stage(value, begin + length)
+    return CurveSegment(value, begin + length)
 
 
-def _compose_segments(scheduler: Values, scope: Scope) -> Stages:
+def _compose_segments(scheduler: Values, scope: Scope) -> CurveSegments:
     begin, last, stages = sp.S.Zero, scope.rate, []
     for segment in scheduler.stages:
         length = segment.duration
@@ -321,10 +325,10 @@ def _compose_segments(scheduler: Values, scope: Scope) -> Stages:
         last = _ends(segment, "end", scope.rate, None, scope.where)
         stages.append(_line_stage(_SHAPES[segment.shape], start, last, begin, length))
         begin += length
-    return _override_decay((*stages, Stage(_rate_of_step(last))), scheduler, scope)
+    return _override_decay((*stages, CurveSegment(_rate_of_step(last))), scheduler, scope)
 
 
-def _override_decay(stages: Stages, scheduler: Values, scope: Scope) -> Stages:
+def _override_decay(stages: CurveSegments, scheduler: Values, scope: Scope) -> CurveSegments:
     """The stages until the start of the override, then its decay, then its last rate."""
     override = scheduler.override_decay
     if override is None:
@@ -338,14 +342,14 @@ def _override_decay(stages: Stages, scheduler: Values, scope: Scope) -> Stages:
         return shape(_at(stages, begin), end, quotient(n - begin, length))
 
     before = [
-        stage if stage.end is not None and stage.end < begin else Stage(stage.value, begin)
+        stage if stage.end is not None and stage.end < begin else CurveSegment(stage.value, begin)
         for stage in stages
     ]
-    decay = Stage(value, begin + length, includes_end=True)
-    return *before, decay, Stage(_rate_of_step(end))
+    decay = CurveSegment(value, begin + length, includes_end=True)
+    return *before, decay, CurveSegment(_rate_of_step(end))
 
 
-def _sequence(scheduler: Values, scope: Scope) -> Stages:
+def _sequence(scheduler: Values, scope: Scope) -> CurveSegments:
     specs, lengths = scheduler.origin.sections("schedulers"), scheduler.schedulers_max
     lengths = lengths[: len(specs) - 1] if len(lengths) == len(specs) else lengths
     refuse_unless(
@@ -353,7 +357,7 @@ def _sequence(scheduler: Values, scope: Scope) -> Stages:
         f"schedulers_max must be one fewer than {len(specs)} schedulers, got {len(lengths)}",
         scope.where,
     )
-    stages: list[Stage] = []
+    stages: list[CurveSegment] = []
     rate, rest, begin = scope.rate, scope.total, sp.S.Zero
     for spec, length in zip(specs, (*lengths, None), strict=True):
         total = rest if length is None else min(rest, length)
@@ -363,23 +367,23 @@ def _sequence(scheduler: Values, scope: Scope) -> Stages:
         if length is not None:
             whole = _stages(spec, Scope(rate, length, scope.where))
             rate, rest, begin = _at(whole, length), rest - length, end
-    stages.append(Stage(_past_the_end))
+    stages.append(CurveSegment(_past_the_end))
     overridden_stages = _override_decay(tuple(stages), scheduler, scope)
     if overridden_stages[-1].value is _past_the_end:
         return overridden_stages
     inside = [_shift_stage(stage, sp.S.Zero, scope.total) for stage in overridden_stages]
-    return *inside, Stage(_past_the_end)
+    return *inside, CurveSegment(_past_the_end)
 
 
-def _shift_stage(stage: Stage, begin: sp.Expr, limit: sp.Expr) -> Stage:
+def _shift_stage(stage: CurveSegment, begin: sp.Expr, limit: sp.Expr) -> CurveSegment:
     """A stage on a clock that begins at ``begin``, up to and with ``limit``."""
 
     def value(n: sp.Expr) -> sp.Expr:
         return stage.value(n - begin)
 
     if stage.end is None or stage.end + begin > limit:
-        return Stage(value, limit, includes_end=True)
-    return Stage(value, stage.end + begin, stage.includes_end)
+        return CurveSegment(value, limit, includes_end=True)
+    return CurveSegment(value, stage.end + begin, stage.includes_end)
 
 
 def _past_the_end(n: sp.Expr) -> sp.Expr:
@@ -421,7 +425,7 @@ _PERIODS = {
     "period_lengths": numbers(),
     "period_lr_multipliers": numbers(None),
 }
-CLASSES: Mapping[str, tuple[Curve, Keys]] = {
+CLASSES: Mapping[str, tuple[SegmentBuilder, Keys]] = {
     name: (curve, Keys(**_OF_ALL, **keys))
     for name, curve, keys in (
         ("ConstantScheduler", _constant, {}),
@@ -458,7 +462,7 @@ def scheduler_values(place: Section) -> Values:
     return CLASSES[name][1].read(place)
 
 
-def _stages(place: Section, scope: Scope) -> Stages:
+def _stages(place: Section, scope: Scope) -> CurveSegments:
     values = scheduler_values(place)
     return CLASSES[getattr(values, "class")][0](values, scope)
 
@@ -475,14 +479,14 @@ def rate(context: Context, optim: Values | ClassOptimizer, scheduler: Values) ->
         Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
     )
 
-    def end(stage: Stage) -> int | None:
+    def end(stage: CurveSegment) -> int | None:
         if stage.end is None:
             return None
         return (count.first_after if stage.includes_end else count.first_from)(stage.end)
 
     scope = Scope(exact_number(optim.lr, "lr"), exact_number(total), context.where)
     name = getattr(scheduler, "class")
-    stages: Sequence[Stage] = CLASSES[name][0](scheduler, scope)
+    stages: Sequence[CurveSegment] = CLASSES[name][0](scheduler, scope)
     return by_intervals(
         name, *((lambda stage=stage: stage.value(count.n), end(stage)) for stage in stages)
     )
@@ -502,7 +506,7 @@ def _convention(text: str, place: str, name: str, *keys: str) -> Defect:
             and (not keys or any(getattr(scheduler, key) for key in keys))
         )
 
-    return Defect(text, f"{_SOURCE}{place}", applies, kind=Kind.CONVENTION, classes=(name,))
+    return Defect(text, f"{_SOURCE}{place}", applies, kind=DefectKind.CONVENTION, classes=(name,))
 
 
 DEFECTS = {
@@ -526,14 +530,14 @@ DEFECTS = {
             and getattr(scheduler, "class") == "InvSqrtWithWarmup"
             and not any((scheduler.warmup, scheduler.warmup_steps, scheduler.warmup_fraction))
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("InvSqrtWithWarmup",),
     ),
     "skipped-steps": Defect(
         "steps whose loss or norm of the gradient is far off are skipped: those are not modelled",
         "src/olmo_core/optim/skip_step_optimizer.py (get_step_factor)",
         lambda scheduler, is_skipping: is_skipping,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }

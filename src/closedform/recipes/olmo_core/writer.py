@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.forms import (
+    Config,
+    CurveName,
+    Optimizer,
+    WarmupDecayForm,
+    Writer,
+    native,
+    whole,
+)
 
 _CLASSES = {"adam": "AdamConfig", "adamw": "AdamWConfig", "lion": "LionConfig"}
 _MODULE = "olmo_core.optim"
 
 
-def _configs(form: Form, optimizer: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+def _configs(
+    form: WarmupDecayForm, optimizer: Optimizer, facts: Mapping[str, Any]
+) -> Iterator[Config]:
     del facts
     optim: dict[str, Any] = {
         "_CLASS_": f"{_MODULE}.{_CLASSES.get(optimizer.name, 'AdamWConfig')}",
@@ -37,40 +47,40 @@ def _scheduler_section(name: str, **fields: Any) -> dict[str, Any]:
     return {"_CLASS_": f"{_MODULE}.scheduler.{name}", **fields}
 
 
-def _schedulers(form: Form) -> Iterator[tuple[dict[str, Any], Any]]:
+def _schedulers(form: WarmupDecayForm) -> Iterator[tuple[dict[str, Any], Any]]:
     """The scheduler, and the rate of the optimizer."""
     rise = {"warmup": whole(form.warmup(1)) if form.rise is not None else 0}
     if form.rise is not None:
         rise["warmup_min_lr"] = native(form.at(1))
     ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
     # The clock counts t + 1.
-    last = whole(form.end) + 1 if form.curve is not Curve.INVERSE_ROOT else form.total
+    last = whole(form.end) + 1 if form.curve is not CurveName.INVERSE_ROOT else form.total
     length = {} if last == form.total else {"t_max": last}
     match form.curve:
-        case Curve.CONSTANT:
+        case CurveName.CONSTANT:
             if form.rise is None:
                 yield _scheduler_section("ConstantScheduler"), form.peak
             else:
                 yield _scheduler_section("ConstantWithWarmup", **rise), form.peak
-        case Curve.COSINE | Curve.LINEAR if not form.has_plateau:
-            name = "CosWithWarmup" if form.curve is Curve.COSINE else "LinearWithWarmup"
+        case CurveName.COSINE | CurveName.LINEAR if not form.has_plateau:
+            name = "CosWithWarmup" if form.curve is CurveName.COSINE else "LinearWithWarmup"
             if form.rise is None and form.begin == 0:
                 # A warmup of one update is none: n = 1 is at the peak, where the curve begins.
                 yield _scheduler_section(name, warmup=1, alpha_f=ratio, **length), form.peak
             yield _scheduler_section(name, **rise, alpha_f=ratio, **length), form.peak
-            if form.rise is None and form.curve is Curve.LINEAR:
+            if form.rise is None and form.curve is CurveName.LINEAR:
                 # The line goes on to where the clock is 0.
                 share = (form.begin + 1) / (form.end - form.begin)
                 peak = form.peak + (form.peak - form.low) * share
                 part = native(form.low / peak)
                 yield _scheduler_section(name, **rise, alpha_f=part, **length), peak
-        case Curve.LINEAR:
+        case CurveName.LINEAR:
             # The minimum is the rate of the last update, where n is the length of the run.
             decay = form.total - 1 - form.begin
             low = form.peak + (form.low - form.peak) * decay / (form.end - form.begin)
             fields = {"decay": whole(decay), "decay_fraction": None, "decay_min_lr": native(low)}
             yield _scheduler_section("WSD", **rise, **fields), form.peak
-        case Curve.INVERSE_ROOT:
+        case CurveName.INVERSE_ROOT:
             # The root is that of the warmup, which is 1 where the first update is at the peak.
             rise["warmup"] = rise["warmup"] or form.first + 1
             for part in (0.0, ratio):

@@ -13,7 +13,7 @@ from closedform.errors import nearest
 from closedform.language import Schedule, floor_div, t
 from closedform.recipes.build import class_schedule
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document
 from closedform.recipes.keys import (
     Key,
@@ -117,19 +117,19 @@ DEFECTS = {
         "after the warmup, the decay begins at its own start",
         "ppcls/optimizer/learning_rate.py:87",
         lambda rate: rate.warmup_epoch > 0,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("LinearWarmup",),
     ),
     "zero-at-update-0": Defect(
         "update 0 has the rate 0",
         "paddle/optimizer/lr.py: NoamDecay.get_lr",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("NoamDecay",),
     ),
     "no-value-after-total-steps": Defect(
         "OneCycleLR raises ValueError after total_steps",
         "paddle/optimizer/lr.py: OneCycleLR.get_lr",
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("OneCycleLR",),
     ),
 }

@@ -16,7 +16,7 @@ import sympy as sp
 
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.document import Document, Syntax
 from closedform.recipes.entries import Context, build_schedule
 from closedform.recipes.keys import (
@@ -122,14 +122,14 @@ DEFECTS = {
             and arguments.warmup_epochs > 0
             and not arguments.warmup_prefix
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("CosineLRScheduler", "TanhLRScheduler", "PolyLRScheduler"),
     ),
     "end-not-reached": Defect(
         "the minimum comes after the last epoch: without cooldown_epochs no update has it",
         "timm/scheduler/wsd_lr.py:29",
         _ends_high,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
     "base-scale-without-effect": Defect(
@@ -145,14 +145,14 @@ DEFECTS = {
         "of the model",
         "timm/scheduler/scheduler.py:107",
         lambda arguments: arguments.layer_decay is not None,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TimmScheduler:
     """The scheduler of a run.
 
     Attributes:
@@ -166,7 +166,7 @@ class Plan:
     length: int
 
 
-def _plan(arguments: Values, per_epoch: int) -> Plan:
+def _plan(arguments: Values, per_epoch: int) -> TimmScheduler:
     """The scheduler of ``create_scheduler_v2``, all lengths times the updates of an epoch."""
     kind, warmup = arguments.sched, arguments.warmup_epochs * per_epoch
     total, cooldown = arguments.epochs * per_epoch, arguments.cooldown_epochs * per_epoch
@@ -222,10 +222,10 @@ def _plan(arguments: Values, per_epoch: int) -> Plan:
             "warmup_prefix": prefix,
         }
         length = total + (warmup if prefix else 0)
-    return Plan(CLASSES.get(kind, kind), keywords, int(length) // per_epoch * per_epoch)
+    return TimmScheduler(CLASSES.get(kind, kind), keywords, int(length) // per_epoch * per_epoch)
 
 
-def _rate(context: Context, arguments: Values, plan: Plan, base: sp.Expr) -> Schedule:
+def _rate(context: Context, arguments: Values, plan: TimmScheduler, base: sp.Expr) -> Schedule:
     if arguments.sched == "none":
         return constant(base)
     if arguments.sched == "plateau":

@@ -7,7 +7,7 @@ from closedform.recipes.transformers.arguments import (
     ARGUMENTS,
     UPSTREAM,
     VERSIONS,
-    Program,
+    TrainerProgram,
     is_plain,
     reader_of,
 )
@@ -21,6 +21,6 @@ FRAMEWORK = Framework(
     upstream=UPSTREAM,
     clock=CLOCK,
     defects=DEFECTS,
-    reader=reader_of(Program("transformers", is_plain, ARGUMENTS), is_general=True),
+    reader=reader_of(TrainerProgram("transformers", is_plain, ARGUMENTS), is_general=True),
     writer=WRITER,
 )

@@ -66,7 +66,7 @@ _TYPICAL = ("learning_rate", "lr_scheduler_type", "per_device_train_batch_size",
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class TrainerProgram:
     """A program that takes TrainingArguments, by its difference from the Trainer.
 
     Attributes:
@@ -102,7 +102,7 @@ def is_plain(section: Section) -> bool:
     return "learning_rate" in section and (not is_line or "lr_scheduler_type" in section)
 
 
-def framework_of(program: Program) -> Framework:
+def framework_of(program: TrainerProgram) -> Framework:
     """Returns the framework of a program whose configs differ from the Trainer's by their keys."""
     return Framework(
         program.name,
@@ -116,7 +116,7 @@ def framework_of(program: Program) -> Framework:
     )
 
 
-def reader_of(program: Program, *, is_general: bool = False) -> Reader:
+def reader_of(program: TrainerProgram, *, is_general: bool = False) -> Reader:
     """Returns the reader of a program."""
 
     def matches(document: Document) -> bool:
@@ -148,7 +148,7 @@ def arguments_of(document: Document) -> tuple[Section, str]:
     return Section(document, best.kwargs, best.name), best.name.rpartition(".")[2]
 
 
-def read_arguments(reading: Reading, program: Program) -> Recipe:
+def read_arguments(reading: Reading, program: TrainerProgram) -> Recipe:
     """Returns the recipe of TrainingArguments.
 
     Raises:
@@ -268,7 +268,7 @@ def horizon(
     return math.ceil(float(epochs()) * max(1, -(-batches // per_update)))
 
 
-def _plan(arguments: Values, program: Program) -> OptimizerPlan:
+def _plan(arguments: Values, program: TrainerProgram) -> OptimizerPlan:
     for key in program.switches:
         if getattr(arguments, key):
             where = arguments.origin.document.place(arguments.origin.at(key))

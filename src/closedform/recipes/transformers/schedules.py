@@ -14,7 +14,7 @@ import sympy as sp
 from closedform.language import Schedule, exact_number, floor_mod
 from closedform.recipes.checks import refuse_unless
 from closedform.recipes.clock import Clock, Count, Facts, Unit
-from closedform.recipes.defects import Defect, Kind
+from closedform.recipes.defects import Defect, DefectKind
 from closedform.recipes.entries import Context
 from closedform.recipes.intervals import by_intervals, power_quotient
 from closedform.recipes.keys import (
@@ -35,7 +35,7 @@ V4 = "4.57.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScheduleNumbers:
     """The numbers of a schedule.
 
     Attributes:
@@ -72,7 +72,7 @@ class Run:
         return (lambda: line), self.count.first_from(self.warmup)
 
 
-Curve = Callable[[Run, Values], Schedule]
+ScheduleBuilder = Callable[[ScheduleNumbers, Values], Schedule]
 
 
 def cosine_wave(cycles: sp.Expr, progress: sp.Expr) -> sp.Expr:
@@ -80,22 +80,22 @@ def cosine_wave(cycles: sp.Expr, progress: sp.Expr) -> sp.Expr:
     return (1 + sp.cos(2 * sp.pi * cycles * progress)) / 2
 
 
-def _after_warmup(name: str, run: Run, factor: sp.Expr) -> Schedule:
+def _after_warmup(name: str, run: ScheduleNumbers, factor: sp.Expr) -> Schedule:
     return by_intervals(name, run.rise(), (lambda: run.base * factor, None))
 
 
-def linear(run: Run, arguments: Values) -> Schedule:
+def linear(run: ScheduleNumbers, arguments: Values) -> Schedule:
     """The line to 0."""
     del arguments
     return _after_warmup("linear", run, sp.Max(0, (run.total - run.count.n) / run.rest))
 
 
-def cosine(run: Run, arguments: Values) -> Schedule:
+def cosine(run: ScheduleNumbers, arguments: Values) -> Schedule:
     """The cosine, which rises again after the run."""
     return _after_warmup("cosine", run, cosine_wave(arguments.num_cycles, run.progress))
 
 
-def _restarts(run: Run, arguments: Values) -> Schedule:
+def _restarts(run: ScheduleNumbers, arguments: Values) -> Schedule:
     part = floor_mod(arguments.num_cycles * (run.count.n - run.warmup), run.rest) / run.rest
     return by_intervals(
         "cosine_with_restarts",
@@ -108,7 +108,7 @@ def _restarts(run: Run, arguments: Values) -> Schedule:
     )
 
 
-def _polynomial(run: Run, arguments: Values) -> Schedule:
+def _polynomial(run: ScheduleNumbers, arguments: Values) -> Schedule:
     end = arguments.lr_end
     refuse_unless(
         end < run.default, f"lr_end must be below the rate {run.default}, got {end}", run.where
@@ -127,23 +127,23 @@ def _polynomial(run: Run, arguments: Values) -> Schedule:
     )
 
 
-def _constant(run: Run, arguments: Values) -> Schedule:
+def _constant(run: ScheduleNumbers, arguments: Values) -> Schedule:
     del arguments
     return by_intervals("constant", (lambda: run.base, None))
 
 
-def _constant_with_warmup(run: Run, arguments: Values) -> Schedule:
+def _constant_with_warmup(run: ScheduleNumbers, arguments: Values) -> Schedule:
     del arguments
     return _after_warmup("constant_with_warmup", run, sp.S.One)
 
 
-def _inverse_root(run: Run, arguments: Values) -> Schedule:
+def _inverse_root(run: ScheduleNumbers, arguments: Values) -> Schedule:
     scale = (run.warmup or 10_000) if arguments.timescale is None else arguments.timescale
     fall = along_inverse_root(sp.S.One, sp.S.Zero, run.count.n - run.warmup, sp.Integer(scale))
     return _after_warmup("inverse_sqrt", run, fall)
 
 
-def _minimum(run: Run, arguments: Values) -> sp.Expr:
+def _minimum(run: ScheduleNumbers, arguments: Values) -> sp.Expr:
     """The minimum as a part of the rate."""
     rate, value = arguments.min_lr_rate, arguments.min_lr
     refuse_unless(
@@ -154,14 +154,14 @@ def _minimum(run: Run, arguments: Values) -> sp.Expr:
     return value / run.default if rate is None else rate
 
 
-def _cosine_to_minimum(run: Run, arguments: Values) -> Schedule:
+def _cosine_to_minimum(run: ScheduleNumbers, arguments: Values) -> Schedule:
     wave = along_line(
         _minimum(run, arguments), sp.S.One, cosine_wave(arguments.num_cycles, run.progress)
     )
     return _after_warmup("cosine_with_min_lr", run, sp.Max(0, wave))
 
 
-def _cosine_one_ahead(run: Run, arguments: Values) -> Schedule:
+def _cosine_one_ahead(run: ScheduleNumbers, arguments: Values) -> Schedule:
     """The warmup from its first step on, and the cosine one step ahead.
 
     The peak of the warmup is that of its last update in both cases: the docstring leaves the warmup
@@ -197,7 +197,7 @@ def _falling(kind: str, steps: sp.Expr, length: sp.Expr, cycles: sp.Expr) -> sp.
     return 1 - power_quotient(steps, length, sp.S.Half)
 
 
-def _wsd(run: Run, arguments: Values) -> Schedule:
+def _wsd(run: ScheduleNumbers, arguments: Values) -> Schedule:
     n, low, decay, flat = (
         run.count.n,
         arguments.min_lr_ratio,
@@ -224,7 +224,7 @@ def _wsd(run: Run, arguments: Values) -> Schedule:
 _CYCLES = {"num_cycles": number(0.5)}
 _MINIMUM = {**_CYCLES, "min_lr": number(None), "min_lr_rate": number(None)}
 _SHAPE = ("linear", "cosine", "1-sqrt")
-CURVES: Mapping[str, tuple[Curve, Keys]] = {
+CURVES: Mapping[str, tuple[ScheduleBuilder, Keys]] = {
     "linear": (linear, Keys()),
     "cosine": (cosine, Keys(**_CYCLES)),
     "cosine_with_restarts": (_restarts, Keys(num_cycles=number(1))),
@@ -273,7 +273,7 @@ def _rises_again(name: str, line: int) -> Defect:
         f"{name} rises again after the run",
         f"{_OPTIMIZATION}:{line}",
         lambda arguments: arguments.lr_scheduler_type == name,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(name,),
     )
 
@@ -307,7 +307,7 @@ DEFECTS = {
             arguments.lr_scheduler_type == "constant"
             and bool(arguments.warmup_steps or arguments.lr_scheduler_kwargs.origin.content)
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("constant",),
     ),
     "polynomial-1": Defect(
@@ -317,14 +317,14 @@ DEFECTS = {
             arguments.lr_scheduler_type == "polynomial"
             and arguments.warmup_steps == arguments.max_steps
         ),
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=("polynomial",),
     ),
     "warmup-ratio": Defect(
         "transformers 5 replaces warmup_ratio by a warmup_steps below 1; read as before",
         "src/transformers/training_args.py:2154",
         lambda arguments: "warmup_ratio" in arguments,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
         versions=("5.23.0",),
     ),
@@ -332,13 +332,15 @@ DEFECTS = {
         "a scheduler or optimizer in the DeepSpeed config takes the place of this one",
         "src/transformers/trainer.py:1730",
         lambda arguments: "deepspeed" in arguments,
-        kind=Kind.CONVENTION,
+        kind=DefectKind.CONVENTION,
         classes=(),
     ),
 }
 
 
-def schedule_by_name(name: str, kwargs: Section, run: Run, version: str = "") -> Schedule:
+def schedule_by_name(
+    name: str, kwargs: Section, run: ScheduleNumbers, version: str = ""
+) -> Schedule:
     """Returns the schedule of ``get_scheduler``.
 
     Raises:
@@ -409,7 +411,7 @@ def rate(context: Context, arguments: Values) -> Schedule:
         "fact num_training_steps",
         context.where,
     )
-    run = Run(
+    run = ScheduleNumbers(
         _group_rate(context, arguments.learning_rate),
         arguments.learning_rate,
         warmup(arguments, total, context.version),

@@ -24,7 +24,7 @@ from closedform.language.model import GlobalSum
 from closedform.language.symbols import local
 from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.torch.engine.flat import Hypers, StateColumn, is_flat, truths
-from closedform.verify.identity.equality import Steps, are_equal
+from closedform.verify.identity.equality import StepRange, are_equal
 from closedform.verify.terms.sympy_io import term
 
 Formula = Mapping[str, sp.Basic]
@@ -202,7 +202,7 @@ def fused_kernel(rule: UpdateRule) -> FusedKernel | None:
     rule_terms = {
         name: term(_without_definitions(rule, expr)) for name, expr in rule.expressions().items()
     }
-    steps = Steps(term(t), 0, MAX_STEP)
+    steps = StepRange(term(t), 0, MAX_STEP)
     for kernel in _kernels(rule):
         kernel_terms = {name: term(expr) for name, expr in kernel.formula.items()}
         if rule_terms.keys() == kernel_terms.keys() and all(

@@ -11,7 +11,7 @@ from closedform.errors import ExportError
 from closedform.training.onnx_torch.values import (
     FixedSizeError,
     Items,
-    Value,
+    OnnxValue,
     as_tensor,
 )
 
@@ -22,10 +22,10 @@ MOST_ITERATIONS = 256
 """Of a loop: each one is written out."""
 
 Tensor = torch.Tensor
-Values = Mapping[str, "Value | None"]
+NamedValues = Mapping[str, "OnnxValue | None"]
 
 
-def guard_operands(values: Values, is_taken: Tensor) -> dict[str, Value | None]:
+def guard_operands(values: NamedValues, is_taken: Tensor) -> dict[str, OnnxValue | None]:
     """Returns the values that a branch reads, with gradients only where it is taken.
 
     A branch that is not taken may have infinite derivatives: its gradient is replaced by 0 on the
@@ -40,15 +40,15 @@ def guard_operands(values: Values, is_taken: Tensor) -> dict[str, Value | None]:
 
 
 def select_branch(
-    condition: Tensor, then: Sequence[Value | None], otherwise: Sequence[Value | None]
-) -> list[Value | None]:
+    condition: Tensor, then: Sequence[OnnxValue | None], otherwise: Sequence[OnnxValue | None]
+) -> list[OnnxValue | None]:
     """Returns the results of one of two branches that both have run.
 
     Raises:
         ExportError: The results of the branches differ in shape or type.
     """
     is_then = condition.reshape(())
-    results: list[Value | None] = []
+    results: list[OnnxValue | None] = []
     for place, (first, second) in enumerate(zip(then, otherwise, strict=True)):
         if first is None or second is None or isinstance(first, Items) or isinstance(second, Items):
             raise ExportError(
@@ -68,9 +68,9 @@ def select_branch(
 
 
 def unroll_loop(
-    body: Callable[[Sequence[Value | None]], list[Value | None]],
-    operands: Sequence[Value | None],
-) -> list[Value | None]:
+    body: Callable[[Sequence[OnnxValue | None]], list[OnnxValue | None]],
+    operands: Sequence[OnnxValue | None],
+) -> list[OnnxValue | None]:
     """Returns the results of a loop whose number of iterations is known.
 
     Args:
@@ -86,7 +86,7 @@ def unroll_loop(
     # onnxruntime 1.31 reads the condition of the body even where the loop is given none.
     is_running = operands[1] is None or bool(_known_number(operands[1], "its condition"))
     carried = list(operands[2:])
-    scanned: list[list[Value | None]] = []
+    scanned: list[list[OnnxValue | None]] = []
     done = 0
     while is_running and (count is None or done < count):
         if done == MOST_ITERATIONS:
@@ -102,7 +102,7 @@ def unroll_loop(
     return [*carried, *_stacked(scanned)]
 
 
-def _stacked(scanned: Sequence[Sequence[Value | None]]) -> list[Value | None]:
+def _stacked(scanned: Sequence[Sequence[OnnxValue | None]]) -> list[OnnxValue | None]:
     columns = list(zip(*scanned, strict=True))
     if any(value is None or isinstance(value, Items) for column in columns for value in column):
         raise ExportError("its scanned results must be tensors")
@@ -112,7 +112,7 @@ def _stacked(scanned: Sequence[Sequence[Value | None]]) -> list[Value | None]:
     ]
 
 
-def _known_number(value: Value | None, name: str) -> int:
+def _known_number(value: OnnxValue | None, name: str) -> int:
     """A number or a truth value that is known during a trace."""
     if not isinstance(value, np.ndarray):
         raise ExportError(

@@ -10,54 +10,59 @@ import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.training.onnx_torch.values import TORCH_TYPES, Call, OperatorFunction, operands_of
+from closedform.training.onnx_torch.values import (
+    TORCH_TYPES,
+    NodeCall,
+    OperatorFunction,
+    operands_of,
+)
 
 Tensor = torch.Tensor
 
 
-def _unary(function: Callable[[Tensor], Tensor]) -> Callable[[Call], Tensor]:
+def _unary(function: Callable[[Tensor], Tensor]) -> Callable[[NodeCall], Tensor]:
     return lambda call: function(call.tensor())
 
 
-def _with(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
+def _with(function: Callable[..., Tensor]) -> Callable[[NodeCall], Tensor]:
     """A function of one tensor and of the attributes."""
     return lambda call: function(call.tensor(), **call.attributes)
 
 
-def _binary(function: Callable[[Any, Any], Tensor]) -> Callable[[Call], Tensor]:
+def _binary(function: Callable[[Any, Any], Tensor]) -> Callable[[NodeCall], Tensor]:
     return lambda call: function(*operands_of(call))
 
 
-def _fold_operands(function: Callable[[Any, Any], Tensor]) -> Callable[[Call], Tensor]:
+def _fold_operands(function: Callable[[Any, Any], Tensor]) -> Callable[[NodeCall], Tensor]:
     """An operator of any number of operands."""
     return lambda call: functools.reduce(function, call.tensors())
 
 
-def _mean(call: Call) -> Tensor:
+def _mean(call: NodeCall) -> Tensor:
     tensors = call.tensors()
     return functools.reduce(torch.add, tensors) / len(tensors)
 
 
-def _divide(call: Call) -> Tensor:
+def _divide(call: NodeCall) -> Tensor:
     left, right = operands_of(call)
     tensor = left if isinstance(left, Tensor) else right
     is_float = tensor.is_floating_point()
     return torch.div(left, right) if is_float else torch.div(left, right, rounding_mode="trunc")
 
 
-def _power(call: Call) -> Tensor:
+def _power(call: NodeCall) -> Tensor:
     base, exponent = operands_of(call)
     result = torch.pow(base, exponent)
     return result.to(base.dtype) if isinstance(base, Tensor) else result
 
 
-def _remainder(call: Call) -> Tensor:
+def _remainder(call: NodeCall) -> Tensor:
     function = torch.fmod if call.attributes["fmod"] else torch.remainder
     result: Tensor = function(*operands_of(call))
     return result
 
 
-def _clip(call: Call) -> Tensor:
+def _clip(call: NodeCall) -> Tensor:
     value = call.tensor()
     bounds = [call.operands[place] if call.has(place) else None for place in (1, 2)]
     if any(isinstance(bound, Tensor) for bound in bounds):
@@ -71,7 +76,7 @@ def _clip(call: Call) -> Tensor:
     return value if numbers == [None, None] else value.clamp(*numbers)
 
 
-def _cast(call: Call) -> Tensor:
+def _cast(call: NodeCall) -> Tensor:
     number = call.attributes["to"]
     if number not in TORCH_TYPES:
         raise ExportError(f"its type {number} is not supported")
@@ -94,7 +99,7 @@ def _selu(value: Tensor, alpha: float, gamma: float) -> Tensor:
     return gamma * functional.elu(value, alpha)
 
 
-def _prelu(call: Call) -> Tensor:
+def _prelu(call: NodeCall) -> Tensor:
     value, slope = call.tensors()
     return torch.where(value < 0, value * slope, value)
 
@@ -109,8 +114,8 @@ LAST_OF_MATRICES = 12
 """The last opset whose softmax flattens its operand to a matrix and acts on its rows."""
 
 
-def _softmax(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
-    def row(call: Call) -> Tensor:
+def _softmax(function: Callable[..., Tensor]) -> Callable[[NodeCall], Tensor]:
+    def row(call: NodeCall) -> Tensor:
         value, axis = call.tensor(), call.attributes["axis"]
         if call.version > LAST_OF_MATRICES:
             return function(value, dim=-1 if axis is None else axis)
@@ -122,8 +127,10 @@ def _softmax(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
     return row
 
 
-def _reduction(function: Callable[[Tensor, list[int], bool], Tensor]) -> Callable[[Call], Tensor]:
-    def row(call: Call) -> Tensor:
+def _reduction(
+    function: Callable[[Tensor, list[int], bool], Tensor],
+) -> Callable[[NodeCall], Tensor]:
+    def row(call: NodeCall) -> Tensor:
         value = call.tensor()
         axes = call.numbers(1, "axes")
         if not axes:
@@ -148,10 +155,10 @@ def _sum(value: Tensor, axes: list[int], keep: bool) -> Tensor:
     return value.sum(axes, keepdim=keep) if axes else value
 
 
-def _place_of_extremum(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
+def _place_of_extremum(function: Callable[..., Tensor]) -> Callable[[NodeCall], Tensor]:
     """The place of an extremum: the first one."""
 
-    def row(call: Call) -> Tensor:
+    def row(call: NodeCall) -> Tensor:
         call.refuse(select_last_index=0)
         keep = bool(call.attributes["keepdims"])
         return function(call.tensor(), dim=call.attributes["axis"], keepdim=keep)
@@ -159,7 +166,7 @@ def _place_of_extremum(function: Callable[..., Tensor]) -> Callable[[Call], Tens
     return row
 
 
-def _cumulative_sum(call: Call) -> Tensor:
+def _cumulative_sum(call: NodeCall) -> Tensor:
     value, axis = call.tensor(), int(call.number(1))
     reverse = bool(call.attributes["reverse"])
     value = value.flip(axis) if reverse else value
@@ -168,7 +175,7 @@ def _cumulative_sum(call: Call) -> Tensor:
     return result.flip(axis) if reverse else result
 
 
-def _top(call: Call) -> tuple[Tensor, ...]:
+def _top(call: NodeCall) -> tuple[Tensor, ...]:
     options = {"dim": call.attributes["axis"], "largest": bool(call.attributes["largest"])}
     count = call.number(1) if call.has(1) else call.attributes["k"]
     return tuple(torch.topk(call.tensor(), int(count), **options))

@@ -20,11 +20,11 @@ from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.training.onnx_torch import sizes
 from closedform.training.onnx_torch.values import (
     NUMPY_TYPES,
-    Call,
     Items,
     Known,
+    NodeCall,
+    OnnxValue,
     OperatorFunction,
-    Value,
     as_tensor,
 )
 
@@ -64,7 +64,7 @@ _LARGEST_PRODUCT = 2**24
 _DRAWING = frozenset({"BatchNormalization", "Dropout"})
 
 
-def known_results(operator: str, row: OperatorFunction, call: Call) -> Sequence[Known] | None:
+def known_results(operator: str, row: OperatorFunction, call: NodeCall) -> Sequence[Known] | None:
     """Returns the results of known operands; None where they stay in the graph.
 
     1. Of constants, the row of the operator runs in torch, apart from any trace.
@@ -90,7 +90,7 @@ def known_results(operator: str, row: OperatorFunction, call: Call) -> Sequence[
     return None if result is None else [result]
 
 
-def _of_constants(operator: str, row: OperatorFunction, call: Call) -> Sequence[Known] | None:
+def _of_constants(operator: str, row: OperatorFunction, call: NodeCall) -> Sequence[Known] | None:
     """The results of a row in torch."""
     with _outside_of_traces():
         if operator in _GROWING and not _is_small(row, call):
@@ -98,7 +98,7 @@ def _of_constants(operator: str, row: OperatorFunction, call: Call) -> Sequence[
         return _arrays(row(call))
 
 
-def _is_small(row: OperatorFunction, call: Call) -> bool:
+def _is_small(row: OperatorFunction, call: NodeCall) -> bool:
     """Whether the results are small, by their shapes."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         results = _as_list(row(call))
@@ -131,13 +131,13 @@ def _arrays(result: Any) -> Sequence[Known] | None:
 
 
 def _move_places(
-    places: Sequence[int], row: OperatorFunction, call: Call
+    places: Sequence[int], row: OperatorFunction, call: NodeCall
 ) -> Sequence[Known] | None:
     """The results of a row on the places of the numbers in a list; 0 is the place of a zero."""
     if call.attributes.get("reduction", b"none") != b"none":
         return None
     numbers: list[Any] = [0]
-    operands: list[Value | None] = list(call.operands)
+    operands: list[OnnxValue | None] = list(call.operands)
     for place in places or range(len(operands)):
         value = operands[place] if place < len(operands) else None
         if not isinstance(value, np.ndarray):
@@ -158,7 +158,7 @@ def _move_places(
     ]
 
 
-def _compute_sizes(operator: str, call: Call, arrays: Sequence[Known]) -> Known | None:
+def _compute_sizes(operator: str, call: NodeCall, arrays: Sequence[Known]) -> Known | None:
     if operator in sizes.UNARY:
         return sizes.apply(sizes.UNARY[operator], arrays)
     if operator in sizes.BINARY:

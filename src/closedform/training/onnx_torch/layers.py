@@ -9,12 +9,12 @@ import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.training.onnx_torch.values import Call, OperatorFunction
+from closedform.training.onnx_torch.values import NodeCall, OperatorFunction
 
 Tensor = torch.Tensor
 
 
-def _gemm(call: Call) -> Tensor:
+def _gemm(call: NodeCall) -> Tensor:
     left, right, addend = call.tensor(), call.tensor(1), call.optional(2)
     left = left.T if call.attributes["transA"] else left
     right = right.T if call.attributes["transB"] else right
@@ -30,7 +30,7 @@ def _gemm(call: Call) -> Tensor:
 # --- windows -------------------------------------------------------------------------------------
 
 
-def _windows(call: Call, value: Tensor, kernel: Sequence[int]) -> dict[str, list[int]]:
+def _windows(call: NodeCall, value: Tensor, kernel: Sequence[int]) -> dict[str, list[int]]:
     """Strides, dilations and the padding at the beginning and at the end of each axis."""
     axes = len(kernel)
     attributes = call.attributes
@@ -80,7 +80,7 @@ _TRANSPOSED = (
 )
 
 
-def _convolution(call: Call) -> Tensor:
+def _convolution(call: NodeCall) -> Tensor:
     value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
     windows = _windows(call, value, weight.shape[2:])
     padding = windows["before"]
@@ -106,7 +106,7 @@ def _of_axes(functions: Sequence[Callable[..., Tensor]], value: Tensor) -> Calla
     return functions[axes - 1]
 
 
-def _transposed_convolution(call: Call) -> Tensor:
+def _transposed_convolution(call: NodeCall) -> Tensor:
     """A transposed convolution without padding, of which the padding is cut off."""
     value, weight, bias = call.tensor(), call.tensor(1), call.optional(2)
     axes = value.dim() - 2
@@ -133,7 +133,7 @@ def _transposed_convolution(call: Call) -> Tensor:
 
 
 def _cut(
-    call: Call,
+    call: NodeCall,
     value: Tensor,
     weight: Tensor,
     stride: Sequence[int],
@@ -166,7 +166,7 @@ _MAXIMA = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)
 _AVERAGES = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)
 
 
-def _maximum_pool(call: Call) -> Tensor:
+def _maximum_pool(call: NodeCall) -> Tensor:
     call.refuse(storage_order=0)
     value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
     windows = _windows(call, value, kernel)
@@ -184,7 +184,7 @@ def _maximum_pool(call: Call) -> Tensor:
     return result
 
 
-def _average_pool(call: Call) -> Tensor:
+def _average_pool(call: NodeCall) -> Tensor:
     value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
     windows = _windows(call, value, kernel)
     if any(spread != 1 for spread in windows["dilation"]):
@@ -212,8 +212,8 @@ def _average_pool(call: Call) -> Tensor:
     return average(_pad_unequally(value, windows), none) / part
 
 
-def _global(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
-    def row(call: Call) -> Tensor:
+def _global(function: Callable[..., Tensor]) -> Callable[[NodeCall], Tensor]:
+    def row(call: NodeCall) -> Tensor:
         value = call.tensor()
         return function(value, list(range(2, value.dim())), keepdim=True)
 
@@ -223,7 +223,7 @@ def _global(function: Callable[..., Tensor]) -> Callable[[Call], Tensor]:
 # --- normalisation -------------------------------------------------------------------------------
 
 
-def _batch_norm(call: Call) -> Tensor:
+def _batch_norm(call: NodeCall) -> Tensor:
     """Batch normalisation: by the statistics of the batch where it is trained."""
     call.refuse(spatial=1)
     value, scale, bias, mean, variance = call.tensors()
@@ -240,13 +240,13 @@ def _batch_norm(call: Call) -> Tensor:
     )
 
 
-def _instance_norm(call: Call) -> Tensor:
+def _instance_norm(call: NodeCall) -> Tensor:
     value, scale, bias = call.tensors()
     eps = call.attributes["epsilon"]
     return functional.instance_norm(value, weight=scale, bias=bias, eps=eps)
 
 
-def _group_norm(call: Call) -> Tensor:
+def _group_norm(call: NodeCall) -> Tensor:
     value, scale, bias = call.tensors()
     groups, eps = call.attributes["num_groups"], call.attributes["epsilon"]
     if scale.shape[0] != value.shape[1]:  # opset 18 has one scale for each group
@@ -255,7 +255,7 @@ def _group_norm(call: Call) -> Tensor:
     return functional.group_norm(value, groups, scale, bias, eps)
 
 
-def _layer_norm(call: Call) -> Tensor:
+def _layer_norm(call: NodeCall) -> Tensor:
     value, scale, bias = call.tensor(), call.tensor(1), call.optional(2)
     eps, shape = call.attributes["epsilon"], _normalized_shape(call, value)
     if scale.dim() == len(shape) and list(scale.shape) == shape:
@@ -264,17 +264,17 @@ def _layer_norm(call: Call) -> Tensor:
     return result if bias is None else result + bias
 
 
-def _rms_norm(call: Call) -> Tensor:
+def _rms_norm(call: NodeCall) -> Tensor:
     value, scale = call.tensor(), call.tensor(1)
     shape = _normalized_shape(call, value)
     return functional.rms_norm(value, shape, eps=call.attributes["epsilon"]) * scale
 
 
-def _normalized_shape(call: Call, value: Tensor) -> list[int]:
+def _normalized_shape(call: NodeCall, value: Tensor) -> list[int]:
     return list(value.shape[call.attributes["axis"] :])
 
 
-def _local_response_norm(call: Call) -> Tensor:
+def _local_response_norm(call: NodeCall) -> Tensor:
     attributes = call.attributes
     return functional.local_response_norm(
         call.tensor(),
@@ -285,14 +285,14 @@ def _local_response_norm(call: Call) -> Tensor:
     )
 
 
-def _dropout(call: Call) -> Tensor | tuple[Tensor, Tensor]:
+def _dropout(call: NodeCall) -> Tensor | tuple[Tensor, Tensor]:
     """Dropout: it draws where the file has it in training form."""
     if call.is_training and bool(call.number(2, 0)):
         return functional.dropout(call.tensor(), float(call.number(1, 0.5)))
     return call.tensor(), torch.ones_like(call.tensor(), dtype=torch.bool)
 
 
-def _attention(call: Call) -> Tensor:
+def _attention(call: NodeCall) -> Tensor:
     attributes = call.attributes
     call.refuse(softcap=0.0, qk_matmul_output_mode=0)
     if any(call.has(place) for place in (4, 5, 6)):

@@ -41,11 +41,11 @@ from closedform.training.onnx_torch.recurrent import RECURRENT
 from closedform.training.onnx_torch.resizing import RESIZING
 from closedform.training.onnx_torch.values import (
     TORCH_TYPES,
-    Call,
     FixedSizeError,
     Items,
     Known,
-    Value,
+    NodeCall,
+    OnnxValue,
     as_tensor,
 )
 
@@ -129,7 +129,7 @@ class OnnxModule(torch.nn.Module):
                 f"{', '.join(keywords) or 'none by name'}",
                 where=self._where,
             )
-        values: dict[str, Value | None] = {"": None, **self._known}
+        values: dict[str, OnnxValue | None] = {"": None, **self._known}
         values |= {name: getattr(owner, key) for name, (owner, key) in self._owners.items()}
         values |= {
             name: arguments[key]
@@ -140,7 +140,7 @@ class OnnxModule(torch.nn.Module):
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _run(
-        self, nodes: Sequence[_Node], values: dict[str, Value | None], of_sizes: set[str]
+        self, nodes: Sequence[_Node], values: dict[str, OnnxValue | None], of_sizes: set[str]
     ) -> None:
         """Adds the results of nodes; ``of_sizes`` has the tensors that sizes determine."""
         for node in nodes:
@@ -177,11 +177,11 @@ class OnnxModule(torch.nn.Module):
         self,
         node: _Node,
         condition: torch.Tensor,
-        values: dict[str, Value | None],
+        values: dict[str, OnnxValue | None],
         of_sizes: set[str],
     ) -> None:
         """Adds the results of the branch that a condition in the data selects: both are run."""
-        results: list[list[Value | None]] = []
+        results: list[list[OnnxValue | None]] = []
         for is_taken, branch in zip((~condition, condition), node.branches, strict=True):
             written = next(filter(self._writes_statistics, _nodes_within(branch.nodes)), None)
             if written is not None:
@@ -205,15 +205,15 @@ class OnnxModule(torch.nn.Module):
     def _run_loop(
         self,
         node: _Node,
-        operands: Sequence[Value | None],
-        values: dict[str, Value | None],
+        operands: Sequence[OnnxValue | None],
+        values: dict[str, OnnxValue | None],
         of_sizes: set[str],
     ) -> None:
         """Adds the results of a loop, whose iterations are run one after the other."""
         (body,) = node.branches
         sources = list(node.inputs)
 
-        def iterate(inner: Sequence[Value | None]) -> list[Value | None]:
+        def iterate(inner: Sequence[OnnxValue | None]) -> list[OnnxValue | None]:
             values.update(zip(body.inputs, inner, strict=True))
             is_of_sizes = [name in of_sizes for name in sources]
             for name, is_known in zip(body.inputs, is_of_sizes, strict=True):
@@ -263,19 +263,19 @@ class OnnxModule(torch.nn.Module):
             self._limit = None
 
     def _call(
-        self, node: _Node, operands: Sequence[Value | None], of_sizes: frozenset[int]
-    ) -> Call:
+        self, node: _Node, operands: Sequence[OnnxValue | None], of_sizes: frozenset[int]
+    ) -> NodeCall:
         is_training = self.training and node.is_trained
         count = len(node.outputs)
-        return Call(operands, node.attributes, is_training, count, self.version, of_sizes)
+        return NodeCall(operands, node.attributes, is_training, count, self.version, of_sizes)
 
-    def _known_results(self, node: _Node, call: Call) -> Sequence[Known] | None:
+    def _known_results(self, node: _Node, call: NodeCall) -> Sequence[Known] | None:
         with _errors_of(node):
             return known_results(node.operator, ROWS[node.operator][0], call)
 
     def _results(
-        self, node: _Node, operands: list[Value | None], of_sizes: frozenset[int]
-    ) -> Sequence[Value]:
+        self, node: _Node, operands: list[OnnxValue | None], of_sizes: frozenset[int]
+    ) -> Sequence[OnnxValue]:
         call = self._call(node, operands, of_sizes)
         constants = self._known_results(node, call)
         if constants is not None:
@@ -413,7 +413,7 @@ def _nodes_within(nodes: Iterable[_Node]) -> Iterator[_Node]:
             yield from _nodes_within(branch.nodes)
 
 
-def _is_true(condition: Value | None) -> bool:
+def _is_true(condition: OnnxValue | None) -> bool:
     return isinstance(condition, np.ndarray) and bool(condition.reshape(-1)[0])
 
 
@@ -897,7 +897,7 @@ def _check_order(
         raise ExportError(f"the output {missing[0]!r} is not computed by any node", where=where)
 
 
-def _present(value: Value | None) -> Value:
+def _present(value: OnnxValue | None) -> OnnxValue:
     if value is None:
         raise ExportError("an output has no value")
     return value

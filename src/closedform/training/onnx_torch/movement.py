@@ -12,9 +12,9 @@ from torch.nn import functional
 from closedform.errors import ExportError
 from closedform.training.onnx_torch.sizes import Quotient
 from closedform.training.onnx_torch.values import (
-    Call,
     Items,
     Known,
+    NodeCall,
     OperatorFunction,
     as_known,
     as_tensor,
@@ -23,7 +23,7 @@ from closedform.training.onnx_torch.values import (
 Tensor = torch.Tensor
 
 
-def _shape(call: Call) -> Known:
+def _shape(call: NodeCall) -> Known:
     value = call.operands[0]
     if value is None:
         raise ExportError("its operand 0 is missing")
@@ -34,14 +34,14 @@ def _shape(call: Call) -> Known:
     return as_known(sizes[start : len(sizes) if end is None else end])
 
 
-def _size(call: Call) -> Known:
+def _size(call: NodeCall) -> Known:
     count: Any = 1
     for size in call.tensor().shape:
         count = count * size
     return as_known([count], ())
 
 
-def _reshape(call: Call) -> Tensor:
+def _reshape(call: NodeCall) -> Tensor:
     value = call.tensor()
     sizes = _sizes(call, 1)
     if not call.attributes["allowzero"]:
@@ -59,11 +59,11 @@ def _whole(size: Any) -> Any:
     return size if isinstance(size, torch.SymInt) else int(size)
 
 
-def _sizes(call: Call, place: int) -> list[Any]:
+def _sizes(call: NodeCall, place: int) -> list[Any]:
     return [_whole(size) for size in call.known_operand(place).ravel()]
 
 
-def _flatten(call: Call) -> Tensor:
+def _flatten(call: NodeCall) -> Tensor:
     value, axis = call.tensor(), call.attributes["axis"]
     axis = axis % value.dim() if axis < 0 else axis
     rows: Any = 1
@@ -73,12 +73,12 @@ def _flatten(call: Call) -> Tensor:
     return value.reshape(rows, columns)
 
 
-def _transpose(call: Call) -> Tensor:
+def _transpose(call: NodeCall) -> Tensor:
     value, axes = call.tensor(), call.attributes["perm"]
     return value.permute(list(reversed(range(value.dim()))) if axes is None else list(axes))
 
 
-def _split(call: Call) -> tuple[Tensor, ...]:
+def _split(call: NodeCall) -> tuple[Tensor, ...]:
     value, axis = call.tensor(), call.attributes["axis"]
     sizes = call.numbers(1, "split")
     if sizes is None:
@@ -88,7 +88,7 @@ def _split(call: Call) -> tuple[Tensor, ...]:
     return tuple(value.split([_whole(size) for size in sizes], axis))
 
 
-def _split_to_items(call: Call) -> Items:
+def _split_to_items(call: NodeCall) -> Items:
     value, axis = call.tensor(), call.attributes["axis"]
     if not call.has(1):
         parts = value.split(1, axis)
@@ -98,7 +98,7 @@ def _split_to_items(call: Call) -> Items:
     return Items(tuple(value.split(sizes if call.known_operand(1).ndim else sizes[0], axis)))
 
 
-def _slice(call: Call) -> Tensor:
+def _slice(call: NodeCall) -> Tensor:
     value = call.tensor()
     starts, ends = (
         list(map(_whole, call.numbers(place, name) or ()))
@@ -128,7 +128,7 @@ def _positive(index: Tensor, length: Any) -> Tensor:
     return torch.where(index < 0, index + length, index)
 
 
-def _gather(call: Call) -> Tensor:
+def _gather(call: NodeCall) -> Tensor:
     value, index, axis = call.tensor(), call.operands[1], call.attributes["axis"]
     axis = axis % value.dim()
     if isinstance(index, np.ndarray) and index.size == 1 and not index.ndim:
@@ -142,12 +142,12 @@ def _gather(call: Call) -> Tensor:
     return flat.reshape([*value.shape[:axis], *places.shape, *value.shape[axis + 1 :]])
 
 
-def _gather_elements(call: Call) -> Tensor:
+def _gather_elements(call: NodeCall) -> Tensor:
     value, index, axis = call.tensor(), call.tensor(1), call.attributes["axis"]
     return torch.gather(value, axis, _positive(index, value.shape[axis]).long())
 
 
-def _gather_nd(call: Call) -> Tensor:
+def _gather_nd(call: NodeCall) -> Tensor:
     value, index = call.tensor(), call.tensor(1)
     batch = call.attributes["batch_dims"]
     # The first axes of both count the same entries, one place for each.
@@ -173,7 +173,7 @@ _REDUCTIONS = {"max": "amax", "min": "amin", "mul": "prod"}
 equal part of the gradient."""
 
 
-def _reduction(call: Call) -> str:
+def _reduction(call: NodeCall) -> str:
     """The reduction: ``none``, ``add``, or its name in torch.
 
     Raises:
@@ -185,7 +185,7 @@ def _reduction(call: Call) -> str:
     return _REDUCTIONS.get(kind, kind)
 
 
-def _scatter_nd(call: Call) -> Tensor:
+def _scatter_nd(call: NodeCall) -> Tensor:
     value, index, updates = call.tensor(), call.tensor(1), call.tensor(2)
     places, kind = _places(value, index), _reduction(call)
     if kind in ("none", "add"):
@@ -200,7 +200,7 @@ def _scatter_nd(call: Call) -> Tensor:
     return rows.scatter_reduce(0, spread, addends, kind).reshape(value.shape)
 
 
-def _scatter_elements(call: Call) -> Tensor:
+def _scatter_elements(call: NodeCall) -> Tensor:
     value, index, updates = call.tensor(), call.tensor(1), call.tensor(2)
     axis, kind = call.attributes["axis"], _reduction(call)
     index = _positive(index, value.shape[axis]).long()
@@ -211,12 +211,12 @@ def _scatter_elements(call: Call) -> Tensor:
     return value.scatter_reduce(axis, index, updates, kind)
 
 
-def _axes(call: Call) -> list[int] | None:
+def _axes(call: NodeCall) -> list[int] | None:
     axes = call.numbers(1, "axes")
     return None if axes is None else [int(axis) for axis in axes]
 
 
-def _squeeze(call: Call) -> Tensor:
+def _squeeze(call: NodeCall) -> Tensor:
     value, axes = call.tensor(), _axes(call)
     if axes is None:
         axes = [
@@ -225,7 +225,7 @@ def _squeeze(call: Call) -> Tensor:
     return value.squeeze(axes)
 
 
-def _unsqueeze(call: Call) -> Tensor:
+def _unsqueeze(call: NodeCall) -> Tensor:
     value, axes = call.tensor(), _axes(call) or []
     count = value.dim() + len(axes)
     for axis in sorted(axis % count for axis in axes):
@@ -233,7 +233,7 @@ def _unsqueeze(call: Call) -> Tensor:
     return value
 
 
-def _expand(call: Call) -> Tensor:
+def _expand(call: NodeCall) -> Tensor:
     value, sizes = call.tensor(), _sizes(call, 1)
     missing = len(sizes) - value.dim()
     value_sizes = [1] * missing + list(value.shape)
@@ -245,11 +245,11 @@ def _expand(call: Call) -> Tensor:
     return value.expand(new_sizes)
 
 
-def _tile(call: Call) -> Tensor:
+def _tile(call: NodeCall) -> Tensor:
     return call.tensor().repeat(_sizes(call, 1))
 
 
-def _pad(call: Call) -> Tensor:
+def _pad(call: NodeCall) -> Tensor:
     value, mode = call.tensor(), call.attributes["mode"].decode()
     pads = list(map(_whole, call.numbers(1, "pads") or ()))
     axes = [int(axis) for axis in call.numbers(3) or range(value.dim())]
@@ -273,7 +273,7 @@ def _pad(call: Call) -> Tensor:
     return functional.pad(value, flat, mode=modes[mode])
 
 
-def _depth_to_space(call: Call) -> Tensor:
+def _depth_to_space(call: NodeCall) -> Tensor:
     value, size = call.tensor(), call.attributes["blocksize"]
     if call.attributes["mode"] == b"CRD":
         return functional.pixel_shuffle(value, size)
@@ -285,7 +285,7 @@ def _depth_to_space(call: Call) -> Tensor:
     )
 
 
-def _space_to_depth(call: Call) -> Tensor:
+def _space_to_depth(call: NodeCall) -> Tensor:
     value, size = call.tensor(), call.attributes["blocksize"]
     rows, channels, height, width = value.shape
     parts = value.reshape(rows, channels, height // size, size, width // size, size)
@@ -294,7 +294,7 @@ def _space_to_depth(call: Call) -> Tensor:
     )
 
 
-def _one_hot(call: Call) -> Tensor:
+def _one_hot(call: NodeCall) -> Tensor:
     index, count = call.tensor(), int(call.number(1))
     off, on = call.tensor(2).unbind(0)
     axis = call.attributes["axis"]
@@ -303,12 +303,12 @@ def _one_hot(call: Call) -> Tensor:
     return torch.where(_positive(index, count).unsqueeze(axis) == places, on, off)
 
 
-def _triangle(call: Call) -> Tensor:
+def _triangle(call: NodeCall) -> Tensor:
     function = torch.triu if call.attributes["upper"] else torch.tril
     return function(call.tensor(), int(call.number(1, 0)))
 
 
-def _range(call: Call) -> Tensor:
+def _range(call: NodeCall) -> Tensor:
     bounds = [call.known_operand(place).reshape(-1)[0] for place in range(3)]
     quotients = [bound for bound in bounds if isinstance(bound, Quotient)]
     if not quotients:
@@ -325,12 +325,12 @@ def _range(call: Call) -> Tensor:
     return torch.arange(*map(_whole, numbers)).to(dtype)
 
 
-def _constant_of_shape(call: Call) -> Tensor:
+def _constant_of_shape(call: NodeCall) -> Tensor:
     value = call.attributes["value"]
     return torch.full(_sizes(call, 0), value.reshape(-1)[0].item(), dtype=as_tensor(value).dtype)
 
 
-def _where(call: Call) -> Tensor:
+def _where(call: NodeCall) -> Tensor:
     condition, first, second = (call.tensor(place) for place in range(3))
     return torch.where(condition, first, second)
 

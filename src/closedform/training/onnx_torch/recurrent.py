@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from closedform.errors import ExportError
 from closedform.training.onnx_torch.recurrence import States, scan
-from closedform.training.onnx_torch.values import Call
+from closedform.training.onnx_torch.values import NodeCall
 
 Tensor = torch.Tensor
 Activation = Callable[[Tensor], Tensor]
@@ -27,7 +27,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
 
 
 def _rnn(
-    _: Call,
+    _: NodeCall,
     projection: Tensor,
     states: States,
     weight: Tensor,
@@ -39,7 +39,7 @@ def _rnn(
 
 
 def _gru(
-    call: Call,
+    call: NodeCall,
     projection: Tensor,
     states: States,
     weight: Tensor,
@@ -64,7 +64,7 @@ def _gru(
 
 
 def _lstm(
-    _: Call,
+    _: NodeCall,
     projection: Tensor,
     states: States,
     weight: Tensor,
@@ -80,7 +80,9 @@ def _lstm(
     return f(outputs) * h(cell), cell
 
 
-def _activations(call: Call, defaults: Sequence[str], directions: int) -> list[list[Activation]]:
+def _activations(
+    call: NodeCall, defaults: Sequence[str], directions: int
+) -> list[list[Activation]]:
     """The activations of each direction; by default, the defaults of the operator."""
     attribute = call.attributes["activations"]
     names = [name.decode().lower() for name in attribute or ()] or [*defaults] * directions
@@ -96,10 +98,10 @@ def _activations(call: Call, defaults: Sequence[str], directions: int) -> list[l
 
 def _recurrent(
     cell: Cell, count: int, defaults: Sequence[str]
-) -> Callable[[Call], tuple[Tensor, ...]]:
+) -> Callable[[NodeCall], tuple[Tensor, ...]]:
     """The operator of a cell with a number of states, and its default activations."""
 
-    def row(call: Call) -> tuple[Tensor, ...]:
+    def row(call: NodeCall) -> tuple[Tensor, ...]:
         call.refuse(activation_alpha=None, activation_beta=None, clip=None)
         call.refuse(layout=0)
         if call.has(7):
@@ -152,7 +154,7 @@ _ATTRIBUTES: Mapping[str, Any] = {
     "layout": 0,
 }
 
-RECURRENT: Mapping[str, tuple[Callable[[Call], Any], Mapping[str, Any]]] = {
+RECURRENT: Mapping[str, tuple[Callable[[NodeCall], Any], Mapping[str, Any]]] = {
     "GRU": (_recurrent(_gru, 1, ("sigmoid", "tanh")), {**_ATTRIBUTES, "linear_before_reset": 0}),
     "LSTM": (_recurrent(_lstm, 2, ("sigmoid", "tanh", "tanh")), {**_ATTRIBUTES, "input_forget": 0}),
     "RNN": (_recurrent(_rnn, 1, ("tanh",)), _ATTRIBUTES),

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from closedform.errors import ExportError
 from closedform.training.onnx_torch.sizes import Quotient
-from closedform.training.onnx_torch.values import Call
+from closedform.training.onnx_torch.values import NodeCall
 
 Tensor = torch.Tensor
 Floats = NDArray[np.float32]
@@ -35,7 +35,7 @@ LAST_WITHOUT_MODES = 10
 """The last opset whose resizing has neither a coordinate transformation nor a nearest mode."""
 
 
-def _resize(call: Call) -> Tensor:
+def _resize(call: NodeCall) -> Tensor:
     attributes = call.attributes
     if call.version <= LAST_WITHOUT_MODES:
         return _old(call)
@@ -52,7 +52,7 @@ def _resize(call: Call) -> Tensor:
     )
 
 
-def _old(call: Call) -> Tensor:
+def _old(call: NodeCall) -> Tensor:
     """Opsets 7 to 10: factors, and places that begin at the first pixel."""
     attributes = call.attributes
     factors = call.numbers(1) if call.has(1) else list(attributes["scales"] or ())
@@ -63,7 +63,7 @@ def _old(call: Call) -> Tensor:
 
 
 def _interpolate(
-    call: Call, factors: list[Any] | None, sizes: list[Any] | None, key: tuple[str, str, str]
+    call: NodeCall, factors: list[Any] | None, sizes: list[Any] | None, key: tuple[str, str, str]
 ) -> Tensor:
     value = call.tensor()
     mode, places, nearest = key
@@ -158,7 +158,7 @@ def _by_places(
     return value
 
 
-RESIZING: Mapping[str, tuple[Callable[[Call], Tensor], Mapping[str, Any]]] = {
+RESIZING: Mapping[str, tuple[Callable[[NodeCall], Tensor], Mapping[str, Any]]] = {
     "Resize": (
         _resize,
         {

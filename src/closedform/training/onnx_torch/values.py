@@ -32,7 +32,7 @@ class FixedSizeError(ExportError):
     """An operator needs a free size as a number: it has been read, so that a trace knows which."""
 
 
-Value = torch.Tensor | Known | Items
+OnnxValue = torch.Tensor | Known | Items
 
 TORCH_TYPES: Mapping[int, torch.dtype] = {
     1: torch.float32,
@@ -63,7 +63,7 @@ NUMPY_TYPES: Mapping[int, type[np.generic]] = {
 
 
 @dataclass(slots=True)
-class Call:
+class NodeCall:
     """One node with its operands.
 
     Attributes:
@@ -75,7 +75,7 @@ class Call:
         of_sizes: Places of the tensors that sizes and constants determine.
     """
 
-    operands: Sequence[Value | None]
+    operands: Sequence[OnnxValue | None]
     attributes: Mapping[str, Any]
     is_training: bool
     results: int
@@ -149,18 +149,18 @@ class Call:
                     f"its attribute {name!r} is supported as {supported_value!r}, got {got!r}"
                 )
 
-    def _operand(self, place: int) -> Value:
+    def _operand(self, place: int) -> OnnxValue:
         value = self.operands[place] if place < len(self.operands) else None
         if value is None:
             raise ExportError(f"its operand {place} is missing")
         return value
 
 
-OperatorFunction = Callable[[Call], Any]
+OperatorFunction = Callable[[NodeCall], Any]
 """The results of an operator."""
 
 
-def as_tensor(value: Value) -> torch.Tensor:
+def as_tensor(value: OnnxValue) -> torch.Tensor:
     """Returns a value as a tensor.
 
     Raises:
@@ -195,7 +195,7 @@ def as_known(numbers: Sequence[Any], shape: tuple[int, ...] | None = None) -> Kn
     return array if shape is None else array.reshape(shape)
 
 
-def operands_of(call: Call) -> list[Any]:
+def operands_of(call: NodeCall) -> list[Any]:
     """Returns the operands of an elementwise operator: numbers for constants with one entry.
 
     A number has no dtype, and its gradient is not computed.

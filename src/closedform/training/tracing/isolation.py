@@ -65,7 +65,7 @@ def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
         np.random.set_state(generators[2])  # noqa: NPY002
 
 
-class Numbers:
+class PythonNumbers:
     """Numbers in Python that a forward may read: attributes of modules, of the loss, and closures.
 
     Args:

@@ -46,7 +46,7 @@ from closedform.training.tracing.random_operators import Distribution, Drawn, Si
 from closedform.training.tracing.same_masks import SameMasks
 from closedform.training.tracing.size_formulas import UnwrittenError, relation
 
-Function = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
+TrainFunction = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
 """Of parameters, buffers, the batch, and states of the model."""
 
 
@@ -265,13 +265,13 @@ def _is_equation(condition: sp.Basic) -> bool:
 
 
 def traced_operators(
-    function: Function,
+    function: TrainFunction,
     kinds: Mapping[str, Tensors],
     symbols: Symbols,
     of: Forward,
     opset: int,
     *,
-    drawing: Function | None = None,
+    drawing: TrainFunction | None = None,
     has_draws: bool | None = None,
 ) -> tuple[torch.fx.GraphModule, list[str], dict[str, str]]:
     """Returns the operators of a function, names of their inputs, and the metadata of its inputs.
@@ -380,7 +380,7 @@ def _expand_element_counts(graph_module: torch.fx.GraphModule) -> None:
 
 
 def _draws(
-    function: Function,
+    function: TrainFunction,
     arguments: list[list[torch.Tensor]],
     kinds: Mapping[str, Tensors],
     symbols: Symbols,
@@ -412,7 +412,7 @@ def _draws(
     return draw_inputs
 
 
-def _has_draws(function: Function, kinds: Mapping[str, Tensors], of: Forward) -> bool:
+def _has_draws(function: TrainFunction, kinds: Mapping[str, Tensors], of: Forward) -> bool:
     """Whether a function draws random numbers, for the example."""
     has_draws = False
 

@@ -29,7 +29,7 @@ from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
 from closedform.training.tracing.comparison import check_step
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.given_file import forward_of_file, names_of_file
-from closedform.training.tracing.isolation import Numbers, restore_on_exit
+from closedform.training.tracing.isolation import PythonNumbers, restore_on_exit
 from closedform.training.tracing.onnx_program import Tensors, explain_error, write_onnx
 from closedform.training.tracing.probe import EagerRun, Pending, run_eagerly
 from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
@@ -179,7 +179,7 @@ def _run_twice_if_counted(of: Forward, params: Tensors, buffers: Tensors) -> Eag
     Raises:
         ExportError: The forward counts in Python, and its loss depends on the count.
     """
-    numbers = Numbers(of.modules(), of.loss)
+    numbers = PythonNumbers(of.modules(), of.loss)
     before = numbers.values()
     pending = run_eagerly(of, params, buffers, of.batch.tensors)
     run, after = pending.run, numbers.values()

@@ -26,7 +26,7 @@ from closedform.language.schedule import Schedule
 from closedform.options import ANY_STEPS
 from closedform.verify.certificates.errors import Bound, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
-from closedform.verify.certificates.values import Values
+from closedform.verify.certificates.values import ExactValues
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 
@@ -147,7 +147,7 @@ def certify(
     all_steps = _steps(schedule, steps, where)
     graph = _graph(schedule, graph, where)
     run = _engine(graph, engine)
-    values = Values(term(schedule.bound))
+    values = ExactValues(term(schedule.bound))
     compared_steps = _steps_to_compare(all_steps, values.starts)
     high, low = values.at([int(step) for step in compared_steps])
     outputs = _run(run, compared_steps, graph, where)

@@ -26,10 +26,8 @@ from numpy.typing import NDArray
 from closedform.errors import VerificationError
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import OPS, Op
-from closedform.ir.types import DType
+from closedform.ir.types import DType, FloatArray
 from closedform.verify.terms.limits import LIMITS
-
-Floats = NDArray[np.float64]
 
 # The error of a bound that is itself computed by some operations in float64.
 _WIDER = 1 + 2.0**-48
@@ -50,35 +48,37 @@ class Enclosure:
         is_whole: Every real value is a whole number.
     """
 
-    low: Floats
-    high: Floats
-    error: Floats
+    low: FloatArray
+    high: FloatArray
+    error: FloatArray
     is_whole: bool = False
 
     @property
-    def size(self) -> Floats:
+    def size(self) -> FloatArray:
         """The largest size of a real value."""
         return np.maximum(np.abs(self.low), np.abs(self.high))
 
     @property
-    def least(self) -> Floats:
+    def least(self) -> FloatArray:
         """The smallest size of a real value."""
         return np.maximum(np.maximum(self.low, -self.high), 0)
 
 
-Rule = Callable[[Node, Sequence[Node], Sequence[Enclosure]], Enclosure]
+ErrorRule = Callable[[Node, Sequence[Node], Sequence[Enclosure]], Enclosure]
 
 
-def _ulp(size: Floats, dtype: DType) -> Floats:
+def _ulp(size: FloatArray, dtype: DType) -> FloatArray:
     """The unit in the last place of the largest float that a value of this size is rounded to."""
     info = np.finfo(dtype.numpy)
     _, exponent = np.frexp(np.nextafter(size, np.inf))
-    unit: Floats = np.ldexp(1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
+    unit: FloatArray = np.ldexp(
+        1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant)
+    )
     return unit
 
 
 def _add_rounding(
-    node: Node, low: Floats, high: Floats, error: Floats, *, whole: bool
+    node: Node, low: FloatArray, high: FloatArray, error: FloatArray, *, whole: bool
 ) -> Enclosure:
     """An enclosure with the rounding of the op itself added."""
     is_zero = (low == 0) & (high == 0)
@@ -103,8 +103,8 @@ def _all_whole(operands: Sequence[Enclosure]) -> bool:
 
 
 def _corners(
-    function: Callable[[Floats, Floats], Floats], a: Enclosure, b: Enclosure
-) -> tuple[Floats, Floats]:
+    function: Callable[[FloatArray, FloatArray], FloatArray], a: Enclosure, b: Enclosure
+) -> tuple[FloatArray, FloatArray]:
     values = [function(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     return np.minimum.reduce(values), np.maximum.reduce(values)
 
@@ -147,12 +147,12 @@ def _div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     return _add_rounding(node, low - unknown, high + unknown, error + unknown, whole=False)
 
 
-def _unary(make: Callable[[Enclosure], Enclosure]) -> Rule:
+def _unary(make: Callable[[Enclosure], Enclosure]) -> ErrorRule:
     """The rule of an op of one operand that rounds nothing."""
     return lambda _, __, operands: make(operands[0])
 
 
-def _extremum(function: Callable[[Floats, Floats], Floats]) -> Rule:
+def _extremum(function: Callable[[FloatArray, FloatArray], FloatArray]) -> ErrorRule:
     def rule(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
         a, b = operands
         low, high = function(a.low, b.low), function(a.high, b.high)
@@ -199,7 +199,7 @@ def _floor_mod(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> 
     return _add_rounding(node, low, high, unknown, whole=whole)
 
 
-def _doubt(operands: Sequence[Enclosure]) -> Floats:
+def _doubt(operands: Sequence[Enclosure]) -> FloatArray:
     """Zero where all operands are exact, else infinite: a step of the function may be missed."""
     total = np.sum(np.broadcast_arrays(*(operand.error for operand in operands)), axis=0)
     return np.where(total == 0, 0.0, np.inf)
@@ -310,7 +310,9 @@ def _cast(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) ->
     return _add_rounding(node, a.low, a.high, a.error, whole=a.is_whole)
 
 
-def _reduction(function: Callable[..., Floats], *, is_exact: Callable[[DType], bool]) -> Rule:
+def _reduction(
+    function: Callable[..., FloatArray], *, is_exact: Callable[[DType], bool]
+) -> ErrorRule:
     """The rule of a reduction; one that is not exact in a dtype has no bound."""
 
     def rule(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -371,7 +373,7 @@ def _align_ranks(sources: Sequence[Node], operands: Sequence[Enclosure]) -> list
     return result
 
 
-RULES: Mapping[Op, Rule] = {
+RULES: Mapping[Op, ErrorRule] = {
     Op.CONST: _const,
     Op.ADD: _add,
     Op.SUB: _sub,

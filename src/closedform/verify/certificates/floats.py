@@ -30,7 +30,7 @@ from closedform.ir.analysis.ranges import Ranges
 from closedform.ir.analysis.step_check import Answer, StepCheck, check_steps
 from closedform.ir.graph import Graph, Role
 from closedform.ir.ops import OPS
-from closedform.ir.program import Program, Stage, split
+from closedform.ir.program import Program, SumStage, split
 from closedform.ir.types import LAST_STEP, DType
 from closedform.verify.certificates.rule_runs import RunFailure, find_failure
 from closedform.verify.terms.limits import LIMITS
@@ -244,7 +244,7 @@ def rule_floats(
 def _kinds(program: Program) -> list[_Kind]:
     """The parameters of a program by what is computed of them."""
     names_of_calls: dict[tuple[tuple[int, int], ...], list[str]] = {}
-    parts: list[Stage | Program] = [*program.stages, program]
+    parts: list[SumStage | Program] = [*program.stages, program]
     for call in program.calls:
         key = tuple(
             (place, call_of_part.body)

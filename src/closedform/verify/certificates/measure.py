@@ -10,8 +10,7 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import NDArray
 
-from closedform.ir.types import DType
-from closedform.verify.certificates.values import Floats
+from closedform.ir.types import DType, FloatArray
 
 # Nearer to a tie than this part of a gap, float64 does not tell on which side a value is.
 _TIE = 2.0**-40
@@ -59,8 +58,8 @@ class Measured:
 def measure(
     steps: NDArray[np.int64],
     outputs: NDArray[Any],
-    high: Floats,
-    low: Floats,
+    high: FloatArray,
+    low: FloatArray,
     dtype: DType,
     exact: Callable[[int], Any],
 ) -> Measured:
@@ -93,18 +92,20 @@ def measure(
     )
 
 
-def unit_in_last_place(high: Floats, low: Floats, dtype: DType) -> Floats:
+def unit_in_last_place(high: FloatArray, low: FloatArray, dtype: DType) -> FloatArray:
     """Returns the distance of neighbouring floats of a dtype at values ``high + low``."""
     info = np.finfo(dtype.numpy)
     mantissa, exponent = np.frexp(np.abs(high))
     # Below a power of two the floats are twice as near.
     exponent = exponent - ((mantissa == 0.5) & (low * high < 0))
     exponent = np.where(high == 0, info.minexp, exponent)
-    unit: Floats = np.ldexp(1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
+    unit: FloatArray = np.ldexp(
+        1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant)
+    )
     return unit
 
 
-def _largest(errors: Floats, steps: NDArray[np.int64]) -> Extreme:
+def _largest(errors: FloatArray, steps: NDArray[np.int64]) -> Extreme:
     place = int(np.argmax(errors))
     return Extreme(float(errors[place]), int(steps[place]))
 
@@ -112,8 +113,8 @@ def _largest(errors: Floats, steps: NDArray[np.int64]) -> Extreme:
 def _are_rounded(
     steps: NDArray[np.int64],
     outputs: NDArray[Any],
-    high: Floats,
-    low: Floats,
+    high: FloatArray,
+    low: FloatArray,
     exact: Callable[[int], Any],
 ) -> NDArray[np.bool_]:
     kind = outputs.dtype.type

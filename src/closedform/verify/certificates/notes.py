@@ -14,7 +14,7 @@ from closedform.language.schedule import Schedule
 from closedform.options import GraphOptions, Precision
 from closedform.verify.certificates.certificate import certify
 from closedform.verify.certificates.errors import bound_error
-from closedform.verify.certificates.values import Values
+from closedform.verify.certificates.values import ExactValues
 from closedform.verify.terms.sympy_io import term
 
 _UNBOUNDED = 10**6
@@ -50,7 +50,7 @@ def error_note(schedule: Schedule, options: GraphOptions, graph: Graph) -> str:
             f"Error: at most {errors.ulp.value:.4g} ulp of the value, {compared} of t = 0..{last} "
             "compared with ball arithmetic."
         )
-    bound = bound_error(graph, 0, last, Values(term(schedule.bound)).starts)
+    bound = bound_error(graph, 0, last, ExactValues(term(schedule.bound)).starts)
     if not np.isfinite(bound.absolute):
         return f"Error: no bound for t = 0..{last} is proved."
     relative = "" if bound.relative is None else f" ({bound.relative:.3g} of the value)"

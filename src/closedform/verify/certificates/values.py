@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 from flint import arb, ctx, fmpq
-from numpy.typing import NDArray
 
 from closedform.errors import DomainError, VerificationError
+from closedform.ir.types import FloatArray
 from closedform.verify.terms.build import symbol
 from closedform.verify.terms.evaluate import (
-    Function,
+    PointFunction,
     UndecidedError,
     Undefined,
     compile_steps,
@@ -33,10 +33,8 @@ _LEAST_BITS = 96
 # no float is nearer to the value than 0. An example: sqrt(2)/4 - sqrt(2)*n/1280000 at n = 320000.
 _ZERO_BITS = 1200
 
-Floats = NDArray[np.float64]
 
-
-class Values:
+class ExactValues:
     """The exact values of a term.
 
     Args:
@@ -68,7 +66,7 @@ class Values:
         """The first steps of the segments."""
         return [segment.first for segment in self._segments]
 
-    def at(self, steps: Sequence[int]) -> tuple[Floats, Floats]:
+    def at(self, steps: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Returns (high, low): float64 parts whose sum is off by 2**-95 of the value at most.
 
         Args:
@@ -107,7 +105,7 @@ class Values:
             raise DomainError(f"the schedule has no value: {result.reason}", where=f"t = {step}")
         return result
 
-    def _halves(self, function: Function, step: int) -> tuple[float, float]:
+    def _halves(self, function: PointFunction, step: int) -> tuple[float, float]:
         try:
             ball = arb(function(step))
         except (UndecidedError, ZeroDivisionError):

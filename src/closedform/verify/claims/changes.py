@@ -16,7 +16,7 @@ from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.reading import (
     CLOCK,
     Condition,
-    Reading,
+    ScheduleReading,
     claim_about,
     condition_text,
     has_value,
@@ -111,7 +111,7 @@ def argmin(
     return _extreme(read_schedule(lr, assume, where), "argmin", at)
 
 
-def _extreme(reading: Reading, name: str, at: Any) -> Claim:
+def _extreme(reading: ScheduleReading, name: str, at: Any) -> Claim:
     step = reading.read(at)
     best = build.substitute(reading.value, {CLOCK: step})
     is_largest = name == "argmax"
@@ -214,7 +214,7 @@ class Other:
     value: Term
     facts: tuple[Term, ...] = ()
 
-    def step_goals(self, reading: Reading) -> tuple[Goal, ...]:
+    def step_goals(self, reading: ScheduleReading) -> tuple[Goal, ...]:
         """Returns the goals that it has a value wherever the schedule of a reading has one."""
         return tuple(
             Goal(f"{self.name} has a value where {condition_text(fact)}", fact, reading.given)
@@ -222,7 +222,7 @@ class Other:
         )
 
 
-def read_other(reading: Reading, other: Schedule | sp.Expr | float, clock: Term) -> Other:
+def read_other(reading: ScheduleReading, other: Schedule | sp.Expr | float, clock: Term) -> Other:
     """Returns what a schedule is compared with.
 
     Args:
@@ -247,7 +247,7 @@ def read_other(reading: Reading, other: Schedule | sp.Expr | float, clock: Term)
     )
 
 
-def with_domain(sentence: str, reading: Reading) -> str:
+def with_domain(sentence: str, reading: ScheduleReading) -> str:
     """Returns a sentence that compares two schedules, with the domain of the first one."""
     if reading.steps == build.TRUE:
         return sentence

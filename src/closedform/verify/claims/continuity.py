@@ -27,7 +27,7 @@ from closedform.verify.claims.reading import (
     value_term,
     value_text,
 )
-from closedform.verify.tactics.real_line import TIME, Cell, as_choices, moving, real_cells
+from closedform.verify.tactics.real_line import TIME, RealCell, as_choices, moving, real_cells
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import Direction, direction_from, is_non_negative, sign_from
@@ -76,9 +76,9 @@ def continuous(
     return replace(claim, is_question=is_question)
 
 
-def cells_of(lr: Schedule) -> list[Cell]:
+def cells_of(lr: Schedule) -> list[RealCell]:
     """Returns the cells of a schedule without open hyperparameters; minima, too, are choices."""
-    cells: list[Cell] = lr.memo(
+    cells: list[RealCell] = lr.memo(
         "cells", lambda: real_cells(as_choices(on_the_line(value_term(lr))))
     )
     return cells
@@ -193,7 +193,7 @@ class _Joint:
         return _meeting(f"at t = {self.time}", self.before, self.there, self.after, (), ())
 
 
-def _joints(cells: list[Cell]) -> Iterator[_Joint]:
+def _joints(cells: list[RealCell]) -> Iterator[_Joint]:
     ends = [cell for cell in cells if cell.high != cell.low]
     points = {cell.low: cell.value for cell in cells if cell.high == cell.low}
     for first, second in itertools.pairwise(ends):
@@ -325,7 +325,7 @@ def _meeting(
     return goals
 
 
-def _within(cell: Cell, goal: Goal, apart: tuple[Term, ...]) -> Goal:
+def _within(cell: RealCell, goal: Goal, apart: tuple[Term, ...]) -> Goal:
     low = build.rational(cell.low)
     facts = [build.less_equal(low, TIME) if cell.low == 0 else build.less(low, TIME), *apart]
     if cell.high is not None:
@@ -408,7 +408,7 @@ def _that_jump(joints: Iterable[_Joint]) -> Iterator[Jump]:
             yield jump
 
 
-def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
+def _floor_joints(cell: RealCell, until: int) -> Iterator[_Joint]:
     """The points within a cell at which a floor of a line is whole."""
     last = fmpq(until) if cell.high is None else min(cell.high, fmpq(until))
     before, after = limits(cell.value, _read(cell.value))

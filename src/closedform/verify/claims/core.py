@@ -19,7 +19,7 @@ from closedform.language import Schedule, UpdateRule
 from closedform.language.symbols import InternalName
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms.build import FALSE, TRUE, exact, negate, own_symbol, substitute
-from closedform.verify.terms.definedness import Kind, Obligation, obligations
+from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, walk
@@ -83,7 +83,9 @@ class Goal:
 def definedness(obligation: Obligation, conditions: tuple[Term, ...] = (), place: str = "") -> Goal:
     """Returns an obligation as a goal under what is given; ``place`` begins its text."""
     text = (
-        "some branch holds" if obligation.kind is Kind.BRANCH else f"{obligation.text} is defined"
+        "some branch holds"
+        if obligation.kind is PartialOperation.BRANCH
+        else f"{obligation.text} is defined"
     )
     premises = (*conditions, *obligation.path)
     return Goal(f"{place}{text}", obligation.goal, premises, is_sufficient=obligation.is_sufficient)

@@ -8,7 +8,7 @@ from closedform.language import Schedule
 from closedform.verify.claims.core import Claim, Goal, definedness
 from closedform.verify.claims.reading import Condition, claim_about, condition_text, read_schedule
 from closedform.verify.terms.build import UNDEFINED, both, equal, negate
-from closedform.verify.terms.definedness import Kind, obligations
+from closedform.verify.terms.definedness import PartialOperation, obligations
 from closedform.verify.terms.tree import Op, Term, chain, walk
 
 
@@ -20,7 +20,9 @@ def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] 
     """
     reading = read_schedule(lr, assume, where)
     branches = [
-        obligation for obligation in obligations(reading.value) if obligation.kind is Kind.BRANCH
+        obligation
+        for obligation in obligations(reading.value)
+        if obligation.kind is PartialOperation.BRANCH
     ]
     goals = [definedness(obligation, reading.given) for obligation in branches]
     return claim_about(reading, "total", "every step has a branch", goals)

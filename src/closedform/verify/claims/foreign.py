@@ -51,7 +51,7 @@ Source = Schedule | UpdateRule | Mapping[str, UpdateRule]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportLine:
     """One line of a report.
 
     Attributes:
@@ -80,7 +80,7 @@ class FileReport:
     """
 
     subject: str
-    rows: tuple[Row, ...]
+    rows: tuple[ReportLine, ...]
     seconds: float = field(default=0.0, compare=False)
 
     def count(self, verdict: str) -> int:
@@ -100,7 +100,7 @@ class FileReport:
     @staticmethod
     def of_data(data: Mapping[str, Any]) -> FileReport:
         """Returns the report that ``as_data`` returned."""
-        rows = tuple(Row(**row) for row in data["rows"])
+        rows = tuple(ReportLine(**row) for row in data["rows"])
         return FileReport(data["subject"], rows, data["seconds"])
 
     def __str__(self) -> str:
@@ -111,14 +111,16 @@ class FileReport:
 
 def unknown_report(path: str | Path, reason: str, seconds: float = 0.0) -> FileReport:
     """Returns the report of a file that could not be looked at within the limits."""
-    row = Row(str(Status.UNKNOWN), "the file is verified within the limits", reason, "limits")
+    row = ReportLine(
+        str(Status.UNKNOWN), "the file is verified within the limits", reason, "limits"
+    )
     return FileReport(Path(path).name, (row,), seconds)
 
 
-def row_of(finding: Finding) -> Row:
+def row_of(finding: Finding) -> ReportLine:
     """Returns a finding of a report as a row."""
     point = finding.verdict.counterexample or {}
-    return Row(
+    return ReportLine(
         finding.shown,
         finding.claim.sentence,
         finding.detail,
@@ -168,12 +170,14 @@ def _rows(
     budget: float | None,
     proof: str | None,
     ports: PortNames | None,
-) -> Iterator[Row]:
+) -> Iterator[ReportLine]:
     kind = rule_file(model.model)
     if kind is None and (ports is not None or is_foreign_step(model)):
         if source is None:
             reason = "name its rule: --against adamw"
-            yield Row(str(Status.UNKNOWN), "it is the step of an optimizer", reason, "source")
+            yield ReportLine(
+                str(Status.UNKNOWN), "it is the step of an optimizer", reason, "source"
+            )
         else:
             yield from _judge_foreign_step(path, model, source, ports, effort, budget)
         return
@@ -194,15 +198,19 @@ def _rows(
     yield from _stated_rows(model)
     if kind is not None and source is None:
         reason = "name its rule: --against adamw"
-        yield Row(str(Status.UNKNOWN), f"it is the file {kind!r} of a rule", reason, "source")
+        yield ReportLine(
+            str(Status.UNKNOWN), f"it is the file {kind!r} of a rule", reason, "source"
+        )
 
 
-def _floats(model: CheckedModel) -> Row:
+def _floats(model: CheckedModel) -> ReportLine:
     """The results for the graph of a schedule as engines run it."""
     result = schedule_floats(read_model(model))
     point = {name: str(number) for name, number in (result.verdict.counterexample or {}).items()}
     status = str(result.verdict.status)
-    return Row(status, "no value of its graph overflows or is NaN", result.reason, "floats", point)
+    return ReportLine(
+        status, "no value of its graph overflows or is NaN", result.reason, "floats", point
+    )
 
 
 def rule_file(model: ModelProto) -> str | None:
@@ -234,7 +242,7 @@ def _judge_foreign_step(
     ports: PortNames | None,
     effort: float,
     budget: float | None,
-) -> Iterator[Row]:
+) -> Iterator[ReportLine]:
     """Yields the verdicts on the step of another tool."""
     if isinstance(source, Schedule):
         raise ArgumentError(
@@ -250,7 +258,7 @@ def _judge_foreign_step(
     except ArgumentError:
         raise
     except (ClosedFormError, ArithmeticError) as error:
-        yield Row(str(Status.UNKNOWN), claim, str(error), "step")
+        yield ReportLine(str(Status.UNKNOWN), claim, str(error), "step")
         return
     verdict, difference = judgement.verdict, judgement.difference
     tensors = {} if difference is None else dict(difference.tensors)
@@ -259,25 +267,25 @@ def _judge_foreign_step(
     if point and not verdict.proved:
         parts.append(", ".join(f"{key} = {number}" for key, number in point.items()))
     detail = ": ".join(part for part in (*parts, verdict.reason) if part)
-    yield Row(str(verdict.status), claim, detail, "step", tensors or point)
+    yield ReportLine(str(verdict.status), claim, detail, "step", tensors or point)
     if judgement.beginning is not None:
         claim = f"its states begin as those of {name!r}"
         beginning = judgement.beginning
-        yield Row(str(beginning.status), claim, beginning.reason, "beginning")
+        yield ReportLine(str(beginning.status), claim, beginning.reason, "beginning")
     reading = [f"{port} in the rule: {meaning}" for port, meaning in judgement.renamed]
     if judgement.step.ports.is_by_use:
         reading.insert(0, f"ports by their use: {judgement.step.ports}")
     if reading:
-        yield Row(STATED, "it is read so", "; ".join(reading), "reading")
+        yield ReportLine(STATED, "it is read so", "; ".join(reading), "reading")
 
 
-def _stated_rows(model: CheckedModel) -> Iterator[Row]:
+def _stated_rows(model: CheckedModel) -> Iterator[ReportLine]:
     """Yields what the file says of itself, without an opinion on it."""
     for entry in model.model.metadata_props:
         if entry.key in STATEMENTS:
             status = _status(entry.value)
             detail = f"stated, not checked: the file says {status}{_REMEDIES[entry.key]}"
-            yield Row(STATED, STATEMENTS[entry.key], detail, entry.key.rpartition(".")[2])
+            yield ReportLine(STATED, STATEMENTS[entry.key], detail, entry.key.rpartition(".")[2])
 
 
 def _status(text: str) -> str:
@@ -294,7 +302,7 @@ def _status(text: str) -> str:
 
 def _compare_with_source(
     path: Path, model: CheckedModel, source: Source, kind: str | None, effort: Effort
-) -> Row:
+) -> ReportLine:
     if isinstance(source, Mapping):
         raise ArgumentError(
             "rules by parameter are for a step that another tool wrote",
@@ -326,7 +334,7 @@ def _compare_with_source(
     else:
         parts = [place, verdict.proved_range, verdict.reason]
     detail = ": ".join(part for part in parts if part)
-    return Row(
+    return ReportLine(
         str(verdict.status), f"the file is {source.name!r}", detail, "translation", point_texts
     )
 

@@ -17,8 +17,8 @@ from sympy.core.relational import Relational
 
 from closedform.language import Schedule, t
 from closedform.verify.claims.continuity import cells_of, on_the_line
-from closedform.verify.claims.reading import CLOCK, Reading
-from closedform.verify.tactics.real_line import Cell, as_choices, real_cells
+from closedform.verify.claims.reading import CLOCK, ScheduleReading
+from closedform.verify.tactics.real_line import RealCell, as_choices, real_cells
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.limits import LIMITS
@@ -31,7 +31,7 @@ Number = fmpq | arb
 _STEPS_BEYOND = (0, 1, 2, 3, 5, 8, 13, 40, 100, 1000)
 
 
-def draws(reading: Reading, seed: int = 0) -> list[Point]:
+def draws(reading: ScheduleReading, seed: int = 0) -> list[Point]:
     """Returns values of the open hyperparameters that satisfy all assumptions."""
     names = {name: node for name, node in symbols(reading.value).items() if node != CLOCK}
     if not names:
@@ -73,7 +73,7 @@ class Sample:
     value: Number
 
 
-def sample_cells(reading: Reading, seed: int = 0) -> list[Sample]:
+def sample_cells(reading: ScheduleReading, seed: int = 0) -> list[Sample]:
     """Returns values on every cell: its first and last steps, one between, and some beyond."""
     samples: list[Sample] = []
     declared_symbols = symbols(reading.value)
@@ -99,7 +99,7 @@ def sample_cells(reading: Reading, seed: int = 0) -> list[Sample]:
     return samples
 
 
-def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
+def _steps_of(cell: RealCell, *, is_one_of_many: bool) -> list[int]:
     """Some steps that lie in a cell."""
     first, last = cell.first, cell.last
     if last is None:
@@ -176,7 +176,7 @@ def _join_bounds(selection: tuple[BoundCandidate, ...], *, is_lower: bool) -> Bo
     return BoundCandidate(joined_expr, term(joined_expr))
 
 
-def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[BoundCandidate]:
+def candidates_of(reading: ScheduleReading, samples: Sequence[Sample]) -> list[BoundCandidate]:
     """Returns candidate bounds: 0, values where the schedule turns, hyperparameters."""
     schedule = reading.schedule
     exprs: dict[sp.Expr, None] = {sp.Integer(0): None}
@@ -251,7 +251,7 @@ class Phase:
     last: int | None
 
 
-def phases(reading: Reading) -> tuple[Phase, ...]:
+def phases(reading: ScheduleReading) -> tuple[Phase, ...]:
     """Returns the phases of a schedule without open hyperparameters; none where it often turns."""
     cells = cells_of(reading.schedule)
     if len(cells) > LIMITS.guess_cells:
@@ -278,7 +278,7 @@ def _together(first: str, second: str) -> str | None:
     return first if first == second else None
 
 
-def _direction(reading: Reading, first: int, last: int) -> str | None:
+def _direction(reading: ScheduleReading, first: int, last: int) -> str | None:
     """The way of the samples on some steps, both ends among them; None where it turns."""
     count = min(last - first, LIMITS.phase_samples)
     steps = sorted({first + (last - first) * index // count for index in range(count + 1)})

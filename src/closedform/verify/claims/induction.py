@@ -14,7 +14,7 @@ from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.reading import (
     CLOCK,
     Condition,
-    Reading,
+    ScheduleReading,
     claim_about,
     condition_text,
     has_value,
@@ -169,7 +169,7 @@ def area(
     return claim_about(reading, "area", sentence, goals, presumes, total=total, steps=steps)
 
 
-def _added_values_goal(reading: Reading, steps: int, total_term: Term, reason: str) -> Goal:
+def _added_values_goal(reading: ScheduleReading, steps: int, total_term: Term, reason: str) -> Goal:
     """The goal that the values, added up, are a number; one without an answer where too many."""
     if steps > LIMITS.summed_steps:
         return Goal(reason, FALSE, is_sufficient=True)

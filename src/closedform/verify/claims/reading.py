@@ -41,7 +41,7 @@ Condition = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ScheduleReading:
     """A schedule as the prover reads it.
 
     Attributes:
@@ -92,7 +92,7 @@ class Reading:
 
 def read_schedule(
     schedule: Schedule, assume: Iterable[Condition] = (), where: Condition = True
-) -> Reading:
+) -> ScheduleReading:
     """Returns the schedule as the prover reads it, with its domain as premises.
 
     What ``assume`` says of the step is part of the condition ``where``, which the claim states.
@@ -108,7 +108,7 @@ def read_schedule(
     domain = [read_about(schedule, rule) for rule in schedule.domain]
     assumptions = [read_about(schedule, rule) for rule in assume]
     facts = (fact for fact in (*domain, *assumptions) if not _is_about_steps(fact))
-    return Reading(
+    return ScheduleReading(
         schedule,
         value_term(schedule),
         tuple(fact for fact in dict.fromkeys(facts) if fact != TRUE),
@@ -161,7 +161,7 @@ def read_about(schedule: Schedule, expr: Any) -> Term:
     return term(rationalize(expr.xreplace(names)))
 
 
-def has_value(reading: Reading, *further: Term) -> tuple[Goal, ...]:
+def has_value(reading: ScheduleReading, *further: Term) -> tuple[Goal, ...]:
     """Returns the goals that the schedule, and other terms of a claim, have a value."""
     return tuple(
         goal
@@ -171,7 +171,7 @@ def has_value(reading: Reading, *further: Term) -> tuple[Goal, ...]:
 
 
 def claim_about(
-    reading: Reading,
+    reading: ScheduleReading,
     name: str,
     sentence: str,
     goals: Iterable[Goal],
@@ -209,7 +209,7 @@ _WITHOUT_CONDITIONS = frozenset({"area", "ends_at", "periodic"})
 
 
 def _arguments_of_claim(
-    reading: Reading, name: str, arguments: Mapping[str, Any]
+    reading: ScheduleReading, name: str, arguments: Mapping[str, Any]
 ) -> dict[str, str] | None:
     """The arguments of a claim and its conditions as text; None where one has none."""
     condition = both(reading.where, reading.steps, *reading.assume)

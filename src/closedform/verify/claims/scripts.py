@@ -27,7 +27,7 @@ from closedform.files import files_of
 from closedform.verify.claims.core import Goal
 from closedform.verify.claims.report import Finding
 from closedform.verify.tactics.prover import without_tensor_functions
-from closedform.verify.tactics.solver import Question, Reading, is_too_large
+from closedform.verify.tactics.solver import Question, SolverMode, is_too_large
 from closedform.verify.terms.build import FALSE, TRUE, negate
 from closedform.verify.terms.tree import Term
 
@@ -106,7 +106,7 @@ def script_of(goal: Goal, assume: tuple[Term, ...], sentence: str) -> str:
         return "it holds by its form"
     if is_too_large(statements):
         return "it is too large for a solver"
-    question = Question(statements, Reading.INTEGER)
+    question = Question(statements, SolverMode.INTEGER)
     if question.answer(Effort.of(_WORK)).model is not None:
         return "a solver knows too little of its functions"
     lines = [f"; {sentence}", f"; goal: {goal.text}", "; unsat: it is proved", "(set-logic ALL)"]

@@ -30,7 +30,7 @@ from closedform.verify.claims.guesses import (
     phases,
     sample_cells,
 )
-from closedform.verify.claims.reading import Condition, Reading, read_schedule
+from closedform.verify.claims.reading import Condition, ScheduleReading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
 from closedform.verify.claims.rule import finite_steps, invariant
 from closedform.verify.claims.step import Step, inductive, open_symbols, step_of
@@ -158,7 +158,7 @@ class _Standard:
                 undecided_bound = guess.expr
         return undecided_bound
 
-    def _phases(self, reading: Reading) -> Iterator[Claim]:
+    def _phases(self, reading: ScheduleReading) -> Iterator[Claim]:
         """One claim for all phases of a schedule without open hyperparameters."""
         if self.lr.open:
             return

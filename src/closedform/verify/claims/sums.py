@@ -24,7 +24,7 @@ from sympy.simplify.fu import TR8
 
 from closedform.language import Schedule, t
 from closedform.verify.claims.core import Goal, all_defined
-from closedform.verify.claims.reading import CLOCK, Reading, read_schedule
+from closedform.verify.claims.reading import CLOCK, ScheduleReading, read_schedule
 from closedform.verify.tactics.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms import build
 from closedform.verify.terms.sympy_io import term, to_sympy
@@ -34,7 +34,7 @@ _MOST_SEGMENTS = 200
 _DEGREE = 8
 
 
-def sum_goals(reading: Reading, steps: int, total: Term) -> list[Goal] | str:
+def sum_goals(reading: ScheduleReading, steps: int, total: Term) -> list[Goal] | str:
     """Returns the goals that the values add up to a number; a text of why where there are none.
 
     Args:
@@ -126,7 +126,7 @@ def _clear_denominator(goal: Goal, dividend: Term, quotient: Term, factor: Term)
     ]
 
 
-def _segments(reading: Reading, steps: int) -> list[tuple[int, int, Term]] | None:
+def _segments(reading: ScheduleReading, steps: int) -> list[tuple[int, int, Term]] | None:
     """The first step, the end and the value in ``t`` of each segment of the steps."""
     root = build.substitute(reading.value, {CLOCK: TIME})
     if reading.schedule.open or set(symbols(root)) - {"t"}:

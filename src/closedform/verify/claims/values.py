@@ -17,7 +17,7 @@ from closedform.verify.claims.reading import (
     CLOCK,
     LATER,
     Condition,
-    Reading,
+    ScheduleReading,
     claim_about,
     condition_text,
     has_value,
@@ -25,7 +25,7 @@ from closedform.verify.claims.reading import (
     value_text,
 )
 from closedform.verify.claims.statements import as_texts
-from closedform.verify.tactics.real_line import TIME, Cell, as_choices, real_cells
+from closedform.verify.tactics.real_line import TIME, RealCell, as_choices, real_cells
 from closedform.verify.terms import build
 from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, symbols, walk
@@ -145,7 +145,7 @@ def monotone(
     return claim_about(reading, "monotone", sentence, goals, presumes, direction=direction)
 
 
-def _of_two_steps(reading: Reading, direction: str) -> Goal:
+def _of_two_steps(reading: ScheduleReading, direction: str) -> Goal:
     after = reading.later(reading.value)
     return Goal(
         f"the value is {direction}",
@@ -155,7 +155,7 @@ def _of_two_steps(reading: Reading, direction: str) -> Goal:
     )
 
 
-def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
+def _step_by_step(reading: ScheduleReading, direction: str) -> list[Goal] | None:
     """The goals cell by cell, and from each cell to the next; None where there are no cells.
 
     Neighbours among the steps that are compared are enough: the ways of a value add up.
@@ -188,7 +188,7 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
     return goals
 
 
-def _within(cell: Cell, reading: Reading, direction: str) -> Goal:
+def _within(cell: RealCell, reading: ScheduleReading, direction: str) -> Goal:
     here = build.substitute(cell.value, {TIME: CLOCK})
     goal = _of_two_steps(
         replace(reading, value=here, where=build.TRUE, steps=build.TRUE), direction
@@ -343,7 +343,7 @@ def _clocks(ratio: sp.Rational, offset: sp.Integer) -> tuple[Term, Term]:
     return own_clock, clock
 
 
-def _at(reading: Reading, clock: Term) -> Reading:
+def _at(reading: ScheduleReading, clock: Term) -> ScheduleReading:
     """A reading with another clock, in its value and its conditions."""
     return replace(
         reading,

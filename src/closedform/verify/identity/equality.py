@@ -40,7 +40,13 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line, linear_forms
-from closedform.verify.terms.partition import Value, align_segments, as_term, form_on, partition
+from closedform.verify.terms.partition import (
+    SegmentValue,
+    align_segments,
+    as_term,
+    form_on,
+    partition,
+)
 from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
 
 CYCLE = build.own_symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
@@ -49,7 +55,7 @@ PHASE = build.own_symbol("phase", integer=True, sign=Sign.NONNEGATIVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepRange:
     """The steps from ``first`` to ``last`` of a clock."""
 
     clock: Term
@@ -63,10 +69,10 @@ class Steps:
             [self._sign_of_value(part.value, part.first, part.end - 1) for part in segments]
         )
 
-    def _sign_of_value(self, value: Value, first: int, last: int) -> Sign:
+    def _sign_of_value(self, value: SegmentValue, first: int, last: int) -> Sign:
         if isinstance(value, LinearForm):
             return value.sign_between(self.clock, first, last)
-        steps = Steps(self.clock, first, last)
+        steps = StepRange(self.clock, first, last)
         return fold(value, steps._sign_of_node)
 
     def _sign_of_decays(self, form: LinearForm) -> Sign:
@@ -103,7 +109,7 @@ class Steps:
         return facts.weakest(signs)
 
 
-def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
+def are_equal(left: SegmentValue, right: SegmentValue, steps: StepRange) -> str | None:
     """Returns the name of the way in which two values are shown to be equal on some steps."""
     if isinstance(left, LinearForm) and isinstance(right, LinearForm):
         if steps.first == steps.last:
@@ -130,7 +136,7 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
     )
 
 
-def _way_of_floors(left: Term, right: Term, steps: Steps) -> str | None:
+def _way_of_floors(left: Term, right: Term, steps: StepRange) -> str | None:
     """The name of the way in which floors of the clock are shown to be equal in two terms."""
     if steps.clock == PHASE:
         return None
@@ -139,13 +145,13 @@ def _way_of_floors(left: Term, right: Term, steps: Steps) -> str | None:
     return "period" if _are_equal_by_period(left, right, steps) else None
 
 
-def _at(side: Term, steps: Steps) -> Term:
+def _at(side: Term, steps: StepRange) -> Term:
     """A term at the only step."""
     (segment,) = partition(side, steps.clock, steps.first, steps.first + 1)
     return segment.term(steps.clock)
 
 
-def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
+def _are_identical(left: Term, right: Term, steps: StepRange) -> bool:
     """Whether two terms in their normal forms have one canonical form.
 
     First as they are, then with the choices made that the run decides, then with those shared that
@@ -166,14 +172,14 @@ def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
     return shared_forms != (left, right) and _are_same(steps, *shared_forms)
 
 
-def _with_choices_made(form: Term, steps: Steps) -> Term:
+def _with_choices_made(form: Term, steps: StepRange) -> Term:
     """A normal form with the choices made that the run decides, in its normal form."""
     run = steps.clock, steps.first, steps.last
     settled_form = settle_choices(form, *run)
     return form if settled_form == form else normal(settled_form, *run)
 
 
-def _are_same(steps: Steps, left: Term, right: Term) -> bool:
+def _are_same(steps: StepRange, left: Term, right: Term) -> bool:
     """Whether the difference is 0: cosines as atoms, angles as variables, then as they are."""
     if left == right:
         return True
@@ -186,7 +192,7 @@ def _are_same(steps: Steps, left: Term, right: Term) -> bool:
     return is_zero(by_variables, steps.sign_of) or is_zero(difference, steps.sign_of)
 
 
-def _are_equal_by_floor(left: Term, right: Term, steps: Steps) -> bool:
+def _are_equal_by_floor(left: Term, right: Term, steps: StepRange) -> bool:
     """Whether two terms are equal for each whole number in the place of the floors of a line.
 
     ``floor(p t / q + c)`` is ``floor((p t + [q c]) / q)`` for whole p, q and t. Where the clock is
@@ -219,7 +225,7 @@ def _are_equal_by_floor(left: Term, right: Term, steps: Steps) -> bool:
     ends = sorted(int(form.at(steps.clock, step).floor()) for step in (steps.first, steps.last))
     lists = [partition(side, count, ends[0], ends[1] + 1) for side in sides]
     return all(
-        are_equal(first_side, second_side, Steps(count, first, end - 1)) is not None
+        are_equal(first_side, second_side, StepRange(count, first, end - 1)) is not None
         for first, end, (first_side, second_side) in align_segments(*lists)
     )
 
@@ -231,23 +237,25 @@ def _in_parts(constant: fmpq, slope: fmpq) -> tuple[fmpq, fmpq]:
     return fmpq(whole), fmpq(rest, parts)
 
 
-def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:
+def _are_equal_by_period(left: Term, right: Term, steps: StepRange) -> bool:
     return any(
         _are_equal_in_cycles(left, right, steps, clock, period)
         for clock, period in _cycles(steps, left, right)
     )
 
 
-def _are_equal_in_cycles(left: Term, right: Term, steps: Steps, clock: Term, period: int) -> bool:
+def _are_equal_in_cycles(
+    left: Term, right: Term, steps: StepRange, clock: Term, period: int
+) -> bool:
     sides = [build.substitute(side, {steps.clock: clock}) for side in (left, right)]
     lists = [partition(side, PHASE, 0, period) for side in sides]
     return all(
-        are_equal(first_side, second_side, Steps(PHASE, first, end - 1)) is not None
+        are_equal(first_side, second_side, StepRange(PHASE, first, end - 1)) is not None
         for first, end, (first_side, second_side) in align_segments(*lists)
     )
 
 
-def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
+def _cycles(steps: StepRange, *sides: Term) -> Iterator[tuple[Term, int]]:
     """Yields the clock as a term in cycle and phase, and the number of phases, in ways to try.
 
     First by the common period of all floors. Then by a single floor of a line ``(p t + c) / q``:
@@ -270,7 +278,7 @@ def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
         yield build.divide(position, build.rational(slope)), scale
 
 
-def _floored_forms(steps: Steps, *sides: Term) -> Iterator[LinearForm]:
+def _floored_forms(steps: StepRange, *sides: Term) -> Iterator[LinearForm]:
     for node in walk(*sides):
         if node.op is Op.FLOOR:
             form = form_on(node.args[0], steps.clock, steps.first, steps.last)
@@ -338,7 +346,7 @@ def _with_common_rise(choice: Term, count: Term) -> Term:
     return add(build.ite(condition, *rests), multiply(rational(rise), count))
 
 
-def is_defined(value: Value, steps: Steps) -> bool:
+def is_defined(value: SegmentValue, steps: StepRange) -> bool:
     """Returns whether a value is shown to be defined at every one of some steps."""
     if isinstance(value, LinearForm):
         return True

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from closedform.effort import Effort
 from closedform.verify.tactics.lemmas import implies
-from closedform.verify.tactics.solver import Reading, ask, entails, has_integers
+from closedform.verify.tactics.solver import SolverMode, ask, entails, has_integers
 from closedform.verify.terms.build import (
     MINUS_ONE,
     ONE,
@@ -101,7 +101,7 @@ def split(sequent: Sequent, effort: Effort) -> list[Sequent]:
 
 
 def is_feasible(
-    facts: tuple[Term, ...], effort: Effort, readings: tuple[Reading, ...] = (Reading.REAL,)
+    facts: tuple[Term, ...], effort: Effort, readings: tuple[SolverMode, ...] = (SolverMode.REAL,)
 ) -> bool:
     """Returns False only where the order solver shows that some facts contradict each other."""
     portion = effort.step(LIMITS.feasible_work)

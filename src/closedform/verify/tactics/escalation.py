@@ -25,7 +25,7 @@ from closedform.effort import Effort
 from closedform.verify.identity.canonical import SignOf, is_zero, numerator
 from closedform.verify.tactics.cases import Sequent, split
 from closedform.verify.tactics.integers import conditions_of, eliminate, integer_cases
-from closedform.verify.tactics.solver import Reading, ask, entails, has_integers
+from closedform.verify.tactics.solver import SolverMode, ask, entails, has_integers
 from closedform.verify.terms import build
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.limits import LIMITS
@@ -87,7 +87,7 @@ def _prove_case(case: Sequent, result: Escalation, effort: Effort) -> bool:
     if whole_case is not None and _prove_by_integers(whole_case, result, effort):
         result.tactics[TURNS] = None
         return True
-    readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
+    readings = (SolverMode.REAL, SolverMode.INTEGER) if integers else (SolverMode.REAL,)
     for reading in readings:
         statements = (*case.facts, build.negate(case.goal))
         model_of_reading = ask(statements, effort.step(LIMITS.model_work), reading).model

@@ -18,12 +18,12 @@ from itertools import permutations
 from closedform.effort import Effort
 from closedform.verify.identity.canonical import integral_scale, is_zero, whole_part
 from closedform.verify.tactics.cases import Sequent, is_feasible
-from closedform.verify.tactics.solver import Reading, ask, entails
+from closedform.verify.tactics.solver import SolverMode, ask, entails
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, symbols, walk
 
-_READINGS = (Reading.REAL, Reading.INTEGER)
+_READINGS = (SolverMode.REAL, SolverMode.INTEGER)
 _CURVED = frozenset(
     {Op.FLOOR, Op.COSPI, Op.SINPI, Op.POWER, Op.LOG, Op.EXP, Op.DIVIDE, Op.OPAQUE, Op.LOOKUP}
 )

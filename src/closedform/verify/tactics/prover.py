@@ -29,7 +29,7 @@ from closedform.verify.tactics.samples import (
     examine,
     simplify_point,
 )
-from closedform.verify.tactics.solver import Reading, ask, missing, session
+from closedform.verify.tactics.solver import SolverMode, ask, missing, session
 from closedform.verify.terms.build import (
     either,
     equal,
@@ -234,7 +234,7 @@ def _from_regions(
         for drawn_facts in _random_facts(symbols_by_name, chance):
             effort.check()
             model = ask(
-                (*case.facts, *drawn_facts), effort.portion(LIMITS.region_work), Reading.INTEGER
+                (*case.facts, *drawn_facts), effort.portion(LIMITS.region_work), SolverMode.INTEGER
             ).model
             counterexample = None if model is None else _near(model, sampler)
             if counterexample is not None:

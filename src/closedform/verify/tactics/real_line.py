@@ -15,7 +15,7 @@ TIME = symbol("t", sign=Sign.NONNEGATIVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RealCell:
     """The value of a term between two breakpoints.
 
     Attributes:
@@ -45,7 +45,7 @@ class Cell:
         return int(self.high.floor()) if self.has_high else int(self.high.ceil()) - 1
 
 
-def real_cells(root: Term) -> list[Cell]:
+def real_cells(root: Term) -> list[RealCell]:
     """Returns the cells of a term on [0, ∞), in order; they touch and cover it.
 
     Choices whose conditions are linear in ``TIME`` with rational numbers are decided; others stay.
@@ -61,7 +61,7 @@ def real_cells(root: Term) -> list[Cell]:
     for segment in partition_line(root, TIME):
         (low, is_after), (high, is_past) = segment.first, segment.end
         end = None if high == FOREVER else high
-        cells.append(Cell(low, not is_after, end, bool(is_past), segment.term(TIME)))
+        cells.append(RealCell(low, not is_after, end, bool(is_past), segment.term(TIME)))
     return cells
 
 

@@ -111,7 +111,7 @@ def _current() -> _Session:
     return _SESSIONS.session
 
 
-class Reading(StrEnum):
+class SolverMode(StrEnum):
     """How z3 is asked: which of its solvers, and whether integers are integers."""
 
     REAL = "real arithmetic"
@@ -135,7 +135,7 @@ class Answer:
 def ask(
     facts: Iterable[Term],
     effort: Effort,
-    reading: Reading = Reading.REAL,
+    reading: SolverMode = SolverMode.REAL,
     *,
     with_lemmas: bool = True,
 ) -> Answer:
@@ -162,7 +162,7 @@ def is_too_large(facts: tuple[Term, ...]) -> bool:
 
 def entails(
     facts: Iterable[Term], goal: Term, effort: Effort, has_integers: bool
-) -> tuple[Reading | None, Mapping[str, fmpq] | None]:
+) -> tuple[SolverMode | None, Mapping[str, fmpq] | None]:
     """Returns the reading in which z3 finds that facts entail a goal, else None and a model.
 
     Reals first: a contradiction over the reals is one over the integers. Integers last, since z3
@@ -173,20 +173,20 @@ def entails(
     model: Mapping[str, fmpq] | None = None
     units = effort.left
     for reading, share in _SHARES.items():
-        if reading is Reading.INTEGER and not has_integers:
+        if reading is SolverMode.INTEGER and not has_integers:
             continue
-        if reading is Reading.NONLINEAR and model is not None:
+        if reading is SolverMode.NONLINEAR and model is not None:
             continue
         answer = ask(statements, effort.portion(units * share), reading)
         if answer.refuted:
             return reading, None
         model = answer.model or model
-        if answer.model is not None and (reading is Reading.INTEGER or not has_integers):
+        if answer.model is not None and (reading is SolverMode.INTEGER or not has_integers):
             break
     return None, model
 
 
-_SHARES = {Reading.REAL: 0.25, Reading.NONLINEAR: 0.35, Reading.INTEGER: 0.4}
+_SHARES = {SolverMode.REAL: 0.25, SolverMode.NONLINEAR: 0.35, SolverMode.INTEGER: 0.4}
 
 
 class Question:
@@ -195,7 +195,7 @@ class Question:
     def __init__(
         self,
         facts: Iterable[Term],
-        reading: Reading,
+        reading: SolverMode,
         *,
         with_lemmas: bool = True,
         effort: Effort = UNLIMITED,
@@ -242,7 +242,7 @@ class Question:
             spend(self._session.spent_units(solver) // LIMITS.solver_units)
 
     def _solver(self) -> Any:
-        if self.reading is Reading.NONLINEAR:
+        if self.reading is SolverMode.NONLINEAR:
             return z3.Tactic("qfnra-nlsat", ctx=self._session.context).solver()
         return z3.Solver(ctx=self._session.context)
 
@@ -346,7 +346,7 @@ class Question:
 
     def _symbol(self, node: Term) -> Any:
         declaration = node.value
-        whole = declaration.integer and self.reading is Reading.INTEGER
+        whole = declaration.integer and self.reading is SolverMode.INTEGER
         variable = self._variable(_name_in_z3(declaration.name), whole)
         self._symbols[declaration.name] = variable
         number = z3.ToReal(variable) if whole else variable
@@ -357,7 +357,7 @@ class Question:
 
     def _fresh(self, kind: str, *, integer: bool = False) -> Any:
         name = _name_in_z3(InternalName(f"{kind}!{len(self._numbers)}", "fresh"))
-        if integer and self.reading is Reading.INTEGER:
+        if integer and self.reading is SolverMode.INTEGER:
             return z3.ToReal(self._variable(name, True))
         return self._variable(name, False)
 

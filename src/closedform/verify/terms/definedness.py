@@ -31,7 +31,7 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, show, walk
 
 
-class Kind(StrEnum):
+class PartialOperation(StrEnum):
     """The kind of an operation that could be undefined."""
 
     DIVISION = "division"
@@ -56,7 +56,7 @@ class Obligation:
 
     goal: Term
     path: tuple[Term, ...]
-    kind: Kind
+    kind: PartialOperation
     node: Term = field(compare=False)
     is_sufficient: bool = False
 
@@ -64,9 +64,9 @@ class Obligation:
     def text(self) -> str:
         """The operation, for people."""
         match self.kind:
-            case Kind.BRANCH:
+            case PartialOperation.BRANCH:
                 return "no branch holds"
-            case Kind.DIVISION:
+            case PartialOperation.DIVISION:
                 return f"1 / {show(self.node.args[1])}"
             case _:
                 return show(self.node)
@@ -99,7 +99,9 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
     if not taken:
         demands_of_nodes = (_demand(node) for node in walk(term))
         demands = (
-            demand for demand in demands_of_nodes if demand and demand.kind is not Kind.BRANCH
+            demand
+            for demand in demands_of_nodes
+            if demand and demand.kind is not PartialOperation.BRANCH
         )
         return list(dict.fromkeys(demands))
     return _obligations_on_paths(term)
@@ -237,19 +239,19 @@ def _demand(node: Term) -> Obligation | None:
     """The demand of one operation, on no path; None where it is always defined."""
     match node.op:
         case Op.UNDEFINED:
-            return Obligation(FALSE, (), Kind.BRANCH, node)
+            return Obligation(FALSE, (), PartialOperation.BRANCH, node)
         case Op.DIVIDE:
             nonzero = negate(equal(node.args[1], ZERO))
-            return Obligation(nonzero, (), Kind.DIVISION, node)
+            return Obligation(nonzero, (), PartialOperation.DIVISION, node)
         case Op.LOG:
-            return Obligation(less(ZERO, node.args[0]), (), Kind.LOGARITHM, node)
+            return Obligation(less(ZERO, node.args[0]), (), PartialOperation.LOGARITHM, node)
         case Op.POWER:
             return _power_demand(node)
         case Op.LOOKUP:
             index, last = node.args[0], rational(len(node.value) - 1)
             whole = equal(index, floor(index))
             inside = both(less_equal(ZERO, index), less_equal(index, last), whole)
-            return Obligation(inside, (), Kind.TABLE, node)
+            return Obligation(inside, (), PartialOperation.TABLE, node)
         case _:
             return None
 
@@ -266,12 +268,12 @@ def _power_demand(node: Term) -> Obligation | None:
         if exponent.value.q == 1 and exponent.value >= 0:
             return None
         if exponent.value > 0:
-            return Obligation(less_equal(ZERO, base), (), Kind.ROOT, node)
+            return Obligation(less_equal(ZERO, base), (), PartialOperation.ROOT, node)
     if _is_whole(exponent):
         goal = either(negate(equal(base, ZERO)), less_equal(ZERO, exponent))
     else:
         goal = either(less(ZERO, base), both(equal(base, ZERO), less_equal(ZERO, exponent)))
-    return Obligation(goal, (), Kind.POWER, node)
+    return Obligation(goal, (), PartialOperation.POWER, node)
 
 
 def _is_whole(term: Term) -> bool:

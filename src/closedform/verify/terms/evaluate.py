@@ -476,14 +476,14 @@ _HANDLERS: Mapping[Op, Callable[[Term, list[Any], Mapping[str, fmpq]], Result]] 
 
 # --- one term at many steps ----------------------------------------------------------------------
 
-Function = Callable[[int], Any]
+PointFunction = Callable[[int], Any]
 
 
 class UndecidedError(ValueError):
     """A ball is too wide to decide, or the term has no value: ``value`` tells which."""
 
 
-def compile_steps(root: Term, clock: Term) -> Function:
+def compile_steps(root: Term, clock: Term) -> PointFunction:
     """Returns a term as a function of the step; balls have the precision of the current context.
 
     The term is walked once and sums of multiples are combined exactly, which makes a million steps
@@ -509,7 +509,7 @@ def compile_steps(root: Term, clock: Term) -> Function:
 class _Part:
     """A term as a function of the step, and whether all that the function returns is exact."""
 
-    at: Function
+    at: PointFunction
     is_exact: bool
 
 
@@ -546,7 +546,7 @@ def _compile_sum(form: LinearForm, clock: Term, parts: Mapping[Term, _Part]) -> 
     return _Part(lambda step: sum((m * _ball(at(step)) for m, at in balls), constant), False)
 
 
-def _line(slope: fmpq, constant: fmpq) -> Function:
+def _line(slope: fmpq, constant: fmpq) -> PointFunction:
     if slope == 0:
         return lambda _: constant
     divisor = math.lcm(int(slope.q), int(constant.q))

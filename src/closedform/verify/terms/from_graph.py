@@ -58,11 +58,11 @@ class Column:
     term: Term
 
 
-Value = Term | Row | Column
+TermValue = Term | Row | Column
 STORED = frozenset({DType.BF16, DType.F16})
 """Storage dtypes: a cast to one of these rounds, as the source says."""
 
-Rule = Callable[["GraphReader", Node, tuple[Value, ...]], Value]
+OpReader = Callable[["GraphReader", Node, tuple[TermValue, ...]], TermValue]
 
 
 def as_stored(value: float, _: DType) -> Term:
@@ -115,7 +115,7 @@ _WRAPPING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.FLOOR_DIV, Op.
 """Ops of integers whose result may not fit its dtype."""
 
 
-def _check_digits(node: Node, value: Value) -> None:
+def _check_digits(node: Node, value: TermValue) -> None:
     """Raises VerificationError if a constant has more digits than are read."""
     if isinstance(value, Term) and build.is_rational(value):
         number = value.value
@@ -134,7 +134,7 @@ _LINEAR = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.NEG, Op.FLOOR})
 """Ops that make a multiple of an integer of another one, apart from constants."""
 
 
-def _change_terms(value: Value, change: Callable[[Term], Term]) -> Value:
+def _change_terms(value: TermValue, change: Callable[[Term], Term]) -> TermValue:
     """A value with each of its terms changed."""
     match value:
         case Row():
@@ -167,8 +167,8 @@ class GraphReader:
         self.symbols = symbols
         self.is_strict = is_strict
         self.intervals = ranges(graph, last)
-        self.values: list[Value] = []
-        self.exact: list[Value] = []
+        self.values: list[TermValue] = []
+        self.exact: list[TermValue] = []
         self._counted: set[int] = set()  # the floats that are multiples of integers
         self._bits: dict[int, int] = {}  # the bits of the coarse numbers
         for node, interval in zip(graph.nodes, self.intervals, strict=True):
@@ -202,7 +202,7 @@ class GraphReader:
         self.values.append(value)
         self.exact.append(exact)
 
-    def _exact_operands(self, node: Node) -> tuple[Value, ...]:
+    def _exact_operands(self, node: Node) -> tuple[TermValue, ...]:
         """The operands where they are exact or, for a continuous op, where they are small."""
         exact_operands = []
         for place in node.operands:
@@ -214,7 +214,7 @@ class GraphReader:
             exact_operands.append(exact)
         return tuple(exact_operands)
 
-    def _read(self, node: Node, operands: tuple[Value, ...], interval: Interval) -> Value:
+    def _read(self, node: Node, operands: tuple[TermValue, ...], interval: Interval) -> TermValue:
         """The value of a node by its rule, undefined where it does not fit its dtype."""
         value = GRAPH_RULES[node.op](self, node, operands)
         dtype = node.type.dtype
@@ -253,7 +253,7 @@ class GraphReader:
         """Returns the term of a node that is an output."""
         return self.plain(self.graph.nodes[index], self.values[index])
 
-    def plain(self, node: Node, value: Value, shape: Shape | None = None) -> Term:
+    def plain(self, node: Node, value: TermValue, shape: Shape | None = None) -> Term:
         """Returns a value that is not a row as a term.
 
         Args:
@@ -270,7 +270,7 @@ class GraphReader:
             case _:
                 return value
 
-    def operand(self, node: Node, position: int, operands: tuple[Value, ...]) -> Term:
+    def operand(self, node: Node, position: int, operands: tuple[TermValue, ...]) -> Term:
         """Returns an operand of a function of whole tensors."""
         if isinstance(operands[position], Row):
             raise self.error(node, "an operand depends on its position")
@@ -358,10 +358,10 @@ ELEMENTWISE: Mapping[Op, Callable[..., Term]] = {
 """The elementwise ops, and the constructors of their terms."""
 
 
-def _elementwise(make: Callable[..., Term]) -> Rule:
+def _elementwise(make: Callable[..., Term]) -> OpReader:
     """The rule of an elementwise op; with a row, other operands are the same at each position."""
 
-    def rule(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+    def rule(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
         if any(isinstance(operand, Row) for operand in operands):
             return _beside_row(reader, node, operands, make)
         if not any(isinstance(operand, Column) for operand in operands):
@@ -385,7 +385,7 @@ def _is_scalar(shape: Shape) -> bool:
 
 
 def _beside_row(
-    reader: GraphReader, node: Node, operands: tuple[Value, ...], make: Callable[..., Term]
+    reader: GraphReader, node: Node, operands: tuple[TermValue, ...], make: Callable[..., Term]
 ) -> Row:
     """An elementwise op with a row: scalars and columns are the same at each of its positions."""
     count = node.type.shape[-1]
@@ -408,11 +408,11 @@ def _beside_row(
     return Row(tuple(make(*places) for places in zip(*columns, strict=True)))
 
 
-def _input(reader: GraphReader, node: Node, _: tuple[Value, ...]) -> Value:
+def _input(reader: GraphReader, node: Node, _: tuple[TermValue, ...]) -> TermValue:
     return reader.symbols[node.attribute("name")]
 
 
-def _const(reader: GraphReader, node: Node, _: tuple[Value, ...]) -> Value:
+def _const(reader: GraphReader, node: Node, _: tuple[TermValue, ...]) -> TermValue:
     array = node.array()
     flat = array.ravel()
     if not array.size:
@@ -447,7 +447,7 @@ def _truncate(operand: Term) -> Term:
     return build.ite(below, build.negative(build.floor(build.negative(operand))), downward)
 
 
-def _cast(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+def _cast(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     source, target = reader.type_of(node, 0).dtype, node.type.dtype
     if source is DType.BOOL and target is not DType.BOOL:
         return _elementwise(lambda x: build.ite(x, build.ONE, build.ZERO))(reader, node, operands)
@@ -465,10 +465,10 @@ def _cast(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value
     return operands[0]
 
 
-def _reduction(kind: str) -> Rule:
+def _reduction(kind: str) -> OpReader:
     """The rule of a reduction; the sum of a row is that of its terms."""
 
-    def rule(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+    def rule(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
         shape: Shape = reader.type_of(node, 0).shape
         axes, is_last = node.attribute("axes"), node.attribute("axes") == (len(shape) - 1,)
         if isinstance(operands[0], Row):
@@ -484,7 +484,7 @@ def _reduction(kind: str) -> Rule:
     return rule
 
 
-def _lookup(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+def _lookup(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     table, index = operands
     if isinstance(index, Row):
         raise reader.error(node, "its index is a row")
@@ -495,17 +495,17 @@ def _lookup(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Val
     return element(table.terms, reader.operand(node, 1, operands))
 
 
-def _matmul(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+def _matmul(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     left, right = (reader.operand(node, place, operands) for place in (0, 1))
     return product(left, right, (reader.type_of(node, 0).shape, reader.type_of(node, 1).shape))
 
 
-def _transpose(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+def _transpose(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     shape: Shape = reader.type_of(node, 0).shape
     return transpose(reader.operand(node, 0, operands), shape, node.attribute("permutation"))
 
 
-def _reshape(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+def _reshape(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     before: Shape = reader.type_of(node, 0).shape
     after: Shape = node.type.shape
     (operand,) = operands
@@ -521,18 +521,18 @@ def _reshape(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Va
     return reshape(reader.operand(node, 0, operands), before, after)
 
 
-def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     if isinstance(operands[0], Row):
         raise reader.error(node, "a row is broadcast")
     return reader.operand(node, 0, operands)
 
 
-def _uniform(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+def _uniform(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     step = reader.operand(node, 1, operands)
     return uniform(step, reader.type_of(node, 0).shape, node.attribute("seed"))
 
 
-GRAPH_RULES: Mapping[Op, Rule] = {
+GRAPH_RULES: Mapping[Op, OpReader] = {
     **{op: _elementwise(make) for op, make in ELEMENTWISE.items()},
     Op.INPUT: _input,
     Op.CONST: _const,

@@ -35,7 +35,7 @@ Cut = tuple[fmpq, int]
 """A place between real numbers: ``(x, 0)`` is just before x, ``(x, 1)`` just after it."""
 
 Place = TypeVar("Place", int, Cut)
-Value = LinearForm | Term
+SegmentValue = LinearForm | Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Segment(Generic[Place]):
 
     first: Place
     end: Place
-    value: Value
+    value: SegmentValue
 
     def term(self, clock: Term) -> Term:
         """Returns the value as a term."""
@@ -104,12 +104,14 @@ def partition_line(root: Term, clock: Term) -> Segments[Cut]:
     return _Line(root, clock, lambda: None).segments(root, (fmpq(0), 0), (fmpq(FOREVER), 0))
 
 
-def as_term(value: Value, clock: Term) -> Term:
+def as_term(value: SegmentValue, clock: Term) -> Term:
     """Returns a value of a segment as a term."""
     return value if isinstance(value, Term) else value.as_term(clock)
 
 
-def align_segments(*lists: Segments[Place]) -> Iterator[tuple[Place, Place, tuple[Value, ...]]]:
+def align_segments(
+    *lists: Segments[Place],
+) -> Iterator[tuple[Place, Place, tuple[SegmentValue, ...]]]:
     """Yields the intervals on which none of some lists changes, with the value of each."""
     places = [0] * len(lists)
     start, stop = lists[0][0].first, lists[0][-1].end
@@ -133,7 +135,7 @@ def _join_segments(segments: Iterable[Segment[Place]]) -> Segments[Place]:
 
 
 _Request = tuple[Term, Place, Place]
-_Part = tuple[Place, Place, Value | None]
+_Part = tuple[Place, Place, SegmentValue | None]
 _Task = Generator[_Request[Place], Segments[Place], Segments[Place]]
 
 
@@ -147,7 +149,7 @@ class _Partition(Generic[Place]):
         self.clock = clock
         self.check = check
         self._known: dict[_Request[Place], Segments[Place]] = {}
-        self._fixed: dict[Term, Value] = {}
+        self._fixed: dict[Term, SegmentValue] = {}
         for node in walk(root):
             args = [self._fixed.get(arg) for arg in node.args]
             forms = tuple(arg for arg in args if arg is not None)
@@ -158,7 +160,7 @@ class _Partition(Generic[Place]):
         """The first place at or beyond a number, and the first beyond it."""
         raise NotImplementedError
 
-    def fix_clock(self, value: Value, first: Place, end: Place) -> Value:
+    def fix_clock(self, value: SegmentValue, first: Place, end: Place) -> SegmentValue:
         """A value with the clock as a number, where the interval is a single step."""
         raise NotImplementedError
 
@@ -231,10 +233,10 @@ class _Partition(Generic[Place]):
             segments += yield node, start, stop
         return segments
 
-    def _rebuilt(self, node: Term, values: Sequence[Value]) -> Term:
+    def _rebuilt(self, node: Term, values: Sequence[SegmentValue]) -> Term:
         return build.rebuild(node, tuple(as_term(value, self.clock) for value in values))
 
-    def _over(self, node: Term, values: Sequence[Value]) -> Value:
+    def _over(self, node: Term, values: Sequence[SegmentValue]) -> SegmentValue:
         """A node over some values, where nothing is to be decided."""
         if node.op is Op.SYMBOL:
             return LinearForm.of(node)
@@ -249,7 +251,7 @@ class _Partition(Generic[Place]):
         return LinearForm(rebuilt.value) if build.is_rational(rebuilt) else rebuilt
 
     def _apply(
-        self, node: Term, first: Place, end: Place, values: Sequence[Value]
+        self, node: Term, first: Place, end: Place, values: Sequence[SegmentValue]
     ) -> Iterator[Segment[Place]]:
         values = [
             self.fix_clock(value, first, end) if isinstance(value, LinearForm) else value
@@ -308,7 +310,7 @@ class _Line(_Partition[Cut]):
     def around(self, root: fmpq) -> tuple[Cut, Cut]:
         return (root, 0), (root, 1)
 
-    def fix_clock(self, value: Value, first: Cut, end: Cut) -> Value:
+    def fix_clock(self, value: SegmentValue, first: Cut, end: Cut) -> SegmentValue:
         return value
 
 
@@ -324,13 +326,13 @@ class _Steps(_Partition[int]):
     def around(self, root: fmpq) -> tuple[int, int]:
         return int(root.ceil()), int(root.floor()) + 1
 
-    def fix_clock(self, value: Value, first: int, end: int) -> Value:
+    def fix_clock(self, value: SegmentValue, first: int, end: int) -> SegmentValue:
         if end - first != 1:
             return value
         if isinstance(value, LinearForm):
             return value.fix_clock(self.clock, first)
 
-        def at_step(node: Term, args: list[Value]) -> Value:
+        def at_step(node: Term, args: list[SegmentValue]) -> SegmentValue:
             return LinearForm(fmpq(first)) if node == self.clock else self._over(node, args)
 
         return fold(value, at_step)

@@ -130,14 +130,14 @@ def _value(node: Term, clock: Term, step: int) -> Number:
     return number
 
 
-Rule = Callable[[Term, list[Trend]], Trend]
+TrendRule = Callable[[Term, list[Trend]], Trend]
 
 
 def _direction(node: Term, args: list[Trend]) -> Direction:
     return direction_from(node, [arg.direction for arg in args], [arg.sign for arg in args])
 
 
-def _within(interval: Interval) -> Rule:
+def _within(interval: Interval) -> TrendRule:
     """A rule for a function that is defined everywhere, with values in an interval."""
     return lambda node, args: Trend(_direction(node, args), interval)
 
@@ -219,7 +219,7 @@ def _log(node: Term, args: list[Trend]) -> Trend:
     return Trend(_direction(node, args))
 
 
-def _cosine(offset: fmpq) -> Rule:
+def _cosine(offset: fmpq) -> TrendRule:
     """``cos(pi (u - offset))``: falls where that is from an even to an odd integer, else rises."""
 
     def rule(_: Term, args: list[Trend]) -> Trend:
@@ -284,7 +284,7 @@ def _symbol(node: Term, _: list[Trend]) -> Trend:
     return Trend(Direction.UNKNOWN, _ANY if sign is Sign.ANY else side)
 
 
-_RULES: Mapping[Op, Rule] = {
+_RULES: Mapping[Op, TrendRule] = {
     Op.RATIONAL: _rational,
     Op.PI: _within(_ANY),
     Op.ADD: _add,

@@ -22,7 +22,7 @@ from sympy.core.sympify import _sympify
 
 from closedform.effort import Effort
 from closedform.errors import VerificationError
-from closedform.importers.onnx_ports import Kind, Port, Ports
+from closedform.importers.onnx_ports import Port, PortKind, Ports
 from closedform.ir import DType, Graph, Role, Shape, TensorType, naming, ranges
 from closedform.ir.graph import Builder, Node, Value, with_outputs
 from closedform.ir.ops import Op
@@ -89,7 +89,9 @@ class ForeignStep:
     def shapes(self) -> dict[str, Shape]:
         """The shapes of the parameters by name."""
         return {
-            port.param: type_.shape for port, type_ in self.types.items() if port.kind is Kind.PARAM
+            port.param: type_.shape
+            for port, type_ in self.types.items()
+            if port.kind is PortKind.PARAM
         }
 
     @property
@@ -99,7 +101,7 @@ class ForeignStep:
         return [
             port
             for port in self.ports.inputs.values()
-            if port.kind is Kind.STATE and port not in idle
+            if port.kind is PortKind.STATE and port not in idle
         ]
 
     @property
@@ -109,7 +111,7 @@ class ForeignStep:
         return {
             name: port
             for name, port in self.ports.outputs.items()
-            if port.kind is not Kind.STATE or port in states
+            if port.kind is not PortKind.STATE or port in states
         }
 
     @property
@@ -216,10 +218,10 @@ def settle_counts(graph: Graph) -> Graph:
 
 
 _ROLES = {
-    Kind.PARAM: Role.PARAM,
-    Kind.GRAD: Role.GRAD,
-    Kind.STATE: Role.STATE,
-    Kind.HYPER: Role.HYPER,
+    PortKind.PARAM: Role.PARAM,
+    PortKind.GRAD: Role.GRAD,
+    PortKind.STATE: Role.STATE,
+    PortKind.HYPER: Role.HYPER,
 }
 
 
@@ -235,7 +237,7 @@ def model_of_rules(rules: Rules, step: ForeignStep) -> Model:
     """
     by_param = dict.fromkeys(step.shapes, rules) if isinstance(rules, UpdateRule) else dict(rules)
     groups: dict[int, tuple[UpdateRule, dict[str, Shape]]] = {}
-    floats = [type_.dtype for port, type_ in step.types.items() if port.kind is Kind.PARAM]
+    floats = [type_.dtype for port, type_ in step.types.items() if port.kind is PortKind.PARAM]
     tensor = next((dtype for dtype in floats if dtype.is_float), DType.F32)
     for param, shape in step.shapes.items():
         rule = by_param.get(param)
@@ -424,7 +426,7 @@ def expected_outputs(step: ForeignStep, model: Model, renaming: Renaming) -> lis
     for port in step.outputs.values():
         shape = step.types[port].shape
         name = naming.following(str(port))
-        if port.kind is Kind.PARAM:
+        if port.kind is PortKind.PARAM:
             expected.append(replace(by_name[name], shape=shape, is_counter=None))
             continue
         meaning = renaming[port]
@@ -449,7 +451,7 @@ def check_hyperparameters(step: ForeignStep, model: Model) -> None:
 
     One that is an input of the file by the same name needs none.
     """
-    inputs = {port.label for port in step.ports.inputs.values() if port.kind is Kind.HYPER}
+    inputs = {port.label for port in step.ports.inputs.values() if port.kind is PortKind.HYPER}
     for rule in {id(rule): rule for rule, _ in model.members}.values():
         for name, value in rule.hyperparameters.items():
             if value is None and name not in inputs:

@@ -25,7 +25,7 @@ from closedform.verify.translation.foreign_step import (
     model_of_rules,
     prove_step,
 )
-from closedform.verify.translation.step_runs import Difference, Runs, propose
+from closedform.verify.translation.step_runs import Runs, StepDifference, propose
 
 MOST_PROOFS = 8
 """Renamings for which a proof is tried."""
@@ -51,7 +51,7 @@ class Judgement:
     beginning: Verdict | None
     step: ForeignStep
     renaming: Renaming = field(default_factory=dict)
-    difference: Difference | None = None
+    difference: StepDifference | None = None
 
     @property
     def renamed(self) -> list[tuple[str, str]]:
@@ -146,7 +146,7 @@ def _judge(step: ForeignStep, rules: Rules, budget: Effort) -> Judgement:
     return Judgement(verdict, None, step, renaming)
 
 
-def _refute(runs: Runs) -> tuple[Difference | None, str]:
+def _refute(runs: Runs) -> tuple[StepDifference | None, str]:
     """A run that refutes, or the reason why there is none."""
     unmatched = "no state of the rule, count of steps or constant is seen to be each of its states"
     try:

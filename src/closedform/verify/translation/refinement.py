@@ -22,12 +22,12 @@ from flint import fmpq
 from closedform.effort import Effort
 from closedform.verify.identity import forms
 from closedform.verify.identity.congruence import Congruence
-from closedform.verify.identity.equality import Steps, operand_fits
+from closedform.verify.identity.equality import StepRange, operand_fits
 from closedform.verify.identity.forms import Form, NoForm
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import build
 from closedform.verify.terms.build import is_rational
-from closedform.verify.terms.definedness import Kind, Obligation, obligations
+from closedform.verify.terms.definedness import Obligation, PartialOperation, obligations
 from closedform.verify.terms.facts import STRICT, sign_from
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import linear_forms
@@ -35,7 +35,7 @@ from closedform.verify.terms.tree import Op, Sign, Term, symbols, walk
 
 
 def undefined_parts(
-    source: Term, computed: Term, steps: Steps, effort: Effort
+    source: Term, computed: Term, steps: StepRange, effort: Effort
 ) -> Iterator[Obligation]:
     """Yields the operations of a graph that are not shown to be defined where its source is.
 
@@ -56,7 +56,7 @@ def undefined_parts(
             yield demand
 
 
-def settle(root: Term, steps: Steps) -> Term:
+def settle(root: Term, steps: StepRange) -> Term:
     """Returns a term with the branches that the conditions on the clock choose at some steps.
 
     Nothing but conditions is rewritten, so that the operations of the branches stay.
@@ -74,7 +74,7 @@ def settle(root: Term, steps: Steps) -> Term:
     return settled[root]
 
 
-def _truth(condition: Term, steps: Steps) -> Term | None:
+def _truth(condition: Term, steps: StepRange) -> Term | None:
     """A condition on only the clock as a truth, where it is the same at all steps."""
     if condition in (build.TRUE, build.FALSE):
         return condition
@@ -100,7 +100,7 @@ class _Known:
     """
 
     given: Sequence[Obligation]
-    steps: Steps
+    steps: StepRange
     _table: Congruence = field(default_factory=Congruence)
     _signs: dict[Term, Sign] = field(default_factory=dict)
     _is_clock: dict[Term, bool] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class _Known:
 
     def _is_unreachable(self, demand: Obligation, effort: Effort) -> bool:
         """Whether a value that does not fit is never reached."""
-        if demand.kind is not Kind.BRANCH:
+        if demand.kind is not PartialOperation.BRANCH:
             return False
         if any(self._is_false(condition) for condition in demand.path):
             return True
@@ -219,7 +219,7 @@ class _Known:
                 for obligation in self.given
                 if self._is_taken(obligation, demand)
             ]
-            if demand.kind is Kind.DIVISION:
+            if demand.kind is PartialOperation.DIVISION:
                 nonzero = {atom for form in source_forms for atom in self._factors(form)}
                 return bool(required_form) and self._factors(required_form) <= nonzero
             return any(self._is_positive_multiple(required_form, form) for form in source_forms)
@@ -239,8 +239,8 @@ class _Known:
         Raises:
             NoForm: It has none.
         """
-        operand = demand.node.args[1 if demand.kind is Kind.DIVISION else 0]
-        if demand.kind is Kind.LOGARITHM:
+        operand = demand.node.args[1 if demand.kind is PartialOperation.DIVISION else 0]
+        if demand.kind is PartialOperation.LOGARITHM:
             return self._table.form(operand)
         return self._table.product(self._unsigned_factors(operand))
 
@@ -271,4 +271,4 @@ class _Known:
         return number is not None and number > 0
 
 
-_BY_FORM = frozenset({Kind.DIVISION, Kind.ROOT, Kind.LOGARITHM})
+_BY_FORM = frozenset({PartialOperation.DIVISION, PartialOperation.ROOT, PartialOperation.LOGARITHM})

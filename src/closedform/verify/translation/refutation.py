@@ -18,7 +18,7 @@ from flint import arb, ctx, fmpq
 from closedform.effort import UNLIMITED, Effort
 from closedform.ir import DType, Graph, evaluate
 from closedform.language import t
-from closedform.verify.identity.equality import Steps
+from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined, text_of
 from closedform.verify.terms.evaluate import value as value_of
@@ -35,7 +35,7 @@ CLOCK = term(t)
 _LARGEST_ERROR = 2.0**-18
 
 
-class Floats:
+class FloatValues:
     """The outputs of a graph with a symbol for each float constant, computed on demand.
 
     Args:
@@ -82,7 +82,7 @@ class Pair:
     name: str
     source: Term
     computed: Term
-    floats: Floats
+    floats: FloatValues
     segments: Segments[int]
 
 
@@ -136,7 +136,7 @@ def _refuted_verdict(
     return Verdict(Status.REFUTED, ("points",), counterexample, reason)
 
 
-def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
+def points_of(pair: Pair, steps: StepRange) -> Iterator[dict[str, fmpq]]:
     """Yields the ends of the run and their neighbours, then steps between, near and far."""
     draw = random.Random(f"{steps.first}..{steps.last}")
     width = steps.last - steps.first
@@ -151,7 +151,7 @@ def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
         yield {**values, steps.clock.value.name: fmpq(steps.first + offset)}
 
 
-def zeros_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
+def zeros_of(pair: Pair, steps: StepRange) -> Iterator[dict[str, fmpq]]:
     """Yields the first of ``points_of`` with each number that may be 0 set to it, one and all."""
     point = next(points_of(pair, steps))
     declarations = {**symbols(pair.source), **symbols(pair.computed)}

@@ -28,7 +28,7 @@ Names = Callable[[str, UpdateRule], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputVerdict:
     """The result for some outputs of a file.
 
     Attributes:
@@ -82,7 +82,7 @@ FILES: Mapping[str, _Kind] = {
 
 def validate_file(
     name: str, model: Model, file: CheckedModel | ModelProto, effort: Effort
-) -> list[Part]:
+) -> list[OutputVerdict]:
     """Returns what is shown of one of the ``FILES``.
 
     Args:
@@ -94,7 +94,7 @@ def validate_file(
     return _File(model, file, FILES[name], effort).parts()
 
 
-def combine_verdicts(parts: Sequence[Part]) -> Verdict:
+def combine_verdicts(parts: Sequence[OutputVerdict]) -> Verdict:
     """Returns the verdict on a file: that of its worst part."""
     for status in (Status.REFUTED, Status.UNKNOWN):
         for part in parts:
@@ -137,7 +137,7 @@ class _File:
             param: place for place, (_, params) in enumerate(model.members) for param in params
         }
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[OutputVerdict]:
         """Returns the findings about each kind of parameter, and about values of none."""
         groups: dict[Hashable, list[str]] = {}
         for param, labels in self.named.items():
@@ -152,7 +152,7 @@ class _File:
         if not all(part.verdict.proved for part in file_parts):
             return file_parts
         file_parts.append(
-            Part("", 0, self._verdict(lambda: list(self.kind.common(self.model)), rest))
+            OutputVerdict("", 0, self._verdict(lambda: list(self.kind.common(self.model)), rest))
         )
         for params in groups.values():
             (first, *_) = params
@@ -161,7 +161,7 @@ class _File:
                 return list(self.kind.of(self.model, first))
 
             verdict = self._verdict(list_expected, self.named[first])
-            file_parts.append(Part(first, len(params), verdict))
+            file_parts.append(OutputVerdict(first, len(params), verdict))
         return file_parts
 
     def _place(self, param: str) -> Hashable:
@@ -180,7 +180,7 @@ class _File:
 
         return time_verdict(decide, self.effort)
 
-    def _sums(self) -> list[Part]:
+    def _sums(self) -> list[OutputVerdict]:
         """Finds out which sum of the rules each total is, inner ones first."""
         keys_by_total = dict.fromkeys(
             key for rule, _ in self.model.members for key in self.model.sum_keys(rule)
@@ -190,7 +190,7 @@ class _File:
         sum_parts = []
         for total in self.slices.totals.values():
             likely = [key for key, members in left.items() if members == set(total.parts)]
-            parts: list[Part] = []
+            parts: list[OutputVerdict] = []
             for key in likely:
                 parts = self._sum_parts(total, key)
                 if all(part.verdict.proved for part in parts):
@@ -199,14 +199,16 @@ class _File:
                     break
             if not parts or (len(likely) > 1 and not parts[-1].verdict.proved):
                 reason = "it is none of the rule's sums over all parameters, as far as is known"
-                parts = [Part("sum", len(total.parts), Verdict(Status.UNKNOWN, reason=reason))]
+                parts = [
+                    OutputVerdict("sum", len(total.parts), Verdict(Status.UNKNOWN, reason=reason))
+                ]
             sum_parts += parts
         if left and not any(part.verdict.refuted for part in sum_parts):
             reason = "a sum over all parameters of the rule was not found"
-            sum_parts.append(Part("sum", 0, Verdict(Status.UNKNOWN, reason=reason)))
+            sum_parts.append(OutputVerdict("sum", 0, Verdict(Status.UNKNOWN, reason=reason)))
         return sum_parts
 
-    def _sum_parts(self, total: Total, key: SumKey) -> list[Part]:
+    def _sum_parts(self, total: Total, key: SumKey) -> list[OutputVerdict]:
         groups: dict[Hashable, list[str]] = {}
         for param, name in total.parts.items():
             kind = self._place(param), self.slices.kind_of(name, param)
@@ -219,7 +221,7 @@ class _File:
                 return [Wanted(name, first, self.model.part(key, first), ())]
 
             verdict = self._verdict(list_expected, [name])
-            parts.append(Part(f"sum {first}", 1 + len(further_names), verdict))
+            parts.append(OutputVerdict(f"sum {first}", 1 + len(further_names), verdict))
             if not verdict.proved:
                 break
         return parts

@@ -109,7 +109,7 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
     }
 
 
-class Reading:
+class RuleReading:
     """Reads the expressions of a rule as terms, for one parameter or for the whole model.
 
     Attributes:

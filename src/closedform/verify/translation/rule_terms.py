@@ -23,7 +23,7 @@ from closedform.language.symbols import t
 from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.terms.tree import Term
-from closedform.verify.translation.rule_reading import Kinds, Reading, SumKey, sum_key
+from closedform.verify.translation.rule_reading import Kinds, RuleReading, SumKey, sum_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +74,17 @@ class Model:
         return {param: shape for _, params in self.members for param, shape in params.items()}
 
     @cached_property
-    def _readings(self) -> dict[str, Reading]:
+    def _readings(self) -> dict[str, RuleReading]:
         return {}
 
-    def reading(self, param: str) -> Reading:
+    def reading(self, param: str) -> RuleReading:
         """Returns the reader of the expressions of a parameter's rule."""
         if param not in self._readings:
             self._readings[param] = self._reading(self.rules[param], param)
         return self._readings[param]
 
-    def _reading(self, rule: UpdateRule, param: str = "") -> Reading:
-        return Reading(rule, self.kinds, self.total, param, self.shapes.get(param, ()))
+    def _reading(self, rule: UpdateRule, param: str = "") -> RuleReading:
+        return RuleReading(rule, self.kinds, self.total, param, self.shapes.get(param, ()))
 
     def sum_keys(self, rule: UpdateRule) -> dict[SumKey, None]:
         """Returns the sums over all parameters that a rule takes, inner ones first."""

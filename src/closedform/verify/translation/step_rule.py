@@ -19,7 +19,7 @@ import sympy as sp
 from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.importers.onnx_graph import OnnxSource
-from closedform.importers.onnx_ports import Kind, Port, PortNames
+from closedform.importers.onnx_ports import Port, PortKind, PortNames
 from closedform.ir import Shape, broadcast, naming
 from closedform.ir.graph import with_outputs
 from closedform.language import GRAD, PARAM, State, UpdateRule, state
@@ -136,7 +136,7 @@ class _Rules:
         hypers = {
             port.label: None
             for port in self.step.ports.inputs.values()
-            if port.kind is Kind.HYPER
+            if port.kind is PortKind.HYPER
             and any(
                 hyper(port.label) in expr.free_symbols
                 for expr in (*expressions.values(), *definitions.values())
@@ -144,18 +144,18 @@ class _Rules:
         }
         return UpdateRule(
             "step",
-            expressions[Port(Kind.PARAM, param)],
+            expressions[Port(PortKind.PARAM, param)],
             {
                 port.label: State(expr, self._initial(port), self._shape_rule(port, param))
                 for port, expr in expressions.items()
-                if port.kind is Kind.STATE and port.param
+                if port.kind is PortKind.STATE and port.param
             },
             hypers,
             definitions,
             shared={
                 port.label: Shared(expr, self._initial(port), is_counter=self._is_counter(port))
                 for port, expr in expressions.items()
-                if port.kind is Kind.STATE and not port.param
+                if port.kind is PortKind.STATE and not port.param
             },
         )
 
@@ -166,15 +166,15 @@ class _Rules:
             name = str(port)
             symbol = sp.Symbol(name, real=True, integer=self._is_counter(port) or None)
             match port.kind:
-                case Kind.PARAM if port.param == param:
+                case PortKind.PARAM if port.param == param:
                     places[symbol] = PARAM
-                case Kind.GRAD if port.param == param:
+                case PortKind.GRAD if port.param == param:
                     places[symbol] = GRAD
-                case Kind.HYPER:
+                case PortKind.HYPER:
                     places[symbol] = hyper(port.label)
-                case Kind.STATE if port.param == param:
+                case PortKind.STATE if port.param == param:
                     places[symbol] = state(port.label)
-                case Kind.STATE if not port.param:
+                case PortKind.STATE if not port.param:
                     is_counter = self._is_counter(port)
                     places[symbol] = counter(port.label) if is_counter else shared(port.label)
         return places
@@ -276,7 +276,7 @@ class _Rules:
         """The symbols of one parameter as those of another one."""
         renamed = {}
         for port in map(self._owned, self.step.ports.inputs.values()):
-            if port.param == param and port.kind is not Kind.HYPER:
+            if port.param == param and port.kind is not PortKind.HYPER:
                 renamed[build.symbol(str(port))] = build.symbol(
                     str(Port(port.kind, other, port.label))
                 )

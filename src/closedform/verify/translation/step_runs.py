@@ -25,7 +25,7 @@ from flint import arb, ctx, fmpq
 
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError
-from closedform.importers.onnx_ports import Kind, Port
+from closedform.importers.onnx_ports import Port, PortKind
 from closedform.ir import DType, naming
 from closedform.ir.graph import Array, Node
 from closedform.language import PARAM
@@ -45,7 +45,7 @@ from closedform.verify.translation.foreign_step import (
     meanings_of,
     states_of,
 )
-from closedform.verify.translation.refutation import Floats
+from closedform.verify.translation.refutation import FloatValues
 from closedform.verify.translation.rule_terms import Model
 
 SIZES = (fmpq(1), fmpq(1, 1000), fmpq(1, 10**8), fmpq(1000))
@@ -65,7 +65,7 @@ Point = dict[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StepDifference:
     """A run after which a parameter of the file is not that of the rule.
 
     Attributes:
@@ -113,14 +113,14 @@ class Runs:
     # --- values -----------------------------------------------------------------------------------
 
     @cached_property
-    def floats(self) -> Floats:
+    def floats(self) -> FloatValues:
         """The outputs of the file, with a ball for each constant."""
         names = {str(node.attribute("name")): _symbol(node) for node in self.step.graph.inputs}
 
         def outputs(constant: Constant) -> Mapping[str, Term]:
             return terms_of_graph(self.step.graph, constant=constant, symbols=names)
 
-        return Floats(Constants(self.outputs.values(), check=self.effort.check), outputs)
+        return FloatValues(Constants(self.outputs.values(), check=self.effort.check), outputs)
 
     def file_values(self, names: Sequence[str], point: Mapping[Port, Array]) -> list[Array]:
         """Returns outputs of the file for the values of its inputs."""
@@ -180,7 +180,7 @@ class Runs:
         for param, shape in self.step.shapes.items():
             point[naming.grad(param)] = _drawn(_sizes(shape), size, draw)
         for port in self.step.ports.inputs.values():
-            if port.kind is Kind.HYPER:
+            if port.kind is PortKind.HYPER:
                 shape = _sizes(self.step.types[port].shape)
                 point[str(port)] = tensor_of(fmpq(draw.randint(1, 9), 64), shape)
         return point
@@ -189,7 +189,7 @@ class Runs:
         """Returns the inputs of the file at a point of the rule."""
         values = {}
         for port in self.step.ports.inputs.values():
-            if port.kind is not Kind.STATE:
+            if port.kind is not PortKind.STATE:
                 values[port] = point[str(port)]
             elif port in renaming:
                 values[port] = self._meaning(port, renaming[port], point)
@@ -248,7 +248,7 @@ class Runs:
             name
             for name, port in self.step.outputs.items()
             if self._needed[name] <= renaming.keys()
-            and (port.kind is not Kind.STATE or port in renaming)
+            and (port.kind is not PortKind.STATE or port in renaming)
         }
 
     @cached_property
@@ -260,7 +260,7 @@ class Runs:
                 inputs[name.removeprefix("file.")]
                 for name in symbols(self.floats.outputs[output])
                 if name.startswith("file.")
-                and inputs[name.removeprefix("file.")].kind is Kind.STATE
+                and inputs[name.removeprefix("file.")].kind is PortKind.STATE
             }
             for output in self.step.outputs
         }
@@ -276,7 +276,7 @@ class Runs:
                 following = points[place + 1]
                 expected = (
                     self._meaning(port, renaming[port], following)
-                    if port.kind is Kind.STATE
+                    if port.kind is PortKind.STATE
                     else following[str(port)]
                 )
                 if _first_difference(value, expected) is not None:
@@ -285,7 +285,7 @@ class Runs:
 
     # --- refutations ------------------------------------------------------------------------------
 
-    def refute(self) -> Difference | None:
+    def refute(self) -> StepDifference | None:
         """Returns a difference from the rule, for any first values that the states may have."""
         if not self.is_small:
             return None
@@ -316,7 +316,7 @@ class Runs:
         count = math.prod(len(entry) for entry in options)
         return None if count > MOST_BEGINNINGS else [dict(entry) for entry in product(*options)]
 
-    def _refute_from(self, renaming: Mapping[Port, Meaning]) -> Difference | None:
+    def _refute_from(self, renaming: Mapping[Port, Meaning]) -> StepDifference | None:
         for place, size in enumerate(SIZES):
             draw = random.Random(2 + place)
             state = self.beginning(draw)
@@ -332,7 +332,7 @@ class Runs:
 
     def _run(
         self, state: Point, file_state: dict[Port, Array], draw: random.Random, size: fmpq
-    ) -> Difference | None:
+    ) -> StepDifference | None:
         names = list(self.step.outputs)
         tensors = {name: _text(value) for name, value in state.items()}
         for count in range(STEPS):
@@ -346,7 +346,7 @@ class Runs:
             given = {
                 port: point[str(port)]
                 for port in self.step.ports.inputs.values()
-                if port.kind in (Kind.GRAD, Kind.HYPER)
+                if port.kind in (PortKind.GRAD, PortKind.HYPER)
             }
             values = self.file_values(names, {**file_state, **given})
             state = self.rule_values(point)
@@ -359,12 +359,12 @@ class Runs:
             }
             for param in self.step.shapes:
                 name = naming.param(param)
-                computed, expected = file_state[Port(Kind.PARAM, param)], state[name]
+                computed, expected = file_state[Port(PortKind.PARAM, param)], state[name]
                 place = _first_difference(computed, expected)
                 if place is not None:
                     texts = text_of(computed[place]), text_of(expected[place])
                     label = f"{name}[{', '.join(map(str, place))}]"
-                    return Difference(count + 1, label, texts, tensors)
+                    return StepDifference(count + 1, label, texts, tensors)
         return None
 
 

@@ -37,7 +37,7 @@ from closedform.ir.graph import with_outputs
 from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, UpdateRule
 from closedform.verify.identity.congruence import are_congruent
-from closedform.verify.identity.equality import Steps, are_equal, is_defined
+from closedform.verify.identity.equality import StepRange, are_equal, is_defined
 from closedform.verify.identity.normal import (
     has_trigonometry,
     normal,
@@ -50,7 +50,13 @@ from closedform.verify.terms.definedness import Obligation, obligations
 from closedform.verify.terms.from_graph import Constant, terms_of_graph
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
-from closedform.verify.terms.partition import Segments, Value, align_segments, as_term, partition
+from closedform.verify.terms.partition import (
+    Segments,
+    SegmentValue,
+    align_segments,
+    as_term,
+    partition,
+)
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
@@ -59,7 +65,7 @@ from closedform.verify.translation.proved_range import first_open_step
 from closedform.verify.translation.refinement import settle, undefined_parts
 from closedform.verify.translation.refutation import (
     CLOCK,
-    Floats,
+    FloatValues,
     Pair,
     computed_refutation,
     points_of,
@@ -95,9 +101,9 @@ _SPLITTER = 4097.0
 class OpenRun:
     """A run of steps on which two values were not shown to be equal, or not to be defined."""
 
-    steps: Steps
-    source: Value
-    computed: Value
+    steps: StepRange
+    source: SegmentValue
+    computed: SegmentValue
     is_equal: bool
 
 
@@ -205,7 +211,7 @@ def _compare_outputs(
         graph = with_outputs(graph, {output.name for output in expected})
     pairs = _pairs(expected, exact, graph, last, effort.check)
     for pair in pairs:
-        steps = Steps(CLOCK, 0, last)
+        steps = StepRange(CLOCK, 0, last)
         if pair.name in split_outputs and not is_rule:
             open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
         else:
@@ -230,7 +236,7 @@ def _compare_outputs(
         tactics.update(dict.fromkeys(verdict.tactics))
     if is_rule:
         for pair in pairs:
-            partial = _check_refinement(pair, Steps(CLOCK, 0, last), effort)
+            partial = _check_refinement(pair, StepRange(CLOCK, 0, last), effort)
             if partial is not None:
                 return partial
     meaning = MEANING_OF_RULES if is_rule else MEANING
@@ -315,7 +321,7 @@ def _pairs(
         last=last,
         is_strict=True,
     )
-    floats = Floats(constants, outputs)
+    floats = FloatValues(constants, outputs)
     has_several = len({output.param for output in expected if output.param}) > 1
     pairs: dict[tuple[Term, ...], Pair] = {}
     for output in expected:
@@ -358,12 +364,12 @@ def _ends_of_lines(segments: Segments[int]) -> Iterator[fmpq]:
 
 
 def _compare(
-    pair: Pair, steps: Steps, tactics: dict[str, None], effort: Effort, is_rule: bool
+    pair: Pair, steps: StepRange, tactics: dict[str, None], effort: Effort, is_rule: bool
 ) -> Iterator[OpenRun]:
     """Yields the runs that stay open; records the evidence for the others."""
     computed_segments = partition(pair.computed, steps.clock, steps.first, steps.last + 1)
     for first, end, (expected, computed) in align_segments(pair.segments, computed_segments):
-        run = Steps(steps.clock, first, end - 1)
+        run = StepRange(steps.clock, first, end - 1)
         way = None if not effort.left else _way(expected, computed, run, is_rule)
         if way is None or not (is_rule or is_defined(computed, run)):
             yield OpenRun(run, expected, computed, way is not None)
@@ -371,7 +377,9 @@ def _compare(
             tactics[way] = None
 
 
-def _way(expected: Value, computed: Value, run: Steps, is_rule: bool) -> str | None:
+def _way(
+    expected: SegmentValue, computed: SegmentValue, run: StepRange, is_rule: bool
+) -> str | None:
     """The name of the cheapest way in which two values are shown to be equal."""
     if is_rule and not (isinstance(expected, LinearForm) and isinstance(computed, LinearForm)):
         first, second = as_term(expected, run.clock), as_term(computed, run.clock)
@@ -384,7 +392,7 @@ def _way(expected: Value, computed: Value, run: Steps, is_rule: bool) -> str | N
     return are_equal(expected, computed, run)
 
 
-def _with_cosines(first: Term, second: Term, run: Steps) -> tuple[Term, Term]:
+def _with_cosines(first: Term, second: Term, run: StepRange) -> tuple[Term, Term]:
     """Two terms with cosines in their normal form or, where these differ, as symbols."""
     span = run.clock, run.first, run.last
     first, second = (normal(without_special_angles(side), *span) for side in (first, second))
@@ -437,7 +445,7 @@ def _in_part(verdict: Verdict, run: OpenRun) -> Verdict:
     return replace(verdict, proved_until=step or None)
 
 
-def _check_refinement(pair: Pair, steps: Steps, effort: Effort) -> Verdict | None:
+def _check_refinement(pair: Pair, steps: StepRange, effort: Effort) -> Verdict | None:
     """The verdict on a graph that may have no value where its source has one; None if it has."""
     for part in _undefined_parts(pair, steps, effort):
         counterexample = refutation(
@@ -449,7 +457,7 @@ def _check_refinement(pair: Pair, steps: Steps, effort: Effort) -> Verdict | Non
     return None
 
 
-def _undefined_parts(pair: Pair, steps: Steps, effort: Effort) -> list[Obligation]:
+def _undefined_parts(pair: Pair, steps: StepRange, effort: Effort) -> list[Obligation]:
     """The operations that are not shown to be defined: at all steps, or segment by segment."""
     parts = list(undefined_parts(pair.source, pair.computed, steps, effort))
     if not parts:
@@ -459,7 +467,7 @@ def _undefined_parts(pair: Pair, steps: Steps, effort: Effort) -> list[Obligatio
     if not 1 < len(segments) <= _MOST_SEGMENTS:
         return parts
     for first, end, _ in segments:
-        run = Steps(steps.clock, first, end - 1)
+        run = StepRange(steps.clock, first, end - 1)
         source, computed = settle(pair.source, run), settle(pair.computed, run)
         open_parts = list(undefined_parts(source, computed, run, effort))
         if open_parts:
@@ -478,7 +486,7 @@ def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:
     return [{name: build.exact(value) for name, value in verdict.counterexample.items()}]
 
 
-def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None, effort: Effort) -> Verdict:
+def _unknown(pair: Pair, steps: StepRange, verdict: Verdict | None, effort: Effort) -> Verdict:
     explanation = f"the prover says {verdict}"
     if verdict is None:
         explanation = "it is too large for the prover" if effort.left else effort.why()

@@ -26,7 +26,12 @@ from closedform.options import GraphOptions, ModelSpec, Precision
 from closedform.verify.certificates.floats import rule_floats, schedule_floats
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.rule_files import FILES, Part, combine_verdicts, validate_file
+from closedform.verify.translation.rule_files import (
+    FILES,
+    OutputVerdict,
+    combine_verdicts,
+    validate_file,
+)
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import PAIRS, validate
@@ -187,7 +192,7 @@ def validate_rule(
         try:
             parts = validate_file(name, Model(members, kinds), models[name], budget)
         except ClosedFormError as error:
-            parts = [Part("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
+            parts = [OutputVerdict("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
         verdicts[name] = combine_verdicts(parts)
         refuse_refuted(verdicts[name], f"rule {spec.rule.name!r}, file '{name}.onnx'")
         _write(models[name], KEY, as_json(verdicts[name], parts))
@@ -222,7 +227,7 @@ def _write(model: ModelProto, key: str, content: str) -> None:
     set_metadata(model, {**properties, key: content})
 
 
-def as_json(verdict: Verdict, parts: Sequence[Part] = ()) -> str:
+def as_json(verdict: Verdict, parts: Sequence[OutputVerdict] = ()) -> str:
     """Returns a verdict as a JSON object, the same at every run.
 
     Args:

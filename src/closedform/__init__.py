@@ -217,6 +217,8 @@ _FUNCTIONS = {
 
 
 def _load_function(name: str) -> Any:
+    if name not in _FUNCTIONS:
+        raise AttributeError(f"the language calls no function {name!r}")
     return getattr(importlib.import_module(_FUNCTIONS[name]), name)
 
 

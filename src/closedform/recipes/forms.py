@@ -60,7 +60,7 @@ class CurveSegment:
         """Returns the value at an update.
 
         Example:
-            >>> Segment(0, None, Curve.LINEAR, (sp.Integer(1), sp.Integer(2))).value(3)
+            >>> CurveSegment(0, None, CurveName.LINEAR, (sp.Integer(1), sp.Integer(2))).value(3)
             7
         """
         x = step - step % self.stride

@@ -33,7 +33,7 @@ def parsed_gin(text: str, source: str) -> dict[str, Any]:
 
     Example:
         >>> parsed_gin("RATE = 0.1\nf.g:\n  lr = %RATE\n  h = @k()", "<text>")
-        {'RATE': 0.1, 'f.g.lr': 0.1, 'f.g.h': Call(name='k', args=(), kwargs={}, scope='')}
+        {'RATE': 0.1, 'f.g.lr': 0.1, 'f.g.h': ConfigCall(name='k', args=(), kwargs={}, scope='')}
     """
     result: dict[str, Any] = {}
     block = ""

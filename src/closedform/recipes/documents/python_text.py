@@ -107,7 +107,7 @@ def parsed_python(text: str, source: str) -> PythonText:
 
     Example:
         >>> parsed_python("a = dict(lr=3 * 1e-4)\nSGD(a['lr'])", "<text>").expressions
-        [Call(name='SGD', args=(0.00030000000000000003,), kwargs={}, scope='')]
+        [ConfigCall(name='SGD', args=(0.00030000000000000003,), kwargs={}, scope='')]
     """
     try:
         with warnings.catch_warnings():
@@ -232,7 +232,7 @@ def literal(
 
     Example:
         >>> literal(ast.parse("[2 * n, f(n)]", mode="eval").body, {"n": 3})
-        [6, Call(name='f', args=(3,), kwargs={}, scope='')]
+        [6, ConfigCall(name='f', args=(3,), kwargs={}, scope='')]
     """
     return _Interpreter(dict(names), source).value(node, depth)
 

@@ -63,7 +63,9 @@ def rule_as_data(rule: UpdateRule) -> Data:
         "states": {
             name: [
                 *(_write(s.next), _write(s.initial)),
-                *(_write_shape(s.shape), _write(s.exists), s.stored),
+                *(_write_shape(s.shape), _write(s.exists)),
+                # Records of before 0.2.0 have no dtype in which a state is stored.
+                *([] if s.stored is None else [s.stored]),
             ]
             for name, s in rule.states.items()
         },
@@ -90,8 +92,10 @@ def rule_of_data(data: Any) -> UpdateRule:
         data["name"],
         _read(data["param"]),
         {
-            name: State(_read(following), _read(initial), _read_shape(shape), _read(exists), stored)
-            for name, (following, initial, shape, exists, stored) in data["states"].items()
+            name: State(
+                _read(following), _read(initial), _read_shape(shape), _read(exists), *stored
+            )
+            for name, (following, initial, shape, exists, *stored) in data["states"].items()
         },
         {name: _read_value(value) for name, value in data["hyperparameters"].items()},
         {name: _read(expr) for name, expr in data["definitions"].items()},

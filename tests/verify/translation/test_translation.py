@@ -22,6 +22,7 @@ from closedform.compiler import compile_schedule, compile_step
 from closedform.effort import Effort
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.exporters import onnx_files
+from closedform.exporters.onnx_metadata import SCHEMA_KEY
 from closedform.exporters.onnx_model import to_model
 from closedform.expr import hyper
 from closedform.ir import Builder, DType, Graph, Op, Output, Role, TensorType
@@ -426,7 +427,7 @@ def test_metadata_that_were_there_stay() -> None:
     helper.set_model_props(model, {"zeta": "last", "author": "someone"})
     validate_model(lr, model)
     keys = [entry.key for entry in model.metadata_props]
-    assert keys == ["author", FLOATS_KEY, KEY, "zeta"]
+    assert keys == ["author", FLOATS_KEY, SCHEMA_KEY, KEY, "zeta"]
 
 
 def test_validation_takes_a_tenth_of_a_second_in_the_median() -> None:

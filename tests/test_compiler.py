@@ -17,7 +17,7 @@ from closedform.errors import ClosedFormError, DefinitionError, ExportError
 LINE = cf.schedules.linear(0, 1, 4)
 RULE = cf.optimizers.sgd(lr=0.1)
 WHAT = "the source must be a Schedule or an UpdateRule, got"
-MAKE = "closedform.Schedule(expression) makes one of a SymPy expression"
+MAKE = "from_python reads a function of the step; Schedule(expression) is one of SymPy"
 
 
 def shape_error(shape: object) -> str:

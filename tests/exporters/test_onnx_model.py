@@ -66,7 +66,7 @@ def test_every_opset_gives_the_values_of_the_evaluator(opset: int) -> None:
 @pytest.mark.parametrize("opset", [13, 17, 23])
 def test_every_op_exports_at_opset(opset: int) -> None:
     for case in CASES:
-        if case.label != "empty" or opset >= 14:
+        if (case.label != "empty" or opset >= 14) and opset >= ONNX_OPS[case.op].min_opset:
             assert to_model(case.graph, opset=opset).opset_import[0].version == opset
 
 
@@ -387,4 +387,6 @@ def test_write_model_needs_a_folder_and_a_file_name(tmp_path: Path) -> None:
 
 def test_rows_state_an_opset_for_every_op() -> None:
     assert set(ONNX_OPS) == set(OPS)
-    assert all(1 <= row.min_opset <= 13 for row in ONNX_OPS.values())
+    # The random words need BitShift and BitwiseXor of opset 18.
+    later = {op for op, row in ONNX_OPS.items() if not 1 <= row.min_opset <= 13}
+    assert later == {Op.UNIFORM}

@@ -199,6 +199,9 @@ def _lookup(draw: st.DrawFn, builder: Builder, pool: list[Value], _: Value) -> V
 def _uniform(draw: st.DrawFn, builder: Builder, pool: list[Value], first: Value) -> Value:
     step = next(value for value in pool if value.type.dtype.is_integer and not value.type.shape)
     dtype = draw(st.sampled_from((DType.F32, DType.F64)))
+    # The reader of files needs the sizes, which make the indices of the elements.
+    if not all(isinstance(size, int) for size in first.type.shape):
+        first = step
     return builder.emit(Op.UNIFORM, first, step, seed=draw(st.integers(0, 3)), to=dtype)
 
 

@@ -238,7 +238,7 @@ def test_an_optimizer_that_the_library_lacks_is_an_error_only_when_asked_for(
 ) -> None:
     recipe = load(tmp_path, "levanter", LEVANTER.replace("warmup: 10", "type: kron"))
     assert rates(recipe, 0) == [0]
-    with pytest.raises(UnknownNameError, match="the library has no optimizer 'kron'"):
+    with pytest.raises(UnknownNameError, match="'kron' of this config is not the library's rule"):
         recipe.optimizer()
 
 

@@ -80,6 +80,7 @@ KEYS = (
         "JSON: a list of `{input, size, low, is_from_end, free, cuts, steps?}`, ranges of indices",
         _STEPS,
     ),
+    MetadataKey("closedform.steps", "the steps after which its schedules end", _STEPS),
     MetadataKey(
         "closedform.sizes",
         "JSON: a list of `{left, relation, right}`, conditions on the free sizes",

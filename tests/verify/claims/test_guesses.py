@@ -40,7 +40,11 @@ def guesses(schedule: Schedule, *, is_lower: bool, count: int = 3) -> list[str]:
         (LINE.unbind(), "Min(end, start)", "Max(end, start)"),
         (schedules.exponential(2, 0.5, 9), "0", "2"),
         (schedules.table([3, 1, 7, 2]), "1", "7"),
-        (schedules.wsd(1, 0, 30, 5, 9).unbind(), "Min(end, peak, warmup_start)", "Max(end, peak, warmup_start)"),
+        (
+            schedules.wsd(1, 0, 30, 5, 9).unbind(),
+            "Min(end, peak, warmup_start)",
+            "Max(end, peak, warmup_start)",
+        ),
         (schedules.inverse_square_root(1, 1, 4).unbind("warmup"), "0", "warmup**(-1/2)"),
     ],
 )

@@ -16,7 +16,7 @@ Dim = int | str
 Shape = tuple[Dim, ...]
 
 FloatArray = NDArray[np.float64]
-"""Values, such as those of a schedule at some steps."""
+"""Values, such as a schedule at some steps."""
 StepArray = NDArray[np.int64]
 """Steps at which a schedule is evaluated."""
 

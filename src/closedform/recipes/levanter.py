@@ -440,7 +440,7 @@ def _plan(optimizer: Values) -> OptimizerPlan:
     # Arguments of the other optimizers, several of which the library does not have, are kept.
     if kind not in ("adam", "lion"):
         options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
-        # The library's kron and soap follow other programs than haliax: not taken by their names.
+        # kron and soap of the library follow pytorch_optimizer, not compared with Levanter's.
         return plan_optimizer(kind, options, where=place, by_name=kind not in ("kron", "soap"))
     arguments: dict[str, Any] = {"betas": (optimizer.beta1, optimizer.beta2)}
     if kind == "adam":

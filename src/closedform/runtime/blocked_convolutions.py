@@ -13,6 +13,7 @@ onnxruntime does not take is loaded as it is in the file.
 from __future__ import annotations
 
 import functools
+import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,6 +137,31 @@ def _order(shape: Sequence[int], block: int) -> tuple[list[int], list[int]]:
     return split, [0, 2, 4, 3, 1]
 
 
+def _moves(
+    shape: Sequence[int], block: int, *, is_transposed: bool
+) -> list[tuple[list[int], list[int]]]:
+    """The shapes and permutations that bring a weight into the order of blocks, places at axis 1.
+
+    Each transposes the two last axes or moves rows, for which onnxruntime 1.31 has fast paths: for
+    128 × 128 × 3 × 3 both take 51 µs, and ``_order`` in one transpose 362 µs. The reshape between
+    them keeps its optimizer from merging them.
+    """
+    outputs, inputs, height, width = shape
+    places = height * width
+    if inputs == 1:
+        return [([outputs // block, block, places], [0, 2, 1])]
+    if is_transposed:
+        blocks = outputs * inputs // block**2
+        return [
+            ([outputs, inputs // block, block * places], [1, 0, 2]),
+            ([blocks, block**2, places], [0, 2, 1]),
+        ]
+    return [
+        ([outputs * inputs // block, block, places], [0, 2, 1]),
+        ([outputs // block, block, inputs * places], [0, 2, 1]),
+    ]
+
+
 def _shapes(model: ModelProto) -> dict[str, list[int]]:
     """The shapes of values of float32 without free sizes."""
     graph = onnx.shape_inference.infer_shapes(model).graph
@@ -199,26 +225,30 @@ class _Builder:
         is_transposed: bool,
     ) -> list[NodeProto]:
         label = f"blocked.{self.count}"
-        image, split, mirror, turn, weight, result = (f"{label}.{i}" for i in range(6))
+        image, weight, result = (f"{label}.{i}" for i in range(3))
         group = attributes.get("group", 1)
-        sizes, order = _order(shape, self._block)
-        outputs = shape[0]
-        weight_shape = shape
+        outputs, weight_shape = shape[0], shape
         if is_transposed and group == 1:  # the weight's first axis is that of the inputs
-            weight_shape, order = [shape[1], shape[0], *shape[2:]], [2, 0, 4, 1, 3]
-            outputs = shape[1]
-        source = split
-        nodes = [
-            helper.make_node("ReorderInput", [node.input[0]], [image], domain=DOMAIN),
-            helper.make_node("Reshape", [node.input[1], self._constant(sizes)], [split]),
-        ]
+            outputs, weight_shape = shape[1], [shape[1], shape[0], *shape[2:]]
+        nodes = [helper.make_node("ReorderInput", [node.input[0]], [image], domain=DOMAIN)]
+        source = node.input[1]
+
+        def append(kind: str, *operands: str, **settings: Any) -> None:
+            nonlocal source
+            target = f"{label}.weight.{len(nodes)}"
+            nodes.append(helper.make_node(kind, [source, *operands], [target], **settings))
+            source = target
+
+        for sizes, permutation in _moves(shape, self._block, is_transposed=is_transposed):
+            append("Reshape", self._constant(sizes))
+            append("Transpose", perm=permutation)
         if is_transposed:
-            places = self._constant(list(reversed(range(sizes[-1]))))
-            nodes.append(helper.make_node("Gather", [split, places], [mirror], axis=len(sizes) - 1))
-            source = mirror
+            # After the moves a place is a row of whole blocks: along the last axis, Gather copies
+            # single elements.
+            places = math.prod(shape[2:])
+            append("Gather", self._constant(list(reversed(range(places)))), axis=1)
         nodes += [
-            helper.make_node("Transpose", [source], [turn], perm=order),
-            helper.make_node("Reshape", [turn, self._constant(weight_shape)], [weight]),
+            helper.make_node("Reshape", [source, self._constant(weight_shape)], [weight]),
             helper.make_node(
                 "Conv",
                 [image, weight],

@@ -3,8 +3,8 @@
 ``Min(a, b)`` asks SymPy whether one operand is never above the other, ``a < b`` whether it always
 holds, ``cos(a)`` whether a is a multiple of pi: through the signs and parities of differences,
 factors and derivatives, 1 to 50 ms in each case. The answer is usually no, and two points show it
-in microseconds: one at which a is below b, and one at which it is above. SymPy, which decides
-nothing that is wrong, then returns the expression that it returns with ``evaluate=False``.
+in microseconds: one at which a is below b, and one at which it is above. SymPy, which must not
+decide against these points, then returns the expression that it returns with ``evaluate=False``.
 
 Substitution costs time linear in the nodes, also in a Piecewise of 10,000 branches.
 """

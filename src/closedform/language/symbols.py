@@ -10,6 +10,9 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language.aliases import Operand
+from closedform.language.sympy_parity import correct_integrality
+
+correct_integrality()
 
 
 class InternalName(str):

@@ -228,7 +228,7 @@ accuracy: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(COMPARE)/python -m pytest -q tests/numerics/compare_accuracy.py
 	@$(BIN)/python docs/build_accuracy.py
 
-# Some ten minutes on one core.
+# About 30 minutes on one core.
 transfer: $(STAMP)
 	@echo "== transfer: best learning rates over widths; rewrites the tables of docs/scaling.md"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/scaling/compare_transfer.py

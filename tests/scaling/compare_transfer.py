@@ -1,6 +1,6 @@
 """Widths from 64 to 1,024: activations that keep their scale, and the best learning rates.
 
-`make transfer` runs it, some ten minutes on a core, and stores the results in docs/scaling.json.
+`make transfer` runs it, about 30 minutes on a core, and stores the results in docs/scaling.json.
 """
 
 from __future__ import annotations

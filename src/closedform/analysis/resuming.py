@@ -129,7 +129,7 @@ def resume(
         before,
         whole.exact(int(mark)),
         equal_to(whole, schedule, where=t < mark).verify().status if mark else Status.PROVED,
-        _without_jump(schedule, tail, mark),
+        _continuity_status(schedule, tail, mark),
         None if schedule.length is None else int(schedule.length),
         None if length is None else int(length),
         factor,
@@ -189,8 +189,8 @@ def _rescale(
     return factor * dilate(schedule, mark, ratio), factor, length
 
 
-def _without_jump(schedule: Schedule, tail: sp.Expr, mark: sp.Integer) -> Status:
-    """Whether the two are proved to have one value at the change.
+def _continuity_status(schedule: Schedule, tail: sp.Expr, mark: sp.Integer) -> Status:
+    """The verdict on the claim that both schedules have one value at the change.
 
     The claim is only about the step of the change: jumps elsewhere belong to the parts.
     """

@@ -264,7 +264,7 @@ def _from_library(
         library_names = [library_name for kind in kinds for library_name in library(kind)]
         raise UnknownNameError(
             f"the library has no {message} {name!r}",
-            hint=f"{_alike(name, library_names)} `closedform list` shows all",
+            hint=f"{_suggest_names(name, library_names)} `closedform list` shows all",
         )
     signature = inspect.signature(function)
     numbers = {key: _read_value(value) for key, value in arguments.items()}
@@ -345,7 +345,7 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _alike(name: str, names: Iterable[str]) -> str:
+def _suggest_names(name: str, names: Iterable[str]) -> str:
     """A hint for a name that is not the library's: the same letters there, then in frameworks."""
     same_letters = [library_name for library_name in names if library_name == name.lower()]
     matches = [*same_letters, *_in_frameworks(name)]

@@ -17,7 +17,7 @@ import sympy as sp
 from closedform.errors import ArgumentError
 
 P = ParamSpec("P")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class Length(ABC):
@@ -53,7 +53,7 @@ class HasLengths(ABC):
         """Returns the schedule in updates."""
 
 
-def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
+def with_lengths(function: Callable[P, Result]) -> Callable[P, Result]:
     """Returns a function whose arguments may be lengths, or schedules that have lengths.
 
     With such an argument it returns the deferred call, else what ``function`` returns. A keyword
@@ -63,7 +63,7 @@ def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
     takes_any = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
 
     @functools.wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Made:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
         if not takes_any and not kwargs.keys() <= parameters.keys():
             raise unknown_keyword(function.__name__, kwargs.keys(), parameters)
         length = next(lengths_in((*args, *kwargs.values())), None)
@@ -73,7 +73,7 @@ def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
             bound = inspect.signature(function).bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentError(str(error), where=function.__name__) from None
-        deferred_call: Made = length.defer(wrapper, bound.arguments)
+        deferred_call: Result = length.defer(wrapper, bound.arguments)
         return deferred_call
 
     return wrapper

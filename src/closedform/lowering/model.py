@@ -161,14 +161,14 @@ def _add_shared_states(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
 
 
 def _check_agreement(label: str, statements: Sequence[tuple[RuleLowering, Any]]) -> None:
-    """Raises where rules of one model say different things of it."""
+    """Raises if the rules of a model have different formulas for a value of the whole model."""
     if len(statements) == 1:
         return
     keys = []
     for lowering, value in statements:
         expr = value if isinstance(value, sp.Basic) else value.next
-        rest = () if isinstance(value, sp.Basic) else (value.initial, value.is_counter)
-        keys.append((expr.xreplace(lowering.numbers), *rest))
+        start = () if isinstance(value, sp.Basic) else (value.initial, value.is_counter)
+        keys.append((expr.xreplace(lowering.numbers), *start))
     for (lowering, _), key in zip(statements, keys, strict=True):
         if key != keys[0]:
             raise LoweringError(

@@ -208,6 +208,7 @@ class CompiledModel:
         numbers: Numbers,
         sums: Mapping[str, Array] | None = None,
     ) -> None:
+        """Calls a C function on the elements of a part, if the rule has that function."""
         function = self._library.find_function(name)
         if function is None or not part.count:
             return

@@ -18,7 +18,7 @@ from closedform.verify.claims.continuity import (
     directions_of,
     jumps,
     limits,
-    on_the_line,
+    over_real_clock,
 )
 from closedform.verify.tactics.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms.evaluate import value
@@ -29,7 +29,7 @@ from tests.test_library import SCHEDULES
 
 
 def line(expr: sp.Expr) -> Term:
-    return on_the_line(term(expr))
+    return over_real_clock(term(expr))
 
 
 def at(root: Term, time: Any) -> Any:

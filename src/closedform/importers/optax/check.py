@@ -236,6 +236,7 @@ def _later(rule: UpdateRule, groups: Sequence[Group]) -> list[int]:
 def _pairs(
     original: Original, running: RunningRule, leaves: Sequence[Leaf], names: Mapping[Path, str]
 ) -> list[tuple[str, Any, Any]]:
+    """Labels of parameters and states, with the value of the rule and the one of optax."""
     pairs = [
         (
             f"param {dotted_name(path)!r}",

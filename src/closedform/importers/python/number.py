@@ -623,7 +623,10 @@ def fits(run: Run, expr: sp.Expr, info: Any) -> bool | sp.Basic:
 
 
 def _adopt(run: Run, value: Any, ref: Ref) -> Any:
-    """A value as the result of a record; of what does not depend on the step, the run chose."""
+    """The value as the result of a recorded call; a replay of the tape compares plain values.
+
+    A plain value does not depend on the step, so that each run of the function must return it.
+    """
     if isinstance(value, Number):
         return type(value)(run, value.expr, value.is_int, value.unit, ref)
     if isinstance(value, Truth):

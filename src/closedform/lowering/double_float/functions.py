@@ -72,11 +72,13 @@ def power_of_two(
     index = _index(math, entry, 0, _POWERS - 1)
     # The subtraction is exact: both are near each other.
     near = math.emit(Op.SUB, x.high, math.emit(Op.MUL, nearest, math.single(1 / _POWERS)))
-    rest = Number(near) if x.low is None else Number(*math.two_sum(near, x.low))
+    remainder = Number(near) if x.low is None else Number(*math.two_sum(near, x.low))
     table = _lookup_pair(
         math, _table(range(_POWERS), lambda j: mpmath.mpf(2) ** (j / _POWERS)), index
     )
-    result = _times_small_exponential(math, table, math.multiply(rest, math.constant(sp.log(2))))
+    result = _times_small_exponential(
+        math, table, math.multiply(remainder, math.constant(sp.log(2)))
+    )
     return Number(result.high, result.low, _scale(math, whole, low, high))
 
 
@@ -96,8 +98,8 @@ def _times_small_exponential(math: Arithmetic, table: Number, y: Number) -> Numb
     """``table * exp(y)`` for a small y: y**2/2 and further terms in plain float32."""
     cubic = _polynomial(math, y.high, (1 / 2, 1 / 6, 1 / 24))
     tail = math.emit(Op.MUL, math.emit(Op.MUL, y.high, y.high), cubic)
-    growth, rest = math.fast_two_sum(y.high, tail)
-    low = rest if y.low is None else math.emit(Op.ADD, rest, y.low)
+    growth, remainder = math.fast_two_sum(y.high, tail)
+    low = remainder if y.low is None else math.emit(Op.ADD, remainder, y.low)
     return math.add_smaller(table, math.multiply(table, Number(growth, low)))
 
 
@@ -133,9 +135,9 @@ def logarithm(math: Arithmetic, x: Number) -> Number:
     reciprocals = [_reciprocal(i) for i in range(_FIRST_MANTISSA, _LAST_MANTISSA + 1)]
     index = _index(math, offset, 0, len(reciprocals) - 1)
     near = math.builder.const(np.array([float(c) for c in reciprocals]), DType.F32)
-    rest = _distance(math, mantissa, math.emit(Op.LOOKUP, near, index))
+    remainder = _distance(math, mantissa, math.emit(Op.LOOKUP, near, index))
     table = _table(reciprocals, lambda c: -mpmath.log(mpmath.mpf(c.numerator) / c.denominator, 2))
-    part = math.multiply(_log1p(math, rest), math.constant(1 / sp.log(2)))
+    part = math.multiply(_log1p(math, remainder), math.constant(1 / sp.log(2)))
     entry = math.add(Number(exponent), _lookup_pair(math, table, index))
     return math.add(entry, part)
 
@@ -150,20 +152,20 @@ def _distance(math: Arithmetic, mantissa: Number, reciprocal: Value) -> Number:
     """``mantissa * reciprocal - 1``: products of halves are exact, and 1 is near."""
     first, second = math.split(mantissa.high)
     near = math.emit(Op.SUB, math.emit(Op.MUL, first, reciprocal), math.single(1.0))
-    high, rest = math.two_sum(near, math.emit(Op.MUL, second, reciprocal))
+    high, error = math.two_sum(near, math.emit(Op.MUL, second, reciprocal))
     if mantissa.low is None:
-        return Number(high, rest)
-    rest = math.emit(Op.ADD, rest, math.emit(Op.MUL, mantissa.low, reciprocal))
+        return Number(high, error)
+    error = math.emit(Op.ADD, error, math.emit(Op.MUL, mantissa.low, reciprocal))
     # The low part of a mantissa is not small compared with its distance from 1.
-    return Number(*math.two_sum(high, rest))
+    return Number(*math.two_sum(high, error))
 
 
 def _log1p(math: Arithmetic, r: Number) -> Number:
     """log(1 + r) for a small r: r**2/2 and further terms in plain float32."""
     cubic = _polynomial(math, r.high, (-1 / 2, 1 / 3, -1 / 4))
     tail = math.emit(Op.MUL, math.emit(Op.MUL, r.high, r.high), cubic)
-    high, rest = math.fast_two_sum(r.high, tail)
-    return Number(high, rest if r.low is None else math.emit(Op.ADD, rest, r.low))
+    high, error = math.fast_two_sum(r.high, tail)
+    return Number(high, error if r.low is None else math.emit(Op.ADD, error, r.low))
 
 
 def sine_of_quarter(math: Arithmetic, turns: Number, per_quarter: int) -> Number:
@@ -171,8 +173,8 @@ def sine_of_quarter(math: Arithmetic, turns: Number, per_quarter: int) -> Number
     position = math.multiply(turns, math.constant(Fraction(_SINES, per_quarter)))
     nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, position.high, math.single(0.5)))
     near = math.emit(Op.SUB, position.high, nearest)
-    rest = Number(near) if position.low is None else Number(*math.two_sum(near, position.low))
-    angle = math.multiply(rest, math.constant(sp.pi / (2 * _SINES)))
+    remainder = Number(near) if position.low is None else Number(*math.two_sum(near, position.low))
+    angle = math.multiply(remainder, math.constant(sp.pi / (2 * _SINES)))
     index = _index(math, nearest, 0, _SINES)
     table = _table(range(_SINES + 1), lambda k: mpmath.sinpi(k / (2 * _SINES)))
     complement = math.emit(Op.SUB, math.builder.const(_SINES, DType.I32), index)

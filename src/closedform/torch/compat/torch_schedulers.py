@@ -266,6 +266,8 @@ class Chained(Composite):
     """
 
     def _follow(self, step: int) -> None:
+        # A member multiplies the factors of the members before it in this step, and after it in the
+        # step before: torch calls them in their order.
         members = [member for member in self.members if isinstance(member, ParamScheduler)]
         values_of_members = [dict(_values_of(member, self.key)) for member in members]
         for number, member in enumerate(members):

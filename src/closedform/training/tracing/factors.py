@@ -120,10 +120,10 @@ def _readers_of(value: Any) -> list[Any]:
     products: list[Any] = []
     for use in value.uses():
         if use.node.op_type == "Reshape" and use.idx == 0:
-            further = _readers_of(use.node.outputs[0])
-            if not further:
+            products_after_reshape = _readers_of(use.node.outputs[0])
+            if not products_after_reshape:
                 return []
-            products += further
+            products += products_after_reshape
         elif _is_product(use.node) and use.idx < 2:
             products.append(use.node)
         else:

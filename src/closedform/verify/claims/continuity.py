@@ -57,7 +57,7 @@ def continuous(
     reading = read_schedule(lr, assume)
     excluded_times = [reading.read(place) for place in places]
     # Without open hyperparameters the points at which minima turn are numbers, too.
-    cells = real_cells(on_the_line(reading.value)) if lr.open else cells_of(lr)
+    cells = real_cells(over_real_clock(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
     for joint in _joints(cells):
         time = build.rational(joint.time)
@@ -79,13 +79,16 @@ def continuous(
 def cells_of(lr: Schedule) -> list[RealCell]:
     """Returns the cells of a schedule without open hyperparameters; minima, too, are choices."""
     cells: list[RealCell] = lr.memo(
-        "cells", lambda: real_cells(as_choices(on_the_line(value_term(lr))))
+        "cells", lambda: real_cells(as_choices(over_real_clock(value_term(lr))))
     )
     return cells
 
 
-def on_the_line(root: Term) -> Term:
-    """The term over the real clock; a moving sign is written as the choice that it is."""
+def over_real_clock(root: Term) -> Term:
+    """Returns the term with the real clock in place of the integer one.
+
+    A sign that depends on the clock becomes a choice, whose cells the partition separates.
+    """
     root = build.substitute(root, {CLOCK: TIME})
     for node in moving(root, Op.SIGN):
         root = build.substitute(root, {node: build.as_choice(node)})

@@ -16,7 +16,7 @@ from flint import arb, fmpq
 from sympy.core.relational import Relational
 
 from closedform.language import Schedule, t
-from closedform.verify.claims.continuity import cells_of, on_the_line
+from closedform.verify.claims.continuity import cells_of, over_real_clock
 from closedform.verify.claims.reading import CLOCK, ScheduleReading
 from closedform.verify.tactics.real_line import RealCell, as_choices, real_cells
 from closedform.verify.terms.build import rational, substitute
@@ -82,7 +82,7 @@ def sample_cells(reading: ScheduleReading, seed: int = 0) -> list[Sample]:
             declared_symbols[name]: rational(number) for name, number in parameters.items()
         }
         cells = (
-            real_cells(as_choices(on_the_line(substitute(reading.value, numbers_by_symbol))))
+            real_cells(as_choices(over_real_clock(substitute(reading.value, numbers_by_symbol))))
             if numbers_by_symbol
             else cells_of(reading.schedule)
         )

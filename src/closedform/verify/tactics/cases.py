@@ -168,8 +168,8 @@ def _without_floor(sequent: Sequent, node: Term, effort: Effort) -> Sequent:
     for bound in (ZERO, ONE):
         facts.append(implies(less_equal(bound, number), less_equal(bound, whole)))
         facts.append(implies(less(number, bound), less_equal(whole, subtract(bound, ONE))))
-    facts += _of_logarithm(number, whole)
-    facts += _of_quotient(sequent, number, whole, effort)
+    facts += _floor_of_logarithm(number, whole)
+    facts += _floor_of_quotient(sequent, number, whole, effort)
     for other_whole, other_number in sequent.floors.items():
         facts.append(implies(less_equal(other_number, number), less_equal(other_whole, whole)))
         facts.append(implies(less_equal(number, other_number), less_equal(whole, other_whole)))
@@ -177,7 +177,7 @@ def _without_floor(sequent: Sequent, node: Term, effort: Effort) -> Sequent:
     return Sequent((*case.facts, *facts), case.goal, {**case.floors, whole: number})
 
 
-def _of_logarithm(number: Term, whole: Term) -> list[Term]:
+def _floor_of_logarithm(number: Term, whole: Term) -> list[Term]:
     """``floor(log_b a) = n`` as ``b^n <= a < b^(n + 1)``, where a > 0 and b > 1."""
     if number.op is not Op.DIVIDE or any(arg.op is not Op.LOG for arg in number.args):
         return []
@@ -193,7 +193,7 @@ def _of_logarithm(number: Term, whole: Term) -> list[Term]:
     ]
 
 
-def _of_quotient(sequent: Sequent, number: Term, whole: Term, effort: Effort) -> list[Term]:
+def _floor_of_quotient(sequent: Sequent, number: Term, whole: Term, effort: Effort) -> list[Term]:
     """``floor(a / b) = n`` as ``n b <= a < (n + 1) b``, where the facts say that b > 0."""
     if number.op is not Op.DIVIDE or is_rational(number.args[1]):
         return []

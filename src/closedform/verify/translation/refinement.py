@@ -264,6 +264,7 @@ class _Known:
         return {atom for monomial, _ in product for atom, _ in monomial}
 
     def _is_positive_multiple(self, required_form: Form, source_form: Form) -> bool:
+        """Whether a form is a positive rational times the other: both then have one sign."""
         if not required_form or not source_form:
             return False
         quotient = self._table.product((required_form, self._table.power(source_form, fmpq(-1))))

@@ -17,12 +17,24 @@ from closedform.verify.certification.search import certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.claims.certified import CertifiedGoal
 from closedform.verify.rocq.files import (
+    AXIOMS_OF_REALS,
     LIBRARY,
+    RocqFile,
     module_name,
+    printed_axioms,
     rocq_file,
     unexpected_axioms,
 )
-from closedform.verify.terms.build import both, cospi, divide, less_equal, rational, symbol
+from closedform.verify.terms.build import (
+    add,
+    both,
+    cospi,
+    divide,
+    less_equal,
+    multiply,
+    rational,
+    symbol,
+)
 from closedform.verify.terms.tree import Sign, Term
 from tests.verify.rocq.coq import COQC, Coq, with_library
 
@@ -61,6 +73,45 @@ def test_a_report_is_accepted(coq: Coq) -> None:
     assert result.returncode == 0, result.stderr
     assert "ClassicalDedekindReals.sig_forall_dec" in result.stdout
     assert unexpected_axioms(result.stdout) == ()
+
+
+@needs_coqc
+def test_quotients_whose_divisor_has_fractions(coq: Coq) -> None:
+    """The normal form of the divisor has a quotient inside."""
+    x = symbol("x", sign=Sign.NONNEGATIVE)
+    divisor = add(rational(1), multiply(rational(1, 2), x))
+    goal = less_equal(divide(rational(1), divisor), rational(1))
+    file = rocq_file("fractions", "a quotient", [goal_of(goal, goal)])
+    assert "/ (1 + 1 / 2 * (n" in file.text
+    result = coq.check(file)
+    assert result.returncode == 0, result.stderr
+
+
+@needs_coqc
+def test_the_library_uses_the_axioms_of_reals_and_integers(coq: Coq) -> None:
+    names = re.findall(r"^Lemma (\w+)", library(), re.MULTILINE)
+    pairs = f"@{names[-1]}"
+    for name in reversed(names[:-1]):
+        pairs = f"(@{name}, {pairs})"
+    result = coq.check(
+        RocqFile(
+            "assumptions",
+            "From Closedform Require Import Closedform.\n"
+            f"Definition lemmas := {pairs}.\nPrint Assumptions lemmas.\n",
+            {},
+        )
+    )
+    assert result.returncode == 0, result.stderr
+    assert unexpected_axioms(result.stdout) == ()
+    assert printed_axioms(result.stdout) >= AXIOMS_OF_REALS
+
+
+@needs_coqc
+def test_the_axioms_of_reals_are_those_of_the_standard_library(coq: Coq) -> None:
+    """Nothing but the standard library is loaded: its logarithm depends on the excluded middle."""
+    text = "From Coq Require Import Reals.\nPrint Assumptions ln.\n"
+    result = coq.check(RocqFile("standard", text, {}))
+    assert printed_axioms(result.stdout) == AXIOMS_OF_REALS
 
 
 @needs_coqc

@@ -2,7 +2,9 @@
 
    A certificate defines each term of its statement, and states facts about them. A number is a real
    number; an integer symbol is an integer, cast. A relation has a literal: a polynomial above 0,
-   at least 0, equal to 0, or not. Intervals have rational ends, and are computed by the kernel. *)
+   at least 0, equal to 0, or not. Intervals have rational ends, and are computed by the kernel.
+   The tactic `interval` always has a precision: without it, it computes with the floats of the
+   machine, whose operations are axioms. *)
 
 From Coq Require Import Reals Lra Lia ZArith QArith Qreals List.
 From Interval Require Import Tactic.
@@ -315,9 +317,9 @@ Proof.
 Qed.
 
 Lemma pi_low : 314159 / 100000 < PI.
-Proof. interval. Qed.
+Proof. interval with (i_prec 60). Qed.
 Lemma pi_high : PI < 314160 / 100000.
-Proof. interval. Qed.
+Proof. interval with (i_prec 60). Qed.
 
 Lemma quotient_times (a b : R) : b <> 0 -> a / b * b = a.
 Proof. intros. now field. Qed.

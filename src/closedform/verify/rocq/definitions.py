@@ -33,6 +33,8 @@ _FUNCTIONS = {"cospi": "cospi", "sinpi": "sinpi", "exp": "exp", "log": "ln", "fl
               "abs": "Rabs", "sign": "sgn", "^": "pw", "min": "Rmin", "max": "Rmax"}  # fmt: skip
 _DECISIONS = {"<": "Rlt_dec", "<=": "Rle_dec", "=": "Req_EM_T"}
 _SIGNS = {"<": "<", "<=": "<=", "=": "="}
+LITERALS = {">": "above", ">=": "least", "=": "equal", "!=": "differ"}
+"""How the lemmas of ``Closedform.v`` call the relations of a polynomial to 0."""
 _SYNTACTIC = frozenset({"symbol", "pi", "undefined", "ite"})
 MOST_LINES = 60_000
 _MOST_CHARACTERS = 300
@@ -262,7 +264,9 @@ class Definitions:
         text = self.polynomial(form)
         self._equalities[term] = f"F{term}"
         self.write(f"Lemma F{term} : {name} = {text}.")
-        self.write(f"Proof. unfold {name}. {rewriting}{end} Qed.")
+        # Before the normal forms stand there: their numbers are quotients too.
+        quotient = "unfold Rdiv. " if self.terms.nodes[term][0] == "/" else ""
+        self.write(f"Proof. unfold {name}. {quotient}{rewriting}{end} Qed.")
 
     def _end_of_equality(self, term: int) -> str:
         op, args, _ = self.terms.nodes[term]
@@ -271,7 +275,7 @@ class Definitions:
             return "polynomials."
         arguments = [self.forms.of(arg) for arg in args]
         if op == "/":
-            return f"unfold Rdiv. {self._rewrite_inverse(arguments[1])}polynomials."
+            return f"{self._rewrite_inverse(arguments[1])}polynomials."
         if op == "^":
             exponent = whole_constant(arguments[1])
             if exponent is not None and 0 <= exponent <= 64:

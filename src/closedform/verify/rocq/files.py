@@ -18,31 +18,32 @@ from closedform.verify.rocq.script import section
 LIBRARY = "Closedform.v"
 """The lemmas of all certificates, a file of the package."""
 
-_FLOATS = (
-    "abs add classify compare div eqb frshiftexp ldshiftexp ltb mul next_down next_up "
-    "normfr_mantissa of_uint63 opp sqrt sub"
-)
 _INTEGERS = "add div head0 land leb lor lsl lsr ltb lxor mod mul mulc sub tail0 diveucl_21"
 _DEFINED = "addc addcarryc addmuldiv compare diveucl subc subcarryc"
-AXIOMS = frozenset({
-    # The real numbers of the standard library of Rocq 8.16.
-    "ClassicalDedekindReals.sig_forall_dec",
-    "ClassicalDedekindReals.sig_not_dec",
-    "FunctionalExtensionality.functional_extensionality_dep",
-    # The theory behind the tactic `interval` uses the excluded middle; `interval` computes by the
-    # machine integers and floats of the kernel, whose operations are stated as axioms.
-    "Classical_Prop.classic",
-    "PrimFloat.float",
-    "PrimInt63.int",
-    *(f"PrimFloat.{name}" for name in _FLOATS.split()),
-    *(f"FloatAxioms.{name}_spec" for name in _FLOATS.split()),
-    *(f"FloatAxioms.{name}" for name in ("Prim2SF_SF2Prim", "Prim2SF_valid", "SF2Prim_Prim2SF")),
-    *(f"PrimInt63.{name}" for name in (*_INTEGERS.split(), *_DEFINED.split(), "eqb")),
-    *(f"Uint63.{name}_spec" for name in _INTEGERS.split()),
-    *(f"Uint63.{name}_def_spec" for name in _DEFINED.split()),
-    *(f"Uint63.{name}" for name in ("eqb_correct", "eqb_refl", "of_to_Z")),
-})  # fmt: skip
-"""The axioms that a certificate may use."""
+AXIOMS_OF_REALS = frozenset(
+    {
+        "ClassicalDedekindReals.sig_forall_dec",
+        "ClassicalDedekindReals.sig_not_dec",
+        "FunctionalExtensionality.functional_extensionality_dep",
+        # The excluded middle: by it, Rtopology proves that a continuous function is bounded on a
+        # closed interval (continuity_ab_maj), hence the mean value theorem (MVT). By that, Rpower
+        # proves exp_increasing, and defines the logarithm `ln`, hence the power `Rpower`.
+        "Classical_Prop.classic",
+    }
+)
+"""The axioms of the real numbers of the standard library of Rocq 8.16; those of `ln` are these."""
+AXIOMS = frozenset(
+    {
+        *AXIOMS_OF_REALS,
+        # `interval` computes with the machine integers of the kernel, whose operations are axioms.
+        "PrimInt63.int",
+        *(f"PrimInt63.{name}" for name in (*_INTEGERS.split(), *_DEFINED.split(), "eqb")),
+        *(f"Uint63.{name}_spec" for name in _INTEGERS.split()),
+        *(f"Uint63.{name}_def_spec" for name in _DEFINED.split()),
+        *(f"Uint63.{name}" for name in ("eqb_correct", "eqb_refl", "of_to_Z")),
+    }
+)
+"""The axioms that a certificate may use: of the reals and of the machine integers."""
 
 _HEAD = """\
 (* {subject}
@@ -52,8 +53,9 @@ _HEAD = """\
      coqc -Q . Closedform Closedform.v
      coqc -Q . Closedform {name}.v
 
-   Axioms, printed at the end: the axioms of its real numbers, and where a cosine
-   or another function is computed, the excluded middle, and the machine integers and floats. *)
+   Axioms, printed at the end: those of the real numbers of its standard library (for a logarithm or
+   a power, the excluded middle is one of them), and the machine integers where a number is bounded
+   by computation. *)
 
 From Coq Require Import Reals Lra ZArith QArith List.
 Import ListNotations.
@@ -152,6 +154,18 @@ def write_rocq(folder: Path, file: RocqFile) -> None:
             ) from error
 
 
+def printed_axioms(output: str) -> frozenset[str]:
+    r"""Returns the axioms in the output of ``coqc``: what ``Print Assumptions`` printed.
+
+    Example:
+        >>> printed_axioms("Axioms:\nClassical_Prop.classic : forall P : Prop, P \\/ ~ P\n")
+        frozenset({'Classical_Prop.classic'})
+    """
+    _, _, text = output.partition("Axioms:\n")
+    names = re.findall(r"^(\S+)\s*(?::|$)", text, re.MULTILINE)
+    return frozenset(names) - {"Axioms:", "Axioms"}
+
+
 def unexpected_axioms(output: str) -> tuple[str, ...]:
     r"""Returns the axioms in the output of ``coqc`` that a certificate must not use.
 
@@ -159,9 +173,7 @@ def unexpected_axioms(output: str) -> tuple[str, ...]:
         >>> unexpected_axioms("Axioms:\nfalse : False\n")
         ('false',)
     """
-    _, _, text = output.partition("Axioms:\n")
-    names = re.findall(r"^([A-Za-z][\w.']*)\s*(?::|$)", text, re.MULTILINE)
-    return tuple(name for name in names if name not in AXIOMS)
+    return tuple(sorted(printed_axioms(output) - AXIOMS))
 
 
 def _comment(text: str) -> str:

@@ -7,26 +7,26 @@ a new fact states it with its proof. Nothing here is trusted: the kernel accepts
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from flint import fmpq
 
-from closedform.verify.checker.polynomials import (
-    UNIT,
-    Polynomial,
-    clear,
-    constant_of,
-    content,
-    plus,
-)
+from closedform.verify.checker.polynomials import UNIT, constant_of
 from closedform.verify.checker.replay import _STEPS as CHECKED_STEPS
 from closedform.verify.checker.replay import Facts, Replay, _is_weaker, begin
 from closedform.verify.checker.terms import fraction
 from closedform.verify.rocq.bounds import Bounds
-from closedform.verify.rocq.definitions import Definitions, InexpressibleError, number_text
+from closedform.verify.rocq.definitions import (
+    LITERALS,
+    Definitions,
+    InexpressibleError,
+    number_text,
+)
 from closedform.verify.rocq.lemma_names import lemma_about, lemma_about_two
+from closedform.verify.rocq.ranges import run_range
+from closedform.verify.rocq.relations import clear_divisor, round_fact
+from closedform.verify.rocq.replacements import replace_terms
 
 _WEAKENINGS = {
     (">", ">"): "weaken_above",
@@ -37,11 +37,6 @@ _WEAKENINGS = {
     ("=", ">="): "weaken_equal_least",
     ("!=", "!="): "weaken_differ",
 }
-_LITERALS = {">": "above", ">=": "least", "=": "equal", "!=": "differ"}
-_CONGRUENCES = {"<": "lt_cong", "<=": "le_cong", "=": "eq_cong"}
-_OPERATORS = {"+": "Rplus", "*": "Rmult", "/": "Rdiv", "^": "pw", "min": "Rmin", "max": "Rmax",
-              "cospi": "cospi", "sinpi": "sinpi", "exp": "exp", "log": "ln", "floor": "floor",
-              "abs": "Rabs", "sign": "sgn"}  # fmt: skip
 _CHOICES = {
     "min": ("min_left", "min_right"),
     "max": ("max_right", "max_left"),
@@ -72,7 +67,7 @@ class Script:
         self.hypotheses = [*self.replay._declarations([*assumptions, self.goal]), *assumptions]
         self.terms.read(proof["nodes"], self.places)
         names_in_scope = self._begin()
-        self._run(proof["step"], facts, names_in_scope, 0)
+        self.run(proof["step"], facts, names_in_scope, 0)
 
     # --- facts -----------------------------------------------------------------------------------
 
@@ -116,7 +111,7 @@ class Script:
         """Returns the proof of the literal of a fact."""
         literal = self.replay.relation(fact)
         lemma = self.definitions.difference(fact)
-        return f"({_LITERALS[literal.relation]}_of {lemma} f{fact})"
+        return f"({LITERALS[literal.relation]}_of {lemma} f{fact})"
 
     def entail(self, facts: Sequence[int], truth: int, names_in_scope: set[int]) -> str:
         """Returns the name of the fact that a relation is, stated where it only follows."""
@@ -125,7 +120,7 @@ class Script:
         literal = self.replay.literal(truth)
         if literal is None:
             raise InexpressibleError("a condition that is not a relation is not among the facts")
-        back = f"of_{_LITERALS[literal.relation]} {self.definitions.difference(truth)}"
+        back = f"of_{LITERALS[literal.relation]} {self.definitions.difference(truth)}"
         if constant_of(literal.form) is not None:
             self.state(truth, f"apply ({back}); lra", names_in_scope)
             return f"f{truth}"
@@ -234,7 +229,8 @@ class Script:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _run(self, step: Any, facts: Facts, names_in_scope: set[int], depth: int) -> None:
+    def run(self, step: Any, facts: Facts, names_in_scope: set[int], depth: int) -> None:
+        """Writes a step and those after it."""
         while True:
             if depth > 150:
                 raise InexpressibleError("the proof is too deep")
@@ -250,7 +246,7 @@ class Script:
                 return
             parts = CHECKED_STEPS[name](self.replay, rest, facts, self.places)
             if name == "range":
-                self._run_range(rest, facts, parts, names_in_scope, depth)
+                run_range(self, rest, facts, parts, names_in_scope, depth)
                 return
             contexts = _PRINTERS[name](self, rest, facts, parts, names_in_scope)
             if not parts:
@@ -261,7 +257,7 @@ class Script:
                 if follow is not None:
                     context_facts = set(names_in_scope)
                     follow(context_facts)
-                    self._run(part, part_facts, context_facts, depth)
+                    self.run(part, part_facts, context_facts, depth)
                 self.write("}")
             (step, facts), follow = parts[-1], contexts[-1]
             follow(names_in_scope)
@@ -306,7 +302,7 @@ class Script:
         equations = {term: (value, self.choice(term, number, proof))}
 
         def follow(names_in_scope: set[int]) -> None:
-            self.replace(equations, facts, names_in_scope)
+            replace_terms(self, equations, facts, names_in_scope)
             self._take_entailed(condition, facts, names_in_scope)
 
         return [follow]
@@ -345,96 +341,6 @@ class Script:
             return f"(ite_{'false' if number else 'true'} {self.definitions.decision(condition)} _ _ {raw})"  # noqa: E501
         nodes = " ".join(self.definitions.node(arg) for arg in args)
         return f"({_CHOICES[op][number]} {nodes} {proof})"
-
-    def replace(
-        self,
-        equations: Mapping[int, tuple[int, str]],
-        facts: Sequence[int],
-        names_in_scope: set[int],
-    ) -> None:
-        """States the facts with terms replaced, each by the proof of its equation."""
-        terms, node = self.terms, self.definitions.node
-        results: dict[int, int] = {}
-        proofs: dict[int, str] = {}
-        for term in terms.below(*facts):
-            op, args, value = terms.nodes[term]
-            if term in equations:
-                value, proof = equations[term]
-                new, further = self._image(value, term, results, proofs)
-                results[term] = new
-                proof = proof if further is None else f"(eq_trans {proof} {further})"
-                proofs[term] = self._equation(term, new, proof)
-                continue
-            if all(results[arg] == arg for arg in args):
-                results[term] = term
-                continue
-            new = results[term] = terms.make(op, [results[arg] for arg in args], value)
-            if op == "ite":
-                iff = self._equivalence(args[0], results, proofs)
-                values = [proofs.get(arg, f"(eq_refl {node(arg)})") for arg in args[1:]]
-                decisions = [self.definitions.decision(c) for c in (args[0], results[args[0]])]
-                node(new)
-                text = f"(ite_cong {' '.join(decisions)} _ _ _ _ {iff} {' '.join(values)})"
-                proofs[term] = self._equation(term, new, text)
-            elif not terms.is_truth(term):
-                proofs[term] = self._equation(term, new, self._congruence(term, proofs))
-        for fact in facts:
-            new = results[fact]
-            if new != fact:
-                equivalence = self._equivalence(fact, results, proofs)
-                self.state(new, f"exact (proj1 {equivalence} f{fact})", names_in_scope)
-
-    def _image(
-        self, value: int, term: int, results: Mapping[int, int], proofs: Mapping[int, str]
-    ) -> tuple[int, str | None]:
-        """The value of a replaced term with the terms inside of it replaced, and the proof."""
-        if value in results and value < term:
-            return results[value], proofs.get(value)
-        op, args, of = self.terms.nodes[value]
-        if op not in ("*", "+") or all(results.get(arg, arg) == arg for arg in args):
-            return value, None
-        new = self.terms.make(op, [results.get(arg, arg) for arg in args], of)
-        return new, self._equation(value, new, self._congruence(value, proofs))
-
-    def _equation(self, term: int, new: int, proof: str) -> str:
-        left, right = self.definitions.node(term), self.definitions.node(new)
-        name = self.name("s")
-        self.write(f"assert ({name} : {left} = {right}) by (refine {proof}; computed).")
-        return name
-
-    def _congruence(self, term: int, proofs: Mapping[int, str]) -> str:
-        op, args, _ = self.terms.nodes[term]
-        node = self.definitions.node
-        equations = [proofs.get(arg, f"(eq_refl {node(arg)})") for arg in args]
-        if op in ("+", "*"):
-            text = equations[0]
-            for equation in equations[1:]:
-                text = f"(f_equal2 {_OPERATORS[op]} {text} {equation})"
-            return text
-        if op in _OPERATORS:
-            return (
-                f"(f_equal{'2' if len(args) == 2 else ''} {_OPERATORS[op]} {' '.join(equations)})"
-            )
-        names = [equation for arg, equation in zip(args, equations, strict=True) if arg in proofs]
-        return f"ltac:(unfold {node(term)}; rewrite {', '.join(names)}; reflexivity)"
-
-    def _equivalence(
-        self, truth: int, results: Mapping[int, int], proofs: Mapping[int, str]
-    ) -> str:
-        op, args, _ = self.terms.nodes[truth]
-        if results[truth] == truth or op in ("true", "false"):
-            return f"(iff_refl {self.definitions.proposition(truth)})"
-        if op in _CONGRUENCES:
-            node = self.definitions.node
-            sides = [proofs.get(arg, f"(eq_refl {node(arg)})") for arg in args]
-            return f"({_CONGRUENCES[op]} {' '.join(sides)})"
-        parts = [self._equivalence(arg, results, proofs) for arg in args]
-        if op == "not":
-            return f"(not_cong {parts[0]})"
-        text = parts[-1]
-        for part in reversed(parts[:-1]):
-            text = f"({op}_cong {part} {text})"
-        return text
 
     def _lemma(self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int]) -> Any:
         functions = [self.places[place] for place in rest[0]]
@@ -477,208 +383,9 @@ class Script:
         equation = self.entail([fact], self.terms.equal(before, after), names_in_scope)
 
         def follow(names_in_scope: set[int]) -> None:
-            self.replace({before: (after, equation)}, facts, names_in_scope)
+            replace_terms(self, {before: (after, equation)}, facts, names_in_scope)
 
         return [follow]
-
-    def _round(self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int]) -> Any:
-        fact, claim = facts[rest[0]], self.places[rest[1]]
-        literal = self.replay.relation(fact)
-        rounding = self.replay.round_relation(literal)
-        scale = content(literal.form)
-        whole = {monomial: value / scale for monomial, value in literal.form.items()}
-        offset = whole.pop(UNIT, fmpq(0))
-        is_strict = literal.relation == ">"
-        least = int((-offset).floor()) + 1 if is_strict else int((-offset).ceil())
-        polynomial = self.definitions.polynomial
-        integers = self.definitions.integers(whole)
-        name = self.name()
-        self.write(
-            f"assert ({name} : 0 <= {polynomial(whole)} - IZR ({least})) by (refine "
-            f"(round_{'above' if is_strict else 'least'} (c := {number_text(scale)}) "
-            f"(o := {number_text(offset)}) ({least}) {integers} {self.positive(scale)} _ _ "
-            f"{self.literal_proof(fact)}); [polynomials | lra])."
-        )
-        target = self.replay.relation(claim)
-        back = f"of_{_LITERALS[target.relation]} {self.definitions.difference(claim)}"
-        weaker = self.weakening(">=", rounding.form, target.relation, target.form, name)  # type: ignore[union-attr]
-        return [
-            lambda names_in_scope: self.state(claim, f"apply ({back}); {weaker}", names_in_scope)
-        ]
-
-    def _clear(self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int]) -> Any:
-        fact, divisor = facts[rest[0]], self.places[rest[1]]
-        claim = self.places[rest[2]]
-        literal = self.replay.relation(fact)
-        product = self.replay.clear_divisor(literal, divisor, facts)
-        terms, definitions = self.terms, self.definitions
-        zero = terms.rational(0)
-        signs = (
-            terms.less(zero, divisor),
-            terms.less(divisor, zero),
-            terms.negate(terms.equal(divisor, zero)),
-        )
-        sign = next(sign for sign in signs if self.replay.entails(facts, sign))
-        is_negative = sign == signs[1]
-        fact_of_sign = self.entail(facts, sign, names_in_scope)
-        # The divisor as it stands in the normal forms; its sign.
-        ((monomial, scale),) = self.replay.forms.inverse(self.replay.forms.of(divisor)).items()
-        form = plus({}, self.replay.forms.of(divisor), scale)
-        text = definitions.polynomial(form)
-        not_zero, sign_proof = self.name(), self.name()
-        rewriting = definitions.rewriting([divisor])
-        self.write(
-            f"assert ({not_zero} : {text} <> 0) by (let z := fresh in intro z; "
-            f"assert (e : {definitions.node(divisor)} = 0) "
-            f"by ({rewriting.replace('. ', '; ')}first [exact z | lra]); "
-            f"unfold {definitions.node(zero)} in *; first [exact ({fact_of_sign} e) | lra])."
-        )
-        atom = monomial[0][0]
-        degree = self._degree(literal.form, product.form, atom)
-        base = text
-        if is_negative == (scale > 0) and literal.relation in (">", ">="):
-            opposite = {m: -c for m, c in form.items()}
-            base = definitions.polynomial(opposite)
-        target = self.replay.relation(claim)
-        back = f"of_{_LITERALS[target.relation]} {definitions.difference(claim)}"
-        source = definitions.polynomial(literal.form)
-        result = definitions.polynomial(product.form)
-        kind = _LITERALS[literal.relation]
-        name = self.name()
-        unfolding = (
-            f"unfold {definitions.atom(atom)}"
-            if self.replay.forms.atoms[atom][0] == "inv"
-            else "idtac"
-        )
-        field = f"{unfolding}; by_field {not_zero}"
-        proof = self.literal_proof(fact)
-        if literal.relation in ("=", "!="):
-            hole = f"{not_zero} " if literal.relation == "!=" else ""
-            tactic = f"refine (clear_{kind} (d := {base}) {degree} {hole}_ {proof}); {field}"
-        elif degree % 2 == 0:
-            hole = f"{not_zero} " if literal.relation == ">" else ""
-            root = text
-            half = degree // 2
-            tactic = f"refine (clear_{kind}_even (d := {root}) {half} {hole}_ {proof}); {field}"
-        else:
-            self.write(
-                f"assert ({sign_proof} : 0 < {base}) by (generalize {fact_of_sign}; "
-                f"{rewriting.replace('. ', '; ')}unfold {definitions.node(zero)}; intros; lra)."
-            )
-            tactic = f"refine (clear_{kind} (d := {base}) {degree} {sign_proof} _ {proof}); {field}"
-        relation = {">": "0 < {}", ">=": "0 <= {}", "=": "{} = 0", "!=": "{} <> 0"}[
-            literal.relation
-        ].format(f"({result})")
-        self.write(f"assert ({name} : {relation}).")
-        self.write(f"{{ (* {source} *) {tactic}. }}")
-        weaker = self.weakening(literal.relation, product.form, target.relation, target.form, name)
-        return [
-            lambda names_in_scope: self.state(claim, f"apply ({back}); {weaker}", names_in_scope)
-        ]
-
-    def _degree(self, before: Any, after: Any, atom: int) -> int:
-        """How many times a relation was multiplied by its divisor."""
-        divisor = self.replay.forms.arguments[atom]
-        form: Polynomial = (
-            divisor[0] if self.replay.forms.atoms[atom][0] == "inv" else {((atom, 1),): fmpq(1)}
-        )
-        return clear(before, atom, form)[1]
-
-    def _range(self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int]) -> Any:
-        symbol, ends = self.places[rest[0]], rest[1]
-        bounds = Bounds(self, facts, names_in_scope)
-        ((monomial, _),) = self.replay.forms.of(symbol).items()
-        low, high = bounds.intervals.of_term(symbol)
-        whole = self.definitions.integer(monomial[0][0])
-        bound = "" if low is None and high is None else bounds.atom(monomial[0][0])[0]
-        least = None if low is None else int(low.ceil())
-        most = None if high is None else int(high.floor())
-        node = self.definitions.node(symbol)
-        borders = [None, *ends, None]
-        lower, contexts = "", []
-        for before, end in itertools.pairwise(borders):
-            upper, above = (self.name(), self.name()) if end is not None else ("", "")
-            is_behind = before is not None and most is not None and before >= most
-            is_before = end is not None and least is not None and end < least
-            opening = (
-                f"destruct (split_range ({end}) {whole}) as [{upper} | {above}]; "
-                f"[| simpl Z.add in {above}]."
-                if end is not None
-                else ""
-            )
-            closing = ""
-            if is_behind or is_before:
-                hint = lower if is_behind else upper
-                closing = f"exfalso; apply_range {bound}; lra."
-                del hint
-            first = least if before is None else before + 1
-            last = most if end is None else end
-            contexts.append((opening, closing, lower, upper, before, end, first, last))
-            lower = above
-        parts_of_range: list[Any] = []
-        pending: list[str] = []
-        for opening, closing, lower, upper, before, end, first, last in contexts:
-            if closing:
-                is_last = end is None
-                pending += [opening] if opening else []
-                pending.append(closing if is_last else f"{{ {closing} }}")
-                continue
-            lines, pending = [*pending, opening], []
-            parts_of_range.append((lines, self._part_of_range(
-                symbol, node, facts, bound, (lower, upper), (before, end), (first, last)
-            )))  # fmt: skip
-        return parts_of_range, pending
-
-    def _part_of_range(
-        self, symbol: int, node: str, facts: Facts, bound: str, names: tuple[str, str],
-        borders: tuple[int | None, int | None], ends: tuple[int | None, int | None],
-    ) -> Any:  # fmt: skip
-        terms = self.terms
-        (lower, upper), (before, end), (first, last) = names, borders, ends
-
-        def follow(names_in_scope: set[int]) -> None:
-            if first is not None and first == last:
-                number = terms.rational(first)
-                name = self.name("s")
-                self.write(
-                    f"assert ({name} : {node} = {self.definitions.node(number)}) by "
-                    f"({f'apply_range {bound}; ' if bound else ''}"
-                    f"unfold {self.definitions.node(number)}; lra)."
-                )
-                equation = terms.equal(symbol, number)
-                self.replace({symbol: (number, name)}, facts, names_in_scope)
-                self.state(equation, f"exact {name}", names_in_scope)
-                return
-            if before is not None:
-                truth = terms.less_equal(terms.rational(before + 1), symbol)
-                self.state(truth, f"exact {lower}", names_in_scope)
-            if end is not None:
-                truth = terms.less_equal(symbol, terms.rational(end))
-                self.state(truth, f"exact {upper}", names_in_scope)
-
-        return follow
-
-    def _run_range(
-        self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int], depth: int
-    ) -> None:
-        parts_of_range, pending = self._range(rest, facts, parts, names_in_scope)
-        for place, ((part, part_facts), (lines, follow)) in enumerate(
-            zip(parts, parts_of_range, strict=True)
-        ):
-            for line in lines:
-                if line:
-                    self.write(line)
-            is_last = place == len(parts) - 1 and not pending
-            opens = lines[-1] != "" or not is_last
-            if opens:
-                self.write("{")
-            inner = set(names_in_scope)
-            follow(inner)
-            self._run(part, part_facts, inner, depth + 1)
-            if opens:
-                self.write("}")
-        for line in pending:
-            self.write(line)
 
     def _simplify(self, rest: list[Any], facts: Facts, parts: Any, names_in_scope: set[int]) -> Any:
         box, decisions = rest[0], rest[1]
@@ -692,7 +399,7 @@ class Script:
                 condition, value = self.terms.alternatives(term)[number]
                 proof = bounds.truth(condition, value=True)
                 equations[term] = value, self.choice(term, number, proof)
-        return [lambda names_in_scope: self.replace(equations, facts, names_in_scope)]
+        return [lambda names_in_scope: replace_terms(self, equations, facts, names_in_scope)]
 
     def _contradiction(self, rest: list[Any], facts: Facts, names_in_scope: set[int]) -> None:
         box, place = rest
@@ -740,8 +447,8 @@ _PRINTERS = {
     "choose": Script._choose,
     "lemma": Script._lemma,
     "rewrite": Script._rewrite,
-    "round": Script._round,
-    "clear": Script._clear,
+    "round": round_fact,
+    "clear": clear_divisor,
     "simplify": Script._simplify,
 }
 

@@ -121,6 +121,12 @@ class UnprovedWarning(UserWarning):
 def nearest(name: str, candidates: Iterable[str], likeness: float = 0.5) -> str:
     """Returns a hint with the known name closest to ``name``, or a list of known names.
 
+    Names of which ``name`` is a whole word come first.
+
+    Example:
+        >>> nearest("warmup", ["mup", "warmup_tokens"])
+        "did you mean 'warmup_tokens'?"
+
     Args:
         name: The unknown name.
         candidates: The names that there are.
@@ -130,7 +136,10 @@ def nearest(name: str, candidates: Iterable[str], likeness: float = 0.5) -> str:
 
     names = sorted(candidates)
     by_lower = {candidate.lower(): candidate for candidate in names}
-    match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=likeness)
+    by_word = [lower for lower in by_lower if name.lower() in lower.split("_")]
+    match = difflib.get_close_matches(
+        name.lower(), by_word or by_lower, n=1, cutoff=0 if by_word else likeness
+    )
     if match:
         return f"did you mean {by_lower[match[0]]!r}?"
     return f"known are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"

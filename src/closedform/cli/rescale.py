@@ -28,6 +28,9 @@ example:
   closedform rescale cosine --start 3e-4 --end 0 --steps 1000 --batch 4 --rule sqrt
 """
 
+RULES = ("none", "linear", "sqrt", "sde", "critical")
+"""Rules of a learning rate for another batch size."""
+
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
@@ -39,7 +42,7 @@ def parser(prog: str) -> Parser:
     command.add_argument("--horizon", type=positive, help="the updates of the new run")
     command.add_argument(
         "--rule",
-        choices=("none", "linear", "sqrt", "sde", "critical"),
+        choices=RULES,
         help="how the learning rate scales with the batch size; needed with --batch",
     )
     command.add_argument(
@@ -89,6 +92,11 @@ def run(
         if to is None and output.suffix != ".onnx":
             raise UsageError(f"-o must be an .onnx file, or --to given, got {str(output)!r}")
         check_free(output, force=force)
+    if batch is not None and rule is None:
+        raise UsageError(
+            "--batch needs a rule for the learning rate, got no --rule",
+            hint=f"add --rule {', '.join(RULES[:-1])} or {RULES[-1]}",
+        )
     rescaled = rescale(
         _recipe(name, words, total, options),
         batch=_number(batch, "--batch"),

@@ -17,6 +17,7 @@ from closedform.cli.parser import Parser, UsageError, at_least_a_tenth
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes import Recipe
+    from closedform.verify.claims.certified import CertifiedGoal
     from closedform.verify.claims.foreign import ReportLine
     from closedform.verify.claims.report import Report
 
@@ -281,18 +282,21 @@ def _with_certificate(subject: _Checked, report: Report, folder: Path | None) ->
         certificate.write(folder / f"{name}.json")
     total = len(certificate.goals)
     lines = [f"checker: {len(certificate.certified)} of {total} proved goals accepted"]
-    lines += [
-        f"UNCERTIFIED {goal.claim}: {goal.goal}: {goal.reason}" for goal in certificate.uncertified
-    ]
+    lines += [f"UNCERTIFIED {_label(goal)}: {goal.reason}" for goal in certificate.uncertified]
     if folder is not None:
         reasons = certificate.rocq().reasons
         lines.append(f"Rocq: {total - len(reasons)} of {total} proved goals printed")
         lines += [
-            f"UNCERTIFIED by Rocq {goal.claim}: {goal.goal}: {reasons[place]}"
+            f"UNCERTIFIED by Rocq {_label(goal)}: {reasons[place]}"
             for place, goal in enumerate(certificate.goals)
             if goal.proof is not None and place in reasons
         ]
     return replace(subject, certificate_line="\n".join(lines))
+
+
+def _label(goal: CertifiedGoal) -> str:
+    """The claim of a goal, and the goal where a claim has several."""
+    return goal.claim if goal.goal == goal.claim else f"{goal.claim}: {goal.goal}"
 
 
 def _check_source(

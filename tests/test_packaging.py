@@ -6,13 +6,14 @@ import io
 import re
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from closedform.deprecation import REMOVED_IN
 from closedform.version import __version__
-from tests.support.build_release import normalize_sdist
+from tests.support.build_release import normalize_sdist, wheel_faults
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -163,3 +164,23 @@ def test_an_sdist_does_not_depend_on_when_and_by_whom_it_was_built(tmp_path: Pat
         normalize_sdist(sdist, 1_795_651_200)
         contents.append(sdist.read_bytes())
     assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "largest", "fault"),
+    [
+        ("closedform/recipes/load.py", 10_000, None),
+        ("closedform-0.2.0.dist-info/RECORD", 10_000, None),
+        ("closedform/recipes/corpus.json", 10_000, "closedform/recipes/corpus.json, 3 bytes"),
+        ("tests/conftest.py", 10_000, "tests/conftest.py, 3 bytes"),
+        ("closedform/recipes/load.py", 100, "bytes, more than 100; first: closedform/recipes/load"),
+    ],
+)
+def test_a_wheel_has_only_the_package_and_is_small(
+    tmp_path: Path, name: str, largest: int, fault: str | None
+) -> None:
+    wheel = tmp_path / "closedform-0.2.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(name, "x\n\n")
+    faults = wheel_faults(wheel, largest)
+    assert not faults if fault is None else len(faults) == 1 and fault in faults[0]

@@ -41,7 +41,9 @@ def stub_text(module: str) -> str:
     imports = [f"from {home} import {', '.join(sorted(names))}" for home, names in homes.items()]
     head = "# Written by `make stubs` from the tables of closedform.recipes."
     listed = "".join(f'    "{cls.__name__}",\n' for cls in classes)
-    return "\n".join([head, "", *sorted(imports), "", f"__all__ = [\n{listed}]", "", *bodies])
+    return "\n".join(
+        [head, "", *sorted(imports), "", f"__all__: list[str] = [\n{listed}]", "", *bodies]
+    )
 
 
 def _classes(module: str) -> Iterator[type]:

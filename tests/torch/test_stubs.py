@@ -20,6 +20,7 @@ from tests.torch.training import parameters
 SYSTEMS = ("cerebras", "pytorch_accelerated", "timm", "torch")
 
 WRONG = """
+import closedform.torch
 import torch
 from closedform.torch import cerebras, lr_scheduler, optim, timm
 
@@ -36,6 +37,7 @@ lr_scheduler.OneCycleLR(good, max_lr="0.1")  # 7
 lr_scheduler.MultiStepLR(good, milestones=3)  # 8
 timm.CosineLRScheduler(good, warmup=5)  # 9
 cerebras.CosineDecayLR(good, 1e-3, 0, "100")  # 10
+closedform.torch.optim.AdamW(params, learning_rate=1)  # 11
 reveal_type(good.param_groups)
 """
 
@@ -47,7 +49,7 @@ def test_stubs_are_written_from_the_classes(module: str) -> None:
     )
 
 
-def test_ten_wrong_uses_are_found_by_a_type_checker(tmp_path: Path) -> None:
+def test_wrong_uses_are_found_by_a_type_checker(tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     path.write_text(WRONG, encoding="utf-8")
     output, problems, _ = api.run([str(path), "--strict", "--no-error-summary"])
@@ -87,3 +89,12 @@ def test_stubs_have_no_any() -> None:
     for module in MODULES:
         assert "Any" not in (FOLDER / f"{module}.pyi").read_text(encoding="utf-8")
         assert importlib.import_module(f"closedform.torch.{module}")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_lists_its_generated_classes(module: str) -> None:
+    """Pyright reports a class that ``__all__`` does not have as private."""
+    source = FOLDER.with_name(f"{module}.py").read_text(encoding="utf-8")
+    assert "    __all__ += classes.__all__\n" in source
+    namespace = FOLDER.with_name("__init__.py").read_text(encoding="utf-8")
+    assert f"from closedform.torch import {module} as {module}\n" in namespace

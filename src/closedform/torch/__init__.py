@@ -34,7 +34,13 @@ __all__ = [
 _NAMESPACES = ("cerebras", "lr_scheduler", "optim", "pytorch_accelerated", "timm")
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from closedform.torch import cerebras as cerebras
+    from closedform.torch import lr_scheduler as lr_scheduler
+    from closedform.torch import optim as optim
+    from closedform.torch import pytorch_accelerated as pytorch_accelerated
+    from closedform.torch import timm as timm
+else:
 
     def __getattr__(name: str) -> Any:
         if name in _NAMESPACES:

@@ -28,7 +28,7 @@ from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 from closedform.torch.param_groups import assign, copy_value
 from closedform.torch.scheduler import ParamScheduler, Tags, check_optimizer, scheduled_entries
 
-__all__ = [
+__all__: list[str] = [
     "OPTIMIZERS",
     "SCHEDULERS",
     "LRScheduler",
@@ -363,6 +363,10 @@ def configure_optimizer(optimizer_type: str, params: ParamsT, **kwargs: Argument
 
 
 if TYPE_CHECKING:
+    from closedform.torch.classes import cerebras as classes
     from closedform.torch.classes.cerebras import *  # noqa: F403 - the generated classes
+
+    # Pyright takes a name that is not listed for a private one.
+    __all__ += classes.__all__
 else:
     __getattr__, __dir__ = class_namespace(__name__, {**SCHEDULERS, **OPTIMIZERS}, __all__)

@@ -30,8 +30,12 @@ OPTIMIZERS = {
 }
 """The optimizer classes by name."""
 
-__all__ = ["OPTIMIZERS"]
+__all__: list[str] = ["OPTIMIZERS"]
 if TYPE_CHECKING:
+    from closedform.torch.classes import optim as classes
     from closedform.torch.classes.optim import *  # noqa: F403 - the generated classes
+
+    # Pyright takes a name that is not listed for a private one.
+    __all__ += classes.__all__
 else:
     __getattr__, __dir__ = class_namespace(__name__, OPTIMIZERS, __all__)

@@ -36,8 +36,12 @@ class TimmScheduler(NamedScheduler):
 SCHEDULERS = scheduler_classes("timm", __name__, lambda _: TimmScheduler)
 """The scheduler classes by name."""
 
-__all__ = ["SCHEDULERS", "TimmScheduler"]
+__all__: list[str] = ["SCHEDULERS", "TimmScheduler"]
 if TYPE_CHECKING:
+    from closedform.torch.classes import timm as classes
     from closedform.torch.classes.timm import *  # noqa: F403 - the generated classes
+
+    # Pyright takes a name that is not listed for a private one.
+    __all__ += classes.__all__
 else:
     __getattr__, __dir__ = class_namespace(__name__, SCHEDULERS, __all__)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-__all__ = [
+__all__: list[str] = [
     "ASGD",
     "Adadelta",
     "Adafactor",

@@ -5,7 +5,7 @@ from closedform.torch.compat.torch_schedulers import Chained, CosineAnnealing, O
 from collections.abc import Sequence
 from torch.optim import Optimizer
 
-__all__ = [
+__all__: list[str] = [
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-__all__ = [
+__all__: list[str] = [
     "ASGD",
     "Adadelta",
     "Adafactor",

@@ -4,7 +4,7 @@ from closedform.torch.timm import TimmScheduler
 from collections.abc import Sequence
 from torch.optim import Optimizer
 
-__all__ = [
+__all__: list[str] = [
     "CosineLRScheduler",
     "MultiStepLRScheduler",
     "PlateauLRScheduler",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import sympy as sp
 
@@ -18,8 +18,8 @@ from closedform.recipes.entries import REQUIRED, Parameter
 if TYPE_CHECKING:
     from closedform.torch.scheduler import ParamScheduler
 
-    SubScheduler = ParamScheduler | Mapping[str, object]
-    StepFunction = (
+    SubScheduler: TypeAlias = ParamScheduler | Mapping[str, object]
+    StepFunction: TypeAlias = (
         Callable[[int], float]
         | Schedule
         | sp.Expr

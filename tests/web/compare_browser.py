@@ -159,7 +159,15 @@ def test_a_slider_moves_its_curve_and_the_page_is_complete(
     assert seen["formula"] == 1
     assert seen["downloaded"] == "cosine.onnx"
     assert "keras:CosineDecay" in seen["names"]
-    assert any(line.startswith("✓ proved bounded: the value is >= 1/10") for line in seen["proofs"])
+    bounds = {"initialProofs": ">= 1/10 and <= 1", "proofs": ">= 0 and <= Max(end, start)"}
+    bounds |= {"outsideProofs": bounds["initialProofs"]}
+    for key, bound in bounds.items():
+        line = f"✓ proved bounded: the value is {bound} "
+        assert any(text.startswith(line) for text in seen[key]["lines"]), key
+        assert seen[key]["isPast"] == (key == "outsideProofs")
+    assert "end from 0 to 0.2" in seen["proofs"]["scope"]
+    assert "outside of the first range" in seen["outsideProofs"]["scope"]
+    assert seen["longerSteps"] == 2 * example.steps  # steps of 200 in place of 100
     monkeypatch.chdir(tmp_path)
     shutil.copyfile(root / "gallery" / "graphs" / "cosine.onnx", "cosine.onnx")
     for (python, onnx), values in (

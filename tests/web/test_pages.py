@@ -327,6 +327,35 @@ def test_the_curve_of_a_card_is_computed_by_its_graph(packages: Path, tmp_path: 
     assert "keras:CosineDecay" in entries[0]["systems"]
 
 
+def test_verdicts_for_all_values_of_the_sliders(packages: Path, tmp_path: Path) -> None:
+    page = write_gallery(tmp_path / "site", names=["cosine", "trapezoidal"], packages=packages)
+    cosine, trapezoidal = json.loads((page.parent / "manifest.json").read_text())["entries"]
+    ranges = {row["name"]: (row["low"], row["high"]) for row in cosine["inputs"]}
+    assert ranges == {"end": (0, 0.2), "start": (0, 2), "steps": (1, 300)}
+    sentences = {row["claim"]: row["sentence"] for row in cosine["range_verdicts"]}
+    # The initial value is at most 1; the slider goes to 2.
+    assert sentences["bounded"] == "the value is >= 0 and <= Max(end, start)"
+    assert {row["verdict"] for row in cosine["range_verdicts"]} == {"PROVED"}
+    assert cosine["length"] == {"constant": 0, "multiples": {"steps": 1}}
+    assert cosine["domain"] == []
+    (condition,) = trapezoidal["domain"]
+    assert condition["text"] == "decay + warmup <= steps"
+    assert condition["excess"]["multiples"] == {"decay": 1, "steps": -1, "warmup": 1}
+    assert not condition["is_strict"]
+
+
+def test_a_verdict_for_the_sliders_differs_where_a_corner_refutes_it(
+    packages: Path, tmp_path: Path
+) -> None:
+    page = write_gallery(tmp_path / "site", names=["polynomial"], packages=packages)
+    (entry,) = json.loads((page.parent / "manifest.json").read_text())["entries"]
+    first = {row["claim"]: row["verdict"] for row in entry["verdicts"]}
+    of_range = {row["claim"]: row for row in entry["range_verdicts"]}
+    assert first["continuous"] == "PROVED"
+    assert of_range["continuous"]["verdict"] == "NO"
+    assert "power = 0" in of_range["continuous"]["detail"]
+
+
 def test_the_page_of_a_schedule_has_its_code_and_proofs(packages: Path, tmp_path: Path) -> None:
     names = ["function", "chained"]
     page = write_gallery(tmp_path / "site", names=names, packages=packages)

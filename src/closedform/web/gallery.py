@@ -6,7 +6,7 @@ import ast
 import inspect
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from closedform.exporters.onnx_model import to_model, write_model
 from closedform.ir.graph import Graph
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
+from closedform.language.symbols import exact_number
 from closedform.options import GraphOptions
 from closedform.recipes import frameworks
 from closedform.schedules.examples import EXAMPLES, Example
+from closedform.verify.claims.report import Report
 from closedform.verify.claims.standard import verify_schedule
 from closedform.web.folder import (
     COMMON_ASSETS,
@@ -90,6 +92,10 @@ def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
     write_model(to_model(graph), folder / file)
     dtypes = {node.attribute("name"): node.type.dtype for node in graph.inputs}
     function = getattr(schedules, name)
+    sliders = [
+        _slider(symbol, schedule.hyperparameters[symbol.name], dtypes[symbol.name].numpy.name)
+        for symbol in symbols
+    ]
     return {
         "name": name,
         "family": function.__module__.rpartition(".")[2].replace("_", " "),
@@ -101,21 +107,86 @@ def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
         "steps": example.steps,
         "clock": dtypes["step"].numpy.name,
         "file": file,
-        "inputs": [
-            _slider(symbol, schedule.hyperparameters[symbol.name], dtypes[symbol.name].numpy.name)
-            for symbol in symbols
-        ],
-        "verdicts": [
-            {
-                "claim": finding.claim.name,
-                "verdict": finding.shown,
-                "sentence": finding.claim.sentence,
-                "detail": finding.detail,
-            }
-            for finding in verify_schedule(schedule)
-            if finding.claim.name in _SHOWN
-        ],
+        "length": _length(schedule, symbols),
+        "inputs": sliders,
+        "verdicts": _verdicts(verify_schedule(schedule)),
+        "range_verdicts": _range_verdicts(schedule, sliders) if sliders else [],
+        "domain": _domain(schedule, symbols),
         "systems": _names_elsewhere(name),
+    }
+
+
+def _verdicts(report: Report) -> list[dict[str, str]]:
+    return [
+        {
+            "claim": finding.claim.name,
+            "verdict": finding.shown,
+            "sentence": finding.claim.sentence,
+            "detail": finding.detail,
+        }
+        for finding in report
+        if finding.claim.name in _SHOWN
+    ]
+
+
+def _range_verdicts(
+    schedule: Schedule, sliders: Sequence[Mapping[str, Any]]
+) -> list[dict[str, str]]:
+    """The verdicts of the claims for all values of the sliders together."""
+    open_schedule = schedule.unbind(*(slider["name"] for slider in sliders))
+    symbols = {symbol.name: symbol for symbol in open_schedule.expr.free_symbols}
+    assume = [
+        condition
+        for slider in sliders
+        for condition in (
+            symbols[slider["name"]] >= exact_number(slider["low"]),
+            symbols[slider["name"]] <= exact_number(slider["high"]),
+        )
+    ]
+    return _verdicts(verify_schedule(open_schedule, assume=assume))
+
+
+def _domain(schedule: Schedule, symbols: Sequence[sp.Symbol]) -> list[dict[str, Any]]:
+    """The conditions under which values of the sliders have a schedule: excess <= 0, or < 0."""
+    rows = []
+    for condition in schedule.domain:
+        closed = condition.subs(_values(schedule, condition.free_symbols - {*symbols, t}))
+        if closed in (sp.true, sp.false):
+            continue
+        excess = None
+        if isinstance(
+            closed, sp.StrictLessThan | sp.LessThan | sp.StrictGreaterThan | sp.GreaterThan
+        ):
+            excess = _linear_form(closed.lts - closed.gts, symbols)
+        is_strict = isinstance(closed, sp.StrictLessThan | sp.StrictGreaterThan)
+        rows.append({"text": str(closed), "excess": excess, "is_strict": is_strict})
+    return rows
+
+
+def _length(schedule: Schedule, symbols: Sequence[sp.Symbol]) -> dict[str, Any] | None:
+    """The number of steps of its shape as a linear form of the inputs; None if it has none."""
+    if schedule.duration is None:
+        return None
+    values = _values(schedule, schedule.duration.free_symbols - set(symbols))
+    return _linear_form(schedule.duration.subs(values), symbols)
+
+
+def _values(schedule: Schedule, symbols: Iterable[sp.Symbol]) -> dict[sp.Symbol, sp.Expr]:
+    return {symbol: schedule.hyperparameters.get(symbol.name, symbol) for symbol in symbols}
+
+
+def _linear_form(expr: sp.Expr, symbols: Sequence[sp.Symbol]) -> dict[str, Any] | None:
+    """An expression as a constant and a multiple of each input; None if it is not linear."""
+    expanded = sp.expand(expr)
+    multiples = {symbol.name: expanded.coeff(symbol) for symbol in symbols}
+    constant = expanded.subs(dict.fromkeys(symbols, 0))
+    total = sp.Add(constant, *(multiples[symbol.name] * symbol for symbol in symbols))
+    is_linear = all(part.is_number for part in (constant, *multiples.values()))
+    if not is_linear or sp.expand(expanded - total) != 0:
+        return None
+    return {
+        "constant": to_float(constant),
+        "multiples": {name: to_float(part) for name, part in multiples.items() if part != 0},
     }
 
 
@@ -182,8 +253,8 @@ def _slider(symbol: sp.Symbol, value: sp.Expr, dtype: str) -> dict[str, Any]:
         return _range(symbol, dtype, number, min(1, number), max(4, 3 * number))
     if number == 0:
         return _range(symbol, dtype, 0, 0, 1)
-    # A fraction near 1, such as a decay rate, is at most 1.
-    far = 1 if 0.5 <= number <= 1 else 2 * number
+    # A fraction near 1, such as a decay rate, is at most 1; a value of 1, such as a peak, 2.
+    far = 1 if 0.5 <= number < 1 else 2 * number
     low = far / 200 if symbol.is_positive else min(0, far)
     return _range(symbol, dtype, number, low, max(0, far))
 

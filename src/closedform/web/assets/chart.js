@@ -29,7 +29,7 @@ function add(parent, name, attributes, text) {
 }
 
 // Draws y over x into `svg`, in the pixels of its box, so that letters keep their size.
-export function draw(svg, xs, ys, { label = "", mark = null } = {}) {
+export function draw(svg, xs, ys, { label = "", below = "", mark = null } = {}) {
   svg.replaceChildren();
   const { clientWidth: width, clientHeight: height } = svg;
   if (!width || !height) return null;
@@ -68,6 +68,7 @@ export function draw(svg, xs, ys, { label = "", mark = null } = {}) {
     add(svg, "circle", { cx: x(xs[mark]), cy: y(ys[mark]), r: 4, class: "dot" });
   }
   add(svg, "text", { x: box.left, y: 13, class: "label" }, label);
+  add(svg, "text", { x: box.right, y: box.bottom - 6, "text-anchor": "end", class: "label" }, below);
   return { left: box.left, right: box.right, first, last };
 }
 

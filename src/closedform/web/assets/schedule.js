@@ -1,7 +1,7 @@
 // The page of one schedule: ?schedule=cosine&end=0.15 names it and the values that were changed.
 
 import { follow, short } from "./chart.js";
-import { Curve, REMEDY, initial } from "./curve.js";
+import { Curve, REMEDY, initial, lastStep, linear } from "./curve.js";
 import { at, copy, element, fail, loadJson, loadRuntime, putIntoAddress } from "./page.js";
 
 // Read by tests: the values that are shown.
@@ -61,7 +61,8 @@ function python(entry, values) {
   ].join("\n");
 }
 
-function onnx({ file, inputs, steps, clock }, values) {
+function onnx(entry, values) {
+  const { file, inputs, clock } = entry;
   const arrays = inputs.map(({ name, dtype }) => `    "${name}": np.array(${values[name]}, "${dtype}"),`);
   return [
     "import numpy as np",
@@ -69,7 +70,7 @@ function onnx({ file, inputs, steps, clock }, values) {
     "",
     `session = ort.InferenceSession("${file.split("/").pop()}")`,
     "feeds = {",
-    `    "step": np.arange(${steps + 1}, dtype="${clock}"),`,
+    `    "step": np.arange(${lastStep(entry, values) + 1}, dtype="${clock}"),`,
     ...arrays,
     "}",
     "(values,) = session.run(None, feeds)",
@@ -82,17 +83,47 @@ function describe(entry) {
   at("summary").textContent = entry.summary;
   at("curve").setAttribute("aria-label", `curve of ${entry.name}`);
   at("download").href = entry.file;
-  at("at").max = entry.steps;
   const tall = entry.latex.replaceAll("{cases}", "{dcases}").replaceAll("\\\\", "\\\\[0.6em]");
   window.katex.render(tall, at("formula"), { throwOnError: false, displayMode: true });
-  for (const { claim, verdict, sentence, detail } of entry.verdicts) {
+  for (const system of entry.systems) element(element(at("names"), "li"), "code", {}, system);
+  if (!entry.systems.length) element(at("names"), "li", {}, "None of those that closedform knows.");
+}
+
+function list(verdicts) {
+  at("proofs").replaceChildren();
+  for (const { claim, verdict, sentence, detail } of verdicts) {
     const row = element(at("proofs"), "li");
     element(row, "span", { class: `verdict ${CLAIMS[verdict]}` }, `${SIGNS[verdict] ?? "?"} ${CLAIMS[verdict]}`);
     element(row, "span", {}, ` ${claim.replaceAll("_", " ")}: ${sentence}`);
     if (detail) element(row, "span", { class: "status" }, ` (${detail})`);
   }
-  for (const system of entry.systems) element(element(at("names"), "li"), "code", {}, system);
-  if (!entry.systems.length) element(at("names"), "li", {}, "None of those that closedform knows.");
+}
+
+function holds({ excess, is_strict: isStrict }, values) {
+  if (!excess) return false;
+  const size = linear(excess, values);
+  return isStrict ? size < 0 : size <= 0;
+}
+
+// The verdicts of these values: those of the initial ones, or of all values of the sliders; outside of
+// their ranges, or where there is no schedule of these values, none.
+function prove(entry, values) {
+  const isInitial = entry.inputs.every(({ name, value }) => values[name] === value);
+  const broken = entry.domain.filter((condition) => !holds(condition, values));
+  const isInside = entry.inputs.every(({ name, low, high }) => low <= values[name] && values[name] <= high)
+    && !broken.length;
+  list(isInside && !isInitial ? entry.range_verdicts : entry.verdicts);
+  at("proofs").classList.toggle("past", !isInside);
+  const texts = entry.domain.map(({ text }) => text);
+  const ranges = entry.inputs.map(({ name, low, high }) => `${name} from ${short(low)} to ${short(high)}`);
+  const which = texts.length ? `of the sliders with ${texts.join(" and ")}` : "of the sliders";
+  if (isInitial) at("scope").textContent = "For the initial values, at every step.";
+  else if (isInside) at("scope").textContent = `For all values ${which}, at every step: ${ranges.join(", ")}.`;
+  else {
+    const reason = broken.length ? `The schedule needs ${broken.map(({ text }) => text).join(" and ")}`
+      : "A value is outside of the first range of its slider";
+    at("scope").textContent = `${reason}: these verdicts are for the initial values.`;
+  }
 }
 
 class Page {
@@ -118,7 +149,7 @@ class Page {
   row(input) {
     const { name, low, high, step } = input;
     const label = element(at("inputs"), "label", { for: name }, name);
-    element(label, "span", { class: "status" }, `${short(low)} to ${short(high)}, or type another`);
+    const range = element(label, "span", { class: "status" });
     const slider = element(at("inputs"), "input", { type: "range", min: low, max: high, step, "aria-label": `${name}, slider` });
     const field = element(at("inputs"), "input", { type: "text", id: name, inputmode: "decimal" });
     slider.addEventListener("input", () => {
@@ -131,19 +162,21 @@ class Page {
         at("said").textContent = error.message;
       }
     });
-    return { name, slider, field };
+    return { name, slider, field, range, low, high };
   }
 
   // Shows the values everywhere but in the curve.
   write() {
-    for (const { name, slider, field } of this.rows) {
-      slider.value = this.values[name];
-      field.value = this.values[name];
+    for (const { name, slider, field, range, low, high } of this.rows) {
+      const value = this.values[name];
+      // A value that is typed extends the range of its slider.
+      slider.min = Math.min(low, value);
+      slider.max = Math.max(high, value);
+      range.textContent = `${short(Number(slider.min))} to ${short(Number(slider.max))}, or type another`;
+      slider.value = value;
+      field.value = value;
     }
-    // The proofs are about the values that the page begins with.
-    const isInitial = this.entry.inputs.every(({ name, value }) => this.values[name] === value);
-    at("proofs").classList.toggle("past", !isInitial);
-    at("scope").textContent = isInitial ? "" : "You have changed values: these verdicts are for the initial ones. ";
+    prove(this.entry, this.values);
     at("python").textContent = python(this.entry, this.values);
     at("onnx").textContent = onnx(this.entry, this.values);
   }
@@ -163,10 +196,10 @@ class Page {
       const ys = await this.curve.compute(this.values);
       if (ys === null) return;
       this.ys = ys;
+      at("at").max = ys.length - 1;
       window.gallery.curves[this.entry.name] = ys;
       const gap = ys.findIndex((y) => !Number.isFinite(y));
       at("said").textContent = gap < 0 ? "" : `With these values it is not defined at step ${gap}. Change or reset them.`;
-      this.show(this.curve.steps, ys, { mark: Number(at("at").value) });
       this.mark();
     } catch (error) {
       at("said").textContent = `The graph does not run with these values: ${error.message}. Reset them.`;
@@ -178,7 +211,7 @@ class Page {
     const step = Number(at("at").value);
     at("value").textContent = `t = ${step}: ${short(this.ys[step])}`;
     at("value").title = String(this.ys[step]);
-    this.show(this.curve.steps, this.ys, { mark: step });
+    this.show(this.curve.steps, this.ys, { label: "value", below: "step", mark: step });
   }
 }
 

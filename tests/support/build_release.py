@@ -23,7 +23,7 @@ SHIPPED = frozenset({".py", ".pyi", ".typed", ".js", ".css", ".html", ".v"})
 
 
 def wheel_faults(wheel: Path, largest: int = LARGEST_WHEEL) -> list[str]:
-    """Returns how a wheel is not what is shipped, in words: files of other kinds, or its size."""
+    """Returns, in words, files of a wheel that no release has, and a size that is too large."""
     with zipfile.ZipFile(wheel) as archive:
         sizes = {entry.filename: entry.compress_size for entry in archive.infolist()}
     faults = [

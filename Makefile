@@ -21,7 +21,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer
+.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision
 .NOTPARALLEL:
 
 help:
@@ -47,6 +47,7 @@ help:
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
 	@echo "make accuracy     measure every schedule in every back end; rewrites docs/accuracy.md"
 	@echo "make transfer     train models of several widths with µP and without; rewrites docs/scaling.md"
+	@echo "make precision    train with parameters in bfloat16; rewrites the table of docs/low_precision.md"
 	@echo "make operators    rewrite docs/training_operators.md from the stored results"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make compare-hosts  training in C and in Node, with onnxruntime's own API"
@@ -138,7 +139,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_optimizer.md]"
 	@echo "== compare: every schedule and rule in JAX beside onnxruntime and optax"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_jax.py \
-	  tests/exporters/test_ops.py tests/test_library.py \
+	  tests/exporters/test_ops.py tests/test_library.py tests/transforms/test_low_precision.py \
 	  "tests/test_readme.py::test_page_runs[docs/jax.md]"
 	@echo "== compare: schedules and rules in Keras, on JAX and torch"
 	@KERAS_BACKEND=jax OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/exporters/test_keras.py
@@ -189,6 +190,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: certificates of every step of every config, and of the double-float lowering"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certificates.py
 	@$(MAKE) accuracy
+	@$(MAKE) precision
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
@@ -233,6 +235,12 @@ transfer: $(STAMP)
 	@echo "== transfer: best learning rates over widths; rewrites the tables of docs/scaling.md"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/scaling/compare_transfer.py
 	@$(BIN)/python -m docs.build_scaling
+
+# Some half an hour on one core.
+precision: $(STAMP) $(COMPARE_STAMP)
+	@echo "== precision: parameters in bfloat16, next to float32 and torchao; rewrites docs/low_precision.md"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/low_precision/compare_low_precision.py
+	@$(BIN)/python -m docs.build_low_precision
 
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare-runtimes: every schedule and rule in every back end"
@@ -315,5 +323,5 @@ $(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/c
 	@$(COMPARE)/python -m pip install -qq -e ".[prove]" -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt
 	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31 pytorch_optimizer==4.1.0 mup==1.0.0 \
-	  executorch==1.5.1 flatbuffers parameterized ruamel.yaml tabulate
+	  torchao==0.18.0 executorch==1.5.1 flatbuffers parameterized ruamel.yaml tabulate
 	@touch $@

@@ -1,0 +1,143 @@
+"""The engines of a step behind two methods, so that a run can be compared step by step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import closedform as cf
+from closedform.ir.types import DType
+from closedform.language import UpdateRule
+
+Arrays = Mapping[str, NDArray[Any]]
+BF16 = DType.BF16.numpy
+
+
+def as_torch(array: NDArray[Any]) -> torch.Tensor:
+    """A copy as a tensor; NumPy's bfloat16 is not torch's."""
+    if array.dtype == BF16:
+        return torch.tensor(array.view(np.int16)).view(torch.bfloat16)
+    return torch.tensor(array)
+
+
+def as_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    """The memory of a tensor as an array."""
+    if tensor.dtype is torch.bfloat16:
+        return tensor.detach().view(torch.int16).numpy().view(BF16)
+    return tensor.detach().numpy()
+
+
+class Engine(ABC):
+    """A rule with parameters, stepped by one engine."""
+
+    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
+        self.rule = rule
+
+    @abstractmethod
+    def step(self, grads: Arrays) -> None:
+        """Performs one step."""
+
+    @abstractmethod
+    def params(self) -> Arrays:
+        """Returns the parameters by name."""
+
+    @abstractmethod
+    def states(self) -> dict[str, Arrays]:
+        """Returns the states by their name and that of the parameter."""
+
+
+class Session(Engine):
+    """A session of onnxruntime or compiled C."""
+
+    backend = "onnxruntime"
+
+    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
+        super().__init__(rule, params)
+        self.session = cf.OptimizerSession(rule, dict(params), backend=self.backend, threads=1)
+
+    def step(self, grads: Arrays) -> None:
+        self.session.step(dict(grads))
+
+    def params(self) -> Arrays:
+        return self.session.params
+
+    def states(self) -> dict[str, Arrays]:
+        return dict(self.session.states)
+
+
+class CSession(Session):
+    """A session of compiled C."""
+
+    backend = "c"
+
+
+class Torch(Engine):
+    """`closedform.torch.Optimizer`, eager."""
+
+    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
+        super().__init__(rule, params)
+        self.tensors = {name: torch.nn.Parameter(as_torch(array)) for name, array in params.items()}
+        self.optimizer: Any = cf.torch.Optimizer(self.tensors.values(), rule)
+
+    def step(self, grads: Arrays) -> None:
+        for name, tensor in self.tensors.items():
+            tensor.grad = as_torch(grads[name])
+        self.optimizer.step()
+
+    def params(self) -> Arrays:
+        return {name: as_numpy(tensor) for name, tensor in self.tensors.items()}
+
+    def states(self) -> dict[str, Arrays]:
+        return {
+            label: {
+                name: as_numpy(self.optimizer.state[tensor][label])
+                for name, tensor in self.tensors.items()
+            }
+            for label in self.rule.states
+        }
+
+
+class Jax(Engine):
+    """`closedform.to_jax`, jitted, with types of 64 bits: scalars are float64 as elsewhere."""
+
+    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
+        super().__init__(rule, params)
+        import jax
+        import optax
+
+        def step(grads: Any, carried: Any, params: Any) -> Any:
+            changes, carried = transformation.update(grads, carried, params)
+            return optax.apply_updates(params, changes), carried
+
+        self.context = jax.enable_x64
+        with self.context(True):
+            transformation = cf.to_jax(rule)
+            self.arrays: Any = {name: jax.numpy.asarray(a) for name, a in params.items()}
+            self.carried: Any = transformation.init(self.arrays)
+            self.update = jax.jit(step)
+
+    def step(self, grads: Arrays) -> None:
+        with self.context(True):
+            self.arrays, self.carried = self.update(dict(grads), self.carried, self.arrays)
+
+    def params(self) -> Arrays:
+        return {name: np.asarray(array) for name, array in self.arrays.items()}
+
+    def states(self) -> dict[str, Arrays]:
+        return {
+            label: {name: np.asarray(array) for name, array in by_name.items()}
+            for label, by_name in self.carried.states.items()
+        }
+
+
+ENGINES: Mapping[str, type[Engine]] = {
+    "onnxruntime": Session,
+    "torch": Torch,
+    "jax": Jax,
+    "c": CSession,
+}

@@ -1,0 +1,156 @@
+"""AdamW with parameters of float32 and of bfloat16 on a problem, in closedform and in packages."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from closedform import optimizers, transforms
+from closedform.language import Schedule, UpdateRule
+from tests.low_precision.engines import BF16, Arrays, Engine, Session, as_numpy, as_torch
+from tests.low_precision.problems import Problem
+
+WEIGHT_DECAY = 0.01
+ENDING = 10
+"""The last steps over which the loss is averaged are the steps divided by this."""
+SAMPLES = 20
+"""The losses that are averaged."""
+
+Wrapper = Callable[[UpdateRule, int], UpdateRule]
+
+CHOICES: Mapping[str, Wrapper] = {
+    "float32": lambda rule, seed: rule,
+    "nearest": lambda rule, seed: replace(rule, stored="bf16"),
+    "stochastic_rounding": lambda rule, seed: transforms.stochastic_rounding(rule, seed=seed),
+    "kahan": lambda rule, seed: transforms.kahan(rule),
+    "master_weights": lambda rule, seed: transforms.master_weights(rule),
+}
+"""Ways to store the parameters, as transforms of a rule and a seed."""
+
+
+def rule_of(choice: str, schedule: Schedule, seed: int = 0) -> UpdateRule:
+    """AdamW whose parameters are stored in one of these ways."""
+    return CHOICES[choice](optimizers.adamw(schedule, weight_decay=WEIGHT_DECAY), seed)
+
+
+def stored(arrays: Arrays, choice: str) -> dict[str, Any]:
+    """Copies in the dtype of the parameters."""
+    dtype = np.float32 if choice == "float32" else BF16
+    return {name: array.astype(dtype) for name, array in arrays.items()}
+
+
+class Peer(Engine):
+    """An optimizer of a package, on tensors of bfloat16."""
+
+    def __init__(self, schedule: Schedule, steps: int, params: Arrays, seed: int) -> None:
+        self.rates = schedule(range(steps))
+        self.count = 0
+        self.tensors = {name: torch.nn.Parameter(as_torch(a)) for name, a in params.items()}
+        torch.manual_seed(seed)
+        self.optimizer: Any = self.create()
+
+    def create(self) -> Any:
+        """Returns the optimizer."""
+        return torch.optim.AdamW(
+            self.tensors.values(), lr=torch.tensor(0.0), weight_decay=WEIGHT_DECAY, foreach=False
+        )
+
+    def step(self, grads: Arrays) -> None:
+        for name, tensor in self.tensors.items():
+            tensor.grad = as_torch(grads[name])
+        self.optimizer.param_groups[0]["lr"].fill_(float(self.rates[self.count]))
+        self.optimizer.step()
+        self.count += 1
+
+    def params(self) -> Arrays:
+        return {name: as_numpy(tensor) for name, tensor in self.tensors.items()}
+
+    def states(self) -> dict[str, Arrays]:
+        return {
+            label: {
+                name: as_numpy(self.optimizer.state[tensor][label])
+                for name, tensor in self.tensors.items()
+            }
+            for label in ("exp_avg", "exp_avg_sq")
+        }
+
+
+class Torchao(Peer):
+    """AdamW of torchao with stochastic rounding."""
+
+    def create(self) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from torchao.optim import _AdamW
+        return _AdamW(
+            self.tensors.values(), lr=0.0, weight_decay=WEIGHT_DECAY, bf16_stochastic_round=True
+        )
+
+
+PEERS: Mapping[str, type[Peer]] = {"torch, AdamW": Peer, "torchao, stochastic rounding": Torchao}
+
+
+def build(choice: str, problem: Problem, steps: int, seed: int) -> Engine:
+    """Returns the optimizer of one of the choices or peers."""
+    params = stored(problem.start, choice)
+    if choice in PEERS:
+        return PEERS[choice](problem.schedule, steps, params, seed)
+    return Session(rule_of(choice, problem.schedule, seed), params)
+
+
+def trained(choice: str, problem: Problem, steps: int, seed: int = 0) -> float:
+    """Returns the mean loss over the end of a training."""
+    engine = build(choice, problem, steps, seed)
+    ending = steps - steps // ENDING
+    interval = max(1, steps // ENDING // SAMPLES)
+    losses = []
+    for step in range(steps):
+        engine.step(stored(problem.gradients(engine.params(), step), choice))
+        if step >= ending and (step + 1) % interval == 0:
+            losses.append(problem.loss(engine.params()))
+    return float(np.mean(losses))
+
+
+def first_difference(engines: Sequence[Engine], problem: Problem, choice: str, steps: int) -> Any:
+    """Steps engines with the gradients at the parameters of the first one.
+
+    As long as the parameters have the same bits, these are the gradients of each engine.
+
+    Returns:
+        The step after which parameters differ in a bit, None if none does, not the states at the
+        end, either.
+    """
+    reference, *others = engines
+    for step in range(steps):
+        grads = stored(problem.gradients(reference.params(), step), choice)
+        for engine in engines:
+            engine.step(grads)
+        expected = bits(reference.params())
+        if any(bits(engine.params()) != expected for engine in others):
+            return step
+    if any(state_bits(engine) != state_bits(reference) for engine in others):
+        return steps
+    return None
+
+
+def bits(arrays: Arrays) -> dict[str, bytes]:
+    """The bytes of arrays, by name."""
+    return {name: np.ascontiguousarray(array).tobytes() for name, array in arrays.items()}
+
+
+def state_bits(engine: Engine) -> dict[str, dict[str, bytes]]:
+    """The bytes of all states."""
+    return {label: bits(by_name) for label, by_name in engine.states().items()}
+
+
+def bytes_per_parameter(engine: Engine) -> float:
+    """The memory of parameters and states, over the number of parameters."""
+    params = engine.params()
+    tables = [params, *engine.states().values()]
+    size = sum(array.nbytes for arrays in tables for array in arrays.values())
+    return size / sum(array.size for array in params.values())

@@ -418,7 +418,9 @@ def _read(reading: Reading) -> Recipe:
             rate = _rate(context, optimizer.replace(learning_rate=getattr(optimizer, option)))
         schedules = {"lr": rate, "weight_decay": decay}
         groups.append(
-            ParamGroup(schedules, plan_optimizer(name, {}, where=place), Role.NAMED, name)
+            ParamGroup(
+                schedules, plan_optimizer(name, {}, where=place, by_name=False), Role.NAMED, name
+            )
         )
     threshold = getattr(optimizer, "max_grad_norm", 0)
     if optimizer.origin.content.get("max_grad_norm", threshold) is None:
@@ -440,8 +442,8 @@ def _plan(optimizer: Values) -> OptimizerPlan:
     # Arguments of the other optimizers, several of which the library does not have, are kept.
     if kind not in ("adam", "lion"):
         options = {key: origin.content[key] for key in origin.content if key in _ARGUMENTS[kind]}
-        # kron and soap of the library follow pytorch_optimizer, not compared with Levanter's.
-        return plan_optimizer(kind, options, where=place, by_name=kind not in ("kron", "soap"))
+        # Levanter's own steps, which were not compared with the rules of these names.
+        return plan_optimizer(kind, options, where=place, by_name=False)
     arguments: dict[str, Any] = {"betas": (optimizer.beta1, optimizer.beta2)}
     if kind == "adam":
         arguments["eps"] = optimizer.epsilon

@@ -12,7 +12,7 @@ from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.optimizers import adam, adamw
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Role
-from closedform.recipes.rules import plan_optimizer, rule_of_library
+from closedform.recipes.rules import plan_optimizer, rule_of_class
 from closedform.recipes.section import Section
 from closedform.schedules import constant
 
@@ -156,7 +156,7 @@ def class_optimizer(
     rule = None
     # dion.Muon, for example, is another rule than torch.optim.Muon.
     if path.partition(".")[0] not in _FOREIGN:
-        rule = rules.get(name) or _OWN.get(name) or rule_of_library(name)
+        rule = rules.get(name) or _OWN.get(name) or rule_of_class(name)
     like = rule or _STATES_OF_8_BITS.get(name)
     settings = {key: section.value(key) for key in section.content if key not in leave_out}
     # A null stands for the default of the class; switches of the execution do not change the rule.

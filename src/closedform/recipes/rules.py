@@ -4,46 +4,75 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.recipes.recipe import OptimizerPlan, is_constant
 
-_SAME: Mapping[str, str] = MappingProxyType(
+CLASSES: Mapping[str, str] = MappingProxyType(
     {
-        "adamdecoupled": "adamw",
-        "decoupledadamw": "adamw",
-        "decoupledsgdw": "sgd",
-        "fusedadam": "adam",
+        # torch.optim, which most frameworks build by the name of the class
+        "adadelta": "adadelta",
+        "adafactor": "adafactor",
+        "adagrad": "adagrad",
+        "adam": "adam",
+        "adamax": "adamax",
+        "adamw": "adamw",
+        "asgd": "asgd",
+        "momentum": "sgd",  # paddle, fluid
+        "muon": "muon",
+        "nadam": "nadam",
+        "radam": "radam",
+        "rmsprop": "rmsprop",
+        "rprop": "rprop",
+        "sgd": "sgd",
+        # apex: FusedAdam is in optimizer_classes, FusedLAMB also clips the norm of all gradients
         "fusedadamw": "adamw",
-        "fusedlamb": "lamb",
         "fusedsgd": "sgd",
-        "momentum": "sgd",
+        # packages of one optimizer, by their authors
+        "adan": "adan",
+        "ademamix": "ademamix",
+        "came": "came",
+        "lion": "lion",
+        "prodigy": "prodigy",
+        "schedulefreeadamw": "schedule_free_adamw",
+        "schedulefreeradam": "schedule_free_radam",
+        "schedulefreesgd": "schedule_free_sgd",
+        "stableadamw": "stable_adamw",
+        "lamb": "lamb",
     }
 )
-"""Names that other frameworks have for rules of the library, without underscores."""
+"""Classes in configs whose rule is one of the library, in lower case without separators.
+
+A rule of the library that is not in this table is never taken for a class of its name: several
+packages have a Kron, SOAP or Shampoo, each with a different step.
+"""
 
 
-def rule_of_library(name: str) -> Callable[..., UpdateRule] | None:
-    """Returns the function of the library for an optimizer's common name; None if there is none.
+def rule_of_class(name: str) -> Callable[..., UpdateRule] | None:
+    """Returns the function of the library for a class in a config; None if there is none.
 
     Letter case, underscores and dashes are ignored.
 
     Example:
-        >>> rule_of_library("AdamW").__name__
-        'adamw'
+        >>> rule_of_class("AdamW").__name__, rule_of_class("SOAP")
+        ('adamw', None)
     """
     from closedform import optimizers
 
-    plain = name.lower().replace("_", "").replace("-", "")
-    plain = _SAME.get(plain, plain)
-    names = {rule_name.replace("_", ""): rule_name for rule_name in optimizers.__all__}
-    rule: Callable[..., UpdateRule] | None = (
-        getattr(optimizers, names[plain]) if plain in names else None
-    )
-    return rule
+    rule = CLASSES.get(_plain_name(name))
+    return None if rule is None else _function(optimizers, rule)
+
+
+def _plain_name(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def _function(optimizers: ModuleType, rule: str) -> Callable[..., UpdateRule]:
+    function: Callable[..., UpdateRule] = getattr(optimizers, rule)
+    return function
 
 
 def plan_optimizer(
@@ -59,9 +88,10 @@ def plan_optimizer(
         name: The class in the config.
         arguments: Its arguments by the names of the library's rule: ``betas``, ``eps``,
             ``weight_decay``, …; "lr" and "weight_decay" are replaced by the schedules of the group.
-        rule: The function of the library, or its name; found by ``name`` if not given.
+        rule: The function of the library, or its name; that of ``CLASSES`` for ``name`` if None.
         where: The place in the config, for errors.
-        by_name: Whether ``name`` determines the rule where none is given.
+        by_name: Whether ``name`` determines the rule where none is given: some programs use names
+            of ``CLASSES`` for different rules.
 
     Example:
         >>> from closedform.schedules import constant
@@ -71,16 +101,15 @@ def plan_optimizer(
     """
 
     def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
-        # rule_of_library imports the optimizers: a comparison of schedules does not need them.
-        # Some programs use names of the library for other rules: by_name=False refuses them when
-        # asked.
-        choice = name if rule is None and by_name else rule
-        function = rule_of_library(choice) if isinstance(choice, str) else choice
-        if function is None:
-            from closedform import optimizers
+        # The import is here because a comparison of schedules does not need the optimizers.
+        from closedform import optimizers
 
+        function = _function(optimizers, rule) if isinstance(rule, str) else rule
+        if function is None and by_name:
+            function = rule_of_class(name)
+        if function is None:
             # The name exists, but the framework's class of that name is another rule.
-            if name in optimizers.__all__:
+            if _plain_name(name) in map(_plain_name, optimizers.__all__):
                 raise UnknownNameError(
                     f"the optimizer {name!r} of this config is not the library's rule of that name",
                     where=where,

@@ -93,7 +93,7 @@ def test_false_statements_are_rejected(coq: Coq) -> None:
         number
         for number in range(PLANTED)
         if coq.check(
-            RocqFile("false_claim", falsify(texts[number % len(texts)], number), {})
+            RocqFile("false_claim", falsify(texts[number % len(texts)], number), "", {})
         ).returncode
         == 0
     ]

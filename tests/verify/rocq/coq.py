@@ -20,9 +20,13 @@ class Coq:
     folder: Path
 
     def check(self, file: RocqFile, seconds: int = 300) -> subprocess.CompletedProcess[str]:
-        """Checks a file; the exit code is 0 where the kernel accepts all of it."""
+        """Checks a file and its claims; the exit code is 0 where the kernel accepts all of it."""
         (self.folder / f"{file.name}.v").write_text(file.text, encoding="utf-8")
-        return compile_file(self.folder, f"{file.name}.v", seconds)
+        result = compile_file(self.folder, f"{file.name}.v", seconds)
+        if result.returncode or not file.claims:
+            return result
+        (self.folder / f"{file.name}_claims.v").write_text(file.claims, encoding="utf-8")
+        return compile_file(self.folder, f"{file.name}_claims.v", seconds)
 
 
 def compile_file(folder: Path, name: str, seconds: int = 300) -> subprocess.CompletedProcess[str]:
@@ -36,7 +40,7 @@ def compile_file(folder: Path, name: str, seconds: int = 300) -> subprocess.Comp
 
 def with_library(folder: Path) -> Coq:
     """Returns a folder in which the library is compiled."""
-    write_rocq(folder, RocqFile("nothing", "", {}))
+    write_rocq(folder, RocqFile("nothing", "", "", {}))
     result = compile_file(folder, "Closedform.v")
     assert result.returncode == 0, result.stderr
     return Coq(folder)

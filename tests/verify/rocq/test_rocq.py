@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
@@ -25,13 +26,15 @@ from closedform.verify.rocq.files import (
     rocq_file,
     unexpected_axioms,
 )
+from closedform.verify.rocq.script import claim_section
 from closedform.verify.terms.build import (
     add,
-    both,
     cospi,
     divide,
+    less,
     less_equal,
     multiply,
+    power,
     rational,
     symbol,
 )
@@ -50,10 +53,10 @@ def library() -> str:
     return resources.files("closedform.verify.rocq").joinpath(LIBRARY).read_text(encoding="utf-8")
 
 
-def goal_of(statement: Term, proved: Term) -> CertifiedGoal:
-    """A goal with the proof of another one."""
-    proof = certify(statement_of(proved))
-    return CertifiedGoal("the claim", "the goal", statement_of(statement), proof)
+def goal_of(goal: Term, assume: Iterable[Term] = ()) -> CertifiedGoal:
+    """A goal with its proof."""
+    statement = statement_of(goal, tuple(assume))
+    return CertifiedGoal("the claim", "the goal", statement, certify(statement))
 
 
 def test_the_library_proves_everything() -> None:
@@ -76,18 +79,32 @@ def test_a_report_is_accepted(coq: Coq) -> None:
 
 
 @needs_coqc
-def test_quotients_whose_divisor_has_fractions(coq: Coq) -> None:
-    """The normal form of the divisor has a quotient inside."""
+def test_quotients_and_powers_are_accepted(coq: Coq) -> None:
+    """A divisor with fractions; powers of open intervals, and of exact ends."""
     x = symbol("x", sign=Sign.NONNEGATIVE)
     divisor = add(rational(1), multiply(rational(1, 2), x))
-    goal = less_equal(divide(rational(1), divisor), rational(1))
-    file = rocq_file("fractions", "a quotient", [goal_of(goal, goal)])
+    root = power(add(x, rational(40)), rational(1, 2))
+    shares = [less_equal(x, rational(4))]
+    goals = [
+        goal_of(goal, assume)
+        for goal, assume in (
+            (less_equal(divide(rational(1), divisor), rational(1)), []),
+            (less(rational(6), root), []),
+            (less_equal(power(add(x, rational(40)), rational(-1, 2)), rational(1, 6)), []),
+            (less_equal(power(x, rational(1, 2)), rational(2)), shares),
+            (less_equal(power(add(x, rational(1)), rational(-2)), rational(1)), shares),
+        )
+    ]
+    file = rocq_file("powers", "powers", goals)
+    assert not file.reasons
     assert "/ (1 + 1 / 2 * (n" in file.text
+    assert "b_pw_base_low" in file.text
     result = coq.check(file)
     assert result.returncode == 0, result.stderr
 
 
 @needs_coqc
+@pytest.mark.exhaustive
 def test_the_library_uses_the_axioms_of_reals_and_integers(coq: Coq) -> None:
     names = re.findall(r"^Lemma (\w+)", library(), re.MULTILINE)
     pairs = f"@{names[-1]}"
@@ -98,6 +115,7 @@ def test_the_library_uses_the_axioms_of_reals_and_integers(coq: Coq) -> None:
             "assumptions",
             "From Closedform Require Import Closedform.\n"
             f"Definition lemmas := {pairs}.\nPrint Assumptions lemmas.\n",
+            "",
             {},
         )
     )
@@ -110,22 +128,41 @@ def test_the_library_uses_the_axioms_of_reals_and_integers(coq: Coq) -> None:
 def test_the_axioms_of_reals_are_those_of_the_standard_library(coq: Coq) -> None:
     """Nothing but the standard library is loaded: its logarithm depends on the excluded middle."""
     text = "From Coq Require Import Reals.\nPrint Assumptions ln.\n"
-    result = coq.check(RocqFile("standard", text, {}))
+    result = coq.check(RocqFile("standard", text, "", {}))
     assert printed_axioms(result.stdout) == AXIOMS_OF_REALS
 
 
 @needs_coqc
-def test_proofs_of_false_statements_are_rejected(coq: Coq) -> None:
+@pytest.mark.exhaustive
+def test_floats_of_the_machine_are_not_among_the_axioms(coq: Coq) -> None:
+    """Without a precision, the tactic ``interval`` computes with them."""
+    text = (
+        "From Coq Require Import Reals.\nFrom Interval Require Import Tactic.\n"
+        "Lemma bound : (exp 1 <= 3)%R.\nProof. interval. Qed.\nPrint Assumptions bound.\n"
+    )
+    result = coq.check(RocqFile("floats", text, "", {}))
+    assert "PrimFloat.float" in unexpected_axioms(result.stdout)
+
+
+@needs_coqc
+def test_claims_that_are_not_proved_are_rejected(coq: Coq) -> None:
+    """The file of the claims, printed from a false or another statement, beside a true proof."""
     x = symbol("x", sign=Sign.NONNEGATIVE)
     true = less_equal(rational(-1), cospi(x))
-    assert coq.check(rocq_file("true", "it is true", [goal_of(true, true)])).returncode == 0
-    for number, false in enumerate((
+    file = rocq_file("true", "it is true", [goal_of(true)])
+    assert coq.check(RocqFile("true", file.text, "", {})).returncode == 0
+    claims = (
+        less_equal(rational(-1), cospi(x)),
         less_equal(rational(1), cospi(x)),
-        both(true, less_equal(x, rational(3))),
-        less_equal(divide(x, x), rational(0)),
-    )):  # fmt: skip
-        file = rocq_file(f"false_{number}", "it is false", [goal_of(false, true)])
-        assert file.reasons or coq.check(file).returncode != 0
+        less_equal(rational(-1), cospi(symbol("x"))),
+    )
+    head = file.claims.partition("Module goal_0.")[0]
+    assert "Open Scope R_scope." in head
+    for number, claim in enumerate(claims):
+        section = claim_section("goal_0", "true", statement_of(claim), {"x_x": "R"})
+        name = f"other_{number}"
+        is_accepted = coq.check(RocqFile(name, head + section, "", {})).returncode == 0
+        assert is_accepted == (number == 0), claim
 
 
 def test_axioms_are_read_from_the_output() -> None:
@@ -142,13 +179,15 @@ def test_files_are_written_next_to_the_data(tmp_path: Path) -> None:
     certificate = cf.schedules.linear(1e-3, 0, 10).verify().certificate()
     certificate.write(tmp_path / "a-linear one.json")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "Closedform.v", "a-linear one.json", "a_linear_one.v",
+        "Closedform.v", "a-linear one.json", "a_linear_one.v", "a_linear_one_claims.v",
     ]  # fmt: skip
     assert json.loads((tmp_path / "a-linear one.json").read_text())["subject"]
     assert (tmp_path / "Closedform.v").read_text(encoding="utf-8") == library()
     text = (tmp_path / "a_linear_one.v").read_text(encoding="utf-8")
     assert "Theorem holds" in text
-    assert text.rstrip().endswith("Print Assumptions theorems.")
+    claims = (tmp_path / "a_linear_one_claims.v").read_text(encoding="utf-8")
+    assert re.search(r"@a_linear_one\.goal_\d\.holds", claims)
+    assert claims.rstrip().endswith("Print Assumptions claims.")
 
 
 def test_a_goal_without_a_proof_has_a_reason() -> None:

@@ -572,6 +572,11 @@ Proof.
   rewrite pw_positive_base, <- Rpower_plus by assumption.
   replace (1 / 2 + 1 / 2) with 1 by lra. now apply Rpower_1.
 Qed.
+Lemma pw_root_of (r b e : R) : e = 1 / 2 -> 0 <= r -> b = r * r -> pw b e = r.
+Proof.
+  intros E H ->. assert (P : 0 <= r * r) by nra. assert (G := pw_root (r * r) e E P).
+  assert (0 <= pw (r * r) e) by (apply pw_least_zero; lra). nra.
+Qed.
 Lemma pw_not_zero (b e : R) : is_int e -> b <> 0 -> pw b e <> 0.
 Proof. intros [n ->] H. rewrite pw_whole. now apply powerRZ_NOR. Qed.
 Lemma pw_same (a b x y : R) : a = b -> x = y -> pw a x = pw b y.
@@ -1148,6 +1153,92 @@ Proof.
   replace (Q2R 1) with 1 in H by (symmetry; exact (Q2R_whole 1)). split; [exact I |]. at_ends.
   apply Rle_trans with (pw (Q2R c) v); [apply pw_monotone; lra |].
   apply Rle_trans with (pw (Q2R c) (Q2R x)); [apply pw_falls; lra | assumption].
+Qed.
+
+(* Powers of an interval that is open, or that begins at 0. *)
+Lemma pw_base_above (a u v : R) : 0 < a -> a <= u -> 0 <= v -> pw a v <= pw u v.
+Proof.
+  intros H G [P | <-]; [apply pw_monotone; lra |]. rewrite !pw_exponent_zero by reflexivity. lra.
+Qed.
+Lemma pw_base_above_falling (a u v : R) : 0 < a -> a <= u -> v <= 0 -> pw u v <= pw a v.
+Proof.
+  intros H G [P | ->]; [now apply pw_reversed |]. rewrite !pw_exponent_zero by reflexivity. lra.
+Qed.
+Lemma b_pw_base_low {a x y : Q} {b : option Q} {u v : R} (l : Q) :
+  (Qlt_bool 0 a && Qle_bool 0 x)%bool = true ->
+  Q2R l <= pw (Q2R a) (Q2R x) -> Q2R l <= pw (Q2R a) (Q2R y) ->
+  bnd (Some a, b) u -> bnd (Some x, Some y) v -> bnd (Some l, None) (pw u v).
+Proof.
+  rewrite Bool.andb_true_iff. intros [P G] C D [A _] [E F]. at_ends. apply lt_of_bool in P.
+  apply le_of_bool in G. rewrite Q2R_0 in *. split; [| exact I]. at_ends.
+  apply Rle_trans with (pw (Q2R a) v); [| apply pw_base_above; lra].
+  eapply Rle_trans; [| exact (proj2 (pw_exponent_weakly _ _ _ P v (conj E F)))].
+  now apply Rmin_glb.
+Qed.
+Lemma b_pw_base_high {a x y : Q} {b : option Q} {u v : R} (h : Q) :
+  (Qlt_bool 0 a && Qle_bool y 0)%bool = true ->
+  pw (Q2R a) (Q2R x) <= Q2R h -> pw (Q2R a) (Q2R y) <= Q2R h ->
+  bnd (Some a, b) u -> bnd (Some x, Some y) v -> bnd (None, Some h) (pw u v).
+Proof.
+  rewrite Bool.andb_true_iff. intros [P G] C D [A _] [E F]. at_ends. apply lt_of_bool in P.
+  apply le_of_bool in G. rewrite Q2R_0 in *. split; [exact I |]. at_ends.
+  apply Rle_trans with (pw (Q2R a) v); [apply pw_base_above_falling; lra |].
+  eapply Rle_trans; [exact (proj1 (pw_exponent_weakly _ _ _ P v (conj E F))) |].
+  now apply Rmax_lub.
+Qed.
+Lemma b_pw_exponent_low {a b x : Q} {y : option Q} {u v : R} (l : Q) :
+  Qle_bool 1 a = true ->
+  Q2R l <= pw (Q2R a) (Q2R x) -> Q2R l <= pw (Q2R b) (Q2R x) ->
+  bnd (Some a, Some b) u -> bnd (Some x, y) v -> bnd (Some l, None) (pw u v).
+Proof.
+  intros P C D [A B] [E _]. at_ends. apply le_of_bool in P.
+  replace (Q2R 1) with 1 in P by (symmetry; exact (Q2R_whole 1)). split; [| exact I]. at_ends.
+  apply Rle_trans with (pw u (Q2R x)); [| apply pw_grows; lra].
+  assert (0 < Q2R a) by lra.
+  eapply Rle_trans;
+    [| exact (proj2 (pw_base_weakly (Q2R a) (Q2R b) (Q2R x) H ltac:(lra) u (conj A B)))].
+  now apply Rmin_glb.
+Qed.
+Lemma b_pw_exponent_high {a b x : Q} {y : option Q} {u v : R} (h : Q) :
+  (Qlt_bool 0 a && Qle_bool b 1)%bool = true ->
+  pw (Q2R a) (Q2R x) <= Q2R h -> pw (Q2R b) (Q2R x) <= Q2R h ->
+  bnd (Some a, Some b) u -> bnd (Some x, y) v -> bnd (None, Some h) (pw u v).
+Proof.
+  rewrite Bool.andb_true_iff. intros [P G] C D [A B] [E _]. at_ends. apply lt_of_bool in P.
+  apply le_of_bool in G. rewrite Q2R_0 in *.
+  replace (Q2R 1) with 1 in G by (symmetry; exact (Q2R_whole 1)). split; [exact I |]. at_ends.
+  apply Rle_trans with (pw u (Q2R x)); [apply pw_falls; lra |].
+  eapply Rle_trans;
+    [exact (proj1 (pw_base_weakly (Q2R a) (Q2R b) (Q2R x) P ltac:(lra) u (conj A B))) |].
+  now apply Rmax_lub.
+Qed.
+Lemma b_pw_corner_low {a x : Q} {b y : option Q} {u v : R} (l : Q) :
+  (Qle_bool 1 a && Qle_bool 0 x)%bool = true -> Q2R l <= pw (Q2R a) (Q2R x) ->
+  bnd (Some a, b) u -> bnd (Some x, y) v -> bnd (Some l, None) (pw u v).
+Proof.
+  rewrite Bool.andb_true_iff. intros [P G] C [A _] [E _]. at_ends. apply le_of_bool in P, G.
+  rewrite ?Q2R_0 in *. replace (Q2R 1) with 1 in P by (symmetry; exact (Q2R_whole 1)).
+  split; [| exact I]. at_ends. apply Rle_trans with (pw (Q2R a) (Q2R x)); [assumption |].
+  apply Rle_trans with (pw (Q2R a) v); [apply pw_grows; lra | apply pw_base_above; lra].
+Qed.
+Lemma b_pw_from_zero_high {a b x y : Q} {u v : R} (h : Q) :
+  (Qle_bool 0 a && Qlt_bool 0 x && Qlt_bool 0 b)%bool = true ->
+  pw (Q2R b) (Q2R x) <= Q2R h -> pw (Q2R b) (Q2R y) <= Q2R h ->
+  bnd (Some a, Some b) u -> bnd (Some x, Some y) v -> bnd (None, Some h) (pw u v).
+Proof.
+  rewrite !Bool.andb_true_iff. intros [[P G] H] C D [A B] [E F]. at_ends. apply le_of_bool in P.
+  apply lt_of_bool in G, H. rewrite ?Q2R_0 in *. split; [exact I |]. at_ends.
+  apply Rle_trans with (pw (Q2R b) v); [apply pw_monotone; lra |].
+  eapply Rle_trans; [exact (proj1 (pw_exponent_weakly _ _ _ H v (conj E F))) |].
+  now apply Rmax_lub.
+Qed.
+Lemma b_pw_of_zero {a b x : Q} {y : option Q} {u v : R} :
+  (Qle_bool 0 a && Qle_bool b 0 && Qlt_bool 0 x)%bool = true ->
+  bnd (Some a, Some b) u -> bnd (Some x, y) v -> bnd (Some (0 # 1), Some (0 # 1)) (pw u v).
+Proof.
+  rewrite !Bool.andb_true_iff. intros [[P G] H] [A B] [E _]. at_ends. apply le_of_bool in P, G.
+  apply lt_of_bool in H. rewrite ?Q2R_0 in *. rewrite (pw_zero_base u v) by lra.
+  split; at_ends; rewrite Q2R_whole; lra.
 Qed.
 Ltac numeric := unfold in_ends, Q2R; cbn [Qnum Qden];
   rewrite ?pw_positive_base by lra; unfold Rpower;

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from flint import fmpq
 
 from closedform.verify.checker import intervals as arithmetic
-from closedform.verify.checker.intervals import EVERYWHERE, End, Interval, Intervals
+from closedform.verify.checker.intervals import EVERYWHERE, Interval, Intervals
 from closedform.verify.checker.polynomials import UNIT, Monomial, Polynomial, key_of
 from closedform.verify.rocq.definitions import Definitions, InexpressibleError, number_text
+from closedform.verify.rocq.ends import Proof, end_text, ends_text, rational_text
+from closedform.verify.rocq.power_bounds import power_bounds
 
 if TYPE_CHECKING:
     from closedform.verify.rocq.script import Script
 
-Proof = tuple[str, Interval]
 _COSINES = {
     fmpq(0): "cospi_zero",
     fmpq(1): "cospi_one",
@@ -28,24 +29,6 @@ _COSINES = {
     fmpq(1, 3): "cospi_third",
     fmpq(2, 3): "cospi_two_thirds",
 }
-
-
-def rational_text(number: fmpq) -> str:
-    """Returns a fraction of the type Q."""
-    return f"({int(number.p)} # {int(number.q)})%Q"
-
-
-def end_text(end: End) -> str:
-    """Returns an end that is not open."""
-    if end is None:
-        raise InexpressibleError("an open end has no text")
-    return rational_text(end)
-
-
-def ends_text(interval: Interval) -> str:
-    """Returns the ends of an interval."""
-    texts = ["None" if end is None else f"Some {rational_text(end)}" for end in interval]
-    return f"({texts[0]}, {texts[1]})"
 
 
 class Bounds:
@@ -267,7 +250,7 @@ class Bounds:
         if op == "sign":
             return f"(b_sgn {texts[0]})", (fmpq(-1), fmpq(1))
         if op == "^":
-            return self._of_power(insides[0], insides[1], target)
+            return power_bounds(self, insides[0], insides[1], target)
         raise InexpressibleError(f"the interval of {op} is not printed")
 
     def _argument(self, form: Polynomial) -> Proof:
@@ -276,7 +259,8 @@ class Bounds:
         proof = self.widen(self.form(form), target)
         return f"(b_wide {ends_text(target)} _ {proof[0]})", target
 
-    def _join_ends(self, low: str, high: str, target: Interval) -> Proof:
+    def join_ends(self, low: str, high: str, target: Interval) -> Proof:
+        """Returns the proof of an interval by those of its ends; an open end has none."""
         return f"(b_both {low or '(b_unknown _)'} {high or '(b_unknown _)'})", target
 
     def _inverse(self, inside: Proof, target: Interval) -> Proof:
@@ -296,18 +280,19 @@ class Bounds:
             if start is None or (function == "exp" and target[0] == 0):
                 low = f"(b_wide ({ends_text((target[0], None))}) _ (b_exp {text}))"
             else:
-                lemma = self._numeric(
+                lemma = self.numeric(
                     f"Q2R {rational_text(target[0])} <= {function} (Q2R {rational_text(start)})"
                 )
                 low = f"(b_{function}_low {rational_text(target[0])} {sign}{lemma} {inside[0]})"
         if target[1] is not None:
-            lemma = self._numeric(
+            lemma = self.numeric(
                 f"{function} (Q2R {end_text(end)}) <= Q2R {rational_text(target[1])}"
             )
             high = f"(b_{function}_high {rational_text(target[1])} {sign}{lemma} {inside[0]})"
-        return self._join_ends(low, high, target)
+        return self.join_ends(low, high, target)
 
-    def _numeric(self, statement: str, tactic: str = "numeric") -> str:
+    def numeric(self, statement: str, tactic: str = "numeric") -> str:
+        """Returns the lemma that a statement about numbers is."""
         return self.definitions.numeric(statement, tactic)
 
     def _floor(self, inside: Proof, target: Interval) -> Proof:
@@ -316,7 +301,7 @@ class Bounds:
             low = f"(b_floor_low ({int(target[0].p)}) _ {inside[0]})"
         if target[1] is not None:
             high = f"(b_floor_high ({int(target[1].p)}) _ {inside[0]})"
-        return self._join_ends(low, high, target)
+        return self.join_ends(low, high, target)
 
     def _cosine(self, text: str, inside: Proof, target: Interval) -> Proof:
         whole = f"(b_cospi {text})"
@@ -332,7 +317,7 @@ class Bounds:
             high = f"(b_wide {ends_text((None, fmpq(1)))} _ {whole})"
         else:
             high = self._cosine_end("high", start, end, target[1], inside)
-        return self._join_ends(low, high, target)
+        return self.join_ends(low, high, target)
 
     def _cosine_end(
         self, side: str, start: fmpq, end: fmpq, bound: fmpq | None, inside: Proof
@@ -342,7 +327,7 @@ class Bounds:
         for point in (start, end):
             value, limit = f"cospi (Q2R {rational_text(point)})", f"Q2R {end_text(bound)}"
             statement = f"{limit} <= {value}" if side == "low" else f"{value} <= {limit}"
-            lemmas.append(self._numeric(statement, self._cosine_tactic(point)))
+            lemmas.append(self.numeric(statement, self._cosine_tactic(point)))
         return (
             f"(b_cospi_{side} ({int(turns.floor())}) {end_text(bound)} _ "
             f"{' '.join(lemmas)} {inside[0]})"
@@ -364,50 +349,6 @@ class Bounds:
             )
         end = f"rewrite {_COSINES[size]}; lra" if size in _COSINES else "unfold cospi; by_interval"
         return f"unfold Q2R; cbn [Qnum Qden]; {move}; {end}"
-
-    def _of_power(self, base: Proof, exponent: Proof, target: Interval) -> Proof:
-        (a, b), (x, y) = base[1], exponent[1]
-        if a is None or x is None:
-            raise InexpressibleError("the interval of this power is not printed")
-        if a > 0 and b is not None and y is not None:
-            low, high = target
-            ends = f"{end_text(low)} {end_text(high)}"
-            corners = [
-                self._numeric(
-                    f"in_ends {ends} (pw (Q2R {rational_text(end)}) (Q2R {rational_text(number)}))",
-                    self._power_tactic(end, number),
-                )
-                for end in (a, b)
-                for number in (x, y)
-            ]
-            return f"(b_pw {ends} _ {' '.join(corners)} {base[0]} {exponent[0]})", target
-        low_proof = (
-            f"(b_pw_positive _ {base[0]})" if a > 0 else f"(b_pw_zero _ {base[0]} {exponent[0]})"
-        )
-        if target[1] is None:
-            return low_proof, (fmpq(0), None)
-        if b is None or b > 1 or x <= 0 or b <= 0:
-            raise InexpressibleError("the interval of this power is not printed")
-        most = target[1]
-        lemma = self._numeric(
-            f"pw (Q2R {rational_text(b)}) (Q2R {rational_text(x)}) <= Q2R {rational_text(most)}",
-            self._power_tactic(b, x),
-        )
-        high_proof = (
-            f"(b_pw_rising {rational_text(b)} {rational_text(most)} _ {lemma} "
-            f"{base[0]} {exponent[0]})"
-        )
-        return self._join_ends(low_proof, high_proof, (fmpq(0), most))
-
-    @staticmethod
-    def _power_tactic(base: fmpq, exponent: fmpq) -> str:
-        if base == 1:
-            return "unfold in_ends, Q2R; cbn [Qnum Qden]; rewrite pw_base_one by lra; lra"
-        if exponent.q == 1 and 0 <= exponent <= 400:
-            count = int(exponent.p)
-            start = "unfold in_ends, Q2R; cbn [Qnum Qden]; "
-            return f"{start}rewrite (pw_power _ _ {count}) by (cbn; lra); lra"
-        return "numeric"
 
     def _symbol(self, atom: int, target: Interval) -> Proof:
         best: dict[str, str] = {}
@@ -431,7 +372,7 @@ class Bounds:
                 proof = self._end(fact, literal, slope, end, side, goal, name, atom, is_integer)
                 if proof:
                     best[side] = proof
-        return self._join_ends(best.get("low", ""), best.get("high", ""), target)
+        return self.join_ends(best.get("low", ""), best.get("high", ""), target)
 
     def _end(
         self, fact: int, literal: Any, slope: fmpq, end: fmpq, side: str, goal: fmpq, name: str,
@@ -455,9 +396,9 @@ class Bounds:
             proof = f"(least_of_equal {proof})"
             if (slope > 0) != is_low:
                 opposite = {m: -c for m, c in literal.form.items()}
-                text = self.definitions.polynomial(opposite)
+                source, text = text, self.definitions.polynomial(opposite)
                 proof = (
-                    f"(least_of_opposite (q := {text}) ltac:(polynomials) "
+                    f"(least_of_opposite (p := {source}) (q := {text}) ltac:(polynomials) "
                     f"{self.script.literal_proof(fact)})"
                 )
         elif literal.relation == ">" and not is_strict:

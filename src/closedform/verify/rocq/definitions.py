@@ -54,14 +54,19 @@ def number_text(value: fmpq | int) -> str:
 
 
 class Definitions:
-    """The constants and lemmas of one proof, in the order of their use."""
+    """The constants and lemmas of one proof, in the order of their use.
+
+    Attributes:
+        lines: The definitions and lemmas.
+        variables: The types of the variables by their names.
+    """
 
     def __init__(self, replay: Replay) -> None:
         self.replay = replay
         self.terms = replay.terms
         self.forms = replay.forms
         self.lines: list[str] = []
-        self.variables: list[str] = []
+        self.variables: dict[str, str] = {}
         self._symbols: dict[int | tuple[str, int], str] = {}
         self._nodes: set[int] = set()
         self._atoms: set[int] = set()
@@ -115,8 +120,7 @@ class Definitions:
             key = (str(value), len(arguments))
             if key not in self._symbols:
                 self._symbols[key] = f"f_{len(self._symbols)}"
-                kind = " -> ".join(["R"] * (len(arguments) + 1))
-                self.variables.append(f"Variable {self._symbols[key]} : {kind}.")
+                self.variables[self._symbols[key]] = " -> ".join(["R"] * (len(arguments) + 1))
             return f"{self._symbols[key]} {' '.join(arguments)}"
         return f"{_FUNCTIONS[op]} {' '.join(arguments)}"
 
@@ -127,8 +131,12 @@ class Definitions:
             while text in self._symbols.values():
                 text += "_"
             self._symbols[term] = text
-            self.variables.append(f"Variable {text} : {'Z' if is_integer else 'R'}.")
+            self.variables[text] = "Z" if is_integer else "R"
         return self._symbols[term]
+
+    def declarations(self) -> list[str]:
+        """Returns the declarations of the variables."""
+        return [f"Variable {name} : {kind}." for name, kind in self.variables.items()]
 
     def proposition(self, truth: int) -> str:
         """Returns a truth as a proposition about the constants of its numbers."""
@@ -164,10 +172,14 @@ class Definitions:
             return text
         return f"({_DECISIONS[op]} {self.node(args[0])} {self.node(args[1])})"
 
-    def readable(self, truth: int, roots: Iterable[int]) -> str:
-        """Returns a truth with the bodies of short constants in their places."""
+    def readable(self, truths: Sequence[int]) -> tuple[list[str], list[str]]:
+        """Returns truths with the bodies of short constants in their places.
+
+        The second list has the definitions of the constants that are too long.
+        """
         texts: dict[int, str] = {}
-        for term in self.terms.below(*roots):
+        constants: list[str] = []
+        for term in self.terms.below(*truths):
             op, _, value = self.terms.nodes[term]
             if self.terms.is_truth(term):
                 text = self.proposition(term)
@@ -180,7 +192,9 @@ class Definitions:
             text = re.sub(r"\bn(\d+)\b", lambda match: texts[int(match[1])], text)
             is_short = self.terms.is_truth(term) or len(text) <= _MOST_CHARACTERS
             texts[term] = text if is_short else f"n{term}"
-        return re.sub(r"\((\w+)\)", r"\1", texts[truth])
+            if not is_short:
+                constants.append(f"Definition n{term} : R := {text}.")
+        return [re.sub(r"\((\w+)\)", r"\1", texts[truth]) for truth in truths], constants
 
     # --- normal forms ----------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -52,14 +52,31 @@ _HEAD = """\
 
      coqc -Q . Closedform Closedform.v
      coqc -Q . Closedform {name}.v
+     coqc -Q . Closedform {name}_claims.v
 
-   Axioms, printed at the end: those of the real numbers of its standard library (for a logarithm or
-   a power, the excluded middle is one of them), and the machine integers where a number is bounded
-   by computation. *)
+   {name}_claims.v states the claims without their proofs, refers to the theorems of this file, and
+   prints the axioms: a reader prints that file anew, and trusts nothing that is written here. *)
 
 From Coq Require Import Reals Lra ZArith QArith List.
 Import ListNotations.
 From Closedform Require Import Closedform.
+Open Scope R_scope.
+"""
+
+_CLAIMS_HEAD = """\
+(* {subject}
+
+   The claims whose proofs {name}.v has, printed by closedform from the claims only. Where this file
+   is accepted, the theorems of {name}.v are these, whatever is in it.
+
+   Axioms, printed at the end: those of the real numbers of the standard library (for a logarithm or
+   a power, the excluded middle is one of them), and the machine integers where a number is bounded
+   by computation. *)
+
+From Coq Require Import Reals ZArith List.
+Import ListNotations.
+From Closedform Require Import Closedform.
+From Closedform Require {name}.
 Open Scope R_scope.
 """
 
@@ -90,12 +107,14 @@ class RocqFile:
 
     Attributes:
         name: Its name without ``.v``, an identifier.
-        text: The file.
+        text: The file with the proofs.
+        claims: The file with the claims, which refers to the theorems of the file with the proofs.
         reasons: Why goals are not in it, by their place among the goals.
     """
 
     name: str
     text: str
+    claims: str
     reasons: Mapping[int, str]
 
 
@@ -115,25 +134,39 @@ def rocq_file(name: str, subject: str, goals: Iterable[ProvedGoal]) -> RocqFile:
     """Returns the file with the goals whose proofs can be printed, and why the others are not."""
     name = module_name(name)
     reasons: dict[int, str] = {}
-    parts = [_HEAD.format(subject=_comment(subject), name=name)]
-    theorems = []
+    names, proofs, claims = [], [], []
     for place, goal in enumerate(goals):
         if goal.statement is None or goal.proof is None:
             reasons[place] = "it has no proof object"
             continue
         try:
-            text = section(f"goal_{place}", goal.statement, goal.proof)
+            proof, claim = section(f"goal_{place}", name, goal.statement, goal.proof)
         except (InexpressibleError, RejectedProofError) as error:
             reasons[place] = str(error)
             continue
-        parts.append(f"(* {_comment(goal.claim)}\n   {_comment(goal.goal)} *)\n{text}")
-        theorems.append(f"goal_{place}.holds")
-    if theorems:
-        pairs = theorems[-1]
-        for theorem in reversed(theorems[:-1]):
-            pairs = f"({theorem}, {pairs})"
-        parts.append(f"Definition theorems := {pairs}.\nPrint Assumptions theorems.\n")
-    return RocqFile(name, "\n".join(parts), reasons)
+        names.append(f"goal_{place}")
+        comment = f"(* {_comment(goal.claim)}\n   {_comment(goal.goal)} *)\n"
+        proofs.append(f"{comment}{proof}")
+        claims.append(f"{comment}{claim}")
+    subject = _comment(subject)
+    heads = (template.format(subject=subject, name=name) for template in (_HEAD, _CLAIMS_HEAD))
+    proofs_head, claims_head = heads
+    return RocqFile(
+        name,
+        "\n".join((proofs_head, *proofs)),
+        "\n".join((claims_head, *claims, _assumptions(names))),
+        reasons,
+    )
+
+
+def _assumptions(names: Sequence[str]) -> str:
+    """Prints the axioms of all claims once, those of their nested pairs; it takes seconds."""
+    if not names:
+        return ""
+    pairs = f"{names[-1]}.claim"
+    for name in reversed(names[:-1]):
+        pairs = f"({name}.claim, {pairs})"
+    return f"Definition claims := {pairs}.\nPrint Assumptions claims.\n"
 
 
 def write_rocq(folder: Path, file: RocqFile) -> None:
@@ -143,7 +176,12 @@ def write_rocq(folder: Path, file: RocqFile) -> None:
         VerificationError: One of them cannot be written.
     """
     library = resources.files("closedform.verify.rocq").joinpath(LIBRARY).read_bytes()
-    for name, content in ((LIBRARY, library), (f"{file.name}.v", file.text.encode())):
+    contents = {
+        LIBRARY: library,
+        f"{file.name}.v": file.text.encode(),
+        f"{file.name}_claims.v": file.claims.encode(),
+    }
+    for name, content in contents.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)
             replace_file(folder / name, content)

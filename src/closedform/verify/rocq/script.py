@@ -61,10 +61,7 @@ class Script:
         self.definitions = Definitions(self.replay)
         self.lines: list[str] = []
         self._names = 0
-        facts, self.places = begin(self.replay, statement)
-        assumptions = [self.places[place] for place in statement["assume"]]
-        self.goal = self.places[statement["goal"]]
-        self.hypotheses = [*self.replay._declarations([*assumptions, self.goal]), *assumptions]
+        (*self.hypotheses, self.goal), facts, self.places = truths_of(self.replay, statement)
         self.terms.read(proof["nodes"], self.places)
         names_in_scope = self._begin()
         self.run(proof["step"], facts, names_in_scope, 0)
@@ -453,8 +450,16 @@ _PRINTERS = {
 }
 
 
-def section(name: str, statement: Mapping[str, Any], proof: Mapping[str, Any]) -> str:
-    """Returns a section of Rocq that proves a statement.
+def section(
+    name: str, module: str, statement: Mapping[str, Any], proof: Mapping[str, Any]
+) -> tuple[str, str]:
+    """Returns a section of Rocq that proves a statement, and the section that claims it.
+
+    Args:
+        name: The name of the section.
+        module: The module of the proofs.
+        statement: The statement as data.
+        proof: The proof as data.
 
     Raises:
         InexpressibleError: The proof has something that is not printed yet.
@@ -464,12 +469,12 @@ def section(name: str, statement: Mapping[str, Any], proof: Mapping[str, Any]) -
     proposition = definitions.proposition
     truths = (*script.hypotheses, script.goal)
     parts = [proposition(truth) for truth in truths]
-    readable = [definitions.readable(truth, truths) for truth in truths]
+    readable, _ = definitions.readable(truths)
     names = " ".join(f"g{number}" for number in range(len(script.hypotheses)))
     lines = [
         f"Module {name}.",
         "Section Proof.",
-        *definitions.variables,
+        *definitions.declarations(),
         *definitions.lines,
         f"Lemma steps : {' -> '.join(parts)}.",
         f"Proof. {f'intros {names}.' if names else ''}",
@@ -479,8 +484,63 @@ def section(name: str, statement: Mapping[str, Any], proof: Mapping[str, Any]) -
         "Theorem holds :",
         *(f"  {part} ->" for part in readable[:-1]),
         f"  {readable[-1]}.",
-        "Proof. exact steps. Qed.",
+        "Proof using All. exact steps. Qed.",
         "End Proof.",
         f"End {name}.",
     ]
+    claim = claim_section(name, module, statement, definitions.variables)
+    return "\n".join(lines) + "\n", claim
+
+
+def claim_section(
+    name: str, module: str, statement: Mapping[str, Any], variables: Mapping[str, str]
+) -> str:
+    """Returns the section that claims a statement, by the theorem of another module.
+
+    Only the statement says what is claimed; the proof may be any.
+
+    Args:
+        name: The name of the section, and that of the proof in the module.
+        module: The module of the proofs.
+        statement: The statement as data.
+        variables: The variables of the theorem there, in its order.
+    """
+    replay = Replay()
+    definitions = Definitions(replay)
+    truths = truths_of(replay, statement)[0]
+    for truth in truths:
+        definitions.proposition(truth)
+    readable, constants = definitions.readable(truths)
+    # A variable that only the proof has may have any value.
+    arguments = [
+        variable if variable in definitions.variables else f"({_any_of(kind)})"
+        for variable, kind in variables.items()
+    ]
+    lines = [
+        f"Module {name}.",
+        "Section Claim.",
+        *definitions.declarations(),
+        *constants,
+        "Theorem claim :",
+        *(f"  {part} ->" for part in readable[:-1]),
+        f"  {readable[-1]}.",
+        f"Proof. exact ({' '.join([f'@{module}.{name}.holds', *arguments])}). Qed.",
+        "End Claim.",
+        f"End {name}.",
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _any_of(kind: str) -> str:
+    *inputs, _ = kind.split(" -> ")
+    return f"fun {' '.join('_' for _ in inputs)} => 0" if inputs else f"0%{kind}"
+
+
+def truths_of(
+    replay: Replay, statement: Mapping[str, Any]
+) -> tuple[tuple[int, ...], Facts, list[int]]:
+    """Returns the hypotheses of a statement and its goal, the last; its facts, and its terms."""
+    facts, places = begin(replay, statement)
+    assumptions = [places[place] for place in statement["assume"]]
+    goal = places[statement["goal"]]
+    return (*replay._declarations([*assumptions, goal]), *assumptions, goal), facts, places

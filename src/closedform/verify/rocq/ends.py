@@ -1,0 +1,29 @@
+"""The ends of intervals as text of Rocq."""
+
+from __future__ import annotations
+
+from flint import fmpq
+
+from closedform.verify.checker.intervals import End, Interval
+from closedform.verify.rocq.definitions import InexpressibleError
+
+Proof = tuple[str, Interval]
+"""The proof of an interval, and the interval."""
+
+
+def rational_text(number: fmpq) -> str:
+    """Returns a fraction of the type Q."""
+    return f"({int(number.p)} # {int(number.q)})%Q"
+
+
+def end_text(end: End) -> str:
+    """Returns an end that is not open."""
+    if end is None:
+        raise InexpressibleError("an open end has no text")
+    return rational_text(end)
+
+
+def ends_text(interval: Interval) -> str:
+    """Returns the ends of an interval."""
+    texts = ["None" if end is None else f"Some {rational_text(end)}" for end in interval]
+    return f"({texts[0]}, {texts[1]})"

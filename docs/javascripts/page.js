@@ -35,6 +35,13 @@ document$.subscribe(() => {
     nav.removeAttribute("aria-labelledby");
     nav.setAttribute("aria-label", nav.closest(".md-sidebar--primary") ? "On this page" : "Table of contents");
   }
+  // The label of a section with a page is a link next to it, so that its nav has no name.
+  for (const nav of document.querySelectorAll("nav[aria-labelledby]")) {
+    if (document.getElementById(nav.getAttribute("aria-labelledby"))?.textContent.trim()) continue;
+    const link = nav.parentElement.querySelector(":scope > .md-nav__container > a, :scope > .md-nav__link a");
+    nav.removeAttribute("aria-labelledby");
+    nav.setAttribute("aria-label", link?.textContent.trim() ?? "Section");
+  }
   makeScrollable();
 });
 

@@ -339,3 +339,14 @@ def test_a_constant_of_a_config_is_plotted_on_request(tmp_path: Path) -> None:
         "learning_rate: 1.0e-3\nlr_scheduler_type: cosine\nmax_steps: 100\nweight_decay: 0.1\n"
     )
     assert "0.1 ┤" in run("plot", config, "--key", "weight_decay")
+
+
+@pytest.mark.parametrize("key", ["lr", "weight_decay"])
+def test_a_config_is_plotted_to_the_end_of_its_run(tmp_path: Path, key: str) -> None:
+    config = str(tmp_path / "hf.yaml")
+    Path(config).write_text(
+        "learning_rate: 1.0e-3\nlr_scheduler_type: cosine\nmax_steps: 210\nwarmup_steps: 20\n"
+        "weight_decay: 0.1\n"
+    )
+    axis = run("plot", config, "--key", key).splitlines()[-1]
+    assert axis.split() == ["0", "210"]

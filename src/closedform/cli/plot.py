@@ -91,16 +91,19 @@ def run(
             hint=f'put a name and its arguments in quotes: "{names[0]} {words[0]} …"',
         )
     curves: dict[str, Schedule | Log] = {}
+    ends: list[int] = []
     for name in names:
-        label, curve = _curve(name, words, log_options, options)
+        label, curve, end = _curve(name, words, log_options, options)
         curves[f"{label} #{len(curves) + 1}" if label in curves else label] = curve
+        ends.append(end)
+    end = max(ends) if until is None else until
     if output is None:
         drawings = {"clock": clock != "updates", "log": bool(log), "area": area}
         drawings |= {"compare": compare}
         for option, is_given in drawings.items():
             if is_given:
                 raise UsageError(f"--{option} is for a file", hint="give one, such as -o lr.png")
-        _print(curves, until, options.key)
+        _print(curves, end, options.key)
         return
     from closedform.plotting import plot
 
@@ -109,7 +112,7 @@ def run(
         plot(
             curves,
             output,
-            steps=until,
+            steps=end,
             key=options.key,
             clock=clock,
             facts={name: value for name, value in options.facts.items() if clock != "updates"},
@@ -124,31 +127,32 @@ def run(
 
 def _curve(
     text: str, words: list[str], log_options: LogOptions, options: SourceOptions
-) -> tuple[str, Schedule | Log]:
-    """The label and the curve of a name, which may have its arguments behind it."""
+) -> tuple[str, Schedule | Log, int]:
+    """The label, curve and last step of a name, which may have its arguments behind it."""
     from closedform.cli.arguments import split_name
     from closedform.cli.sources import load_log, load_source, schedule_of
+    from closedform.plotting import last_step
+    from closedform.recipes import Recipe
 
     name, own_words = split_name(text)
     read = load_log(name, log_options)
     if read is not None:
-        return Path(name).name, read
+        return Path(name).name, read, max(read.steps)
     source = load_source(name, [*own_words, *words], options)
     schedule = schedule_of(source, name, options.key)
-    if source is not schedule:
-        return f"{options.key} of {Path(name).name}", schedule
-    return text if own_words else schedule.name, schedule
+    if source is schedule:
+        return text if own_words else schedule.name, schedule, last_step(schedule)
+    horizon = source.horizon if isinstance(source, Recipe) else None
+    end = last_step(schedule) if horizon is None else horizon
+    return f"{options.key} of {Path(name).name}", schedule, end
 
 
-def _print(curves: dict[str, Schedule | Log], until: int | None, key: str) -> None:
+def _print(curves: dict[str, Schedule | Log], end: int, key: str) -> None:
     """Prints all curves as one plot of characters, logs as points."""
     from closedform.cli.output import has_color, heading, is_unicode
     from closedform.language import Schedule
     from closedform.plotting import overlay
 
-    end = until
-    if end is None:
-        end = max(_last(curve) for curve in curves.values())
     heading(next(iter(curves)) if len(curves) == 1 else f"{len(curves)} curves")
     print(
         overlay(
@@ -173,13 +177,6 @@ def _points(
     from closedform.plotting.figure import points_of  # a twentieth of a second
 
     return points_of(curve, end, key)
-
-
-def _last(curve: Schedule | Log) -> int:
-    from closedform.language import Schedule
-    from closedform.plotting import last_step
-
-    return last_step(curve) if isinstance(curve, Schedule) else max(curve.steps)
 
 
 _MOST_POINTS = 2000

@@ -11,6 +11,10 @@ window.gallery = { curves: {}, failed: [] };
 function fit(formula) {
   const share = formula.clientWidth / formula.scrollWidth;
   if (share < 1) formula.style.fontSize = `${Math.max(0.65, share * 0.98)}em`;
+  if (formula.scrollWidth <= formula.clientWidth) return;
+  formula.tabIndex = 0;
+  formula.setAttribute("role", "group");
+  formula.setAttribute("aria-label", "formula");
 }
 
 function card(parent, entry) {

@@ -33,9 +33,15 @@ def as_numpy(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 class Engine(ABC):
-    """A rule with parameters, stepped by one engine."""
+    """A rule with parameters, stepped by one engine.
 
-    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
+    Args:
+        rule: The rule.
+        params: The first parameters, by name.
+        threads: The threads of a session; those of torch are set by ``torch.set_num_threads``.
+    """
+
+    def __init__(self, rule: UpdateRule, params: Arrays, threads: int = 1) -> None:
         self.rule = rule
 
     @abstractmethod
@@ -50,15 +56,25 @@ class Engine(ABC):
     def states(self) -> dict[str, Arrays]:
         """Returns the states by their name and that of the parameter."""
 
+    @abstractmethod
+    def save(self) -> Any:
+        """Returns the parameters, states and clock to be loaded."""
+
+    @abstractmethod
+    def load(self, saved: Any) -> None:
+        """Loads what another engine of the rule saved."""
+
 
 class Session(Engine):
     """A session of onnxruntime or compiled C."""
 
     backend = "onnxruntime"
 
-    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
-        super().__init__(rule, params)
-        self.session = cf.OptimizerSession(rule, dict(params), backend=self.backend, threads=1)
+    def __init__(self, rule: UpdateRule, params: Arrays, threads: int = 1) -> None:
+        super().__init__(rule, params, threads)
+        self.session = cf.OptimizerSession(
+            rule, dict(params), backend=self.backend, threads=threads
+        )
 
     def step(self, grads: Arrays) -> None:
         self.session.step(dict(grads))
@@ -69,6 +85,12 @@ class Session(Engine):
     def states(self) -> dict[str, Arrays]:
         return dict(self.session.states)
 
+    def save(self) -> Any:
+        return self.session.state_dict()
+
+    def load(self, saved: Any) -> None:
+        self.session.load_state_dict(saved)
+
 
 class CSession(Session):
     """A session of compiled C."""
@@ -77,12 +99,14 @@ class CSession(Session):
 
 
 class Torch(Engine):
-    """`closedform.torch.Optimizer`, eager."""
+    """`closedform.torch.Optimizer`."""
 
-    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
-        super().__init__(rule, params)
+    backend = "eager"
+
+    def __init__(self, rule: UpdateRule, params: Arrays, threads: int = 1) -> None:
+        super().__init__(rule, params, threads)
         self.tensors = {name: torch.nn.Parameter(as_torch(array)) for name, array in params.items()}
-        self.optimizer: Any = cf.torch.Optimizer(self.tensors.values(), rule)
+        self.optimizer: Any = cf.torch.Optimizer(self.tensors.values(), rule, backend=self.backend)
 
     def step(self, grads: Arrays) -> None:
         for name, tensor in self.tensors.items():
@@ -101,12 +125,18 @@ class Torch(Engine):
             for label in self.rule.states
         }
 
+    def save(self) -> Any:
+        return self.optimizer.state_dict()
+
+    def load(self, saved: Any) -> None:
+        self.optimizer.load_state_dict(saved)
+
 
 class Jax(Engine):
     """`closedform.to_jax`, jitted, with types of 64 bits: scalars are float64 as elsewhere."""
 
-    def __init__(self, rule: UpdateRule, params: Arrays) -> None:
-        super().__init__(rule, params)
+    def __init__(self, rule: UpdateRule, params: Arrays, threads: int = 1) -> None:
+        super().__init__(rule, params, threads)
         import jax
         import optax
 
@@ -133,6 +163,12 @@ class Jax(Engine):
             label: {name: np.asarray(array) for name, array in by_name.items()}
             for label, by_name in self.carried.states.items()
         }
+
+    def save(self) -> Any:
+        return self.arrays, self.carried
+
+    def load(self, saved: Any) -> None:
+        self.arrays, self.carried = saved
 
 
 ENGINES: Mapping[str, type[Engine]] = {

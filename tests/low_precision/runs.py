@@ -79,6 +79,12 @@ class Peer(Engine):
             for label in ("exp_avg", "exp_avg_sq")
         }
 
+    def save(self) -> Any:
+        return self.optimizer.state_dict()
+
+    def load(self, saved: Any) -> None:
+        self.optimizer.load_state_dict(saved)
+
 
 class Torchao(Peer):
     """AdamW of torchao with stochastic rounding."""

@@ -32,6 +32,8 @@ TORCH_DTYPES: Mapping[DType, torch.dtype] = {
     DType.F64: torch.float64,
 }
 
+SIXTEEN_BITS = (DType.F16, DType.BF16)
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -130,9 +132,29 @@ def _floor_mod(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     return site.call(torch.where, misfit, shifted_remainder, remainder)
 
 
+def rounded(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns a tensor in a dtype of 16 bits, which inductor rounds even where it is widened next.
+
+    Inductor of torch 2.13 computes with wider numbers, and leaves out a conversion to 16 bits and
+    back, also one by way of ``view``. It converts a number before an operation on its bits.
+    """
+    narrow = value.to(dtype)
+    if type(value) is Tensor and not torch.compiler.is_compiling():
+        return narrow
+    return (narrow.view(torch.int16) ^ 0).view(dtype)
+
+
 def _cast(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
-    target = TORCH_DTYPES[site.node.attribute("to")]
-    return site.program.call_method("to", (*operands, target))
+    to = site.node.attribute("to")
+    if to in SIXTEEN_BITS and _is_widened(site):
+        return site.call(rounded, *operands, TORCH_DTYPES[to])
+    return site.program.call_method("to", (*operands, TORCH_DTYPES[to]))
+
+
+def _is_widened(site: Site) -> bool:
+    """Whether an op of the graph converts the result to another dtype."""
+    place = next(index for index, node in enumerate(site.graph.nodes) if node is site.node)
+    return any(node.op is Op.CAST and place in node.operands for node in site.graph.nodes)
 
 
 def _reduce_sum(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
@@ -225,7 +247,7 @@ def rounded_sqrt(value: Tensor) -> Tensor:
 
 def _sqrt(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     """A graph that rounds to 16 bits has the same bits in every engine: its roots are exact."""
-    rounds = any(node.type.dtype in (DType.F16, DType.BF16) for node in site.graph.nodes)
+    rounds = any(node.type.dtype in SIXTEEN_BITS for node in site.graph.nodes)
     is_exact = rounds and site.node.type.dtype is DType.F32
     return site.call(rounded_sqrt if is_exact else torch.sqrt, *operands)
 

@@ -1,6 +1,7 @@
-"""``closedform rescale``, and the certificate lines of ``closedform verify --check``."""
+"""``closedform rescale``, and certificates of ``closedform verify``."""
 
 import json
+from pathlib import Path
 
 from closedform.cli.rescale import RULES
 from tests.support.commands import CliRunner
@@ -37,3 +38,16 @@ def test_a_claim_with_one_goal_is_named_once() -> None:
         if line.startswith("UNCERTIFIED")
     )
     assert line.count("no value overflows") == 1
+
+
+def test_a_certificate_says_that_the_file_is_its_source(tmp_path: Path) -> None:
+    """Both terms are in the claim: the file has the cosine in another form."""
+    output = run("verify", *COSINE, "--certificate", tmp_path)
+    assert "PROVED it is equal to 'cosine.onnx'" in output
+    claims = (tmp_path / "cosine_claims.v").read_text(encoding="utf-8")
+    _, _, equality = claims.partition("(* it is equal to 'cosine.onnx'")
+    statement = equality.partition("Theorem claim :")[2].partition("Proof")[0]
+    left, _, right = statement.partition(" = ")
+    assert "cospi" in left
+    assert "cospi" in right
+    assert left.strip() not in right

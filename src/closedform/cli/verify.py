@@ -275,13 +275,21 @@ def _of_report(
 
 def _with_certificate(subject: _Checked, report: Report, folder: Path | None) -> _Checked:
     """A subject with the number of goals whose proofs the checker accepts."""
+    from closedform.verify.claims.foreign import row_of
+
+    lines = []
+    if folder is not None:
+        name = re.sub(r"[^\w.-]+", "-", subject.title)
+        if subject.schedule is not None and not subject.schedule.open:
+            equality = _equality_of_file(subject.schedule, folder / f"{name}.onnx")
+            lines = [f"{row.verdict} {row.claim}" for row in map(row_of, equality)]
+            report = replace(report, findings=(*report.findings, *equality.findings))
     certificate = report.certificate()
     certificate.check()
     if folder is not None:
-        name = re.sub(r"[^\w.-]+", "-", subject.title)
         certificate.write(folder / f"{name}.json")
     total = len(certificate.goals)
-    lines = [f"checker: {len(certificate.certified)} of {total} proved goals accepted"]
+    lines += [f"checker: {len(certificate.certified)} of {total} proved goals accepted"]
     lines += [f"UNCERTIFIED {_label(goal)}: {goal.reason}" for goal in certificate.uncertified]
     if folder is not None:
         reasons = certificate.rocq().reasons
@@ -292,6 +300,19 @@ def _with_certificate(subject: _Checked, report: Report, folder: Path | None) ->
             if goal.proof is not None and place in reasons
         ]
     return replace(subject, certificate_line="\n".join(lines))
+
+
+def _equality_of_file(schedule: Schedule, path: Path) -> Report:
+    """The verdict that the term read back from an ONNX file of a schedule is that of its source."""
+    from closedform.api.onnx import from_onnx, to_onnx
+    from closedform.cli.output import output_folder
+    from closedform.verify.claims.report import check
+    from closedform.verify.claims.values import equal_to
+
+    with output_folder(path.parent):
+        to_onnx(schedule, path)
+    back = from_onnx(path).rename(path.name)
+    return check(schedule.name, [equal_to(schedule, back)])
 
 
 def _label(goal: CertifiedGoal) -> str:

@@ -189,6 +189,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_floats.py
 	@echo "== compare: certificates of every step of every config, and of the double-float lowering"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certificates.py
+	@echo "== compare: bits over runs, threads, resume and shards, in every engine"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/determinism/compare_determinism.py
 	@$(MAKE) accuracy
 	@$(MAKE) precision
 

@@ -2,20 +2,10 @@
 
 import { follow } from "./chart.js";
 import { Curve, REMEDY, initial } from "./curve.js";
-import { at, element, fail, loadJson, loadRuntime, putIntoAddress } from "./page.js";
+import { at, element, fail, fit, loadJson, loadRuntime, putIntoAddress } from "./page.js";
 
 // Read by tests: the values that each card shows.
 window.gallery = { curves: {}, failed: [] };
-
-// A formula wider than its card is made smaller, down to where it is still read; the rest scrolls.
-function fit(formula) {
-  const share = formula.clientWidth / formula.scrollWidth;
-  if (share < 1) formula.style.fontSize = `${Math.max(0.65, share * 0.98)}em`;
-  if (formula.scrollWidth <= formula.clientWidth) return;
-  formula.tabIndex = 0;
-  formula.setAttribute("role", "group");
-  formula.setAttribute("aria-label", "formula");
-}
 
 function card(parent, entry) {
   const box = element(parent, "article", { class: "card", id: `card-${entry.name}` });

@@ -10,6 +10,17 @@ export function element(parent, tag, attributes = {}, text = "") {
   return made;
 }
 
+// A formula wider than its box is made smaller, down to where it can still be read; beyond that it scrolls.
+export function fit(formula) {
+  formula.style.fontSize = "";
+  const share = formula.clientWidth / formula.scrollWidth;
+  if (share < 1) formula.style.fontSize = `${Math.max(0.65, share * 0.98)}em`;
+  if (formula.scrollWidth <= formula.clientWidth) return;
+  formula.tabIndex = 0;
+  formula.setAttribute("role", "group");
+  formula.setAttribute("aria-label", "formula");
+}
+
 export function fail(error) {
   at("error").textContent = error.message ?? String(error);
 }

@@ -2,7 +2,7 @@
 
 import { follow, short } from "./chart.js";
 import { Curve, REMEDY, initial, lastStep, linear } from "./curve.js";
-import { at, copy, element, fail, loadJson, loadRuntime, putIntoAddress } from "./page.js";
+import { at, copy, element, fail, fit, loadJson, loadRuntime, putIntoAddress } from "./page.js";
 
 // Read by tests: the values that are shown.
 window.gallery = { curves: {}, failed: [] };
@@ -231,6 +231,7 @@ async function begin() {
   link("next", entries[place + 1], `${entries[place + 1]?.name} →`);
   describe(entry);
   at("page").hidden = false;
+  document.fonts.ready.then(() => new ResizeObserver(() => fit(at("formula"))).observe(at("page")));
   let values = initial(entry);
   try {
     values = readAddress(entry, given);

@@ -45,7 +45,7 @@ help:
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
-	@echo "make accuracy     measure every schedule in every back end; rewrites docs/accuracy.md"
+	@echo "make accuracy     measure schedules and updates in every back end; rewrites docs/accuracy.md"
 	@echo "make transfer     train models of several widths with µP and without; rewrites docs/scaling.md"
 	@echo "make precision    train with parameters in bfloat16; rewrites the table of docs/low_precision.md"
 	@echo "make operators    rewrite docs/training_operators.md from the stored results"
@@ -226,10 +226,11 @@ operators: $(STAMP)
 	@echo "== operators: rewrite docs/training_operators.md; review the change with git diff"
 	@$(BIN)/python docs/build_training_operators.py
 
-# Eight minutes on one core; the accelerated packages run on the CPU.
+# Fifteen minutes on one core; the accelerated packages run on the CPU.
 accuracy: $(STAMP) $(COMPARE_STAMP)
-	@echo "== accuracy: schedules in every back end and in other packages; rewrites docs/accuracy.md"
-	@OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(COMPARE)/python -m pytest -q tests/numerics/compare_accuracy.py
+	@echo "== accuracy: schedules and updates in every back end and other packages; rewrites docs/accuracy.md"
+	@OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(COMPARE)/python -m pytest -q tests/numerics/compare_accuracy.py \
+	  tests/numerics/compare_update_accuracy.py
 	@$(BIN)/python docs/build_accuracy.py
 
 # About 30 minutes on one core.

@@ -1,15 +1,19 @@
-"""Writes docs/accuracy.md: the errors of schedules in every back end, and of other packages.
+"""Writes docs/accuracy.md: errors of schedules and updates in every back end and other packages.
 
 `make accuracy` runs it, on the results that `tests/numerics/compare_accuracy.py` stored in
-accuracy.json.
+accuracy.json, and `compare_update_accuracy.py` in update_accuracy.json.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from docs import update_accuracy
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "accuracy.md"
@@ -19,11 +23,12 @@ ROUNDED = ("float32 of float64 scalars", "double-float")
 """The precisions whose values are meant to be the float32 nearest to the exact value."""
 
 _HEAD = """\
-# How accurate schedules are
+# How accurate schedules and updates are
 
 A learning rate is a real number that a formula defines, and a float that an engine computes. This
 page states the distance between the two for every schedule of the library, in every back end and
 precision, and for the same formulas in torch, transformers, optax, Keras and MLX as they ship.
+[Below](#one-update-of-every-rule), the same for the parameters after one update of every rule.
 
 Each of the {schedules} schedules is a run of about a million steps (the lengths of the
 [gallery](gallery.md)'s examples times {factor:,}, their values times {peak}) or one of ten
@@ -168,7 +173,7 @@ def schedule_rows(schedules: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
         yield f"| {escape(name)} | {' | '.join(cells)} |"
 
 
-def build(results: Mapping[str, Any]) -> str:
+def build(results: Mapping[str, Any], updates: Mapping[str, Any]) -> str:
     """Returns the page."""
     schedules = results["schedules"]
     listed = exceptions(schedules)
@@ -199,13 +204,16 @@ def build(results: Mapping[str, Any]) -> str:
         _SCHEDULES,
         "\n".join(schedule_rows(schedules)) + "\n",
         _TAIL,
+        update_accuracy.section(updates),
     ]
     return "".join(parts)
 
 
 def main() -> None:
     """Writes the page."""
-    PAGE.write_text(build(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    stored = (RESULTS, update_accuracy.RESULTS)
+    results, updates = (json.loads(path.read_text(encoding="utf-8")) for path in stored)
+    PAGE.write_text(build(results, updates), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ class Coq:
         return compile_file(self.folder, f"{file.name}_claims.v", seconds)
 
 
+def failing_line(result: subprocess.CompletedProcess[str]) -> int | None:
+    """Returns the line of the first error, counted from 1; None where there is none."""
+    match = re.search(r"line (\d+), characters", result.stderr)
+    return int(match[1]) if match else None
+
+
 def compile_file(folder: Path, name: str, seconds: int = 300) -> subprocess.CompletedProcess[str]:
     """Runs coqc in a folder."""
     assert COQC is not None
@@ -44,3 +51,10 @@ def with_library(folder: Path) -> Coq:
     result = compile_file(folder, "Closedform.v")
     assert result.returncode == 0, result.stderr
     return Coq(folder)
+
+
+def version() -> str:
+    """Returns the version of Coq."""
+    assert COQC is not None
+    words = [COQC, "--print-version"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()[0]

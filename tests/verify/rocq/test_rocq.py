@@ -40,6 +40,7 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.tree import Sign, Term
 from tests.verify.rocq.coq import COQC, Coq, with_library
+from tests.verify.tactics.test_goals import GOALS
 
 needs_coqc = pytest.mark.skipif(COQC is None, reason="coqc is not installed")
 
@@ -95,10 +96,14 @@ def test_quotients_and_powers_are_accepted(coq: Coq) -> None:
             (less_equal(power(add(x, rational(1)), rational(-2)), rational(1)), shares),
         )
     ]
+    # A box refutes a fact that is a disjunction with an inequality inside.
+    (junction,) = (goal for goal in GOALS if goal.name == "k decay: defined ((t + (-1 * W)) ^ k)")
+    goals.append(goal_of(junction.goal, junction.assume))
     file = rocq_file("powers", "powers", goals)
     assert not file.reasons
     assert "/ (1 + 1 / 2 * (n" in file.text
     assert "b_pw_base_low" in file.text
+    assert re.search(r"fun g : \(~ \(n\d+ = n\d+\)\) => g", file.text)
     result = coq.check(file)
     assert result.returncode == 0, result.stderr
 

@@ -454,7 +454,9 @@ class Bounds:
             return "I" if value else "(fun g => g)"
         if op == "not":
             inner = self.truth(args[0], value=not value)
-            return inner if value else f"(fun g => g {inner})"
+            return (
+                inner if value else f"(fun g : {self.definitions.proposition(truth)} => g {inner})"
+            )
         if op in ("and", "or"):
             return self._connective(op, args, value=value)
         form = self.forms.difference(args[1], args[0])
@@ -467,6 +469,8 @@ class Bounds:
         if len(args) == 1:
             return self.truth(args[0], value=value)
         rest = args[1:]
+        # Without its type, Rocq cannot tell that what is refuted is a proposition.
+        kind = self.definitions.junction(op, args)
         if value == (op == "and"):
             first, second = (
                 self.truth(args[0], value=value),
@@ -476,7 +480,7 @@ class Bounds:
                 return f"(conj {first} {second})"
             whole = self.script.name("w")
             return (
-                f"(fun {whole} => match {whole} with or_introl {whole} => {first} {whole} "
+                f"(fun {whole} : {kind} => match {whole} with or_introl {whole} => {first} {whole} "
                 f"| or_intror {whole} => {second} {whole} end)"
             )
         # One part decides.
@@ -489,7 +493,7 @@ class Bounds:
         if op == "or":
             return f"({'or_introl' if is_first else 'or_intror'} {inner})"
         whole = self.script.name("w")
-        return f"(fun {whole} => {inner} (proj{1 if is_first else 2} {whole}))"
+        return f"(fun {whole} : {kind} => {inner} (proj{1 if is_first else 2} {whole}))"
 
     # --- decisions -------------------------------------------------------------------------------
 

@@ -146,13 +146,14 @@ class Definitions:
         if op == "not":
             return f"(~ {self.proposition(args[0])})"
         if op in ("and", "or"):
-            sign = " /\\ " if op == "and" else " \\/ "
-            return self._chain(sign, [self.proposition(arg) for arg in args])
+            return self.junction(op, args)
         left, right = (self.node(arg) for arg in args)
         return f"({left} {_SIGNS[op]} {right})"
 
-    @staticmethod
-    def _chain(sign: str, parts: Sequence[str]) -> str:
+    def junction(self, op: str, args: Sequence[int]) -> str:
+        """Returns the proposition that all of some truths hold, or one of them."""
+        sign = " /\\ " if op == "and" else " \\/ "
+        parts = [self.proposition(arg) for arg in args]
         text = parts[-1]
         for part in reversed(parts[:-1]):
             text = f"({part}{sign}{text})"

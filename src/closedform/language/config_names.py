@@ -353,6 +353,12 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "milestones": ("milestones",),
     "step_size": ("steps",),
     "power": ("power", "exponent"),
+    "weight_decay": ("weight_decay",),
+    "betas": ("betas",),
+    "beta1": ("beta1", "betas", "beta"),
+    "beta2": ("beta2", "betas", "alpha", "decay"),
+    "eps": ("eps",),
+    "momentum": ("momentum", "beta", "betas"),
 }
 """The arguments of this library for a concept, the likeliest first."""
 

@@ -59,13 +59,9 @@ def with_lengths(function: Callable[P, Result]) -> Callable[P, Result]:
     With such an argument it returns the deferred call, else what ``function`` returns. A keyword
     that the function does not take is an ArgumentError with the name that it has here.
     """
-    parameters = inspect.signature(function).parameters
-    takes_any = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
-        if not takes_any and not kwargs.keys() <= parameters.keys():
-            raise unknown_keyword(function.__name__, kwargs.keys(), parameters)
         length = next(lengths_in((*args, *kwargs.values())), None)
         if length is None:
             return function(*args, **kwargs)
@@ -75,6 +71,36 @@ def with_lengths(function: Callable[P, Result]) -> Callable[P, Result]:
             raise ArgumentError(str(error), where=function.__name__) from None
         deferred_call: Result = length.defer(wrapper, bound.arguments)
         return deferred_call
+
+    return with_checked_keywords(wrapper)
+
+
+def with_checked_keywords(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Returns a function that answers an unknown keyword with the name that it has here.
+
+    Raises:
+        ArgumentError: ``function`` does not take a keyword. ``inspect.signature`` still shows its
+            parameters.
+
+    Example:
+        >>> @with_checked_keywords
+        ... def decay(weight_decay=0):
+        ...     return weight_decay
+        >>> try:
+        ...     decay(wd=0.1)
+        ... except ArgumentError as error:
+        ...     print(error.hint)
+        its name here is 'weight_decay'
+    """
+    parameters = inspect.signature(function).parameters
+    if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
+        return function
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
+        if not kwargs.keys() <= parameters.keys():
+            raise unknown_keyword(function.__name__, kwargs.keys(), parameters)
+        return function(*args, **kwargs)
 
     return wrapper
 

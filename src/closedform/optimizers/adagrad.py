@@ -21,6 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import (
     choice,
     flag,
@@ -40,6 +41,7 @@ from closedform.optimizers.formulas import (
 )
 
 
+@with_checked_keywords
 def adagrad(
     lr: Hyper = 1e-2,
     lr_decay: Hyper = 0,
@@ -95,6 +97,7 @@ def adagrad(
     return rule_of("adagrad", param, {"sum": State(total, initial)}, values)
 
 
+@with_checked_keywords
 def adadelta(
     lr: Hyper = 1.0,
     rho: Hyper = 0.9,
@@ -152,6 +155,7 @@ def adadelta(
     return rule_of("adadelta", PARAM - hyper("lr") * change, states, values)
 
 
+@with_checked_keywords
 def rmsprop(
     lr: Hyper = 1e-2,
     alpha: Hyper = 0.99,
@@ -230,6 +234,7 @@ AXES = 8
 """The most axes that a parameter may have."""
 
 
+@with_checked_keywords
 def sm3(
     lr: Hyper = 0.1,
     betas: Sequence[Hyper] = (0.9, 1),

@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.language.settled import construct, product
 from closedform.optimizers.arguments import choice, flag, hyperparameters
 from closedform.optimizers.formulas import (
@@ -25,6 +26,7 @@ from closedform.optimizers.formulas import (
 EPS_ADDED = ("after_correction", "before_correction")
 
 
+@with_checked_keywords
 def adam(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -91,6 +93,7 @@ def adam(
     return rule_of("adam", PARAM - hyper("lr") * ratio, states, values)
 
 
+@with_checked_keywords
 def adamw(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -179,6 +182,7 @@ def _check_arguments(
     return hyperparameters(where, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
 
+@with_checked_keywords
 def adamax(
     lr: Hyper = 2e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -227,6 +231,7 @@ def adamax(
     return rule_of("adamax", PARAM - rate * mean / largest, states, values)
 
 
+@with_checked_keywords
 def nadam(
     lr: Hyper = 2e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -322,6 +327,7 @@ def _momentum(step: sp.Expr) -> sp.Expr:
     return hyper("beta1") * (1 - power / 2)
 
 
+@with_checked_keywords
 def radam(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

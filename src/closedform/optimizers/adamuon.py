@@ -19,6 +19,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import choice, hyperparameter, hyperparameters, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -38,6 +39,7 @@ from closedform.optimizers.muon import (
 SCALES = ("match_rms_adamw", "original")
 
 
+@with_checked_keywords
 def adamuon(
     lr: Hyper = 2e-2,
     betas: Sequence[Hyper] = (0.9, 0.95),

@@ -8,6 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import (
     choice,
     decay_rates,
@@ -25,6 +26,7 @@ from closedform.optimizers.formulas import (
 )
 
 
+@with_checked_keywords
 def ademamix(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999, 0.9999),
@@ -113,6 +115,7 @@ def _part(steps: int, name: str) -> sp.Expr:
 DECAYS = ("proximal", "decoupled")
 
 
+@with_checked_keywords
 def adan(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.98, 0.92, 0.99),
@@ -188,6 +191,7 @@ def adan(
 FORMS = ("adamw", "lion")
 
 
+@with_checked_keywords
 def mars(
     lr: Hyper = 3e-3,
     betas: Sequence[Hyper] = (0.95, 0.99),

@@ -29,6 +29,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -60,6 +61,7 @@ def falling_probability(
     return Schedule(sp.Max(least, fall), name="falling_probability")
 
 
+@with_checked_keywords
 def kron(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,

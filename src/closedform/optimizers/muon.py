@@ -27,6 +27,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, whole
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
@@ -64,6 +65,7 @@ _IS_TALL = sp.Or(
 )
 
 
+@with_checked_keywords
 def muon(
     lr: Hyper = 1e-3,
     weight_decay: Hyper = 0.1,

@@ -21,6 +21,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import (
     choice,
     flag,
@@ -47,6 +48,7 @@ SCALES = ("preserve_norm", "match_rms")
 DECAYS = ("plain", "cautious")
 
 
+@with_checked_keywords
 def normuon(
     lr: Hyper = 2e-2,
     weight_decay: Hyper = 0,

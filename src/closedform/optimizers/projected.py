@@ -22,11 +22,13 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.adam import EPS_ADDED, adam_moments
 from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
 
+@with_checked_keywords
 def adamp(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -99,6 +101,7 @@ def adamp(
     return rule_of(where, PARAM - step - decay, states, values, definitions=definitions)
 
 
+@with_checked_keywords
 def sgdp(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,

@@ -10,6 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import (
     decay_rates,
     flag,
@@ -21,6 +22,7 @@ from closedform.optimizers.arguments import (
 from closedform.optimizers.formulas import rectification, rule_of, weighted_mean, with_penalty
 
 
+@with_checked_keywords
 def schedule_free_sgd(
     lr: Hyper = 1.0,
     momentum: Hyper = 0.9,
@@ -77,6 +79,7 @@ def schedule_free_sgd(
     return _averaged_rule(where, rate, direction, hyper("momentum"), {}, values)
 
 
+@with_checked_keywords
 def schedule_free_adamw(
     lr: Hyper = 2.5e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -132,6 +135,7 @@ def schedule_free_adamw(
     return _averaged_rule(where, rate, direction, hyper("beta1"), states, values)
 
 
+@with_checked_keywords
 def schedule_free_radam(
     lr: Hyper = 2.5e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

@@ -18,6 +18,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters, whole
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of, sign
 from closedform.optimizers.muon import (
@@ -30,6 +31,7 @@ from closedform.optimizers.muon import (
 NORMS = ("spectral", "sign", "row", "column", "rms")
 
 
+@with_checked_keywords
 def scion(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0.9,

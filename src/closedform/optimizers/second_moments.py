@@ -8,6 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper, Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import (
     flag,
     hyperparameter,
@@ -28,6 +29,7 @@ from closedform.optimizers.formulas import (
 )
 
 
+@with_checked_keywords
 def adabelief(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -91,6 +93,7 @@ def adabelief(
     return rule_of("adabelief", param, states, values)
 
 
+@with_checked_keywords
 def acprop(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -146,6 +149,7 @@ def acprop(
     return rule_of("acprop", param, states, values)
 
 
+@with_checked_keywords
 def yogi(
     lr: Hyper = 1e-2,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -198,6 +202,7 @@ def yogi(
     return rule_of("yogi", param, states, values)
 
 
+@with_checked_keywords
 def laprop(
     lr: Hyper = 4e-4,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -242,6 +247,7 @@ def laprop(
     return rule_of("laprop", param, states, values)
 
 
+@with_checked_keywords
 def adopt(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.9999),
@@ -315,6 +321,7 @@ def _from_second(value: sp.Expr, first: sp.Expr) -> sp.Expr:
     return sp.Piecewise((first, sp.Eq(t, 0)), (value, True))
 
 
+@with_checked_keywords
 def stable_adamw(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.99),

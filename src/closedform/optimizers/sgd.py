@@ -7,6 +7,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.language.settled import construct
 from closedform.optimizers.arguments import (
     choice,
@@ -21,6 +22,7 @@ from closedform.optimizers.formulas import ascent_or_descent, rule_of, storage, 
 FIRST_MOMENTUM = ("gradient", "dampened")
 
 
+@with_checked_keywords
 def sgd(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0,
@@ -123,6 +125,7 @@ def check_nesterov(momentum: Hyper, dampening: Hyper, where: str = "sgd") -> Non
         )
 
 
+@with_checked_keywords
 def asgd(
     lr: Hyper = 1e-2,
     lambd: Hyper = 1e-4,

@@ -24,6 +24,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -33,6 +34,7 @@ from closedform.optimizers.formulas import (
 )
 
 
+@with_checked_keywords
 def shampoo(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0,

@@ -21,6 +21,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper, Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.adam import EPS_ADDED, adam_moments
 from closedform.optimizers.arguments import (
     choice,
@@ -40,6 +41,7 @@ from closedform.optimizers.formulas import (
 from closedform.optimizers.sgd import check_nesterov, next_momentum
 
 
+@with_checked_keywords
 def decoupled_adamw(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.95),
@@ -93,6 +95,7 @@ def decoupled_adamw(
     return rule_of(where, param, states, values)
 
 
+@with_checked_keywords
 def decoupled_sgdw(
     lr: Hyper = 1e-3,
     momentum: Hyper = 0,
@@ -151,6 +154,7 @@ def decoupled_sgdw(
     return rule_of(where, param, states, values)
 
 
+@with_checked_keywords
 def decoupled_lionw(
     lr: Hyper = 1e-4,
     betas: Sequence[Hyper] = (0.9, 0.99),
@@ -193,6 +197,7 @@ def decoupled_lionw(
     return rule_of(where, param, {"exp_avg": State(mean)}, values)
 
 
+@with_checked_keywords
 def adamc(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),
@@ -251,6 +256,7 @@ def adamc(
     return rule_of(where, param, states, values)
 
 
+@with_checked_keywords
 def adams(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

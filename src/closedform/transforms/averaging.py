@@ -8,6 +8,7 @@ import sympy as sp
 
 from closedform.language import PARAM, Schedule, State, UpdateRule, floor_div, floor_mod, state, t
 from closedform.language.aliases import Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
     check_rule,
@@ -21,6 +22,7 @@ from closedform.transforms.substitution import (
 FIRST = ("copy", "blend")
 
 
+@with_checked_keywords
 def weight_average(
     rule: UpdateRule,
     decay: Number | Schedule | None = None,
@@ -80,6 +82,7 @@ def weight_average(
     return with_evaluation(result, where, average)
 
 
+@with_checked_keywords
 def lookahead(rule: UpdateRule, steps: int = 5, rate: Number | Schedule = 0.5) -> UpdateRule:
     r"""Returns a rule with slow parameters, which the fast ones return to.
 

@@ -19,6 +19,7 @@ from closedform.language import (
     reshape,
     state,
 )
+from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
     step_count,
@@ -33,6 +34,7 @@ _DECADES = 7
 _LEAST_SCALE = sp.Rational(1, 10**12)
 
 
+@with_checked_keywords
 def eight_bit_states(
     rule: UpdateRule,
     signed: Sequence[str] = ("exp_avg",),

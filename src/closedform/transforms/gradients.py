@@ -23,6 +23,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
     check_rule,
@@ -38,6 +39,7 @@ FIRST = ("copy", "zero")
 _LARGEST_RANK = 6
 
 
+@with_checked_keywords
 def clip_by_value(rule: UpdateRule, value: Number | Schedule) -> UpdateRule:
     r"""Returns a rule whose gradient is clamped to [-v, v], element by element.
 
@@ -60,6 +62,7 @@ def clip_by_value(rule: UpdateRule, value: Number | Schedule) -> UpdateRule:
     return with_gradient(rule, sp.Max(sp.Min(GRAD, bound), -bound))
 
 
+@with_checked_keywords
 def clip_by_global_norm(
     rule: UpdateRule, max_norm: Number | Schedule, eps: Number | Schedule = 1e-6
 ) -> UpdateRule:
@@ -91,6 +94,7 @@ def clip_by_global_norm(
     return with_gradient(rule, GRAD * sp.Min(1, bound / (norm + small)))
 
 
+@with_checked_keywords
 def clip_by_unit_norm(
     rule: UpdateRule,
     clipping: Number | Schedule = 0.01,
@@ -145,6 +149,7 @@ def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
     return sp.sqrt(sp.Piecewise(*branches))
 
 
+@with_checked_keywords
 def accumulate(rule: UpdateRule, steps: int, *, flush: bool = False) -> UpdateRule:
     r"""Returns a rule that takes one step with the mean of k gradients.
 
@@ -202,6 +207,7 @@ FLUSH = "flush"
 """The hyperparameter above zero at which accumulated gradients are applied before their number."""
 
 
+@with_checked_keywords
 def grokfast(
     rule: UpdateRule,
     alpha: Number | Schedule = 0.98,

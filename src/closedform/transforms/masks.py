@@ -21,6 +21,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.transforms.substitution import (
     check_rule,
     number_or_schedule,
@@ -31,6 +32,7 @@ from closedform.transforms.substitution import (
 )
 
 
+@with_checked_keywords
 def mask_weight_decay(rule: UpdateRule, decays: sp.Basic | None = None) -> UpdateRule:
     """Returns a rule whose weight decay is 0 for parameters of some shapes.
 
@@ -63,6 +65,7 @@ def mask_weight_decay(rule: UpdateRule, decays: sp.Basic | None = None) -> Updat
     return substitute_symbols(rule, {decay: sp.Piecewise((decay, condition), (0, True))})
 
 
+@with_checked_keywords
 def states_to_sparsify(rule: UpdateRule) -> tuple[str, ...]:
     """Returns the names of the states that are sparse where the parameter is.
 
@@ -81,6 +84,7 @@ def states_to_sparsify(rule: UpdateRule) -> tuple[str, ...]:
     )
 
 
+@with_checked_keywords
 def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRule:
     """Returns a rule for parameters of which some elements are pruned.
 
@@ -123,6 +127,7 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
     return with_gradient(masked_rule, masked_out(GRAD))
 
 
+@with_checked_keywords
 def cautious(
     rule: UpdateRule, least: Number | Schedule = 1e-3, *, maximize: bool = False
 ) -> UpdateRule:

@@ -24,6 +24,7 @@ from closedform.language import (
     uniform,
 )
 from closedform.language.aliases import Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
     bounded_number,
@@ -42,6 +43,7 @@ from closedform.transforms.substitution import (
 STORED = ("bf16", "f16")
 
 
+@with_checked_keywords
 def master_weights(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     r"""Returns a rule for parameters and gradients of 16 bits, with masters of full precision.
 
@@ -79,6 +81,7 @@ def master_weights(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     return replace(substituted_rule, states=states, stored=stored)
 
 
+@with_checked_keywords
 def kahan(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     r"""Returns a rule for parameters of 16 bits that store the rest of their rounding.
 
@@ -123,6 +126,7 @@ def kahan(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     )
 
 
+@with_checked_keywords
 def stochastic_rounding(rule: UpdateRule, *, stored: str = "bf16", seed: int = 0) -> UpdateRule:
     r"""Returns a rule for parameters of 16 bits that round the next parameter at random.
 
@@ -220,6 +224,7 @@ def _of_16_bits(
 TESTS = ("elements", "norm")
 
 
+@with_checked_keywords
 def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
     r"""Returns a rule that leaves out the steps whose gradients are not all finite.
 
@@ -252,6 +257,7 @@ def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
     return unless(rule, is_finite, "skip_nonfinite", skipped_steps=count)
 
 
+@with_checked_keywords
 def loss_scaling(rule: UpdateRule, scale: Number | Schedule) -> UpdateRule:
     """Returns a rule for gradients of a loss that was multiplied by a given number.
 
@@ -271,6 +277,7 @@ def loss_scaling(rule: UpdateRule, scale: Number | Schedule) -> UpdateRule:
     return with_gradient(rule, GRAD / factor)
 
 
+@with_checked_keywords
 def dynamic_loss_scaling(
     rule: UpdateRule,
     initial: Number = 65536,

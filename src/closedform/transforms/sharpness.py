@@ -18,6 +18,7 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Number
+from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import flag
 from closedform.transforms.substitution import (
     check_rule,
@@ -29,6 +30,7 @@ from closedform.transforms.substitution import (
 )
 
 
+@with_checked_keywords
 def sam(
     rule: UpdateRule,
     rho: Number | Schedule = 0.05,

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import closedform as cf
 from closedform import optimizers, schedules, transforms
 from closedform.language import UpdateRule
 from tests.low_precision.engines import BF16, Arrays, CSession, Engine, Jax, Session, Torch
@@ -47,6 +48,73 @@ class InOnnxruntime(Torch):
     backend = "onnxruntime"
 
 
+class Mlx(Engine):
+    """An optimizer of MLX."""
+
+    def __init__(self, rule: UpdateRule, params: Arrays, threads: int = 1) -> None:
+        super().__init__(rule, params, threads)
+        import mlx.core as mx
+
+        self.array = mx.array
+        self.optimizer: Any = cf.to_mlx(rule)
+        self.arrays: Any = {name: mx.array(array) for name, array in params.items()}
+        self.optimizer.init(self.arrays)
+
+    def step(self, grads: Arrays) -> None:
+        gradients = {name: self.array(grad) for name, grad in grads.items()}
+        self.arrays = self.optimizer.apply_gradients(gradients, self.arrays)
+
+    def params(self) -> Arrays:
+        return {name: np.array(array) for name, array in self.arrays.items()}
+
+    def states(self) -> dict[str, Arrays]:
+        return {
+            label: {name: np.array(self.optimizer.state[name][label]) for name in self.arrays}
+            for label in self.rule.states
+        }
+
+    def save(self) -> Any:
+        return self.optimizer.state
+
+    def load(self, saved: Any) -> None:
+        self.optimizer.state = saved
+
+
+class Keras(Engine):
+    """An optimizer of Keras, on the backend that ``KERAS_BACKEND`` names."""
+
+    def __init__(self, rule: UpdateRule, params: Arrays, threads: int = 1) -> None:
+        super().__init__(rule, params, threads)
+        import keras
+
+        self.numpy = keras.ops.convert_to_numpy
+        self.optimizer: Any = cf.to_keras(rule)
+        self.variables = {name: keras.Variable(array, name=name) for name, array in params.items()}
+        self.optimizer.build(list(self.variables.values()))
+
+    def step(self, grads: Arrays) -> None:
+        self.optimizer.apply([grads[name] for name in self.variables])
+
+    def params(self) -> Arrays:
+        return {name: np.array(self.numpy(array)) for name, array in self.variables.items()}
+
+    def states(self) -> dict[str, Arrays]:
+        return {
+            label: {
+                name: np.array(self.numpy(slot))
+                for name, slot in zip(self.variables, slots, strict=True)
+            }
+            for label, slots in self.optimizer._slots.items()
+        }
+
+    def save(self) -> Any:
+        return [np.array(self.numpy(variable)) for variable in self.optimizer.variables]
+
+    def load(self, saved: Any) -> None:
+        for variable, value in zip(self.optimizer.variables, saved, strict=True):
+            variable.assign(value)
+
+
 ENGINES: Mapping[str, type[Engine]] = {
     "`OptimizerSession`, onnxruntime": Session,
     "`OptimizerSession`, C": CSession,
@@ -54,6 +122,8 @@ ENGINES: Mapping[str, type[Engine]] = {
     "torch, `torch.compile`": Compiled,
     "torch, onnxruntime": InOnnxruntime,
     "JAX, jitted": Jax,
+    "MLX, CPU": Mlx,
+    "Keras": Keras,
 }
 
 

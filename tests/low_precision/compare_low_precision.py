@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of torchao and torch's comp
 
 STEPS = {QUADRATIC: 100_000, LANGUAGE: 20_000}
 SEEDS = {QUADRATIC: range(3), LANGUAGE: range(1)}
-COMPARED = {QUADRATIC: 100_000, LANGUAGE: 2_000}
+COMPARED = {QUADRATIC: 100_000, LANGUAGE: 1_000}
 """The steps after each of which the bits of the engines are compared."""
 PROBLEMS: Mapping[str, Callable[[int, int], Problem]] = {QUADRATIC: Quadratic, LANGUAGE: Language}
 LOW = [choice for choice in CHOICES if choice != "float32"]

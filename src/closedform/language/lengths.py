@@ -59,9 +59,12 @@ def with_lengths(function: Callable[P, Result]) -> Callable[P, Result]:
     With such an argument it returns the deferred call, else what ``function`` returns. A keyword
     that the function does not take is an ArgumentError with the name that it has here.
     """
+    check = _keyword_check(function)
 
+    # One wrapper for both: a deferred call is pickled by the name of the outermost function.
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
+        check(kwargs)
         length = next(lengths_in((*args, *kwargs.values())), None)
         if length is None:
             return function(*args, **kwargs)
@@ -72,7 +75,7 @@ def with_lengths(function: Callable[P, Result]) -> Callable[P, Result]:
         deferred_call: Result = length.defer(wrapper, bound.arguments)
         return deferred_call
 
-    return with_checked_keywords(wrapper)
+    return wrapper
 
 
 def with_checked_keywords(function: Callable[P, Result]) -> Callable[P, Result]:
@@ -92,17 +95,26 @@ def with_checked_keywords(function: Callable[P, Result]) -> Callable[P, Result]:
         ...     print(error.hint)
         its name here is 'weight_decay'
     """
-    parameters = inspect.signature(function).parameters
-    if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
-        return function
+    check = _keyword_check(function)
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Result:
-        if not kwargs.keys() <= parameters.keys():
-            raise unknown_keyword(function.__name__, kwargs.keys(), parameters)
+        check(kwargs)
         return function(*args, **kwargs)
 
     return wrapper
+
+
+def _keyword_check(function: Callable[..., object]) -> Callable[[Collection[str]], None]:
+    """Returns a check that raises ``unknown_keyword`` for keywords that a function refuses."""
+    parameters = inspect.signature(function).parameters
+    takes_any = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+
+    def check(keywords: Collection[str]) -> None:
+        if not takes_any and not set(keywords) <= parameters.keys():
+            raise unknown_keyword(function.__name__, keywords, parameters)
+
+    return check
 
 
 def unknown_keyword(

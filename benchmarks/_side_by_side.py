@@ -55,6 +55,11 @@ class Row:
         """Whether the figure is within its bar; True without a bar."""
         return self.bar is None or self.figure <= self.bar
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether the figure is above its bar, and by no more than it varies between runs."""
+        return self.bar is not None and self.bar < self.figure <= self.bar * (1 + self.noise)
+
 
 def medians(
     *tasks: Task,

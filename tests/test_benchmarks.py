@@ -50,6 +50,15 @@ def test_a_row_that_misses_its_bar_has_a_reason() -> None:
     assert unexplained(table([met, Row("b", 3.0, 2, "1 ms")])) == ["b"]
 
 
+@pytest.mark.parametrize(("figure", "is_failure"), [(1.05, False), (1.1, False), (1.11, True)])
+def test_a_row_without_a_reason_fails_beyond_its_noise(figure: float, is_failure: bool) -> None:
+    page = table([Row("a / b", figure, 1.0, "1 ms", noise=0.1)])
+    assert unexplained(page) == (["a / b"] if is_failure else [])
+    assert ("| within noise |" in page) is not is_failure
+    explained = table([Row("a / b", figure, 1.0, reason="memory", noise=0.1)])
+    assert "| **missed** | Reason: memory |" in explained
+
+
 def test_every_missed_row_of_the_results_has_a_reason() -> None:
     assert unexplained(RESULTS.read_text(encoding="utf-8")) == []
 

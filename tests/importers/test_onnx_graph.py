@@ -1,5 +1,6 @@
 """ONNX models read back as graphs: our own, foreign ones, and what is refused."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -145,18 +146,28 @@ def test_foreign_operator_means_what_onnxruntime_computes(name: str) -> None:
             assert evaluate(graph, given_values)["y"] == run(model, given_values)[0], (a, b)
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
-@given(st.data())
-def test_random_graph_is_read_back_with_its_meaning(data: st.DataObject) -> None:
+def test_random_graph_is_read_back_with_its_meaning() -> None:
     """Bit for bit in the evaluator, on drawn inputs."""
-    graph = data.draw(graphs())
-    inputs = data.draw(inputs_of(graph))
-    try:
-        model = to_model(graph)
-    except ExportError:  # a reshape with a size of 0 beside a named one
-        return
-    again = read_model(model)
-    assert_same(evaluate(graph, inputs), evaluate(again, inputs), print_graph(graph))
+    counts: Counter[str] = Counter()
+
+    @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        graph = data.draw(graphs())
+        inputs = data.draw(inputs_of(graph))
+        try:
+            model = to_model(graph)
+        except ExportError as error:
+            assert "has a size of 0" in str(error)  # noqa: PT017 - most draws are exported
+            counts["refused"] += 1
+            return
+        counts["read"] += 1
+        again = read_model(model)
+        assert_same(evaluate(graph, inputs), evaluate(again, inputs), print_graph(graph))
+
+    check()
+    # A reshape with a size of 0 next to a named one is rare among the draws.
+    assert counts["read"] > 4 * counts["refused"], counts
 
 
 # --- schedules out of files ------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -211,17 +212,26 @@ def test_broken_text(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-@given(st.data())
-@settings(max_examples=examples(200))
-def test_damaged_text_is_a_graph_or_a_graph_error(data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(COSINE)))
-    end = data.draw(st.integers(start, min(start + 6, len(COSINE))))
-    text = COSINE[:start] + data.draw(st.text('%0123x[](){}:=,. "\nab-', max_size=4)) + COSINE[end:]
-    try:
-        graph = parse_graph(text)
-    except GraphError:
-        return
-    assert parse_graph(print_graph(graph)) == graph
+def test_damaged_text_is_a_graph_or_a_graph_error() -> None:
+    counts: Counter[str] = Counter()
+
+    @given(st.data())
+    @settings(max_examples=examples(200))
+    def check(data: st.DataObject) -> None:
+        start = data.draw(st.integers(0, len(COSINE)))
+        end = data.draw(st.integers(start, min(start + 6, len(COSINE))))
+        drawn = data.draw(st.text('%0123x[](){}:=,. "\nab-', max_size=4))
+        try:
+            graph = parse_graph(COSINE[:start] + drawn + COSINE[end:])
+        except GraphError:
+            counts["refused"] += 1
+            return
+        counts["read"] += 1
+        assert parse_graph(print_graph(graph)) == graph
+
+    check()
+    assert counts["read"] >= 1, counts  # an empty damage is among the draws
+    assert counts["refused"] > counts["read"], counts
 
 
 def test_shaped_constants_and_attributes() -> None:

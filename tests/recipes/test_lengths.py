@@ -76,17 +76,29 @@ def _calls() -> list[tuple[str, Callable[..., Any]]]:
     return [(name, getattr(cf.schedules, name)) for name in EXAMPLES if name not in skipped]
 
 
-@pytest.mark.parametrize(("name", "function"), _calls(), ids=[name for name, _ in _calls()])
+def _length_names(name: str) -> list[str]:
+    """The arguments of a schedule that are lengths; ``anneal`` of a one-cycle is a shape."""
+    parameters = inspect.signature(getattr(cf.schedules, name)).parameters
+    shapes = {("one_cycle", "anneal"), ("one_cycle_momentum", "anneal")}
+    return [key for key in parameters if key in COUNTS and (name, key) not in shapes]
+
+
+# Their lengths are inside of lists and schedules, which a test below has, or they have none.
+WITHOUT_LENGTHS = {
+    *("chained", "maximum", "multi_step", "multiplicative", "piecewise_constant", "product"),
+    *("refined", "scale", "sequential", "splice", "stages", "table"),
+}
+WITH_LENGTHS = [(name, function) for name, function in _calls() if _length_names(name)]
+
+
+def test_schedules_without_lengths() -> None:
+    assert {name for name, _ in _calls()} - dict(WITH_LENGTHS).keys() == WITHOUT_LENGTHS
+
+
+@pytest.mark.parametrize(("name", "function"), WITH_LENGTHS, ids=[name for name, _ in WITH_LENGTHS])
 def test_every_schedule_takes_lengths(name: str, function: Callable[..., Any]) -> None:
     parameters = inspect.signature(function).parameters
-    lengths = [
-        key
-        for key in parameters
-        if key in COUNTS
-        and (name, key) not in {("one_cycle", "anneal"), ("one_cycle_momentum", "anneal")}
-    ]
-    if not lengths:
-        return
+    lengths = _length_names(name)
     numbers = {key: ARGUMENTS[key] for key in parameters if key in (ARGUMENTS.keys() - COUNTS)}
     numbers |= {key: COUNTS[key] for key in lengths}
     deferred = function(**{**numbers, **{key: units.samples(16 * COUNTS[key]) for key in lengths}})

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.support.programs import run_python
+from tests.support import programs
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -51,12 +51,14 @@ def apply(text: str, folder: Path) -> None:
     path.write_text(content.replace(old, new), encoding="utf-8")
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command of a page, which must call Python, on the copy."""
+def run(
+    command: str, folder: Path, limit: int = programs.LIMIT_SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command of a page, which must call Python, on the copy, for `limit` seconds."""
     program, *words = shlex.split(command)
     assert program == "python", command
     environment = {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return run_python(words, folder, environment)
+    return programs.run_python(words, folder, environment, limit)
 
 
 def commands(text: str) -> list[str]:

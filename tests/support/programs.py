@@ -34,6 +34,7 @@ def run_python(
     words: Sequence[str],
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    limit: int = LIMIT_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
     """Runs ``python`` with these words: a script, ``-m`` and a module, or ``-c`` and code.
 
@@ -41,6 +42,7 @@ def run_python(
         words: The arguments of Python.
         folder: The current folder of the program; None for that of the tests.
         environment: What is added to the environment of the tests.
+        limit: The seconds after which the program is ended.
     """
     server = _server()
     assert server.stdin
@@ -54,7 +56,7 @@ def run_python(
             "folder": str(folder or Path.cwd()),
             "environment": {**os.environ, **(environment or {})},
             "files": [str(file) for file in files],
-            "seconds": LIMIT_SECONDS,
+            "seconds": limit,
         }
         server.stdin.write(f"{json.dumps(request)}\n")
         server.stdin.flush()

@@ -313,8 +313,8 @@ def framework_page(name: str) -> str:
         f"# {name}: defects",
         "",
         f"Where the learning rates of {name} differ from what its documentation says or a reader "
-        "of the config expects. The computed values are those of the framework's code, as "
-        "`closedform.load_recipe` returns them; `as_implemented=False` computes the documented "
+        "of the config expects. The computed values agree with the framework's code; "
+        "`closedform.load_recipe` returns them, and `as_implemented=False` computes the documented "
         "formula where there is one.",
         "",
     ]

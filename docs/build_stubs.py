@@ -56,7 +56,7 @@ def _classes(module: str) -> Iterator[type]:
 
 
 def _bases(cls: type) -> list[type]:
-    """Returns the public base classes; those of a base class that is private instead of it."""
+    """Returns the public base classes; a private base class is replaced by its base classes."""
     bases: list[type] = []
     for base in cls.__bases__:
         bases += _bases(base) if base.__name__.startswith("_") else [base]

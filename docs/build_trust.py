@@ -1,6 +1,6 @@
 """Writes the figures of docs/limits_and_trust.md: how much is compared with what, and how.
 
-`make trust` runs it. The figures are those of stored results and of the tables of the tests.
+`make trust` runs it. The figures come from stored results and from the tables of the tests.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Defect:
         expected: The schedule that the config suggests.
         suggests: The reason, as the rest of a sentence that begins with "Expected:".
         facts: The facts of the run.
-        until: The updates that are compared; those of the run if not given.
+        until: The updates that are compared; by default the whole run.
         suffix: The ending of the config's file.
         name: The name of the defect in the framework's table, where it is one of those. For a
             departure with a documented formula, ``expected`` is the documented schedule.

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with its code; the console script ``closedform``.
 
     Args:
-        arguments: The words after ``closedform``; those of ``sys.argv`` if not given.
+        arguments: The words after ``closedform``; by default from ``sys.argv``.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS, *thresholds[1:])

@@ -67,7 +67,7 @@ def inline_branches(model: ModelProto) -> ModelProto:
 
 
 def nodes_within(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Yields nodes and those of the graphs that are their attributes."""
+    """Yields nodes, and the nodes of the graphs that are their attributes."""
     for node in nodes:
         yield node
         for attribute in node.attribute:

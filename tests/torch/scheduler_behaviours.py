@@ -782,7 +782,7 @@ def _objects() -> Iterator[tuple[str, Observe]]:
 KINDS = {
     FUNCTIONS: "states of schedulers",
     ARGUMENTS: "states of schedulers",
-    CLOCK: "values are those of the schedule",
+    CLOCK: "values come from the schedule",
     ERRORS: "classes of errors",
 }
 """The kind of each difference, as docs/torch.md lists them."""

@@ -111,6 +111,18 @@ BUILT: Mapping[str, Callable[[], Any]] = {
     "contrib.sam": lambda: optax.contrib.sam(
         optax.sgd(RATE), optax.chain(optax.contrib.normalize(), optax.sgd(0.05)), sync_period=2
     ),
+    # optax itself raises an error without dimension numbers, which contrib.muon passes.
+    "contrib.scale_by_muon": lambda: optax.chain(
+        optax.masked(
+            optax.contrib.scale_by_muon(
+                weight_dimension_numbers=lambda params: jax.tree.map(
+                    lambda _: optax.contrib.MuonDimensionNumbers(), params
+                )
+            ),
+            matrices,
+        ),
+        optax.scale(-RATE),
+    ),
     "contrib.schedule_free": lambda: optax.contrib.schedule_free(optax.sgd(RATE), RATE),
 }
 
@@ -144,7 +156,6 @@ REFUSED: Mapping[str, str] = {
     "flatten": "tensors that are put together",
     "scale_by_lbfgs": "scatter",
     "contrib.mechanize": "belongs to no parameter",
-    "contrib.scale_by_muon": "pytree structure error",  # it is for matrices alone
 }
 """Those that are refused, and a part of the reason that is given."""
 

@@ -266,7 +266,9 @@ class _Search:
         low, high = self._bounds(facts, symbol)
         if low is None or low == high:
             return None
-        ends = sorted(self._ends(below, symbol, low, high))
+        # A fact about the symbol is true in all ranges: at its end nothing changes.
+        inside = [term for term in below if term not in facts]
+        ends = sorted(self._ends(inside, symbol, low, high))
         is_split = bool(ends)
         if not ends:
             if high is None:
@@ -588,7 +590,9 @@ class _Search:
                     ((term,), n, t) for n, t in enumerate(self.replay.lemmas.of(term))
                 ]
                 for earlier in terms_before[:10]:
-                    if self.terms.nodes[earlier][0] == self.terms.nodes[term][0] != "/":
+                    pair_of_ops = self.terms.nodes[earlier][0], self.terms.nodes[term][0]
+                    is_of_one_op = pair_of_ops[0] == pair_of_ops[1] != "/"
+                    if is_of_one_op or set(pair_of_ops) == {"^", "exp"}:
                         for pair in ((earlier, term), (term, earlier)):
                             try:
                                 truths = self.replay.lemmas.of_pair(*pair)

@@ -7,12 +7,12 @@ they are those of a ball of ``arb``, which holds the value. So a bound that is a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import isqrt
+from math import isqrt, lcm
 from typing import TYPE_CHECKING, cast
 
 from flint import arb, ctx, fmpq
 
-from closedform.verify.checker.polynomials import Monomial, Polynomial, constant_of
+from closedform.verify.checker.polynomials import Monomial, Polynomial, constant_of, plus
 
 if TYPE_CHECKING:
     from closedform.verify.checker.replay import Facts, Replay
@@ -38,6 +38,7 @@ class Intervals:
         self.replay = replay
         self.forms = replay.forms
         self._atoms: dict[int, Interval] = {}
+        self._terms: dict[int, Interval] = {}
         self._truths: dict[int, bool | None] = {}
         self.is_empty = False
         self._bounds = self._bounds_by(facts)
@@ -81,18 +82,53 @@ class Intervals:
     # --- numbers ---------------------------------------------------------------------------------
 
     def of_term(self, term: int) -> Interval:
-        """Returns an interval that holds a number."""
-        return self.of(self.forms.of(term))
+        """Returns an interval that holds a number: of its normal form, and of its parts."""
+        if term not in self._terms:
+            whole = self.of(self.forms.of(term))
+            self._terms[term] = _common(whole, self._of_parts(term))
+        return self._terms[term]
+
+    def _of_parts(self, term: int) -> Interval:
+        """An interval by the intervals of the arguments.
+
+        The normal form multiplies a product of sums out: each monomial then has its extremum at a
+        different point.
+        """
+        op, args, _ = self.replay.terms.nodes[term]
+        if op not in _OF_ONE and op not in _OF_TWO:
+            return EVERYWHERE
+        first, *further = (self.of_term(arg) for arg in args)
+        if op in _OF_ONE:
+            return _OF_ONE[op](first)
+        for interval in further:
+            first = _OF_TWO[op](first, interval)
+        return _round_ends(first)
 
     def of(self, form: Polynomial) -> Interval:
         """Returns an interval that holds a polynomial."""
-        low: End = fmpq(0)
-        high: End = fmpq(0)
+        total = _NOTHING
         for monomial, coefficient in form.items():
-            least, most = _times(self._of_monomial(monomial), (coefficient, coefficient))
-            low = None if low is None or least is None else low + least
-            high = None if high is None or most is None else high + most
-        return _round_ends((low, high))
+            total = _plus(total, _times(self._of_monomial(monomial), (coefficient, coefficient)))
+        return _round_ends(_common(total, self._of_remainder(form)))
+
+    def _of_remainder(self, form: Polynomial) -> Interval:
+        """An interval by ``floor(a) = a - r``, 0 <= r < 1: that of t - 25 floor(t/25) is [0, 24].
+
+        Where d is the common divisor of an ``a`` over integers, r is at most (d - 1) / d.
+        """
+        forms = self.forms
+        linear = [m for m in form if len(m) == 1 and m[0][1] == 1]
+        floors = [m for m in linear if forms.atoms[m[0][0]][0] == "floor"]
+        if not floors:
+            return EVERYWHERE
+        # The arguments of an atom have smaller numbers, so that the recursion ends.
+        monomial = max(floors)
+        slope, argument = form[monomial], forms.arguments[monomial[0][0]][0]
+        divisor = lcm(*(int(coefficient.q) for coefficient in argument.values()))
+        is_whole = forms.is_whole({part: number * divisor for part, number in argument.items()})
+        most = 1 - fmpq(1, divisor) if is_whole else fmpq(1)
+        replaced = plus(plus(form, {monomial: slope}, -1), argument, slope)
+        return _plus(self.of(replaced), _times((-most, fmpq(0)), (slope, slope)))
 
     def _of_monomial(self, monomial: Monomial) -> Interval:
         result: Interval = (fmpq(1), fmpq(1))
@@ -102,32 +138,22 @@ class Intervals:
 
     def _of_atom(self, atom: int) -> Interval:
         if atom not in self._atoms:
-            self._atoms[atom] = EVERYWHERE
             self._atoms[atom] = _round_ends(self._make(atom))
         return self._atoms[atom]
 
     def _make(self, atom: int) -> Interval:
         op, _ = self.forms.atoms[atom]
         term = self.forms.terms_of_atoms[atom]
-        value = self.replay.terms.nodes[term][2]
+        _, args, value = self.replay.terms.nodes[term]
         if op == "symbol":
             return self._bounds.get(atom, EVERYWHERE)
         if op == "pi":
             return fmpq(314_159_265, 100_000_000), fmpq(314_159_266, 100_000_000)
         if op == "ite":
             return self._of_choice(term)
-        insides = [self.of(form) for form in self.forms.arguments[atom]]
         if op == "lookup":
-            value = cast("tuple[fmpq, ...]", value)
-            return self._of_table(insides[0], value)
-        if op == "sinpi":
-            low, high = insides[0]
-            half = fmpq(1, 2)
-            return _cosine((None if low is None else low - half, None if high is None
-                            else high - half))  # fmt: skip
-        if op in _OF_ONE:
-            return _OF_ONE[op](insides[0])
-        return _OF_TWO[op](*insides) if op in _OF_TWO else EVERYWHERE
+            return self._of_table(self.of_term(args[0]), cast("tuple[fmpq, ...]", value))
+        return self._of_parts(term)
 
     def _of_table(self, index: Interval, table: tuple[fmpq, ...]) -> Interval:
         low, high = index
@@ -173,7 +199,10 @@ class Intervals:
             return None if None in parts else not decisive
         form = self.forms.difference(args[1], args[0])
         number = constant_of(form)
-        low, high = self.of(form) if number is None else (number, number)
+        low, high = (number, number)
+        if number is None:
+            left, right = map(self.of_term, args)
+            low, high = _common(self.of(form), _plus(right, _opposite(left)))
         if op == "=":
             if low == high == 0 and low is not None:
                 return True
@@ -186,6 +215,11 @@ class Intervals:
         if low is not None and low >= 0:
             return True
         return False if high is not None and high < 0 else None
+
+
+def _plus(first: Interval, second: Interval) -> Interval:
+    (a, b), (c, d) = first, second
+    return None if a is None or c is None else a + c, None if b is None or d is None else b + d
 
 
 def _common(first: Interval, second: Interval) -> Interval:
@@ -398,17 +432,13 @@ def _size(number: Interval) -> Interval:
 
 def _sign(number: Interval) -> Interval:
     low, high = number
-    is_positive, is_negative = low is not None and low > 0, high is not None and high < 0
-    is_at_least, is_at_most = low is not None and low >= 0, high is not None and high <= 0
-    return (
-        fmpq(1 if is_positive else 0 if is_at_least else -1),
-        fmpq(-1 if is_negative else 0 if is_at_most else 1),
-    )
+    least = -1 if low is None or low < 0 else int(low > 0)
+    return fmpq(least), fmpq(1 if high is None or high > 0 else -int(high < 0))
 
 
 _OF_ONE: dict[str, Callable[[Interval], Interval]] = {
-    "inv": _inverse,
     "cospi": _cosine,
+    "sinpi": lambda turn: _cosine(_plus(turn, (fmpq(-1, 2), fmpq(-1, 2)))),
     "exp": _exponential,
     "log": _logarithm,
     "floor": _floor,
@@ -416,6 +446,9 @@ _OF_ONE: dict[str, Callable[[Interval], Interval]] = {
     "sign": _sign,
 }
 _OF_TWO: dict[str, Callable[[Interval, Interval], Interval]] = {
+    "+": _plus,
+    "*": _times,
+    "/": lambda above, below: _times(above, _inverse(below)),
     "^": _power,
     "min": _least,
     "max": _greatest,

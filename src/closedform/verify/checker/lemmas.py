@@ -13,6 +13,7 @@ from flint import fmpq
 from closedform.verify.checker.polynomials import (
     NormalForms,
     Polynomial,
+    cancel,
     plus,
     whole_constant,
 )
@@ -169,6 +170,11 @@ class Lemmas:
         """Returns the lemmas about two terms of one function."""
         terms = self.terms
         (op, left, value), (op_of_second, right, of) = terms.nodes[first], terms.nodes[second]
+        if (op, op_of_second) == ("^", "exp"):
+            zero, logarithm = terms.rational(0), terms.make("log", left[:1])
+            product = terms.multiply(left[1], logarithm)
+            is_positive, is_same = terms.less(zero, left[0]), terms.equal(product, right[0])
+            return [terms.implies(is_positive, is_same, terms.equal(first, second))]
         require(op == op_of_second and value == of, "a lemma about two functions of unit kind")
         if op == "cospi":
             return self._of_cosines(first, second, left[0], right[0])
@@ -202,12 +208,22 @@ class Lemmas:
             implies(le(zero, a), lt(a, b), le(b, unit), lt(second, first)),
             implies(le(unit, a), lt(a, b), le(b, two), lt(first, second)),
         ]
+        if self.forms.of(a) == plus({}, self.forms.of(b), 2):
+            square = terms.multiply(two, second, second)
+            lemmas.append(eq(terms.add(first, unit), square))
         turns = self.forms.difference(a, b)
+        nonzero = []
+        for atom in sorted({atom for monomial in turns for atom, _ in monomial}):
+            if self.forms.atoms[atom][0] == "inv":
+                (divisor,) = self.forms.arguments[atom]
+                nonzero.append(terms.negate(eq(self.forms.term_of(divisor), zero)))
+                turns = cancel(turns, atom, divisor)
         half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
         if self.forms.is_whole(half):
-            lemmas.append(eq(first, second))
+            lemmas.append(implies(*nonzero, eq(first, second)))
         elif self.forms.is_whole(plus(half, self.forms.of(terms.rational(fmpq(1, 2))))):
-            lemmas.append(eq(first, terms.multiply(terms.rational(-1), second)))
+            opposite = terms.multiply(terms.rational(-1), second)
+            lemmas.append(implies(*nonzero, eq(first, opposite)))
         return lemmas
 
     def _of_powers(

@@ -9,7 +9,7 @@ which holds with ``inv(0) = 0``, too. ``cos(pi u)`` is ``cos(-pi u)``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd, lcm
+from math import gcd, isqrt, lcm
 from typing import cast
 
 from flint import fmpq
@@ -24,6 +24,8 @@ Key = tuple[tuple[Monomial, fmpq], ...]
 MOST_MONOMIALS = 20_000
 MOST_FACTORS = 64
 UNIT: Monomial = ()
+_SMALL_PRIMES = 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47
+"""The primes that roots are reduced by."""
 
 
 def times(left: Monomial, right: Monomial) -> Monomial:
@@ -149,6 +151,9 @@ class NormalForms:
                 return power(forms[0], exponent)
             if exponent is not None and -MOST_FACTORS <= exponent < 0:
                 return power(self.inverse(forms[0]), -exponent)
+            number = constant_of(forms[0])
+            if number is not None and number > 0 and constant_of(forms[1]) == fmpq(1, 2):
+                return self._root(number, forms[1])
         if op == "cospi":
             forms = [_even(forms[0])]
             if not forms[0]:
@@ -160,6 +165,29 @@ class NormalForms:
             if number is not None:
                 return constant(fmpq(number.floor()))
         return self._atom(op, (value, *map(key_of, forms)), term, tuple(forms))
+
+    def _root(self, number: fmpq, half: Polynomial) -> Polynomial:
+        """The root of a positive number: a multiple of the roots of different primes."""
+        inside = int(number.p) * int(number.q)
+        result = constant(fmpq(1, int(number.q)))
+        factors = []
+        for prime in _SMALL_PRIMES:
+            while inside % prime**2 == 0:
+                inside //= prime**2
+                result = plus({}, result, prime)
+            if inside % prime == 0:
+                inside //= prime
+                factors.append(prime)
+        if isqrt(inside) ** 2 == inside:
+            result = plus({}, result, isqrt(inside))
+        else:
+            factors.append(inside)
+        for factor in factors:
+            base, exponent = self.terms.rational(factor), self.terms.rational(fmpq(1, 2))
+            term = self.terms.make("^", (base, exponent))
+            forms = constant(factor), half
+            result = product(result, self._atom("^", (None, *map(key_of, forms)), term, forms))
+        return result
 
     def inverse(self, form: Polynomial) -> Polynomial:
         """Returns the normal form of ``1 / form``."""
@@ -256,7 +284,7 @@ def content(form: Polynomial) -> fmpq:
 
 def clear(form: Polynomial, atom: int, divisor: Polynomial) -> tuple[Polynomial, int]:
     """Returns ``form`` times the least power of a divisor that frees it of ``inv(divisor)``."""
-    form = _cancel(form, atom, divisor)
+    form = cancel(form, atom, divisor)
     degree = max((dict(monomial).get(atom, 0) for monomial in form), default=0)
     powers = [constant(1)]
     for _ in range(degree):
@@ -270,8 +298,8 @@ def clear(form: Polynomial, atom: int, divisor: Polynomial) -> tuple[Polynomial,
     return result, degree
 
 
-def _cancel(form: Polynomial, atom: int, divisor: Polynomial) -> Polynomial:
-    """The polynomial with ``inv(divisor) * divisor`` as 1, where the divisor is an atom, not 0."""
+def cancel(form: Polynomial, atom: int, divisor: Polynomial) -> Polynomial:
+    """Returns the polynomial with ``inv(divisor) * divisor`` as 1, for an atom that is not 0."""
     if len(divisor) != 1 or sum(exponent for _, exponent in next(iter(divisor))) != 1:
         return form
     base = next(iter(divisor))[0][0]

@@ -21,7 +21,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision
+.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq
 .NOTPARALLEL:
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
+	@echo "make rocq         proofs of all verdicts, checked by Rocq; rewrites the table of docs/verification.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
 	@echo "make accuracy     measure schedules and updates in every back end; rewrites docs/accuracy.md"
 	@echo "make transfer     train models of several widths with µP and without; rewrites docs/scaling.md"
@@ -193,6 +194,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/determinism/compare_determinism.py
 	@$(MAKE) accuracy
 	@$(MAKE) precision
+	@if command -v coqc > /dev/null; then $(MAKE) rocq; else echo "== rocq: coqc is not installed"; fi
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
@@ -217,6 +219,12 @@ stubs: $(STAMP)
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"
 	@PYTHONPATH=. $(BIN)/python docs/theorems.py
+
+# Twenty minutes on one core. Debian: apt-get install coq libcoq-interval
+rocq: $(STAMP)
+	@echo "== rocq: proofs of all verdicts, checked by Rocq; false claims, edited proofs; rewrites docs/verification.md"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/rocq/compare_rocq.py
+	@$(BIN)/python -m docs.build_rocq
 
 runtimes: $(STAMP)
 	@echo "== runtimes: rewrite docs/runtimes.md; review the change with git diff"

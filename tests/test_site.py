@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import closedform as cf
-from docs import build_trust
+from docs import build_rocq, build_trust
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").iterdir()}
@@ -62,6 +62,10 @@ def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
         assert cells[0] == figure.subject, "run `make trust`"
         number = int(cells[1].replace(",", ""))
         assert figure.number * 0.8 <= number <= figure.number, f"{figure.subject}: `make trust`"
+
+
+def test_table_of_rocq_has_the_stored_figures() -> None:
+    assert build_rocq.page() == build_rocq.PAGE.read_text(encoding="utf-8"), "run `make rocq`"
 
 
 @pytest.mark.parametrize(

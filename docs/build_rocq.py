@@ -1,0 +1,73 @@
+"""Writes the table of docs/verification.md: which verdicts Rocq accepts, the rest by reason.
+
+`make rocq` measures and runs it. The figures are those of docs/rocq.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+PAGE, FIGURES = DOCS / "verification.md", DOCS / "rocq.json"
+BEGIN, END = "<!-- figures: make rocq -->\n", "<!-- end of the figures of Rocq -->\n"
+
+SUBJECTS = {
+    "theorems": "rows of [theorems](theorems.md) that are PROVED",
+    "schedules": "PROVED verdicts of `verify()` on the schedules of the library",
+    "files": "ONNX files of these schedules: the term read back is that of the source",
+}
+REASONS = (
+    ("it is about floats", "it is about floats"),
+    ("it holds at a point", "it holds at a point"),
+    ("no proof object", "no proof object"),
+    ("not printed", "a step is not printed"),
+    ("rejected", "rejected"),
+    ("with exact numbers", "not equal with exact numbers for the float constants"),
+)
+"""The beginnings of reasons, and how the table says them."""
+
+
+def table() -> str:
+    """Returns the figures as a table."""
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    rows = [
+        _row(subject, figures[source]) for source, subject in SUBJECTS.items() if source in figures
+    ]
+    return (
+        "| what | verdicts | accepted | not accepted, by reason | seconds of one core |\n"
+        "| --- | --- | --- | --- | --- |\n" + "".join(rows)
+    )
+
+
+def _row(subject: str, entry: Mapping[str, Any]) -> str:
+    counts: dict[str, int] = {}
+    for reason, count in entry["reasons"].items():
+        text = next(text for beginning, text in REASONS if reason.startswith(beginning))
+        counts[text] = counts.get(text, 0) + count
+    reasons = "; ".join(f"{text}: {count}" for text, count in counts.items()) or "none"
+    share = 100 * entry["accepted"] // entry["verdicts"]
+    return (
+        f"| {subject} | {entry['verdicts']} | {entry['accepted']} ({share} %) | {reasons} | "
+        f"{entry['processor seconds']} |\n"
+    )
+
+
+def page() -> str:
+    """Returns the page with the table of today."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}{table()}{END}{after}"
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="utf-8", newline="\n")
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()

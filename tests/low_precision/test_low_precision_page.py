@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from docs.build_low_precision import (
+    LANGUAGE,
     PAGE,
     QUADRATIC,
     RESULTS,
@@ -29,7 +30,7 @@ def test_the_page_has_the_stored_results(results: dict[str, Any]) -> None:
     assert page(text, results) == text
 
 
-@pytest.mark.parametrize("name", [QUADRATIC])
+@pytest.mark.parametrize("name", [QUADRATIC, LANGUAGE])
 def test_the_stored_losses_are_within_the_bars(name: str, results: dict[str, Any]) -> None:
     losses = {choice: fmean(values) for choice, values in results[name]["losses"].items()}
     assert set(losses) == set(TITLES)
@@ -40,7 +41,7 @@ def test_the_stored_losses_are_within_the_bars(name: str, results: dict[str, Any
     assert losses["nearest"] > losses["stochastic_rounding"]
 
 
-@pytest.mark.parametrize("name", [QUADRATIC])
+@pytest.mark.parametrize("name", [QUADRATIC, LANGUAGE])
 def test_the_engines_had_the_same_bits(name: str, results: dict[str, Any]) -> None:
     compared = results[f"{name}, bits"]
     assert len(compared["engines"]) == 4

@@ -308,7 +308,9 @@ class Definitions:
         if op == "floor" and constant_of(arguments[0]) is not None:
             whole = constant_of(form)
             return f"apply (floor_between {'' if whole is None else f'({whole})'}); lra."
-        ((monomial, _),) = form.items()
+        monomial = next(iter(form), ())
+        if len(form) != 1 or not monomial:
+            raise InexpressibleError(f"the normal form of this {op} is not printed")
         atom = monomial[0][0]
         end = f"unfold {self.atom(atom)}. "
         if op == "cospi" and self.forms.arguments[atom][0] != arguments[0]:

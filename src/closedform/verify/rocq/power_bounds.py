@@ -79,6 +79,8 @@ def _power_tactic(base: fmpq, exponent: fmpq) -> str:
         count = abs(int(exponent.p))
         inverse = "inverse_" if exponent < 0 else ""
         return f"{start}(pw_{inverse}power _ _ {count}) by (cbn; lra){end}"
+    if base < 0:
+        raise InexpressibleError("a power of a negative number is not printed")
     root = fmpq(isqrt(int(base.p)), isqrt(int(base.q)))
     if exponent == fmpq(1, 2) and root**2 == base:
         return f"{start}(pw_root_of ({number_text(root)})) by lra{end}"

@@ -276,7 +276,19 @@ def _through_a_view(g: torch.Tensor) -> torch.Tensor:
     return copy
 
 
+def _with_damped_diagonal(g: torch.Tensor) -> torch.Tensor:
+    gram = g @ g.T
+    gram.diagonal().add_(0.5)
+    gram.diagonal(dim1=-2, dim2=-1).mul_(gram.diagonal().sqrt())
+    return gram @ g
+
+
 OPERATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "identity": lambda g: (
+        (torch.eye(len(g), dtype=g.dtype) * 2 + g @ g.T) @ g + torch.eye(*g.shape)
+    ),
+    "diagonal": _with_damped_diagonal,
+    "triangles": lambda g: ((g @ g.T).triu(1) - (g @ g.T).tril()) @ g + g.triu(),
     "mean over an axis": lambda g: g.mean(dim=1, keepdim=True) * g.sum(0) - g.amax(dim=0),
     "std": lambda g: g / (g.std() + g.std(dim=1, keepdim=True)) + g.var(dim=0),
     "norms": lambda g: g / g.norm() + g / g.norm(dim=1, keepdim=True) + g / g.norm(p=1),

@@ -21,6 +21,7 @@ from closedform.importers.tensors.algebra import stack_values
 from closedform.importers.tensors.values import Operand, Value
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
+from closedform.importers.torch_optimizer.matrices import refusal
 from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED, VIEWS
 from closedform.importers.torch_optimizer.place import code_place
 from closedform.importers.torch_optimizer.positions import Position
@@ -86,7 +87,7 @@ class Operators(TorchDispatchMode):
                 result = func(*args, **options)
                 if not isinstance(result, torch.Tensor):
                     return result
-            raise TraceError("the operation has no expression in the language")
+            raise refusal(base)
         if is_list:
             return self._list(rule, func, args, options, in_place=in_place)
         targets = options.get("out", args[0] if in_place else None)

@@ -23,6 +23,7 @@ from closedform.importers.tensors.comparisons import (
     is_of_data,
 )
 from closedform.importers.tensors.values import OPAQUE, Value
+from closedform.importers.torch_optimizer import matrices
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
 from closedform.language.elementary import ELEMENTARY
@@ -394,6 +395,7 @@ def _cat(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
 
 
 RULES: Mapping[str, OperatorRule] = {
+    **matrices.RULES,
     **{
         function.torch: _unary(function.form, "root" if name == "sqrt" else name)
         for name, function in ELEMENTARY.items()
@@ -656,6 +658,7 @@ def _unbind(algebra: TorchAlgebra, a: Any, dim: int = 0) -> list[View]:
 
 
 VIEWS: Mapping[str, ViewRule] = {
+    **matrices.VIEWS,
     "detach": _view_itself,
     "alias": _view_itself,
     "view": _view,

@@ -24,13 +24,13 @@ def _eye(algebra: TorchAlgebra, rows: int, columns: int | None = None, **_: Any)
     return algebra.define(identity(ones.expr), sizes, "identity")
 
 
-def _triangle(is_kept: Callable[[sp.Expr, sp.Expr], sp.Basic]) -> OperatorRule:
+def _triangle(is_inside: Callable[[sp.Expr, sp.Expr], sp.Basic]) -> OperatorRule:
     def rule(algebra: TorchAlgebra, a: Any, diagonal: int = 0) -> Value:
         value = algebra.whole(a, tuple(a.shape))
         algebra.is_structural = True
         row, column = positions(value.expr, -2) + diagonal, positions(value.expr, -1)
-        kept = sp.Piecewise((value.expr, is_kept(column, row)), (0, True))
-        return algebra.define(kept, value.shape, "triangle")
+        triangle = sp.Piecewise((value.expr, is_inside(column, row)), (0, True))
+        return algebra.define(triangle, value.shape, "triangle")
 
     return rule
 

@@ -57,8 +57,8 @@ NO_STEP_OF_THEIR_OWN = {
 
 REFUSED = {
     "alice": "aten.linalg_qr",
-    "conda": "aten._linalg_svd",
-    "dash": "aten.diagonal",
+    "conda": "a singular value decomposition",
+    "dash": "random numbers",
     "demo": "einops",
     "flashadamw": "aten.cat",
     "focus": "differs from the optimizer",  # the sign of a difference that is 0 but for rounding
@@ -68,12 +68,11 @@ REFUSED = {
     "magma": "the param groups of another optimizer",
     "rose": "casts to float64",
     "sara": "tensors used as indices",
-    "scalableshampoo": "constants that differ",
-    "shampoo": "aten.eye",
-    "soap": "aten.eye",
+    "shampoo": "aten.transpose_",
+    "soap": "an eigendecomposition",
     "spam": "tensors used as indices",
     "spectralsphere": "decides more than 16 times",
-    "splus": "aten.eye",
+    "splus": "an eigendecomposition",
     "swats": "'phase' changes",
 }
 """Those that are refused, and a part of the reason that is given."""

@@ -162,7 +162,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/torch/compare_distributed.py
 	@echo "== compare: a zoo of models and situations of training, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_zoo.py
-	@echo "== compare: architectures of transformers and timm, beside torch"
+	@echo "== compare: architectures and methods of training in three dtypes, beside torch; resumes"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_architectures.py
 	@echo "== compare: every differentiable operator of torch, in front of a loss, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_op_samples.py \

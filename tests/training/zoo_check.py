@@ -17,10 +17,11 @@ from torch.utils import _pytree as pytree
 from closedform import optimizers
 from closedform.errors import ExportError
 from closedform.options import GraphOptions, ModelSpec
-from closedform.runtime.onnx_session import OnnxSession, open_session
+from closedform.runtime.onnx_session import OnnxSession, open_session, run_on
 from closedform.training import TrainSession
 from closedform.training.assembly import assemble
 from closedform.training.feeds import draw
+from closedform.training.tracing.arrays import array_of
 from closedform.training.tracing.batch import read_batch
 from closedform.training.tracing.isolation import plain_kernels
 from closedform.training.tracing.onnx_registry import quiet
@@ -43,7 +44,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     _initialize_lazy(model, example)
     entry.prepare(model)
     before = _everything(model)
-    message = ""
+    message, hint = "", None
     try:
         traced = trace(model, entry.loss, example, **entry.options)
         files = assemble(
@@ -55,7 +56,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
             validate=False,
         )
     except ExportError as error:
-        message = str(error)
+        message, hint = str(error), error.hint
     after = _everything(model)
     assert before.keys() == after.keys()
     for key, value in before.items():
@@ -63,6 +64,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
         assert np.array_equal(value, after[key]) if same is None else same, key
     if entry.refused is not None:
         assert re.search(entry.refused, message), message or "exported"
+        assert hint, message
         return f"refused: {message}"
     assert not message, message
     files.write(folder)
@@ -71,33 +73,38 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     return f"gradients {ratio:.2g} times as far from float64 as torch in float32"
 
 
-def check_in_half(entry: Entry) -> str:
-    """Compares the gradients of one step in float16 with float64; returns the result.
+def check_in_16_bits(entry: Entry, dtype: torch.dtype) -> str:
+    """Compares the gradients of one step in 16 bits with float64; returns the result.
 
-    A model that torch does not run in float16 is refused by the export, too.
+    In bfloat16, for which onnxruntime has few kernels, forward and backward compute in float32, as
+    with ``compute_dtype="f32"``. A model that torch does not run in float16 is refused by the
+    export, too.
     """
     torch.manual_seed(0)
     model = entry.model()
     _initialize_lazy(model, entry.batch(ROWS))
     entry.prepare(model)
-    model.half()
-    loss = entry.loss.half() if isinstance(entry.loss, nn.Module) else entry.loss
+    model.to(dtype)
+    loss = entry.loss.to(dtype) if isinstance(entry.loss, nn.Module) else entry.loss
 
     def batch(rows: int) -> Any:
-        return pytree.tree_map(_halved, entry.batch(rows))
+        return pytree.tree_map(lambda value: _narrowed(value, dtype), entry.batch(rows))
 
     narrow = Entry(entry.model, batch, loss, entry.options)
+    is_widened = dtype is torch.bfloat16
     try:
-        traced = trace(model, loss, batch(ROWS), **entry.options)
+        traced = trace(model, loss, batch(ROWS), is_widened=is_widened, **entry.options)
     except ExportError as error:
+        assert error.hint, error
         return f"refused: {error}"
-    ratio = _gradients(open_session(traced.step), traced, model, narrow)
-    return f"gradients {ratio:.2g} times as far from float64 as torch in float16"
+    ratio = _gradients(open_session(traced.step), traced, model, narrow, is_widened=is_widened)
+    word = str(dtype).removeprefix("torch.")
+    return f"gradients {ratio:.2g} times as far from float64 as torch in {word}"
 
 
-def _halved(value: Any) -> Any:
+def _narrowed(value: Any, dtype: torch.dtype) -> Any:
     is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.half() if is_float else value
+    return value.to(dtype) if is_float else value
 
 
 def _initialize_lazy(model: nn.Module, example: Any) -> None:
@@ -162,12 +169,12 @@ def _axes(entry: Entry) -> dict[str, Any]:
 
 def _arrays(model: nn.Module, entry: Entry, batch: Any) -> dict[str, Any]:
     read = read_batch(model, entry.loss, batch, "", **_axes(entry))
-    return {name: tensor.numpy() for name, tensor in read.tensors.items()}
+    return {name: array_of(tensor) for name, tensor in read.tensors.items()}
 
 
-def _wide(value: Any) -> Any:
+def _widened(value: Any, dtype: torch.dtype | None) -> Any:
     is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.double() if is_float else value
+    return value.to(dtype) if is_float and dtype is not None else value
 
 
 def _parameters(model: nn.Module, entry: Entry) -> dict[str, nn.Parameter]:
@@ -177,18 +184,24 @@ def _parameters(model: nn.Module, entry: Entry) -> dict[str, nn.Parameter]:
     return {name: value for name, value in own.items() if value.requires_grad}
 
 
-def _gradients(session: OnnxSession, traced: Any, model: nn.Module, entry: Entry) -> float:
-    """How far the gradients are from float64, in multiples of torch in the model's dtype."""
+def _gradients(
+    session: OnnxSession, traced: Any, model: nn.Module, entry: Entry, *, is_widened: bool = False
+) -> float:
+    """How far the gradients are from float64, in multiples of torch in the model's dtype.
+
+    With ``is_widened``, torch computes in float32, too, and rounds the gradients.
+    """
     batch = entry.batch(ROWS + 1)
     arrays = _arrays(model, entry, batch)
     numbers = _numbers(session, arrays, (7,))
     feeds = {f"param.{n}": v for n, v in traced.params.items()}
     feeds |= {f"buffer.{n}": v for n, v in traced.buffers.items()}
     feeds |= {f"batch.{n}": v for n, v in arrays.items()} | numbers
-    feeds = {name: feeds[name] for name in session.inputs}
-    found = dict(zip(session.outputs, session.raw.run(None, feeds), strict=True))
+    results = run_on(session, {name: feeds[name] for name in session.inputs})
+    outputs = dict(zip(session.outputs, results, strict=True))
+    dtype = next(model.parameters()).dtype
 
-    def grads(change: Callable[[Any], Any]) -> dict[str, Any]:
+    def grads(change: Callable[[Any], Any], wide: torch.dtype | None) -> dict[str, Any]:
         module, loss = copy.deepcopy((model, entry.loss))
         for part in (module, loss):
             if isinstance(part, nn.Module):
@@ -196,29 +209,42 @@ def _gradients(session: OnnxSession, traced: Any, model: nn.Module, entry: Entry
                 for inner in part.modules():
                     for name, value in list(vars(inner).items()):
                         if isinstance(value, torch.Tensor):
-                            setattr(inner, name, _wide(value) if change is _double else value)
-        changed = pytree.tree_map(_wide, batch) if change is _double else batch
-        own = Entry(entry.model, entry.batch, loss, entry.options)
-        parameters = _parameters(module, own)
-        value = in_torch(module, own, changed, numbers)
+                            setattr(inner, name, _widened(value, wide))
+        changed = pytree.tree_map(lambda value: _widened(value, wide), batch)
+        changed_entry = Entry(entry.model, entry.batch, loss, entry.options)
+        parameters = _parameters(module, changed_entry)
+        value = in_torch(module, changed_entry, changed, numbers)
         result = torch.autograd.grad(value, list(parameters.values()), materialize_grads=True)
-        return {name: grad.double().numpy() for name, grad in zip(parameters, result, strict=True)}
+        return {name: grad for name, grad in zip(parameters, result, strict=True)}
 
-    narrow = grads(lambda part: part)
+    if is_widened:
+        rounded = grads(_single, torch.float32)
+        narrow = {name: grad.to(dtype).double().numpy() for name, grad in rounded.items()}
+    else:
+        narrow = {name: grad.double().numpy() for name, grad in grads(_unchanged, None).items()}
     try:
-        exact = grads(_double)
+        exact = {n: grad.double().numpy() for n, grad in grads(_double, torch.float64).items()}
     except RuntimeError:  # a tensor of the loss in float32, which no module has
         exact = narrow
     largest = max(np.abs(grad).max() for grad in exact.values())
+    # A few roundings of the largest gradient: torch's error may be zero by chance. Where float32
+    # is rounded to 16 bits, only the result is rounded.
+    floor = (2 if is_widened else 16) * torch.finfo(dtype).eps * largest
     ratio = 0.0
     for name, wanted in exact.items():
-        own = np.abs(found[f"grad.{name}"] - wanted).max()
+        distance = np.abs(outputs[f"grad.{name}"].astype(np.float64) - wanted).max()
         of_torch = np.abs(narrow[name] - wanted).max()
-        # A few roundings of the largest gradient: torch's own error may be zero by chance.
-        floor = 16 * torch.finfo(next(model.parameters()).dtype).eps * largest
-        assert own <= 4 * of_torch + floor, (name, own, of_torch, largest)
-        ratio = max(ratio, own / max(of_torch, floor))
+        assert distance <= 4 * of_torch + floor, (name, distance, of_torch, largest)
+        ratio = max(ratio, distance / max(of_torch, floor))
     return ratio
+
+
+def _unchanged(part: nn.Module) -> nn.Module:
+    return part
+
+
+def _single(part: nn.Module) -> nn.Module:
+    return part.float()
 
 
 def _double(part: nn.Module) -> nn.Module:

@@ -44,7 +44,7 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
     _initialize_lazy(model, example)
     entry.prepare(model)
     before = _everything(model)
-    message, hint = "", None
+    refusal: ExportError | None = None
     try:
         traced = trace(model, entry.loss, example, **entry.options)
         files = assemble(
@@ -56,21 +56,26 @@ def check(entry: Entry, folder: Path, steps: int = STEPS) -> str:
             validate=False,
         )
     except ExportError as error:
-        message, hint = str(error), error.hint
+        refusal = error
     after = _everything(model)
     assert before.keys() == after.keys()
     for key, value in before.items():
         same = value == after[key] if not isinstance(value, np.ndarray) else None
         assert np.array_equal(value, after[key]) if same is None else same, key
     if entry.refused is not None:
-        assert re.search(entry.refused, message), message or "exported"
-        assert hint, message
-        return f"refused: {message}"
-    assert not message, message
+        assert refusal is not None, "exported"
+        assert re.search(entry.refused, str(refusal)), refusal
+        return _refusal(refusal)
+    assert refusal is None, refusal
     files.write(folder)
     ratio = _gradients(open_session(traced.step), traced, model, entry)
     _trained(TrainSession(folder, threads=1), model, entry, steps)
     return f"gradients {ratio:.2g} times as far from float64 as torch in float32"
+
+
+def _refusal(error: ExportError) -> str:
+    assert error.hint, f"no way out: {error}"
+    return f"refused: {error}"
 
 
 def check_in_16_bits(entry: Entry, dtype: torch.dtype) -> str:
@@ -95,8 +100,7 @@ def check_in_16_bits(entry: Entry, dtype: torch.dtype) -> str:
     try:
         traced = trace(model, loss, batch(ROWS), is_widened=is_widened, **entry.options)
     except ExportError as error:
-        assert error.hint, error
-        return f"refused: {error}"
+        return _refusal(error)
     ratio = _gradients(open_session(traced.step), traced, model, narrow, is_widened=is_widened)
     word = str(dtype).removeprefix("torch.")
     return f"gradients {ratio:.2g} times as far from float64 as torch in {word}"
@@ -215,7 +219,7 @@ def _gradients(
         parameters = _parameters(module, changed_entry)
         value = in_torch(module, changed_entry, changed, numbers)
         result = torch.autograd.grad(value, list(parameters.values()), materialize_grads=True)
-        return {name: grad for name, grad in zip(parameters, result, strict=True)}
+        return dict(zip(parameters, result, strict=True))
 
     if is_widened:
         rounded = grads(_single, torch.float32)

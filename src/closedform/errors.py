@@ -26,6 +26,7 @@ __all__ = [
     "SessionError",
     "StateError",
     "TraceError",
+    "TrainingExportError",
     "UnknownNameError",
     "UnprovedWarning",
     "VerificationError",
@@ -76,6 +77,19 @@ class GraphError(ClosedFormError, ValueError):
 
 class ExportError(ClosedFormError, ValueError):
     """A graph cannot be exported to the requested format."""
+
+
+class TrainingExportError(ExportError):
+    """A model, its loss or an example batch cannot be exported as a training step.
+
+    Args:
+        what: The problem, with the expected and the given value.
+        hint: A way out, which every refusal has.
+        where: The model, file, node or argument concerned.
+    """
+
+    def __init__(self, what: str, *, hint: str, where: str | None = None) -> None:
+        super().__init__(what, where=where, hint=hint)
 
 
 class WriteError(ExportError):

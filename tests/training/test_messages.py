@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from closedform import optimizers
-from closedform.errors import DefinitionError, ExportError
+from closedform import optimizers, training
+from closedform.errors import DefinitionError, ExportError, TrainingExportError
 from closedform.training import TrainSession, export
 from closedform.training.sources import unwrap
 
@@ -149,3 +150,18 @@ def test_a_loss_takes_names_that_the_model_takes_too(tmp_path: Path) -> None:
     loss = session.step({"x": x.numpy(), "labels": labels.numpy()}).loss
     assert loss == pytest.approx(_needs_both(model(x), x, labels).item(), rel=1e-6)
     assert session.predict(x.numpy()).shape == (4, 3)
+
+
+def test_refusals_of_an_export_require_a_way_out() -> None:
+    with pytest.raises(TypeError, match="hint"):
+        TrainingExportError("a problem")  # type: ignore[call-arg]
+    folder = Path(training.__file__).parent
+    calls = [
+        (path.name, node.lineno)
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == ExportError.__name__
+    ]
+    assert not calls, "raise TrainingExportError, which has a hint"

@@ -13,7 +13,7 @@ from onnx import ModelProto
 from closedform.compiler import (
     CLOCK,
 )
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_model import make_folder
 from closedform.ir.graph import Array
 from closedform.language import Schedule, UpdateRule
@@ -137,26 +137,26 @@ def export(
     from closedform.training.webgpu.step import webgpu_models
 
     if not isinstance(rule, UpdateRule):
-        raise ExportError(
+        raise TrainingExportError(
             f"rule must be an UpdateRule, got {type(rule).__name__}",
             hint="make one with closedform.optimizers",
         )
     if type(opset) is not int or opset < _OLDEST_OPSET:
-        raise ExportError(
+        raise TrainingExportError(
             f"opset must be an integer of {_OLDEST_OPSET} or more, got {opset!r}",
             hint="torch writes the operators of a step for these",
         )
     model, loss = model_of(model, trainable, rule.stored), loss_of(loss)
     where = f"model {type(model).__name__}"
     if not hasattr(model, "named_parameters"):
-        raise ExportError(
+        raise TrainingExportError(
             f"model must be a torch.nn.Module, got {type(model).__name__}",
             hint="register its parameters in a module",
         )
     trainable_params = (param for param in model.parameters() if param.requires_grad)
     dtype = _dtype({str(param.dtype) for param in trainable_params}, rule, where)
     if compute_dtype is not None and (compute_dtype != "f32" or rule.stored is None):
-        raise ExportError(
+        raise TrainingExportError(
             f"compute_dtype must be 'f32', for a model in 16 bits, got {compute_dtype!r} for one "
             f"in {rule.stored or dtype}",
             where=where,
@@ -224,13 +224,13 @@ def _length_of_run(rule: UpdateRule) -> dict[str, str]:
 def _check_target(target: object, dtype: str, where: str) -> None:
     """Raises ExportError if the target is unknown or does not support the dtype."""
     if target not in (None, "webgpu"):
-        raise ExportError(
+        raise TrainingExportError(
             f'target must be "webgpu" or None, got {target!r}',
             where=where,
             hint="leave it out: the portable files run in every onnxruntime",
         )
     if target is not None and dtype != "f32":
-        raise ExportError(
+        raise TrainingExportError(
             f"target 'webgpu' is for models in float32, got one in {dtype}",
             where=where,
             hint="convert the model with model.float()",
@@ -257,7 +257,7 @@ def _dtype(dtypes: Collection[str], rule: UpdateRule, where: str) -> str:
     (dtype,) = {_WORDS.get(name) for name in dtypes} if len(dtypes) == 1 else (None,)
     if dtype is None:
         is_complex = any("complex" in name for name in dtypes)
-        raise ExportError(
+        raise TrainingExportError(
             f"all parameters must be of one dtype of {supported_text}, got {dtype_text}",
             where=where,
             hint="hold complex ones as real ones with a last axis of 2, and compute with "
@@ -266,14 +266,14 @@ def _dtype(dtypes: Collection[str], rule: UpdateRule, where: str) -> str:
             else "convert the model with model.float()",
         )
     if dtype in STORED and rule.stored != dtype:
-        raise ExportError(
+        raise TrainingExportError(
             f"a model in {dtype_text} needs a rule with masters for {dtype}, got {rule.name!r} "
             f"with {'none' if rule.stored is None else f'masters for {rule.stored}'}",
             where=where,
             hint=f"wrap the rule: transforms.master_weights(rule, {dtype!r})",
         )
     if dtype not in STORED and rule.stored is not None:
-        raise ExportError(
+        raise TrainingExportError(
             f"the rule {rule.name!r} is for parameters in {rule.stored}, got a model in "
             f"{dtype_text}",
             where=where,
@@ -307,7 +307,7 @@ def _try(
             step_outputs,
         )
     except Exception as error:  # onnxruntime's errors share no other base
-        raise ExportError(
+        raise TrainingExportError(
             f"onnxruntime cannot do a step in {stored}: {error}",
             where=where,
             hint='give compute_dtype="f32": parameters stay as they are, and forward and backward '

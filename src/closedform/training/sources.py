@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto
 
-from closedform.errors import ExportError, nearest
+from closedform.errors import TrainingExportError, nearest
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ def loss_of(loss: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
     )
     function = dict(zip(LOSSES, functions, strict=True)).get(loss)
     if function is None:
-        raise ExportError(
+        raise TrainingExportError(
             f"loss must be a function or one of {', '.join(LOSSES)}, got {loss!r}",
             hint=nearest(loss, LOSSES),
         )
@@ -70,9 +70,10 @@ def model_of(
             module.freeze(_of_other_dtypes(module, stored_dtype))
         return module
     if trainable is not None:
-        raise ExportError(
+        raise TrainingExportError(
             "trainable is for ONNX models; the parameters of a module have requires_grad",
             where=f"model {type(model).__name__}",
+            hint="leave it out, and freeze parameters with requires_grad_(False)",
         )
     return unwrap(model)
 
@@ -94,7 +95,7 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
     for name, part in model.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
             subject = f"part {name!r} of the model" if name else "model"
-            raise ExportError(
+            raise TrainingExportError(
                 f"the {subject} is compiled by TorchScript ({part.original_name}), whose operators "
                 "cannot be traced",
                 where=where,
@@ -102,13 +103,13 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
             )
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if torch.nn.parameter.is_lazy(tensor):
-            raise ExportError(
+            raise TrainingExportError(
                 f"{name!r} has no size before the first forward",
                 where=where,
                 hint="call the model once with a batch: model(*inputs)",
             )
         if tensor.device.type != "cpu":
-            raise ExportError(
+            raise TrainingExportError(
                 f"the model must be on the CPU, got {name!r} on {tensor.device}",
                 where=where,
                 hint="move it there: model.cpu()",

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.onnx_torch.values import (
+    ANOTHER_SOURCE,
     FixedSizeError,
     Items,
     OnnxValue,
@@ -51,14 +52,14 @@ def select_branch(
     results: list[OnnxValue | None] = []
     for place, (first, second) in enumerate(zip(then, otherwise, strict=True)):
         if first is None or second is None or isinstance(first, Items) or isinstance(second, Items):
-            raise ExportError(
+            raise TrainingExportError(
                 f"its condition depends on data, and its result {place} is not a tensor",
                 hint="export the model without the branch, or make the condition a constant",
             )
         one, two = as_tensor(first), as_tensor(second)
         if one.dtype != two.dtype or one.shape != two.shape:
             texts = [f"{str(value.dtype)[6:]} {list(value.shape)}" for value in (one, two)]
-            raise ExportError(
+            raise TrainingExportError(
                 f"its condition depends on data, and its result {place} is {texts[0]} in one branch"
                 f" and {texts[1]} in the other",
                 hint="export the model without the branch, or make the condition a constant",
@@ -90,7 +91,7 @@ def unroll_loop(
     done = 0
     while is_running and (count is None or done < count):
         if done == MOST_ITERATIONS:
-            raise ExportError(
+            raise TrainingExportError(
                 f"it has more than {MOST_ITERATIONS} iterations, each of which is written out",
                 hint="export the model without the loop, such as for one length",
             )
@@ -105,7 +106,7 @@ def unroll_loop(
 def _stacked(scanned: Sequence[Sequence[OnnxValue | None]]) -> list[OnnxValue | None]:
     columns = list(zip(*scanned, strict=True))
     if any(value is None or isinstance(value, Items) for column in columns for value in column):
-        raise ExportError("its scanned results must be tensors")
+        raise TrainingExportError("its scanned results must be tensors", hint=ANOTHER_SOURCE)
     return [
         torch.stack([as_tensor(value) for value in column if value is not None])
         for column in columns
@@ -115,7 +116,7 @@ def _stacked(scanned: Sequence[Sequence[OnnxValue | None]]) -> list[OnnxValue | 
 def _known_number(value: OnnxValue | None, name: str) -> int:
     """A number or a truth value that is known during a trace."""
     if not isinstance(value, np.ndarray):
-        raise ExportError(
+        raise TrainingExportError(
             f"{name} depends on data: a graph that is trained has no control flow",
             hint="export the model without the loop, such as for one length",
         )

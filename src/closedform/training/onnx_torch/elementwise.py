@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import onnx
 import torch
 from torch.nn import functional
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.onnx_torch.values import (
     TORCH_TYPES,
     NodeCall,
@@ -79,8 +80,16 @@ def _clip(call: NodeCall) -> Tensor:
 def _cast(call: NodeCall) -> Tensor:
     number = call.attributes["to"]
     if number not in TORCH_TYPES:
-        raise ExportError(f"its type {number} is not supported")
+        raise TrainingExportError(
+            f"its type {_type_name(number)} is not supported",
+            hint="export the model with float32, float16 or int64 there",
+        )
     return call.tensor().to(TORCH_TYPES[number])
+
+
+def _type_name(number: int) -> str:
+    names = onnx.TensorProto.DataType
+    return str(names.Name(number)) if number in names.values() else str(number)
 
 
 def _gelu(value: Tensor, approximate: bytes) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from closedform.errors import ExportError
-from closedform.training.onnx_torch.values import NodeCall, OperatorFunction
+from closedform.errors import TrainingExportError
+from closedform.training.onnx_torch.values import ANOTHER_SOURCE, NodeCall, OperatorFunction
 
 Tensor = torch.Tensor
 
@@ -49,7 +49,7 @@ def _windows(call: NodeCall, value: Tensor, kernel: Sequence[int]) -> dict[str, 
         less, more = [n // 2 for n in total], [n - n // 2 for n in total]
         pads = [*less, *more] if automatic == "SAME_UPPER" else [*more, *less]
     elif automatic not in ("NOTSET", "VALID"):
-        raise ExportError(f"its auto_pad {automatic!r} is not supported")
+        raise _unknown_padding(automatic)
     return {
         "stride": stride,
         "dilation": spread,
@@ -99,10 +99,19 @@ def _convolution(call: NodeCall) -> Tensor:
     return result
 
 
+def _unknown_padding(automatic: str) -> TrainingExportError:
+    return TrainingExportError(
+        f"its auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got {automatic!r}",
+        hint="write its padding as the attribute pads",
+    )
+
+
 def _of_axes(functions: Sequence[Callable[..., Tensor]], value: Tensor) -> Callable[..., Tensor]:
     axes = value.dim() - 2
     if not 1 <= axes <= len(functions):
-        raise ExportError(f"it has {axes} spatial axes; 1 to {len(functions)} are supported")
+        raise TrainingExportError(
+            f"it has {axes} spatial axes; 1 to {len(functions)} are supported", hint=ANOTHER_SOURCE
+        )
     return functions[axes - 1]
 
 
@@ -148,7 +157,7 @@ def _cut(
         pads = list(attributes["pads"] or [0] * 2 * axes)
         return pads[:axes], pads[axes:]
     if automatic not in ("NOTSET", "SAME_LOWER", "SAME_UPPER"):
-        raise ExportError(f"its auto_pad {automatic!r} is not supported")
+        raise _unknown_padding(automatic)
     before = []
     for axis in range(axes):
         length = int(value.shape[2 + axis])
@@ -157,7 +166,10 @@ def _cut(
         total = stride[axis] * (length - 1) + width + extra[axis] - size
         if total % 2 or total < 0:
             # onnxruntime 1.31 does not cut as the standard says where the halves differ.
-            raise ExportError(f"its padding of {total} in all is not the same on both sides")
+            raise TrainingExportError(
+                f"its padding of {total} in all is not the same on both sides",
+                hint="write its padding as the attribute pads",
+            )
         before.append(total // 2)
     return before, list(before)
 
@@ -188,7 +200,10 @@ def _average_pool(call: NodeCall) -> Tensor:
     value, kernel = call.tensor(), list(call.attributes["kernel_shape"])
     windows = _windows(call, value, kernel)
     if any(spread != 1 for spread in windows["dilation"]):
-        raise ExportError(f"its dilations are supported as 1, got {windows['dilation']}")
+        raise TrainingExportError(
+            f"its dilations are supported as 1, got {windows['dilation']}",
+            hint="write it as a Conv with equal weights, or " + ANOTHER_SOURCE,
+        )
     counts_padding, is_ceil = (
         bool(call.attributes["count_include_pad"]),
         call.attributes["ceil_mode"],
@@ -296,7 +311,10 @@ def _attention(call: NodeCall) -> Tensor:
     attributes = call.attributes
     call.refuse(softcap=0.0, qk_matmul_output_mode=0)
     if any(call.has(place) for place in (4, 5, 6)):
-        raise ExportError("it has a cache of keys and values, which is not supported")
+        raise TrainingExportError(
+            "it has a cache of keys and values, which is not supported",
+            hint="export the model for whole sequences, with use_cache=False",
+        )
     query, key, value = call.tensor(), call.tensor(1), call.tensor(2)
     is_flat = query.dim() == 3
     if is_flat:

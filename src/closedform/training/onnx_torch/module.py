@@ -23,7 +23,7 @@ import torch
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from closedform.errors import ClosedFormError, ExportError, nearest
+from closedform.errors import ClosedFormError, TrainingExportError, nearest
 from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
 from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.training.onnx_torch.control_flow import (
@@ -40,6 +40,8 @@ from closedform.training.onnx_torch.movement import MOVEMENT
 from closedform.training.onnx_torch.recurrent import RECURRENT
 from closedform.training.onnx_torch.resizing import RESIZING
 from closedform.training.onnx_torch.values import (
+    ANOTHER_SOURCE,
+    INVALID_FILE,
     TORCH_TYPES,
     FixedSizeError,
     Items,
@@ -95,7 +97,11 @@ class OnnxModule(torch.nn.Module):
         self.file_inputs = tuple(value.name for value in graph_inputs)
         self.input_names = tuple(map(_identifier, self.file_inputs))
         if len(set(self.input_names)) < len(self.input_names):
-            raise ExportError(f"inputs have one name: {list(self.input_names)}", where=where)
+            raise TrainingExportError(
+                f"inputs have one name: {list(self.input_names)}",
+                where=where,
+                hint="rename them in the file: each character that no identifier has becomes _",
+            )
         self.output_names = tuple(value.name for value in graph.output)
         self.free_sizes = _free_sizes(dict(zip(self.input_names, graph_inputs, strict=True)))
         nodes = _used_nodes(graph.node, self.output_names)
@@ -124,10 +130,11 @@ class OnnxModule(torch.nn.Module):
         """Returns the output, or a tuple of the outputs."""
         arguments = dict(zip(self.input_names, positional, strict=False)) | keywords
         if arguments.keys() != set(self.input_names) or len(positional) > len(self.input_names):
-            raise ExportError(
+            raise TrainingExportError(
                 f"the model takes {', '.join(self.input_names)}, got {len(positional)} inputs and "
                 f"{', '.join(keywords) or 'none by name'}",
                 where=self._where,
+                hint="the batch has the inputs of the file first, then the targets of the loss",
             )
         values: dict[str, OnnxValue | None] = {"": None, **self._known}
         values |= {name: getattr(owner, key) for name, (owner, key) in self._owners.items()}
@@ -185,7 +192,7 @@ class OnnxModule(torch.nn.Module):
         for is_taken, branch in zip((~condition, condition), node.branches, strict=True):
             written = next(filter(self._writes_statistics, _nodes_within(branch.nodes)), None)
             if written is not None:
-                raise ExportError(
+                raise TrainingExportError(
                     f"its condition {node.inputs[0]!r} depends on data, and {written.where} moves "
                     "its running statistics in one branch only",
                     where=node.where,
@@ -285,14 +292,17 @@ class OnnxModule(torch.nn.Module):
         results = result if isinstance(result, tuple | list) else [result]
         for place in range(len(results), len(node.outputs)):
             if node.is_used[place]:
-                raise ExportError(f"its result {place} is not supported", where=node.where)
+                raise TrainingExportError(
+                    f"its result {place} is not supported", where=node.where, hint=ANOTHER_SOURCE
+                )
         for value in results if self._limit is not None else ():
             if isinstance(value, Items):
                 continue  # parts of a tensor
             if (count := math.prod(value.shape)) > (self._limit or 0):
-                raise ExportError(
+                raise TrainingExportError(
                     f"its result has {count} entries; at most {self._limit} are computed",
                     where=node.where,
+                    hint="give a smaller example",
                 )
         return results
 
@@ -352,7 +362,7 @@ class OnnxModule(torch.nn.Module):
             else:
                 owner.register_buffer(last, _tensor(array))
         except (KeyError, AttributeError) as error:
-            raise ExportError(
+            raise TrainingExportError(
                 f"the weight {name!r} cannot have its name in torch: {error}",
                 where=self._where,
                 hint="rename it in the file",
@@ -429,10 +439,13 @@ def _errors_of(node: _Node) -> Iterator[None]:
     except FixedSizeError:
         raise
     except ClosedFormError as error:
-        raise ExportError(error.what, where=node.where, hint=error.hint) from error
+        hint = error.hint or ANOTHER_SOURCE
+        raise TrainingExportError(error.what, where=node.where, hint=hint) from error
     except Exception as error:  # of any kind: torch's own have no base
         kind, text = type(error).__name__, str(error).strip().splitlines() or [""]
-        raise ExportError(f"{kind}: {text[0]}", where=node.where) from error
+        raise TrainingExportError(
+            f"{kind}: {text[0]}", where=node.where, hint=ANOTHER_SOURCE
+        ) from error
 
 
 def read_module(
@@ -459,10 +472,11 @@ def read_module(
     except ClosedFormError as error:
         is_node = error.where is not None and error.where.startswith("node")
         place = f"{where}, {error.where}" if is_node else where
-        raise ExportError(error.what, where=place, hint=error.hint) from error
+        hint = error.hint or INVALID_FILE
+        raise TrainingExportError(error.what, where=place, hint=hint) from error
     (version,) = (entry.version for entry in checked_model.model.opset_import if not entry.domain)
     if not OLDEST <= version <= NEWEST:
-        raise ExportError(
+        raise TrainingExportError(
             f"its opset must be in {OLDEST}..{NEWEST}, got {version}",
             where=where,
             hint="convert it with onnx.version_converter.convert_version",
@@ -539,14 +553,22 @@ def _load(path: Path, where: str) -> ModelProto:
                 onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
                 tensor.data_location = TensorProto.DEFAULT
     except OSError as error:
-        raise ExportError(f"cannot read it: {error.strerror}", where=where) from error
+        raise TrainingExportError(
+            f"cannot read it: {error.strerror}",
+            where=where,
+            hint="give the path of an .onnx file, with its external data in the same folder",
+        ) from error
     except ClosedFormError:
         raise
     except Exception as error:  # protobuf's and onnx's own errors have no base
         text = str(error).splitlines() or [""]
-        raise ExportError(f"it is not an ONNX model: {text[0]}", where=where) from error
+        raise TrainingExportError(
+            f"it is not an ONNX model: {text[0]}", where=where, hint=INVALID_FILE
+        ) from error
     if not model.graph.output:
-        raise ExportError("it is not an ONNX model: it has no output", where=where)
+        raise TrainingExportError(
+            "it is not an ONNX model: it has no output", where=where, hint=INVALID_FILE
+        )
     return model
 
 
@@ -572,14 +594,17 @@ def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
     total = 0
     for tensor in tensors:
         if tensor.data_type not in TORCH_TYPES or min(tensor.dims, default=0) < 0:
-            raise ExportError(
+            raise TrainingExportError(
                 f"the weight {tensor.name!r} has a type that is not supported, or a negative size",
                 where=where,
+                hint="export the model with weights in float32, float16, bfloat16 or float64",
             )
         total += math.prod(tensor.dims) * TORCH_TYPES[tensor.data_type].itemsize
     if total > MOST_BYTES:
-        raise ExportError(
-            f"its weights have {total} bytes; at most {MOST_BYTES} are read", where=where
+        raise TrainingExportError(
+            f"its weights have {total} bytes; at most {MOST_BYTES} are read",
+            where=where,
+            hint="export it in float16, or export the torch module that the file was written from",
         )
 
 
@@ -589,7 +614,9 @@ def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
     for body in _graphs(graph):
         for name, array in _weights_of(body, where):
             if name in names:
-                raise ExportError(f"the constant {name!r} is defined twice", where=where)
+                raise TrainingExportError(
+                    f"the constant {name!r} is defined twice", where=where, hint=INVALID_FILE
+                )
             names.add(name)
             yield name, array
 
@@ -611,8 +638,10 @@ def _weights_of(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
             case "value_int" | "value_ints":
                 array = np.asarray(value, np.int64)
             case _:
-                raise ExportError(
-                    f"the constant {node.output[0]!r} has a {attribute.name!r}", where=where
+                raise TrainingExportError(
+                    f"the constant {node.output[0]!r} has a {attribute.name!r}",
+                    where=where,
+                    hint="store it as value, a tensor",
                 )
         yield node.output[0], array
 
@@ -621,7 +650,7 @@ def _array(tensor: TensorProto, where: str) -> Known:
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError) as error:
-        raise ExportError(
+        raise TrainingExportError(
             f"the weight {tensor.name!r} cannot be read",
             where=where,
             hint="its data do not have its shape, or are not in the folder of the file",
@@ -754,8 +783,10 @@ def _trainable_names(
         yield from (name for name, array in floats.items() if array.size > 1)
         return
     if isinstance(trainable, str) or not all(isinstance(name, str) for name in trainable):
-        raise ExportError(
-            f"trainable must be a list of names or globs, got {trainable!r}", where=where
+        raise TrainingExportError(
+            f"trainable must be a list of names or globs, got {trainable!r}",
+            where=where,
+            hint='such as ["*.weight"]',
         )
     for glob in trainable:
         matches = [n for n, a in floats.items() if a.size > 1 and fnmatchcase(n, glob)]
@@ -766,7 +797,7 @@ def _trainable_names(
             weights_text = ", ".join(
                 f"{n} {list(a.shape)}" for n, a in floats.items() if a.size > 1
             )
-            raise ExportError(
+            raise TrainingExportError(
                 f"no weight has the name {glob!r}",
                 where=where,
                 hint=f"the weights are {weights_text or 'none'}",
@@ -840,18 +871,22 @@ def _check_operator(node: NodeProto) -> None:
     problem = f"the operator {node.op_type!r}{of} is not supported"
     place = node_place(node)
     if is_quantized:
-        raise ExportError(
+        raise TrainingExportError(
             f"{problem}: {_KINDS['quantized']}", where=place, hint="take the model in float32"
         )
     if node.domain == "ai.onnx.ml":
-        raise ExportError(f"{problem}: {_KINDS[node.domain]}", where=place)
+        raise TrainingExportError(
+            f"{problem}: {_KINDS[node.domain]}",
+            where=place,
+            hint="train it with the package that it comes from, or train a network in its place",
+        )
     if node.op_type == "Scan":
-        raise ExportError(
+        raise TrainingExportError(
             f"{problem}: a graph that is trained has no control flow",
             where=place,
             hint="export the model without loops, such as for one length",
         )
-    raise ExportError(
+    raise TrainingExportError(
         problem,
         where=place,
         hint="export the model without fused operators"
@@ -870,7 +905,11 @@ def _attributes(node: NodeProto, where: str) -> Mapping[str, Any]:
     values_by_name = {}
     for attribute in node.attribute:
         if attribute.name not in row[1]:
-            raise ExportError(f"its attribute {attribute.name!r} is not supported", where=where)
+            raise TrainingExportError(
+                f"its attribute {attribute.name!r} is not supported",
+                where=where,
+                hint=ANOTHER_SOURCE,
+            )
         value = helper.get_attribute_value(attribute)
         is_tensor = isinstance(value, TensorProto)
         values_by_name[attribute.name] = _array(value, where) if is_tensor else value
@@ -884,9 +923,10 @@ def _check_order(
     for node in nodes:
         missing = [name for name in node.inputs if name not in defined_names]
         if missing:
-            raise ExportError(
+            raise TrainingExportError(
                 f"its operand {missing[0]!r} is not computed by any node before it",
                 where=node.where,
+                hint=INVALID_FILE,
             )
         for branch in node.branches:
             inner_names = {*defined_names, *branch.inputs}
@@ -894,10 +934,14 @@ def _check_order(
         defined_names |= set(node.outputs)
     missing = [name for name in outputs if name not in defined_names]
     if missing:
-        raise ExportError(f"the output {missing[0]!r} is not computed by any node", where=where)
+        raise TrainingExportError(
+            f"the output {missing[0]!r} is not computed by any node",
+            where=where,
+            hint=INVALID_FILE,
+        )
 
 
 def _present(value: OnnxValue | None) -> OnnxValue:
     if value is None:
-        raise ExportError("an output has no value")
+        raise TrainingExportError("an output has no value", hint=INVALID_FILE)
     return value

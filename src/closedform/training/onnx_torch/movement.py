@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.onnx_torch.sizes import Quotient
 from closedform.training.onnx_torch.values import (
+    ANOTHER_SOURCE,
     Items,
     Known,
     NodeCall,
@@ -26,9 +27,9 @@ Tensor = torch.Tensor
 def _shape(call: NodeCall) -> Known:
     value = call.operands[0]
     if value is None:
-        raise ExportError("its operand 0 is missing")
+        raise TrainingExportError("its operand 0 is missing", hint=ANOTHER_SOURCE)
     if isinstance(value, Items):
-        raise ExportError("a sequence has no shape")
+        raise TrainingExportError("a sequence has no shape", hint=ANOTHER_SOURCE)
     sizes = list(value.shape)
     start, end = call.attributes["start"], call.attributes["end"]
     return as_known(sizes[start : len(sizes) if end is None else end])
@@ -181,7 +182,10 @@ def _reduction(call: NodeCall) -> str:
     """
     kind: str = call.attributes["reduction"].decode()
     if kind not in ("none", "add", *_REDUCTIONS):
-        raise ExportError(f"its reduction {kind!r} is not supported")
+        raise TrainingExportError(
+            f"its reduction must be none, add, {', '.join(_REDUCTIONS)}, got {kind!r}",
+            hint=ANOTHER_SOURCE,
+        )
     return _REDUCTIONS.get(kind, kind)
 
 
@@ -258,7 +262,10 @@ def _pad(call: NodeCall) -> Tensor:
     # torch names the padding with the border's values "replicate".
     modes = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
     if mode not in modes:
-        raise ExportError(f"its mode {mode!r} is not supported")
+        raise TrainingExportError(
+            f"its mode must be {', '.join(modes)}, got {mode!r}",
+            hint="write it with Concat and Slice, or " + ANOTHER_SOURCE,
+        )
     if mode == "constant":
         flat = [
             pad for axis in reversed(range(value.dim())) for pad in pads_of_axis.get(axis, (0, 0))
@@ -321,7 +328,10 @@ def _range(call: NodeCall) -> Tensor:
     if any(bound.under != 1 for bound in quotients) or any(
         not isinstance(number, torch.SymInt) and number != int(number) for number in numbers
     ):
-        raise ExportError("a range of a free size must have whole bounds and a whole step")
+        raise TrainingExportError(
+            "a range of a free size must have whole bounds and a whole step",
+            hint="leave that size out of dynamic_axes",
+        )
     return torch.arange(*map(_whole, numbers)).to(dtype)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.onnx_torch.recurrence import States, scan
-from closedform.training.onnx_torch.values import NodeCall
+from closedform.training.onnx_torch.values import ANOTHER_SOURCE, NodeCall
 
 Tensor = torch.Tensor
 Activation = Callable[[Tensor], Tensor]
@@ -88,9 +88,10 @@ def _activations(
     names = [name.decode().lower() for name in attribute or ()] or [*defaults] * directions
     unknown = [name for name in names if name not in ACTIVATIONS]
     if unknown or len(names) != len(defaults) * directions:
-        raise ExportError(
+        raise TrainingExportError(
             f"its attribute 'activations' must hold {len(defaults) * directions} of "
-            f"{', '.join(ACTIVATIONS)}, got {', '.join(names)}"
+            f"{', '.join(ACTIVATIONS)}, got {', '.join(names)}",
+            hint=ANOTHER_SOURCE,
         )
     functions = [ACTIVATIONS[name] for name in names]
     return [functions[i : i + len(defaults)] for i in range(0, len(functions), len(defaults))]
@@ -105,7 +106,7 @@ def _recurrent(
         call.refuse(activation_alpha=None, activation_beta=None, clip=None)
         call.refuse(layout=0)
         if call.has(7):
-            raise ExportError("peepholes are not supported")
+            raise TrainingExportError("peepholes are not supported", hint=ANOTHER_SOURCE)
         value, inner, outer, bias = (
             call.tensor(),
             call.tensor(1),

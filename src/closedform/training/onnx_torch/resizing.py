@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.onnx_torch.sizes import Quotient
 from closedform.training.onnx_torch.values import NodeCall
 
@@ -45,7 +45,10 @@ def _resize(call: NodeCall) -> Tensor:
         for name in ("mode", "coordinate_transformation_mode", "nearest_mode")
     )
     if mode == "cubic" and attributes["cubic_coeff_a"] != -0.75:
-        raise ExportError(f"its cubic_coeff_a must be -0.75, got {attributes['cubic_coeff_a']}")
+        raise TrainingExportError(
+            f"its cubic_coeff_a must be -0.75, got {attributes['cubic_coeff_a']}",
+            hint="export the model with -0.75, the coefficient of torch, or with mode linear",
+        )
     sizes = call.numbers(3) if call.has(3) else None
     return _interpolate(
         call, call.numbers(2) if call.has(2) else None, sizes, (mode, places, nearest)
@@ -58,7 +61,10 @@ def _old(call: NodeCall) -> Tensor:
     factors = call.numbers(1) if call.has(1) else list(attributes["scales"] or ())
     mode = attributes["mode"].decode()
     if mode == "nearest" and any(float(factor) < 1 for factor in factors or ()):
-        raise ExportError("a nearest mode that makes images smaller is not supported in its opset")
+        raise TrainingExportError(
+            "a nearest mode that makes images smaller is not supported in its opset",
+            hint="export the model for opset 11 or later",
+        )
     return _interpolate(call, factors, None, (mode, "asymmetric", "floor"))
 
 
@@ -78,7 +84,7 @@ def _interpolate(
         )
     elif factors:
         if any(isinstance(factor, Quotient | torch.SymInt) for factor in factors):
-            raise ExportError(
+            raise TrainingExportError(
                 "its factors depend on a free size", hint="leave that size out of dynamic_axes"
             )
         factors = [float(factor) for factor in factors]
@@ -87,7 +93,10 @@ def _interpolate(
         if mode == "nearest" and is_whole and places in _WHOLE and nearest.startswith("round"):
             key = "nearest", "asymmetric", "floor"
     if not (sizes or factors) or not is_of_images:
-        raise ExportError("it resizes the first two axes, or to no size")
+        raise TrainingExportError(
+            "it resizes the first two axes, or to no size",
+            hint="move the axes with Transpose behind the first two",
+        )
     in_torch = _MODES.get((key[0], key[1], key[2] if key[0] == "nearest" else ""))
     if in_torch is None:
         return _by_places(value, factors, sizes, key)
@@ -132,7 +141,11 @@ def _by_places(
     """The resized value, each axis by the places of its results, which have to be known."""
     mode, transformation, nearest = key
     if mode == "cubic" or transformation not in _PLACES:
-        raise ExportError(f"its mode {mode} {transformation} is not supported")
+        raise TrainingExportError(
+            f"its mode {mode} {transformation} is not supported",
+            hint="export the model with mode linear or nearest and half_pixel, asymmetric or "
+            "align_corners",
+        )
     for axis in range(2, value.dim()):
         length = int(value.shape[axis])
         count = int(sizes[axis]) if sizes else int(length * (factors or [])[axis])

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 
 MOST_PARTS = 2**12
 """The largest denominator. A quotient of a size below 4096 is further from the next integer than
@@ -203,7 +203,7 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number
             return bool(condition)
         if is_always(_OPPOSITES[function](left, right)):
             return False
-        raise ExportError(
+        raise TrainingExportError(
             "it compares a free size, with another result for other sizes",
             hint="leave that size out of dynamic_axes",
         )

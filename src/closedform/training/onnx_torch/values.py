@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.onnx_torch.sizes import Quotient, is_symbol
 
 Known = NDArray[Any]
@@ -28,8 +28,25 @@ class Items:
     values: tuple[torch.Tensor, ...]
 
 
-class FixedSizeError(ExportError):
-    """An operator needs a free size as a number: it has been read, so that a trace knows which."""
+class FixedSizeError(TrainingExportError):
+    """An operator needs a free size as a number: it has been read, so that a trace knows which.
+
+    Args:
+        what: The size.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, hint="leave that size out of dynamic_axes")
+
+
+ANOTHER_SOURCE = (
+    "export the torch module that the file was written from, or a part of the file without this "
+    "node (onnx.utils.extract_model)"
+)
+"""The way out where an operator of a file is not supported."""
+
+INVALID_FILE = "write the file again with its exporter, and check it with onnx.checker.check_model"
+"""The way out where a file is invalid."""
 
 
 OnnxValue = torch.Tensor | Known | Items
@@ -107,7 +124,7 @@ class NodeCall:
         value = self._operand(0)
         if isinstance(value, Items):
             return value.values
-        raise ExportError("its operand 0 must be a sequence")
+        raise TrainingExportError("its operand 0 must be a sequence", hint=ANOTHER_SOURCE)
 
     def known_operand(self, place: int) -> Known:
         """Returns an operand that has to be known while the graph is traced.
@@ -119,11 +136,14 @@ class NodeCall:
         if isinstance(value, np.ndarray):
             return value
         if place in self.of_sizes:
-            raise ExportError(
+            raise TrainingExportError(
                 f"its operand {place} depends on a free size in a way that is not supported",
                 hint="leave that size out of dynamic_axes",
             )
-        raise ExportError(f"its operand {place} depends on data")
+        raise TrainingExportError(
+            f"its operand {place} depends on data",
+            hint="make it a constant or a size of the batch in the model, or " + ANOTHER_SOURCE,
+        )
 
     def numbers(self, place: int, attribute: str = "") -> list[Any] | None:
         """Returns the numbers of an operand, or of the attribute that older opsets have instead."""
@@ -138,21 +158,24 @@ class NodeCall:
             return default
         value = self.known_operand(place)
         if value.size != 1:
-            raise ExportError(f"its operand {place} must be one number, got {value.size}")
+            raise TrainingExportError(
+                f"its operand {place} must be one number, got {value.size}", hint=ANOTHER_SOURCE
+            )
         return value.reshape(-1)[0]
 
     def refuse(self, **supported: Any) -> None:
         """Raises ExportError if an attribute is not at the only value that is supported."""
         for name, supported_value in supported.items():
             if (got := self.attributes[name]) != supported_value:
-                raise ExportError(
-                    f"its attribute {name!r} is supported as {supported_value!r}, got {got!r}"
+                raise TrainingExportError(
+                    f"its attribute {name!r} is supported as {supported_value!r}, got {got!r}",
+                    hint=ANOTHER_SOURCE,
                 )
 
     def _operand(self, place: int) -> OnnxValue:
         value = self.operands[place] if place < len(self.operands) else None
         if value is None:
-            raise ExportError(f"its operand {place} is missing")
+            raise TrainingExportError(f"its operand {place} is missing", hint=ANOTHER_SOURCE)
         return value
 
 
@@ -169,7 +192,7 @@ def as_tensor(value: OnnxValue) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value
     if isinstance(value, Items):
-        raise ExportError("a sequence is not supported here")
+        raise TrainingExportError("a sequence is not supported here", hint=ANOTHER_SOURCE)
     if value.dtype != object:
         return torch.from_numpy(np.array(value))
     numbers = value.ravel().tolist()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from closedform.errors import ExportError, nearest
+from closedform.errors import TrainingExportError, nearest
 from closedform.training.onnx_torch import OnnxModule
 
 Loss = Callable[..., Any]
@@ -141,7 +141,7 @@ def read_batch(
         entries = _by_place(model, loss, example, where)
     unknown = [name for name in targets if name not in {entry.name for entry in entries}]
     if unknown:
-        raise ExportError(
+        raise TrainingExportError(
             f"targets must be names of the batch, got {unknown[0]!r}",
             where=where,
             hint=nearest(unknown[0], [entry.name for entry in entries]),
@@ -150,7 +150,9 @@ def read_batch(
         _check_values(entry, example, where)
     batch = Batch(tuple(entries), {})
     if not batch.tensors:
-        raise ExportError("the batch holds no tensor", where=where)
+        raise TrainingExportError(
+            "the batch holds no tensor", where=where, hint="such as (inputs, targets)"
+        )
     if dynamic_axes is None and isinstance(model, OnnxModule):
         dynamic_axes = _own_sizes(model, batch)
     return Batch(batch.entries, _sizes(batch.tensors, dynamic_axes, where))
@@ -186,7 +188,7 @@ def _parameters(function: Callable[..., Any], where: str) -> list[inspect.Parame
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
-        raise ExportError(
+        raise TrainingExportError(
             f"cannot read the parameters of {function!r}", where=where, hint="wrap it in a lambda"
         ) from None
 
@@ -212,7 +214,7 @@ def _by_place(
     target_total = target_count(loss, where)
     count = len(example) - target_total
     if target_total < 0 or count < 1:
-        raise ExportError(
+        raise TrainingExportError(
             f"the loss takes an output and {target_total} targets, got a batch of "
             f"{len(example)} tensors",
             where=where,
@@ -249,7 +251,7 @@ def _by_name(
     for name, value in example.items():
         if not isinstance(name, str) or not (name in forward_names | target_names or takes_all):
             names = sorted(forward_names | target_names)
-            raise ExportError(
+            raise TrainingExportError(
                 f"neither the model nor the loss takes {name!r}",
                 where=where,
                 hint=nearest(str(name), names) if names else "it takes none",
@@ -271,11 +273,11 @@ def _check_values(entry: BatchEntry, example: object, where: str) -> None:
             raise _not_tensors(example, where)
 
 
-def _not_tensors(example: object, where: str) -> ExportError:
+def _not_tensors(example: object, where: str) -> TrainingExportError:
     parts = ""
     if isinstance(example, list | tuple):
         parts = f" of {', '.join(type(value).__name__ for value in example)}"
-    return ExportError(
+    return TrainingExportError(
         f"example_inputs must be a tuple of tensors, got {type(example).__name__}{parts}",
         where=where,
         hint="give a batch, such as (images, labels), with torch.from_numpy of arrays",
@@ -289,7 +291,7 @@ def _sizes(
         return _named_sizes(tensors, dynamic_axes, where)
     first = {name: tensor.shape[0] for name, tensor in tensors.items() if tensor.dim()}
     if len(set(first.values())) != 1:
-        raise ExportError(
+        raise TrainingExportError(
             f"the tensors of a batch must have the same first size, got {list(first.values())}",
             where=where,
             hint='name the free sizes: dynamic_axes={"input": {0: "batch"}, …}',
@@ -304,7 +306,7 @@ def _named_sizes(
     sizes_by_symbol: dict[str, list[int]] = {}
     for name, axes in dynamic_axes.items():
         if name not in tensors:
-            raise ExportError(
+            raise TrainingExportError(
                 f"dynamic_axes must name tensors of the batch, got {name!r}",
                 where=where,
                 hint=nearest(str(name), list(tensors)),
@@ -312,20 +314,24 @@ def _named_sizes(
         for axis, symbol in axes.items():
             dims = tensors[name].dim()
             if type(axis) is not int or not 0 <= axis < dims:
-                raise ExportError(
-                    f"an axis of {name!r} must be in 0..{dims - 1}, got {axis!r}", where=where
+                raise TrainingExportError(
+                    f"an axis of {name!r} must be in 0..{dims - 1}, got {axis!r}",
+                    where=where,
+                    hint='axes are counted from 0, such as {0: "batch"}',
                 )
             if not isinstance(symbol, str) or not symbol.isidentifier():
-                raise ExportError(
+                raise TrainingExportError(
                     f"the name of a free size must be an identifier, got {symbol!r}",
                     where=f"{where}, axis {axis} of {name!r}",
+                    hint='such as "batch"',
                 )
             sizes_by_symbol.setdefault(symbol, []).append(tensors[name].shape[axis])
     for symbol, sizes in sizes_by_symbol.items():
         if len(set(sizes)) != 1:
-            raise ExportError(
+            raise TrainingExportError(
                 f"the sizes named {symbol!r} must be equal in the example, got {sizes}",
                 where=where,
+                hint="give different sizes different names in dynamic_axes",
             )
         _check_free(symbol, sizes, where)
     return {name: dict(axes) for name, axes in dynamic_axes.items()}
@@ -337,7 +343,7 @@ def _check_free(symbol: str, sizes: Iterable[int], where: str) -> None:
     subject = (
         "batch must hold two rows or more" if symbol == ROWS else f"size {symbol!r} must be > 1"
     )
-    raise ExportError(
+    raise TrainingExportError(
         f"the example {subject}, got {size}",
         where=where,
         hint="torch treats sizes 0 and 1 as fixed",

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import torch
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_join import part_of
 from closedform.ir import naming
 from closedform.ir.graph import Array
@@ -111,7 +111,7 @@ def check_step(
             if excesses[-1] is None:
                 break
         if excesses and excesses[-1] is not None:
-            raise ExportError(
+            raise TrainingExportError(
                 f"the traced step {excesses[0]} at sizes {sizes}",
                 where=of.where,
                 hint="this is a defect of closedform, or a size or value of the example that the "

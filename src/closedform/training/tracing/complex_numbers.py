@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.tracing.places import operator_of, place_of
 
 _ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
@@ -85,7 +85,7 @@ class RealInterpreter(torch.fx.Interpreter):
                 result = _FORMS[n.target](*args, **kwargs)
                 if result is not NotImplemented:
                     return result
-        raise ExportError(
+        raise TrainingExportError(
             f"{operator_of(n)} has no form for complex numbers, in {place_of(n)}",
             where=self._where,
             hint="compute with their real and imaginary parts",

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.batch import Batch, Loss, key_text
 from closedform.training.tracing.isolation import plain_kernels, symbolic_lengths
@@ -72,7 +72,7 @@ class Forward:
         for module, prefix in zip(self.modules(), ("", OF_LOSS), strict=False):
             for name, param in module.named_parameters():
                 if param.is_complex() and param.requires_grad:
-                    raise ExportError(
+                    raise TrainingExportError(
                         f"the parameter {prefix + name!r} is complex",
                         where=self.where,
                         hint="hold its real and imaginary parts as a real parameter with a last "
@@ -206,13 +206,13 @@ class Forward:
             value, rest = result["loss"], {k: v for k, v in result.items() if k != "loss"}
         if not isinstance(value, torch.Tensor) or value.dim() != 0:
             got = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
-            raise ExportError(
+            raise TrainingExportError(
                 f"the loss must be a scalar tensor, got {got}",
                 where=self.where,
                 hint="reduce it, such as with .mean()",
             )
         if is_trained and not value.requires_grad:
-            raise ExportError(
+            raise TrainingExportError(
                 "the loss has no gradient in the parameters",
                 where=self.where,
                 hint="compute it from the model's output, without argmax, detach or item",

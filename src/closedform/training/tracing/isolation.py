@@ -24,7 +24,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.tracing.packed_sequences import (
     PaddedEntries,
     padded_sequences,
@@ -145,7 +145,7 @@ def no_other_randomness(where: str) -> Iterator[None]:
     after = random.getstate(), np.random.get_state()  # noqa: NPY002
     for name, old, new in zip(("Python's random", "numpy.random"), before, after, strict=True):
         if str(old) != str(new):
-            raise ExportError(
+            raise TrainingExportError(
                 f"the forward draws numbers from {name}, which a graph would repeat in each step",
                 where=where,
                 hint="draw them with torch, such as torch.rand, and decide with torch.where",
@@ -403,7 +403,7 @@ class Writes(TorchDispatchMode):
         if storage in self._shared:
             raise ParameterWriteError(self._shared[storage])
         if self._known is not None and storage not in self._known:
-            raise ExportError(
+            raise TrainingExportError(
                 f"{function} writes to a tensor {list(tensor.shape)} that is neither a parameter "
                 f"nor a buffer, in {self._places.here()}",
                 where=self._where,

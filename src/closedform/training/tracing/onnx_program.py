@@ -16,7 +16,7 @@ import torch
 from torch.export import graph_signature
 from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_metadata import set_metadata
 from closedform.training.progress import phase
 from closedform.training.tracing.factors import merge_factors
@@ -335,7 +335,7 @@ def _check_operators(graph_module: torch.fx.GraphModule, where: str) -> None:
         target = node.target
         is_half_complex = isinstance(value, torch.Tensor) and value.dtype is torch.complex32
         if is_half_complex:
-            raise ExportError(
+            raise TrainingExportError(
                 f"{operator_of(node)} has no ONNX form in complex32, in {place_of(node)}",
                 where=where,
                 hint="write it with other operators",
@@ -344,7 +344,7 @@ def _check_operators(graph_module: torch.fx.GraphModule, where: str) -> None:
         if not is_bf16 or not isinstance(target, torch._ops.OpOverload):
             continue
         if str(target.overloadpacket) not in _MOVES:
-            raise ExportError(
+            raise TrainingExportError(
                 f"onnxruntime does not compute {operator_of(node)} in bfloat16, "
                 f"in {place_of(node)}",
                 where=where,
@@ -355,7 +355,7 @@ def _check_operators(graph_module: torch.fx.GraphModule, where: str) -> None:
 
 def _unsupported_error(
     graph_module: torch.fx.GraphModule, opset: int, error: Exception, where: str
-) -> ExportError:
+) -> TrainingExportError:
     """The error for an operator that torch's exporter does not support, with its module.
 
     Some operators without a rule are decomposed by torch: moves, and those not in its message.
@@ -365,7 +365,7 @@ def _unsupported_error(
     named_nodes = [node for node in is_complex if repr(node.target) in message]
     if "complex" in message and is_complex:
         node = (named_nodes or is_complex)[0]
-        return ExportError(
+        return TrainingExportError(
             f"{operator_of(node)} has no ONNX form for complex numbers, in {place_of(node)}",
             where=where,
             hint="compute with their real and imaginary parts",
@@ -381,39 +381,39 @@ def _unsupported_error(
     without.sort(key=lambda node: repr(node.target) not in message)
     if not without:
         return explain_error(error, where, "a traced operator")
-    return ExportError(
+    return TrainingExportError(
         f"{operator_of(without[0])} has no ONNX form, in {place_of(without[0])}",
         where=where,
         hint="write it with other operators",
     )
 
 
-def without_kernel(text: str, where: str, place: str = "") -> ExportError | None:
+def without_kernel(text: str, where: str, place: str = "") -> TrainingExportError | None:
     """Returns the error for an operator without a kernel, from what onnxruntime says; or None."""
     kernel = re.search(r"Could not find an implementation for (\w+)", text)
     if kernel is None:
         return None
-    return ExportError(
+    return TrainingExportError(
         f"onnxruntime has no kernel of {kernel[1]} for a dtype of the model{place}",
         where=where,
         hint="it has all of them in float32: convert the model with model.float()",
     )
 
 
-def explain_error(error: Exception, where: str, place: str) -> ExportError:
+def explain_error(error: Exception, where: str, place: str) -> TrainingExportError:
     """Returns an error of torch in one line, with its place and a hint."""
     *_, cause = _chain(error)
     kind = type(cause).__name__
     text = str(cause).strip().splitlines()[0] if str(cause).strip() else kind
     if "DataDependent" in kind or "data-dependent" in str(cause) or "Unbacked" in kind:
-        return ExportError(
+        return TrainingExportError(
             f"the model has control flow that depends on data: {text}, in {place}",
             where=where,
             hint="write it with torch.where; a graph has no control flow; if the loss within the "
             "model branches, leave its labels out of the call and pass a loss to the export",
         )
     if kind == "DynamicOutputShapeException":
-        return ExportError(
+        return TrainingExportError(
             f"the sizes of the results of {text} depend on data, in {place}",
             where=where,
             hint="write it with operators whose results have sizes of the batch",
@@ -421,32 +421,37 @@ def explain_error(error: Exception, where: str, place: str) -> ExportError:
     if (missing := without_kernel(text, where, f", in {place}")) is not None:
         return missing
     if "Sparse" in text:
-        return ExportError(
+        return TrainingExportError(
             f"sparse tensors are not supported, in {place}",
             where=where,
             hint="compute with dense tensors",
         )
     if "not implemented for 'Long'" in text:
-        return ExportError(
+        return TrainingExportError(
             f"integers where torch computes with floats: {text}, in {place}",
             where=where,
             hint="convert them with .float(), or check the order of the arguments: a loss is "
             "called with the output, then the targets",
         )
     if re.search(r"not implemented for '(Half|BFloat16)'|tensors of type: (Half|BFloat16)", text):
-        return ExportError(
+        return TrainingExportError(
             f"torch does not compute it in 16 bits: {text}, in {place}",
             where=where,
             hint='give compute_dtype="f32": parameters stay as they are, and forward and backward '
             "run in float32",
         )
     if kind == "NotImplementedError":
-        return ExportError(
+        return TrainingExportError(
             f"{text} is not supported, in {place}",
             where=where,
             hint="write it with other operators",
         )
-    return ExportError(f"torch cannot trace the model: {kind}: {text}, in {place}", where=where)
+    return TrainingExportError(
+        f"torch cannot trace the model: {kind}: {text}, in {place}",
+        where=where,
+        hint="run the model and its loss once with the example: if that works, write this place "
+        "with other operators",
+    )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

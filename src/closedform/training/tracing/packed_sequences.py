@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 from torch.nn import RNNBase, functional
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.onnx_torch.recurrence import States, scan
 
 Tensor = torch.Tensor
@@ -57,7 +57,7 @@ class PaddedEntries:
 
 
 def _refuse(use: str) -> NoReturn:
-    raise ExportError(
+    raise TrainingExportError(
         f"the entries of a packed sequence have no static size, which {use} needs",
         hint="compute on the padded batch, before pack_padded_sequence or after "
         "pad_packed_sequence(…, total_length=x.shape[1]), and mask the loss",
@@ -121,7 +121,7 @@ def _pad(
     padded, lengths = entries.padded, entries.lengths
     count = padded.shape[0]
     if isinstance(total_length, _Longest):
-        raise ExportError(
+        raise TrainingExportError(
             "pad_packed_sequence has no total_length: the longest sequence of a batch would decide "
             "the size of its result",
             hint="pass the padded length: pad_packed_sequence(…, total_length=x.shape[1])",

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.tracing.places import Places
 
 _ATEN = torch.ops.aten
@@ -260,7 +260,7 @@ class Drawn(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in function.tags and not _is_without_draw(
             function, args, kwargs or {}
         ):
-            raise ExportError(
+            raise TrainingExportError(
                 f"the random operator {function} is not supported as an input of the graph, "
                 f"in {self._places.here()}",
                 where=self._where,

@@ -26,7 +26,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.ir import naming
 from closedform.training import index_ranges, size_conditions
 from closedform.training.index_ranges import IndexRange
@@ -242,7 +242,7 @@ class Symbols:
         fixed_names = {self.names[str(symbol)] for symbol in condition.free_symbols}
         raise self._fixed_size_error(fixed_names, f"the model fixes {text} to {numbers[0]}", where)
 
-    def _fixed_size_error(self, names: set[str], why: str, where: str) -> ExportError:
+    def _fixed_size_error(self, names: set[str], why: str, where: str) -> TrainingExportError:
         """The error for sizes that a model fixes, with the sizes that are left to be free."""
         sizes_text = ", ".join(map(repr, sorted(names)))
         rest = {
@@ -251,7 +251,7 @@ class Symbols:
         }
         rest = {tensor: axes for tensor, axes in rest.items() if axes}
         text = str(rest).replace("'", '"')
-        return ExportError(
+        return TrainingExportError(
             f"the size {sizes_text} is not free: {why}",
             where=where,
             hint="compute with x.shape (x.shape[0], not len(x)) instead of a number, or leave it "

@@ -16,7 +16,7 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
-from closedform.errors import ExportError
+from closedform.errors import ExportError, TrainingExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir import naming
 from closedform.ir.types import DType
@@ -123,7 +123,7 @@ def trace(
     of = Forward(model, loss, batch, is_widened, where)
     params, buffers = of.tensors()
     if not params:
-        raise ExportError(
+        raise TrainingExportError(
             "no parameter of the model is trained", where=where, hint="set requires_grad"
         )
     shared_inputs = (
@@ -197,7 +197,7 @@ def _run_twice_if_counted(of: Forward, params: Tensors, buffers: Tensors) -> Eag
         if _is_same({**grads, "loss": run.loss}, {**other_grads, "loss": again.run.loss}):
             continue
         names_text = ", ".join(repr(name) for name in changed_names[:3])
-        raise ExportError(
+        raise TrainingExportError(
             f"the forward changes {names_text} in Python and computes with it, which a graph would "
             f"freeze (at {after[changed_names[0]]!r})",
             where=of.where,

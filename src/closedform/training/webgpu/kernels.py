@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 
 MAX_TENSORS = 7
 """The largest number of operands of a Concat or results of a Split: every WebGPU device has 8
@@ -165,7 +165,7 @@ def check_kernels(model: ModelProto, where: str) -> None:
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     for node, why in violations(graph):
         reason = REASONS.get(node.op_type)
-        raise ExportError(
+        raise TrainingExportError(
             f"the WebGPU provider has no kernel for {why}{f': {reason}' if reason else ''}",
             where=f"{where}, node of {node.output[0]!r}",
             hint="write the model with other operators, or train it without target='webgpu'",

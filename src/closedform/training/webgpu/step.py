@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_metadata import set_metadata
 from closedform.training.webgpu.kernels import check_kernels, element_types
 from closedform.training.webgpu.scalars import split_scalars
@@ -51,7 +51,7 @@ def _check_model_types(graph: GraphProto, where: str) -> None:
     for name, element in element_types(graph).items():
         if element == TensorProto.DOUBLE and name.startswith("model/"):
             node = next((n for n in graph.node if name in (*n.input, *n.output)), None)
-            raise ExportError(
+            raise TrainingExportError(
                 f"the WebGPU provider has no kernel for {node.op_type if node else 'a constant'} "
                 "of double",
                 where=f"{where}, value {name!r}",

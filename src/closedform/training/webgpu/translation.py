@@ -18,7 +18,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from closedform.errors import ExportError
+from closedform.errors import TrainingExportError
 from closedform.training.webgpu.kernels import KERNELS, element_types, sizes_on_host
 
 _FLOAT, _INT, _BOOL, _LONG = (
@@ -177,7 +177,7 @@ class Translation:
             return self.literal(array, element if is_size else NARROWED.get(element, element))
         if name in self._sizes:
             return self.operand(node, place) if node.op_type == "Range" else name
-        raise ExportError(
+        raise TrainingExportError(
             f"the WebGPU provider reads the sizes of {node.op_type} on the CPU, and they depend on "
             "data",
             where=f"{self.where}, node of {node.output[0]!r}",
@@ -232,7 +232,7 @@ class Translation:
             limit = np.iinfo(np.int32)
             return np.array(np.clip(array, limit.min, limit.max), np.int32)
         kind = np.dtype(_NUMPY[element]).name
-        raise ExportError(
+        raise TrainingExportError(
             f"the constant {array[is_lost].flat[0]!s} has no value in {kind}",
             where=f"{self.where}, constant {name!r}",
             hint="GPUs have float32 and int32: write the model with such constants",
@@ -253,7 +253,7 @@ class Translation:
         kinds = {self._before.get(name) for name in node.output} & _WRAPPING
         if kinds and node.op_type not in _MOVES:
             kind = TensorProto.DataType.Name(next(iter(kinds)) or 0).lower()
-            raise ExportError(
+            raise TrainingExportError(
                 f"the WebGPU provider has no kernel for {node.op_type} of {kind}",
                 where=f"{self.where}, node of {node.output[0]!r}",
                 hint="compute in int32 or int64",

@@ -1,4 +1,4 @@
-"""Results of a long comparison by case, kept so that an interrupted run goes on where it stopped.
+"""Results of a long comparison by case: an interrupted run goes on where it stopped.
 
 A result is for the sources that it was computed with: it is read again only while these files and
 packages are the same. Only cases that pass are stored.

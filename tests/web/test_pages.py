@@ -92,8 +92,12 @@ def test_the_training_page_is_self_contained(trained: Path, packages: Path, tmp_
     assert manifest["title"] == "Sequential"
     assert manifest["data"] == "data.safetensors"
     inputs = {entry["name"]: entry for entry in manifest["inputs"]}
-    assert inputs["step"] == {"name": "step", "dtype": "int64", "dims": []}
-    assert inputs["batch.input"] == {"name": "batch.input", "dtype": "float32", "dims": [None, 64]}
+    step = {"name": "step", "dtype": "int64", "dims": [], "symbols": []}
+    assert inputs["step"] == step
+    rows = inputs["batch.input"]
+    assert (rows["dtype"], rows["dims"]) == ("float32", [None, 64])
+    (labels,) = manifest["indices"]
+    assert (labels["input"], labels["low"], labels["free"]) == ("target", 0, [-100])
     text = page.read_text() + "".join(
         (page.parent / name).read_text() for name in found if name.endswith(".js")
     )

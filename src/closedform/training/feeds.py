@@ -181,6 +181,24 @@ def size_value(text: str, sizes: Mapping[str, int], name: str, where: str) -> in
         raise SessionError(f"the size {text!r} of {name!r} is not a formula", where=where) from None
 
 
+def size_tree(text: str) -> Any:
+    """Returns a size as JSON: a number, a name, or a list of an operator and two sizes.
+
+    Example:
+        >>> size_tree("sequence + 1")
+        ['add', 'sequence', 1]
+    """
+    return fold_size(text, str, int, lambda kind, *sizes: [_OPERATION_NAMES[kind], *sizes])
+
+
+_OPERATION_NAMES: Mapping[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.FloorDiv: "floor_divide",
+    ast.Mod: "modulo",
+}
+
 _Value = TypeVar("_Value")
 
 

@@ -10,13 +10,14 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from closedform.errors import SessionError
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH
-from closedform.training.feeds import size_value
+from closedform.training.feeds import size_tree, size_value
 
 METADATA = "closedform.indices"
 """The key of the table in the metadata of a file."""
@@ -85,6 +86,15 @@ def _whole(function: Callable[[float], int], bound: float) -> float:
 def metadata_of(ranges: Sequence[IndexRange]) -> dict[str, str]:
     """Returns the metadata of ranges."""
     return {METADATA: json.dumps([asdict(entry) for entry in ranges])} if ranges else {}
+
+
+def without_formulas(ranges: Sequence[IndexRange]) -> list[dict[str, Any]]:
+    """Returns ranges as JSON for hosts that parse no formulas.
+
+    A size is a number, the name of a free size, or a list of an operator (add, subtract,
+    multiply, floor_divide or modulo) and two sizes.
+    """
+    return [{**asdict(entry), "size": size_tree(entry.size)} for entry in ranges]
 
 
 def read(metadata: Mapping[str, str]) -> tuple[IndexRange, ...]:

@@ -18,6 +18,7 @@ from closedform.web.training import (
     checked_device,
     gpu_files,
     gpu_manifest,
+    indices_of,
     inputs_of,
     open_training,
     training_files,
@@ -76,6 +77,7 @@ def write_text_page(
             "closedform.model", session.name
         ),
         "inputs": inputs_of(session),
+        "indices": indices_of(session),
         "forward": inputs_of(forward),
         "context": tokens.shape[1],
         "initialContext": tokens.shape[1] or _DEFAULT_CONTEXT,

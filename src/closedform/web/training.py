@@ -11,6 +11,7 @@ from typing import Any
 
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import OnnxSession, open_session
+from closedform.training import index_ranges
 from closedform.training.session import INIT_FILE, LOSS, STEPS, TRAIN_FILE
 from closedform.training.webgpu.step import SCALARS_FILE, WEBGPU_FILE
 from closedform.web.folder import Device, copy_runtime, write_folder, write_loop_page
@@ -142,11 +143,21 @@ def gpu_manifest(train: Path, device: Device) -> dict[str, Any]:
 
 
 def inputs_of(session: OnnxSession) -> list[dict[str, Any]]:
-    """Returns the inputs of a graph for a manifest: ``null`` is a free size."""
+    """Returns the inputs of a graph for a manifest: ``null`` is a free size, named in symbols."""
     return [
-        {"name": name, "dtype": str(port.dtype), "dims": list(port.shape)}
+        {
+            "name": name,
+            "dtype": str(port.dtype),
+            "dims": list(port.shape),
+            "symbols": list(port.symbols),
+        }
         for name, port in session.inputs.items()
     ]
+
+
+def indices_of(session: OnnxSession) -> list[dict[str, Any]]:
+    """Returns the ranges of the integer inputs of a step for a manifest."""
+    return index_ranges.without_formulas(index_ranges.read(session.metadata))
 
 
 def check_file(path: Path) -> None:
@@ -178,4 +189,5 @@ def _manifest(session: OnnxSession, data: str | None) -> dict[str, Any]:
         "data": data,
         "steps": int(meta[STEPS]) if meta.get(STEPS, "").isdecimal() else None,
         "inputs": inputs_of(session),
+        "indices": indices_of(session),
     }

@@ -96,6 +96,94 @@ export function takeRows(tensor, rows) {
   return { dtype: tensor.dtype, dims: [rows.length, ...tensor.dims.slice(1)], values };
 }
 
+// A size of a manifest: a number, the name of a free size, or an operator and two sizes.
+function sizeOf(tree, sizes) {
+  if (typeof tree === "number") return tree;
+  if (typeof tree === "string") return sizes[tree];
+  const [operator, first, second] = [tree[0], sizeOf(tree[1], sizes), sizeOf(tree[2], sizes)];
+  switch (operator) {
+    case "add": return first + second;
+    case "subtract": return first - second;
+    case "multiply": return first * second;
+    case "floor_divide": return Math.floor(first / second);
+    case "modulo": return first - second * Math.floor(first / second);
+    default: throw new Error(`The manifest has a size with ${operator}. Write the page again.`);
+  }
+}
+
+// The integers whose results of arithmetic are in an interval: index_ranges.preimage of Python.
+function preimage([least, most], steps) {
+  let [low, high] = [least, most];
+  for (const [kind, number] of [...steps].reverse()) {
+    switch (kind) {
+      case "add":
+        [low, high] = [low - number, high - number];
+        break;
+      case "multiply":
+        [low, high] = number > 0 ? [low / number, high / number] : [high / number, low / number];
+        [low, high] = [Math.ceil(low), Math.floor(high)];
+        break;
+      case "floor_divide":
+        [low, high] = [low * number, high * number + number - 1];
+        break;
+      case "clip_low":
+        [low, high] = [low <= number ? -Infinity : low, number <= high ? high : -Infinity];
+        break;
+      case "clip_high":
+        [low, high] = [low <= number ? low : Infinity, number <= high ? Infinity : high];
+        break;
+      default:
+        throw new Error(`The manifest has a range with ${kind}. Write the page again.`);
+    }
+  }
+  return [low, high];
+}
+
+// The places that a slice of Python with a step above 0 selects from an axis.
+function placesOf(count, start, stop, step) {
+  const bound = (value, fallback) => (value === null ? fallback
+    : Math.min(Math.max(value < 0 ? value + count : value, 0), count));
+  const places = [];
+  for (let i = bound(start, 0); i < bound(stop, count); i += step) places.push(i);
+  return places;
+}
+
+// The flat places of a tensor that are left after slices.
+function flatPlaces(dims, cuts) {
+  let axes = dims.map((count) => Array.from({ length: count }, (_, i) => i));
+  for (const [axis, start, stop, step] of cuts) {
+    const selected = placesOf(axes[axis].length, start, stop, step).map((i) => axes[axis][i]);
+    axes = axes.map((places, i) => (i === axis ? selected : places));
+  }
+  return axes.reduce((flat, places, axis) => flat.flatMap((base) => places.map((i) => base * dims[axis] + i)), [0]);
+}
+
+// Throws at the first label or index of a batch that is out of its range: ONNX would count a negative
+// one from the end, and train a wrong row. `tensors` are {dims, values} by name, `rows` their rows in
+// the data, `inputs` and `indices` are of the manifest.
+export function checkIndices(indices, inputs, tensors, rows) {
+  const sizes = {};
+  for (const { name, symbols } of inputs) {
+    const tensor = tensors[name.slice("batch.".length)];
+    if (tensor) symbols?.forEach((symbol, axis) => { if (symbol !== null) sizes[symbol] = tensor.dims[axis]; });
+  }
+  for (const entry of indices) {
+    const { dims, values } = tensors[entry.input];
+    const size = sizeOf(entry.size, sizes);
+    const [low, high] = preimage([entry.is_from_end ? -size : entry.low, size - 1], entry.steps);
+    for (const place of entry.cuts.length ? flatPlaces(dims, entry.cuts) : values.keys()) {
+      const value = Number(values[place]);
+      if ((value < low || value > high) && !entry.free.includes(value)) {
+        const width = dims.slice(1).reduce((a, b) => a * b, 1);
+        const bounds = low === -Infinity ? `<= ${high}` : high === Infinity ? `>= ${low}` : `in ${low}..${high}`;
+        throw new Error(`The tensor ${entry.input} must have values ${[bounds, ...entry.free].join(" or ")}, got `
+          + `${value} in row ${rows[Math.floor(place / width)]} of the data: they are labels or indices of the `
+          + "model. Correct them and save the file again.");
+      }
+    }
+  }
+}
+
 export class Trainer {
   // `manifest` names the inputs of train.onnx: [{name, dtype, dims}], null for a free size.
   constructor(ort, manifest, train, init) {
@@ -145,13 +233,22 @@ export class Trainer {
     return rows;
   }
 
+  // The rows of each tensor of the batch by name, whose labels and indices are checked.
+  parts(data, rows) {
+    const names = this.batch.map(({ name }) => name.slice("batch.".length));
+    const parts = Object.fromEntries(names.map((name) => [name, takeRows(data[name], rows)]));
+    checkIndices(this.manifest.indices ?? [], this.batch, parts, rows);
+    return parts;
+  }
+
   // One step on the given rows; returns {step, loss, learningRate}.
   async train(data, rows, { hyper = {}, seed = 0 } = {}) {
     const feeds = {};
+    const parts = this.parts(data, rows);
     for (const { name, dtype, dims } of this.manifest.inputs) {
       if (name in this.carried) feeds[name] = this.carried[name];
       else if (name.startsWith("batch.")) {
-        const part = takeRows(data[name.slice("batch.".length)], rows);
+        const part = parts[name.slice("batch.".length)];
         feeds[name] = makeTensor(this.ort, part.dtype, part.values, part.dims);
       } else if (name.startsWith("random.")) {
         const sizes = dims.map((size) => size ?? rows.length);

@@ -4,7 +4,7 @@
 // module with it: another one is imported, and training goes on from the last copy of the state.
 
 import { load, loadRuntime, openGraph } from "./page.js";
-import { drawn, makeTensor, Trainer, takeRows } from "./trainer.js";
+import { drawn, makeTensor, Trainer } from "./trainer.js";
 
 const COPY_EVERY = 50; // steps between two copies of the state on the CPU
 const READ_EVERY = 8; // steps between two reads of losses, which wait for the GPU
@@ -167,8 +167,9 @@ export class GpuTrainer extends Trainer {
   }
 
   async train(data, rows, { hyper = {}, seed = 0 } = {}) {
+    const parts = this.parts(data, rows); // a refused batch is no failure of the device
     return this.guarded(async () => {
-      const result = await this.run(data, rows, hyper, seed);
+      const result = await this.run(parts, rows, hyper, seed);
       if (this.pending.length >= READ_EVERY) await this.readLosses();
       if (this.step - this.copy.step >= this.copyEvery) await this.backUp();
       return result;
@@ -201,7 +202,7 @@ export class GpuTrainer extends Trainer {
     }
   }
 
-  async run(data, rows, hyper, seed) {
+  async run(parts, rows, hyper, seed) {
     const scalarFeeds = {};
     for (const { name, dtype } of this.manifest.webgpu.scalars) {
       scalarFeeds[name] = this.carried[name] ?? makeTensor(this.ort, dtype, [hyper[name]], []);
@@ -213,7 +214,7 @@ export class GpuTrainer extends Trainer {
       else if (name in scalars) feeds[name] = makeTensor(this.gpu, dtype, scalars[name].data, []);
       else if (name.startsWith("batch.")) {
         const short = name.slice("batch.".length);
-        const part = narrowed(short, takeRows(data[short], rows), dtype);
+        const part = narrowed(short, parts[short], dtype);
         feeds[name] = makeTensor(this.gpu, dtype, part.values, part.dims);
       } else {
         const sizes = dims.map((length) => length ?? rows.length);

@@ -26,6 +26,7 @@ from closedform.training import TrainSession, export
 from closedform.web.gallery import write_gallery
 from closedform.web.text import write_text_page
 from closedform.web.training import write_training_page
+from tests.support.external_data import store_externally
 from tests.training.models import CASES, batches
 from tests.training.test_sixteen_bits import exported
 from tests.training.test_training import made
@@ -99,6 +100,21 @@ def test_node_and_chromium_train_as_here(name: str, sites: tuple[str, Path]) -> 
     assert in_chromium["losses"] == pytest.approx(here, rel=TOLERANCE)
     assert in_chromium["foreign"] == []
     assert shot.stat().st_size > 10_000
+
+
+def test_pages_read_external_data(sites: tuple[str, Path]) -> None:
+    address, root = sites
+    here, data = trained_here("mlp", root / "external-files")
+    init = root / "external-files" / "init.onnx"
+    store_externally(init)
+    write_training_page(init.with_name("train.onnx"), root / "ext", data=data, packages=PACKAGES)
+    in_node = node("node_train.mjs", str(root / "ext"), str(PACKAGES), str(STEPS), str(ROWS))
+    assert in_node == pytest.approx(here, rel=TOLERANCE)
+    shot = BUILD / "train-external.png"
+    words = (f"{address}/ext/", str(STEPS), str(ROWS), str(shot), str(PACKAGES), str(CHROMIUM))
+    in_chromium = node("chromium_train.mjs", *words)
+    assert in_chromium["errors"] == []
+    assert in_chromium["losses"] == pytest.approx(here, rel=TOLERANCE)
 
 
 def test_node_trains_masters_of_float16_as_here(tmp_path: Path) -> None:

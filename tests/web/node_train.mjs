@@ -14,7 +14,11 @@ const { Trainer, readSafetensors } = await import(pathToFileURL(copy).href);
 const read = (name) => fs.readFile(path.join(site, name));
 const manifest = JSON.parse(await read("manifest.json"));
 const [train, init] = await Promise.all(
-  ["train.onnx", "init.onnx"].map(async (name) => ort.InferenceSession.create(await read(name))),
+  ["train.onnx", "init.onnx"].map(async (name) => {
+    const files = manifest.external[name] ?? [];
+    const externalData = await Promise.all(files.map(async (file) => ({ path: file, data: await read(file) })));
+    return ort.InferenceSession.create(await read(name), externalData.length ? { externalData } : {});
+  }),
 );
 const trainer = await new Trainer(ort, manifest, train, init).reset();
 const bytes = await read(manifest.data);

@@ -26,6 +26,7 @@ from closedform.web.gallery import write_gallery
 from closedform.web.text import write_text_page
 from closedform.web.training import write_training_page
 from tests.support.commands import CliRunner
+from tests.support.external_data import store_externally
 from tests.training.models import CASES, batches
 from tests.training.test_training import made
 
@@ -294,6 +295,24 @@ def test_missing_files_are_reported(trained: Path, packages: Path, tmp_path: Pat
             trained, tmp_path / "site", data=tmp_path / "no-data", packages=packages
         )
     assert not (tmp_path / "site").exists()
+
+
+def test_external_data_is_part_of_the_page(
+    trained: Path, packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "files"
+    shutil.copytree(trained.parent, folder)
+    data = store_externally(folder / "init.onnx")
+    page = write_training_page(folder / "train.onnx", tmp_path / "site", packages=packages)
+    assert page.with_name(data.name).read_bytes() == data.read_bytes()
+    manifest = json.loads(page.with_name("manifest.json").read_text())
+    assert manifest["external"] == {"init.onnx": ["init.onnx.data"]}
+    monkeypatch.setattr("closedform.web.training._MOST_BYTES", 100)
+    with pytest.raises(ExportError, match=r"has \d+ bytes; WebAssembly addresses 100 .*init\.onnx"):
+        write_training_page(folder / "train.onnx", tmp_path / "site", packages=packages)
+    data.unlink()
+    with pytest.raises(ExportError, match=r"does not exist .*init\.onnx\.data"):
+        write_training_page(folder / "train.onnx", tmp_path / "site", packages=packages)
 
 
 def test_unsupported_dtypes_are_refused(packages: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from closedform.web.folder import copy_runtime, write_folder, write_loop_page
 from closedform.web.training import (
     check_file,
     checked_device,
+    external_files,
     gpu_files,
     gpu_manifest,
     indices_of,
@@ -78,6 +79,7 @@ def write_text_page(
         ),
         "inputs": inputs_of(session),
         "indices": indices_of(session),
+        "external": external_files(files),
         "forward": inputs_of(forward),
         "context": tokens.shape[1],
         "initialContext": tokens.shape[1] or _DEFAULT_CONTEXT,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import onnx
 
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import OnnxSession, open_session
@@ -17,6 +19,9 @@ from closedform.training.webgpu.step import SCALARS_FILE, WEBGPU_FILE
 from closedform.web.folder import Device, copy_runtime, write_folder, write_loop_page
 
 DATA_FILE = "data.safetensors"
+
+_MOST_BYTES = 2**32
+"""The memory of a module of WebAssembly with 32 bits."""
 
 
 def write_training_page(
@@ -60,7 +65,7 @@ def write_training_page(
         for name, path in files.items():
             shutil.copyfile(path, target / name)
         manifest = _manifest(session, DATA_FILE if data is not None else None)
-        manifest |= gpu_manifest(source, where_to)
+        manifest |= {"external": external_files(files), **gpu_manifest(source, where_to)}
         (target / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
     write_folder(Path(folder), fill)
@@ -86,7 +91,7 @@ def open_training(path: Path) -> OnnxSession:
 
 
 def training_files(train: Path, companions: Iterable[str] = ()) -> dict[str, Path]:
-    """Returns the files of a training folder by name, ``train.onnx`` and ``init.onnx`` among them.
+    """Returns the files of a training folder by name: models with their external data.
 
     Raises:
         ExportError: A file is missing.
@@ -96,7 +101,43 @@ def training_files(train: Path, companions: Iterable[str] = ()) -> dict[str, Pat
         files[name] = train.with_name(name)
     for path in files.values():
         check_file(path)
+    for locations in external_files(files).values():
+        files |= {name: train.with_name(name) for name in locations}
     return files
+
+
+def external_files(files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Returns the files with the external data of the models among the files of a page, by model.
+
+    Raises:
+        ExportError: A file is missing, in another folder, or they are too large for WebAssembly.
+    """
+    names_by_model: dict[str, list[str]] = {}
+    for name, path in files.items():
+        if path.suffix != ".onnx":
+            continue
+        where = f"file {str(path)!r}"
+        initializers = onnx.load(path, load_external_data=False).graph.initializer
+        entries = [entry for tensor in initializers for entry in tensor.external_data]
+        locations = sorted({entry.value for entry in entries if entry.key == "location"})
+        for location in locations:
+            if Path(location).name != location:
+                raise ExportError(
+                    f"its external data must be in its folder, got {location!r}",
+                    where=where,
+                    hint="save it again with onnx.save(…, save_as_external_data=True)",
+                )
+            check_file(path.with_name(location))
+        total = sum(path.with_name(location).stat().st_size for location in locations)
+        if total > _MOST_BYTES:
+            raise ExportError(
+                f"its external data has {total} bytes; WebAssembly addresses {_MOST_BYTES}",
+                where=where,
+                hint="train it with TrainSession, or export a smaller model",
+            )
+        if locations:
+            names_by_model[name] = locations
+    return names_by_model
 
 
 def checked_device(device: str) -> Device:

@@ -39,9 +39,9 @@ export class Loop {
   async begin(remedy) {
     const manifest = await loadJson("manifest.json", remedy);
     const ort = await loadRuntime(remedy);
-    const init = await openGraph(ort, "init.onnx", remedy);
+    const init = await openGraph(ort, "init.onnx", remedy, manifest.external);
     const plain = async (tensors = null) => {
-      const trainer = new Trainer(ort, manifest, await openGraph(ort, "train.onnx", remedy), init);
+      const trainer = new Trainer(ort, manifest, await openGraph(ort, "train.onnx", remedy, manifest.external), init);
       if (tensors === null) return trainer.reset();
       trainer.carried = tensors;
       return trainer;

@@ -60,10 +60,15 @@ export async function loadRuntime(remedy, file = "ort.wasm.min.mjs", query = "")
   }
 }
 
-export async function openGraph(ort, file, remedy) {
+// `external` has the names of files with external data by model, as in a manifest.
+export async function openGraph(ort, file, remedy, external = {}) {
   const bytes = new Uint8Array(await load(file, remedy));
+  const externalData = [];
+  for (const path of external[file] ?? []) {
+    externalData.push({ path, data: new Uint8Array(await load(path, remedy)) });
+  }
   try {
-    return await ort.InferenceSession.create(bytes);
+    return await ort.InferenceSession.create(bytes, externalData.length ? { externalData } : {});
   } catch (error) {
     throw new Error(`${file} cannot be run by onnxruntime-web: ${error.message}. ${remedy}`);
   }

@@ -137,7 +137,7 @@ const stored = (name) => name.replace(/\.(lora_[A-Za-z_]+)\.default(?=\.|$)/, ".
 
 async function begin() {
   ({ manifest, ort } = await loop.begin(REMEDY));
-  forward = await openGraph(ort, "eval.onnx", REMEDY);
+  forward = await openGraph(ort, "eval.onnx", REMEDY, manifest.external);
   at("title").textContent = `Fine-tune ${manifest.title} on your text`;
   document.title = at("title").textContent;
   at("context").value = manifest.initialContext;

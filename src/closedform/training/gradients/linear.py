@@ -17,7 +17,8 @@ from closedform.training.gradients.pullbacks import (
     gradient_of,
 )
 from closedform.verify.gradients.index_sums import Sum, Summand, are_equal, product, total
-from closedform.verify.gradients.multilinear import Tensor, check_shapes, read_tensors
+from closedform.verify.gradients.multilinear import read_tensors
+from closedform.verify.gradients.tensors import Tensor, check_shapes
 from closedform.verify.terms.verdict import Status, Verdict
 
 

@@ -66,7 +66,8 @@ def edits(model: ModelProto) -> Iterator[tuple[str, ModelProto]]:
         array = numpy_helper.to_array(tensor)
         if array.dtype.kind not in "fi" or not np.all(np.isfinite(array)) or array.ndim:
             continue
-        changed = array * array.dtype.type(2) + array.dtype.type(array == 0)
+        # Halved, as the largest float cannot be doubled; 0 becomes 1.
+        changed = array / array.dtype.type(2) + array.dtype.type(array == 0)
         if array.dtype.kind == "i":
             changed = array - 1
         edited = _copy(model)

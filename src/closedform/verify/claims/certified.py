@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from closedform.verify.claims.core import Claim, Goal
     from closedform.verify.claims.report import Finding
 
-VERSION = 2
-"""The version of the format of certificates."""
+VERSION = 3
+"""The version of certificates: of their format, and of the normal forms that proofs refer to."""
 _MOST_NODES = 3000
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
 from closedform.exporters.onnx_model import checked_target, serialize
@@ -201,6 +202,13 @@ def read_weights(path: Path) -> tuple[ModelProto, dict[str, StoredTensor]]:
         raise
     except Exception as error:  # protobuf's own have no types
         raise ValueError(str(error)) from error
+
+
+def external_locations(path: Path) -> list[str]:
+    """Returns the locations of the external data of a model's weights, which are not read."""
+    initializers = onnx.load(path, load_external_data=False).graph.initializer
+    entries = [entry for tensor in initializers for entry in tensor.external_data]
+    return sorted({entry.value for entry in entries if entry.key == "location"})
 
 
 def _without_weights(

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from closedform.errors import ExportError
+from closedform.exporters.onnx_weights import external_locations
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.training import index_ranges
 from closedform.training.session import INIT_FILE, LOSS, STEPS, TRAIN_FILE
@@ -117,9 +116,7 @@ def external_files(files: Mapping[str, Path]) -> dict[str, list[str]]:
         if path.suffix != ".onnx":
             continue
         where = f"file {str(path)!r}"
-        initializers = onnx.load(path, load_external_data=False).graph.initializer
-        entries = [entry for tensor in initializers for entry in tensor.external_data]
-        locations = sorted({entry.value for entry in entries if entry.key == "location"})
+        locations = external_locations(path)
         for location in locations:
             if Path(location).name != location:
                 raise ExportError(

@@ -208,7 +208,8 @@ def test_what_has_no_kernel_is_refused_with_what_to_do(tmp_path: Path) -> None:
         "onnxruntime does not compute the operator aten.relu.default of "
         "torch.nn.functional.relu in bfloat16, in 0 (ReLU) "
         '(model Sequential): give compute_dtype="f32": parameters stay bfloat16, and forward and '
-        "backward run in float32"
+        "backward run in float32; where it is given, the model itself converts to bfloat16 there: "
+        "remove that conversion"
     )
 
 

@@ -349,7 +349,8 @@ def _check_operators(graph_module: torch.fx.GraphModule, where: str) -> None:
                 f"in {place_of(node)}",
                 where=where,
                 hint='give compute_dtype="f32": parameters stay bfloat16, and forward and '
-                "backward run in float32",
+                "backward run in float32; where it is given, the model itself converts to bfloat16 "
+                "there: remove that conversion",
             )
 
 

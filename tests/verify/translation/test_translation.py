@@ -461,7 +461,8 @@ def test_the_effort_holds_before_the_first_question() -> None:
     graph = compile_schedule(source)
     begun = time.process_time()
     verdict = validate(source, graph, effort=Effort.of(200_000))
-    # Without a check it took 12 s; one check is passed every few milliseconds.
-    assert time.process_time() - begun < 3
+    # Without a check it took 12 s; one check is passed every few milliseconds. With one it takes
+    # 0.7 s, and up to 3.3 s on a core that a second process shares.
+    assert time.process_time() - begun < 8
     assert verdict.unknown
     assert verdict.reason.endswith(translation.BEFORE_READ)

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from docs.sections import replace_section
+
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "low_precision.json"
 PAGE = DOCS / "low_precision.md"
@@ -60,10 +62,8 @@ def lines(results: Mapping[str, Any]) -> Iterator[str]:
 
 def page(text: str, results: Mapping[str, Any]) -> str:
     """Returns the page with the table of the results."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
     tables = "\n".join(lines(results))
-    return f"{before}{BEGIN}\n{tables}\n\n{END}{after}"
+    return replace_section(text, BEGIN, END, f"\n{tables}\n\n")
 
 
 if __name__ == "__main__":

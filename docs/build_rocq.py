@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from docs.sections import replace_section
+
 DOCS = Path(__file__).parent
 PAGE, FIGURES = DOCS / "verification.md", DOCS / "rocq.json"
 BEGIN, END = "<!-- figures: make rocq -->\n", "<!-- end of the figures of Rocq -->\n"
@@ -58,9 +60,7 @@ def _row(subject: str, entry: Mapping[str, Any]) -> str:
 
 def page() -> str:
     """Returns the page with the table of today."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+    return replace_section(PAGE.read_text(encoding="utf-8"), BEGIN, END, table())
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from docs.sections import replace_section
+
 DOCS = Path(__file__).parent
 RESULTS = DOCS / "scaling.json"
 PAGE = DOCS / "scaling.md"
@@ -69,10 +71,8 @@ def lines(results: Mapping[str, Any]) -> Iterator[str]:
 
 def page(text: str, results: Mapping[str, Any]) -> str:
     """Returns the page with the tables of the results."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
     tables = "\n".join(lines(results))
-    return f"{before}{BEGIN}\n{tables}\n\n{END}{after}"
+    return replace_section(text, BEGIN, END, f"\n{tables}\n\n")
 
 
 if __name__ == "__main__":

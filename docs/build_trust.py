@@ -14,6 +14,7 @@ from pathlib import Path
 
 from closedform.recipes.frameworks import FRAMEWORKS
 from docs.defects import DEFECTS
+from docs.sections import replace_section
 from docs.theorems import THEOREMS
 
 DOCS = Path(__file__).parent
@@ -147,9 +148,7 @@ def rounded_down(number: int) -> int:
 
 def page() -> str:
     """Returns the page with the figures of today."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+    return replace_section(PAGE.read_text(encoding="utf-8"), BEGIN, END, table())
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from closedform.analysis.rescaling import BATCH_RULES
 from closedform.cli.rescale import RULES
 from tests.support.commands import CliRunner
 
@@ -18,6 +19,11 @@ def run(*words: object, code: int = 0) -> str:
 def test_report_of_a_larger_batch() -> None:
     report = json.loads(run("rescale", *COSINE, "--batch", 4, "--rule", "sqrt", "--json"))
     assert (report["rate"], report["horizon"]) == (2, [1000, 250])
+
+
+def test_options_are_the_rules_of_the_table() -> None:
+    # The command does not import the table before it runs.
+    assert sorted(RULES) == sorted(BATCH_RULES)
 
 
 def test_batch_needs_a_rule() -> None:

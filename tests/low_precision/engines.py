@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,16 @@ def as_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     if tensor.dtype is torch.bfloat16:
         return tensor.detach().view(torch.int16).numpy().view(BF16)
     return tensor.detach().numpy()
+
+
+def states_in_torch(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor], labels: Iterable[str]
+) -> dict[str, Arrays]:
+    """Returns the states of an optimizer of torch by label and parameter."""
+    return {
+        label: {name: as_numpy(optimizer.state[tensor][label]) for name, tensor in tensors.items()}
+        for label in labels
+    }
 
 
 class Engine(ABC):
@@ -117,13 +127,7 @@ class Torch(Engine):
         return {name: as_numpy(tensor) for name, tensor in self.tensors.items()}
 
     def states(self) -> dict[str, Arrays]:
-        return {
-            label: {
-                name: as_numpy(self.optimizer.state[tensor][label])
-                for name, tensor in self.tensors.items()
-            }
-            for label in self.rule.states
-        }
+        return states_in_torch(self.optimizer, self.tensors, self.rule.states)
 
     def save(self) -> Any:
         return self.optimizer.state_dict()

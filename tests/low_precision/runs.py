@@ -12,7 +12,15 @@ import torch
 
 from closedform import optimizers, transforms
 from closedform.language import Schedule, UpdateRule
-from tests.low_precision.engines import BF16, Arrays, Engine, Session, as_numpy, as_torch
+from tests.low_precision.engines import (
+    BF16,
+    Arrays,
+    Engine,
+    Session,
+    as_numpy,
+    as_torch,
+    states_in_torch,
+)
 from tests.low_precision.problems import Problem
 
 WEIGHT_DECAY = 0.01
@@ -71,13 +79,7 @@ class Peer(Engine):
         return {name: as_numpy(tensor) for name, tensor in self.tensors.items()}
 
     def states(self) -> dict[str, Arrays]:
-        return {
-            label: {
-                name: as_numpy(self.optimizer.state[tensor][label])
-                for name, tensor in self.tensors.items()
-            }
-            for label in ("exp_avg", "exp_avg_sq")
-        }
+        return states_in_torch(self.optimizer, self.tensors, ("exp_avg", "exp_avg_sq"))
 
     def save(self) -> Any:
         return self.optimizer.state_dict()

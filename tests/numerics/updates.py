@@ -61,9 +61,9 @@ KINDS: Mapping[str, tuple[Callable[..., Array], Callable[..., Array]]] = {
 
 def rules() -> dict[str, UpdateRule]:
     """Returns the measured rules of the library by name."""
-    made = {name: make() for name, make in OPTIMIZERS.items() if name not in NOT_MEASURED}
-    # That of the table has a penalty for the random states of its test.
-    return made | {"adagrad": optimizers.adagrad(1e-3), "adadelta": optimizers.adadelta(1e-3)}
+    measured = {name: make() for name, make in OPTIMIZERS.items() if name not in NOT_MEASURED}
+    # The rules of the table have a penalty for the random states of its test.
+    return measured | {"adagrad": optimizers.adagrad(1e-3), "adadelta": optimizers.adadelta(1e-3)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,27 @@ def test_inverse_root(order: int, condition: float) -> None:
     )
 
 
+def test_float32_takes_the_steps_that_its_condition_numbers_need() -> None:
+    definitions = matrices.inverse_root(GRAD, 2, "root", steps=40)
+    rule = rule_of(matrices.last_name(definitions), definitions)
+    counts = {}
+    for dtype in (DType.F32, DType.F64):
+        graph = compile_step(ModelSpec(rule, {"w": (6, 6)}), GraphOptions(dtype=dtype))
+        counts[dtype] = sum(node.op.name == "MATMUL" for node in graph.nodes)
+    # Three products a step; the first and the last need fewer.
+    assert counts[DType.F64] - counts[DType.F32] == 3 * (40 - matrices.SINGLE_STEPS)
+    values = np.geomspace(1, 1e-6, 6, dtype=np.float32)
+    feed = {
+        "step": np.array(0),
+        "param.w": np.zeros((6, 6), np.float32),
+        "grad.w": np.diag(values),
+    }
+    graph = compile_step(ModelSpec(rule, {"w": (6, 6)}), GraphOptions(dtype=DType.F32))
+    root = run_onnxruntime(graph, feed)["next.param.w"]
+    # A diagonal matrix loses nothing in products: ten roundings of 6e-8.
+    np.testing.assert_allclose(np.diag(root), values**-0.5, rtol=1e-6)
+
+
 def test_columns_are_ordered_and_equal_ones_keep_their_order() -> None:
     matrix = np.array([[1.0, 3, 2, 3, 0], *RNG.normal(size=(4, 5))])
     first = sp.Piecewise((GRAD, sp.Eq(positions(GRAD, -2), 0)), (0, True))

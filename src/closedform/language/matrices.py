@@ -24,12 +24,19 @@ from closedform.language.functions import (
     reshape,
     transpose,
 )
+from closedform.language.shapes import IS_SINGLE
 from closedform.language.symbols import local, operand
 
 Definitions = dict[str, sp.Expr]
 
 LEAST = sp.Rational(1, 2**126)
 """The least normal number of float32: no divisor is smaller."""
+
+SINGLE_STEPS = 28
+"""The most steps of an inverse root in float32, which holds condition numbers up to 2²⁴.
+
+A bound by sums in a row is at most √n times the largest: ln(2²⁴ √n) + 5 is 27.4 for n = 10⁵.
+"""
 
 MOST_COLUMNS = 128
 """The most columns of a QR decomposition that is unrolled: 4,000 operations."""
@@ -102,7 +109,7 @@ def inverse_root(
     An eigenvalue μ < 1 of M grows by at least (1 + (1 - μ) / p)^p, about e for a small one, and
     within 1 / 2 of 1 its distance e from 1 becomes at most (p + 1) e² / 2: for a condition number κ
     the relative error is below the rounding of float64 after ln κ + 6 steps of the coupled
-    iteration of Iannazzo (2006), which is stable.
+    iteration of Iannazzo (2006), which is stable. In float32 at most ``SINGLE_STEPS`` are made.
 
     Args:
         x: The matrices A, symmetric.
@@ -143,6 +150,9 @@ def inverse_root(
             else matmul(root, local(factor))
         )
         root = local(f"{prefix}_{step}")
+    if steps > SINGLE_STEPS:
+        single = local(f"{prefix}_{SINGLE_STEPS}")
+        definitions[prefix] = sp.Piecewise((single, IS_SINGLE), (root, True))
     return definitions
 
 

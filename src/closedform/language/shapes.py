@@ -27,6 +27,9 @@ SIZE = sp.Symbol("shape.size", integer=True, nonnegative=True)
 EPSILON = sp.Symbol("dtype.epsilon", positive=True)
 """The distance from 1 to the next number of the parameter's dtype, 2**-23 for float32."""
 
+IS_SINGLE = EPSILON > sp.Rational(1, 2**40)
+"""The condition that the parameter's dtype has fewer digits than float64."""
+
 _AXES = range(-8, 8)
 
 

@@ -13,7 +13,7 @@ from closedform.importers.tensors.variants import Variant
 from closedform.importers.torch_optimizer.decisions import holding, join_outcomes, leaves
 from closedform.importers.torch_optimizer.trace import Outcome, Trace
 from closedform.language.model import shared
-from closedform.language.shapes import EPSILON, RANK, axis_size
+from closedform.language.shapes import IS_SINGLE, RANK, axis_size
 from closedform.language.symbols import PARAM, exact_number, local, state, t
 from closedform.language.update_rule import UpdateRule
 
@@ -164,7 +164,7 @@ def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
 
     def choose(narrow: sp.Expr, wide: sp.Expr) -> sp.Expr:
         narrow = narrow.xreplace(names)
-        return wide if narrow == wide else sp.Piecewise((narrow, EPSILON > _BETWEEN), (wide, True))
+        return wide if narrow == wide else sp.Piecewise((narrow, IS_SINGLE), (wide, True))
 
     states = {
         key: replace(spec, next=choose(single.states[key].next, spec.next))
@@ -180,10 +180,6 @@ def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
         shared=double.shared,
         advances=double.advances,
     )
-
-
-_BETWEEN = sp.Rational(1, 2**40)
-"""Between the epsilons of float32 and float64."""
 
 
 def _starts(trace: Trace) -> frozenset[sp.Basic]:

@@ -298,11 +298,11 @@ docs: $(STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-bench: $(STAMP)
+bench: $(STAMP) $(COMPARE_STAMP)
 	@echo "== bench: beside their peers; writes benchmarks/RESULTS.md"
 	@nice -n 5 $(BIN)/python -m benchmarks
 
-bench-check: $(STAMP)
+bench-check: $(STAMP) $(COMPARE_STAMP)
 	@echo "== bench-check: ratios beside those of benchmarks/RESULTS.md"
 	@nice -n 5 $(BIN)/python -m benchmarks.check
 

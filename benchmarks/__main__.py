@@ -13,11 +13,16 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import growth, optimizers, schedules
+from benchmarks import growth, matrix_steps, optimizers, schedules
 from benchmarks._side_by_side import Row, machine, show
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-SECTIONS = {"Optimizers": optimizers, "Schedules": schedules, "The compiler": growth}
+SECTIONS = {
+    "Optimizers": optimizers,
+    "Rules of matrices": matrix_steps,
+    "Schedules": schedules,
+    "The compiler": growth,
+}
 MISSED, REASON = "**missed**", "Reason:"
 """The status of a row beyond its bar, and the word before its reason in the details."""
 IN_NOISE = "within noise"

@@ -111,6 +111,8 @@ BUILT: Mapping[str, Callable[[], Any]] = {
     "contrib.sam": lambda: optax.contrib.sam(
         optax.sgd(RATE), optax.chain(optax.contrib.normalize(), optax.sgd(0.05)), sync_period=2
     ),
+    # The default scale of 1e-6 moves no parameter in 50 steps.
+    "contrib.mechanize": lambda: optax.contrib.mechanize(optax.sgd(0.1), s_init=0.1),
     # optax itself raises an error without dimension numbers, which contrib.muon passes.
     "contrib.scale_by_muon": lambda: optax.chain(
         optax.masked(
@@ -155,7 +157,6 @@ OTHER_ARGUMENTS = {
 REFUSED: Mapping[str, str] = {
     "flatten": "tensors that are put together",
     "scale_by_lbfgs": "scatter",
-    "contrib.mechanize": "belongs to no parameter",
 }
 """Those that are refused, and a part of the reason that is given."""
 

@@ -327,6 +327,29 @@ class TestWithJax:
             ("layer.kernel", "layer.scale"): [],
         }
 
+    def test_the_elements_of_a_small_array_of_the_model_are_states(self) -> None:
+        rule = cf.from_optax(self.optax.contrib.mechanize(self.optax.sgd(0.1), num_betas=2))
+        assert isinstance(rule, cf.UpdateRule)
+        assert {"s_element_1", "s_element_2", "m_element_2"} <= set(rule.shared)
+        assert rule.shared["s_element_1"].initial == sp.Rational(1, 10**6)
+        # The inner product of all gradients and steps holds the norm of all gradients.
+        sums = [part for expr in rule.all_expressions() for part in expr.atoms(GlobalSum)]
+        assert sums
+
+    @pytest.mark.parametrize("count", [64, 65])
+    def test_an_array_of_the_model_has_few_elements(self, count: int) -> None:
+        jnp, optax = self.jnp, self.optax
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            return updates, state + 1.0
+
+        transformation = optax.GradientTransformation(lambda params: jnp.zeros(count), update)
+        if count <= 64:
+            assert isinstance(cf.from_optax(transformation), cf.UpdateRule)
+            return
+        with pytest.raises(TraceError, match=r"of shape \[65\] belongs to no parameter"):
+            cf.from_optax(transformation)
+
     def test_accumulation_has_shared_counters(self) -> None:
         rule = cf.from_optax(self.optax.MultiSteps(self.optax.sgd(0.1), 3))
         assert isinstance(rule, cf.UpdateRule)

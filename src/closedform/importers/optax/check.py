@@ -18,6 +18,7 @@ from closedform.importers.optax.leaves import (
     Leaf,
     Path,
     dotted_name,
+    element_names,
     leaves_of,
     shapes_of,
     state_leaves,
@@ -254,6 +255,13 @@ def _pairs(
             if is_shared
             else naming.state(dotted_name(leaf.param or ()), label)
         )
+        expected = np.asarray(values[leaf.place])
         if key in running.values:
-            pairs.append((f"state {label!r}", running.values[key], np.asarray(values[leaf.place])))
+            pairs.append((f"state {label!r}", running.values[key], expected))
+        elif is_shared and leaf.shape:
+            pairs += [
+                (f"state {name!r}", running.values[naming.shared(name)], element)
+                for name, element in zip(element_names(label, leaf), expected.flat, strict=True)
+                if naming.shared(name) in running.values
+            ]
     return pairs

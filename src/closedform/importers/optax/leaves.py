@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,16 @@ def state_leaves(state: Tree, params: Sequence[Path]) -> list[Leaf]:
         owner, rest = _owner(path, by_length)
         leaves.append(Leaf(rest, owner, place, tuple(leaf.shape), str(leaf.dtype)))
     return leaves
+
+
+def element_names(name: str, leaf: Leaf) -> list[str]:
+    """Returns the names of the elements of a small array of the whole model, each a state.
+
+    Args:
+        name: The name of the array.
+        leaf: Its leaf.
+    """
+    return [f"{name}_element_{place + 1}" for place in range(math.prod(leaf.shape))]
 
 
 def _owner(path: Path, params: Sequence[Path]) -> tuple[Path | None, Path]:

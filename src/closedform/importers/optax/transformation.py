@@ -7,6 +7,7 @@ The sizes of both are distinct primes. All other parameters and gradients are 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,15 +15,17 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.optax.interpreter import Interpreter, Known
+from closedform.importers.optax.interpreter import Interpreter, Known, as_array
 from closedform.importers.optax.leaves import (
     Leaf,
     Path,
     dotted_name,
+    element_names,
     names_of,
 )
 from closedform.importers.optax.primitives import RULES
 from closedform.importers.optax.sizes import check_sizes
+from closedform.importers.optax.structure import fill_array
 from closedform.importers.optax.subject import Jaxprs
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.algebra import as_number
@@ -43,6 +46,9 @@ from closedform.language.symbols import GRAD, PARAM, hyper, state, t
 
 Hypers = Mapping[str, "float | sp.Expr | Schedule"]
 
+_MOST_NUMBERS = 64
+"""The most elements of an array of the whole model, each of which is a state."""
+
 
 @dataclass(eq=False)
 class Kinds:
@@ -50,12 +56,14 @@ class Kinds:
 
     Attributes:
         shared_states: Numbers that are states of the rule.
+        vectors: Small arrays of numbers that are states, each of its own.
         reals: Integers of which that is not known after an update.
         constants: Numbers that never change, with their values; floats are hyperparameters.
         schedules: Numbers that follow from only the step, with their schedules.
     """
 
     shared_states: set[Path] = field(default_factory=set)
+    vectors: set[Path] = field(default_factory=set)
     reals: set[Path] = field(default_factory=set)
     constants: dict[Path, sp.Expr] = field(default_factory=dict)
     schedules: dict[Path, Schedule] = field(default_factory=dict)
@@ -181,6 +189,10 @@ class _Tracer:
             return Value(self.kinds.constants[leaf.path])
         if leaf.path in self.kinds.constants or leaf.path in self.kinds.schedules:
             return Value(hyper(self._hyper_name(leaf)))
+        if leaf.path in self.kinds.vectors:
+            return as_array(
+                [shared(name) for name in element_names(self.names[leaf.path], leaf)], leaf.shape
+            )
         if leaf.shape != ():
             return initial
         if leaf.path in self.kinds.shared_states:
@@ -263,13 +275,13 @@ class _Tracer:
             if leaf.path in self.kinds.constants or leaf.path in self.kinds.schedules:
                 continue
             old, new = before[leaf.place], after[leaf.place]
+            if leaf.path in self.kinds.vectors:
+                continue
             if leaf.shape != ():
                 if new is not old:
-                    raise TraceError(
-                        f"the state {dotted_name(leaf.path)!r} of shape {list(leaf.shape)} belongs "
-                        "to no parameter, and changes",
-                        where=self.where,
-                    )
+                    self._check_vector(leaf)
+                    self.kinds.vectors.add(leaf.path)
+                    raise _Reclassified
                 continue
             if not isinstance(old, Value) or not isinstance(new, Value):
                 raise TraceError(f"the state {dotted_name(leaf.path)!r} has no expression")
@@ -280,6 +292,26 @@ class _Tracer:
             if is_counter and sp.expand(new.expr - old.expr) != 1:
                 self.kinds.shared_states.add(leaf.path)
                 raise _Reclassified
+
+    def _check_vector(self, leaf: Leaf) -> None:
+        """Refuses an array that is not a few floats, each of which begins with a number.
+
+        Raises:
+            TraceError: It is one.
+        """
+        is_small = math.prod(leaf.shape) <= _MOST_NUMBERS and self._is_float(leaf)
+        if not is_small or not all(number.is_number for number in self._initial_elements(leaf)):
+            raise TraceError(
+                f"the state {dotted_name(leaf.path)!r} of shape {list(leaf.shape)} belongs "
+                "to no parameter, and changes",
+                where=self.where,
+                hint=f"up to {_MOST_NUMBERS} floats that begin with numbers are states of a model",
+            )
+
+    def _initial_elements(self, leaf: Leaf) -> list[sp.Expr]:
+        """The values of the elements of a small array before the first update."""
+        array = fill_array(self.initial[leaf.place], leaf.shape)
+        return [as_number(element) for element in array.reshape(-1)]
 
     def _add_schedules(
         self, read_symbols: set[sp.Symbol], after: Mapping[int, Known | None]
@@ -319,6 +351,18 @@ class _Tracer:
             if self._counts(leaf) and not nexts[self.names[leaf.path]].is_integer:
                 self.kinds.reals.add(leaf.path)
                 raise _Reclassified
+        elements: dict[str, sp.Expr] = {}
+        for leaf in self.common:
+            if leaf.path not in self.kinds.vectors:
+                continue
+            names = element_names(self.names[leaf.path], leaf)
+            elements |= dict(zip(names, self._initial_elements(leaf), strict=True))
+            array = after[leaf.place]
+            if array is None:
+                raise TraceError(f"the state {dotted_name(leaf.path)!r} has no expression")
+            for name, element in zip(names, fill_array(array, leaf.shape).flat, strict=True):
+                expr = as_number(element)
+                nexts[name] = definitions.expand(definitions.sum_over_params(expr))
         definitions_used = definitions.definitions_of([*with_sums.values(), *nexts.values()])
         parts = [*with_sums.values(), *definitions_used.values(), *nexts.values()]
         check_sizes(parts, self.where)
@@ -331,7 +375,8 @@ class _Tracer:
             short,
             {symbol.name.removeprefix("local."): expr for symbol, expr in remaining.items()},
             {label: self._first(leaf) for label, leaf in leaves_by_name.items()}
-            | {self.names[leaf.path]: self._start(leaf) for leaf in common},
+            | {self.names[leaf.path]: self._start(leaf) for leaf in common}
+            | elements,
             {
                 label: as_shape_rule(self.axes, self._shape(leaf))
                 for label, leaf in leaves_by_name.items()

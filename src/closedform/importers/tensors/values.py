@@ -118,6 +118,7 @@ class Definitions:
     _mirrors: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
     _is_others: dict[sp.Basic, bool] = field(default_factory=dict)
     _sums: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
+    _inner: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
 
     def define(
         self, expr: sp.Expr, shape: Sizes, hint: str, guards: frozenset[sp.Basic] | None = None
@@ -224,18 +225,46 @@ class Definitions:
         return expr.func(*map(self.sum_over_params, expr.args))
 
     def _sum_of_terms(self, expr: sp.Add) -> sp.Expr:
-        terms = list(expr.args)
-        result: list[sp.Expr] = []
+        first_terms, twin_terms = self._paired_terms(expr)
+        return sp.Add(*first_terms, *map(self.sum_over_params, twin_terms))
+
+    def _paired_terms(self, expr: sp.Add) -> tuple[list[sp.Expr], list[sp.Expr]]:
+        """The terms with a global sum for each pair of them, and those of the second parameter.
+
+        The terms of a pair may hold sums over both parameters, such as the norm of all gradients.
+        """
+        terms = list(map(self._with_inner_sums, expr.args))
         twin_terms = [term for term in terms if self.is_of_other(term)]
-        first_terms = [term for term in terms if not self.is_of_other(term)]
+        result = [term for term in terms if not self.is_of_other(term)]
+        sums, left = [], []
         for term in twin_terms:
             mirror_image = self.mirror(term)
-            if mirror_image in first_terms:
-                first_terms.remove(mirror_image)
-                result.append(self._over_all(mirror_image))
+            if mirror_image in result:
+                result.remove(mirror_image)
+                sums.append(self._over_all(mirror_image))
             else:
-                result.append(self.sum_over_params(term))
-        return sp.Add(*first_terms, *result)
+                left.append(term)
+        return [*result, *sums], left
+
+    def _with_inner_sums(self, expr: sp.Basic) -> sp.Basic:
+        """An expression in which each sum over both parameters is a global sum."""
+        if not self.is_of_other(expr):
+            return expr
+        if expr not in self._inner:
+            self._inner[expr] = self._find_inner_sums(expr)
+        return self._inner[expr]
+
+    def _find_inner_sums(self, expr: sp.Basic) -> sp.Basic:
+        if isinstance(expr, sp.Symbol):
+            definition = self.expressions.get(expr)
+            if definition is None:
+                return expr
+            changed = self._with_inner_sums(definition)
+            return expr if changed == definition else self._redefine(expr, changed)
+        if isinstance(expr, sp.Add):
+            first_terms, twin_terms = self._paired_terms(expr)
+            return sp.Add(*first_terms, *twin_terms)
+        return expr.func(*map(self._with_inner_sums, expr.args))
 
     def _of_all(self, expr: sp.And | sp.Or) -> sp.Basic:
         """A condition on all parameters, or on some, from the same one on both."""

@@ -55,8 +55,23 @@ def compiled_function(
         else mode.from_tensor(tensor.new_empty(tensor.shape), static_shapes=True)
         for index, tensor in enumerate(inputs)
     ]
+    # torch 2.14 binds the symbol of a size to an input of the graph, or where sizes are asserted.
+    sizes = [examples[index].shape[0] for index in vectors[:1]]
+
+    def of_sizes(*arguments: Any) -> list[Tensor]:
+        return function(*arguments[len(sizes) :])
+
     with torch.no_grad(), mode, V.set_fake_mode(mode):
-        graph_module = make_fx(function, decomposition_table=select_decomp_table())(*examples)
+        graph_module = make_fx(of_sizes, decomposition_table=select_decomp_table())(
+            *sizes, *examples
+        )
         with config.patch({"size_asserts": False, "cpp.threads": threads}):
-            compiled_graph: CompiledFunction = compile_fx_inner(graph_module, examples)
-    return compiled_graph
+            compiled_graph = compile_fx_inner(graph_module, [*sizes, *examples])
+
+    def call(tensors: list[Tensor]) -> Sequence[Tensor]:
+        arguments: list[Any] = [*[tensors[index].numel() for index in vectors[:1]], *tensors]
+        tensors.clear()  # the compiled function frees an argument where it is last read
+        outputs: Sequence[Tensor] = compiled_graph(arguments)
+        return outputs
+
+    return call

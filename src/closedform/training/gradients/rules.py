@@ -33,6 +33,10 @@ from closedform.verify.terms.tree import Term
 Rule = Elementwise | Linear
 
 
+_CLAMP_SLOPE = ZERO if torch.__version__ >= "2.14" else ONE
+"""The slope of clamp at a bound, which torch 2.14 took from 1 to 0."""
+
+
 def _at(number: int, slope: Term) -> Kink:
     return Kink({X: rational(number)}, (slope,))
 
@@ -105,7 +109,9 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "atan2": Elementwise(torch.atan2, _TWO, edges=_TWO),
     "atanh": Elementwise(torch.atanh, domain=_BETWEEN),
     "clamp": Elementwise(
-        lambda x: x.clamp(-1, 2), edges=(_to(-1), _to(2)), kinks=(_at(-1, ONE), _at(2, ONE))
+        lambda x: x.clamp(-1, 2),
+        edges=(_to(-1), _to(2)),
+        kinks=(_at(-1, _CLAMP_SLOPE), _at(2, _CLAMP_SLOPE)),
     ),
     "div.no_rounding_mode": Elementwise(torch.div, _TWO),
     "fmax": Elementwise(torch.fmax, _TWO, edges=_TIES, kinks=_both(ONE, ZERO)),

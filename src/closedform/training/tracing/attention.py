@@ -10,6 +10,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.onnx.ops import symbolic
 
 from closedform.training.tracing.arrays import NARROW
+from closedform.training.tracing.operators import ATEN
 
 Tensor = torch.Tensor
 
@@ -19,7 +20,6 @@ Bias = NewType("Bias", torch.Tensor)
 Only ``_bias`` makes it, of a mask of either kind; nothing that adds a mask takes another type.
 """
 
-_ATEN = torch.ops.aten
 
 _SMALLEST = -60.0
 """The smallest exponent of a weight where there is a mask: e⁻⁶⁰ is lost in any sum with a 1.
@@ -78,7 +78,7 @@ def _by_definition(
 
     torch's public function, which comes before it, makes numbers of a boolean mask.
     """
-    result: Tensor = _ATEN._scaled_dot_product_attention_math.default(
+    result: Tensor = ATEN._scaled_dot_product_attention_math.default(
         query, key, value, bias, dropout_p, scale=scale, enable_gqa=enable_gqa
     )[0]
     return result

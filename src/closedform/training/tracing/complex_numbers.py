@@ -11,9 +11,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from closedform.errors import TrainingExportError
+from closedform.training.tracing.operators import ATEN, PRIMS
 from closedform.training.tracing.places import operator_of, place_of
-
-_ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,19 +330,19 @@ def _of_pairs(value: torch.Tensor) -> Pair:
 
 _SUMS = frozenset(
     {
-        _ATEN.cat.default,
-        _ATEN.stack.default,
-        _ATEN.where.self,
-        _ATEN.slice_scatter.default,
-        _ATEN.select_scatter.default,
-        _ATEN.index_put.default,
-        _ATEN.copy.default,
+        ATEN.cat.default,
+        ATEN.stack.default,
+        ATEN.where.self,
+        ATEN.slice_scatter.default,
+        ATEN.select_scatter.default,
+        ATEN.index_put.default,
+        ATEN.copy.default,
     }
 )
 """Operators of several tensors, in which a real tensor has an imaginary part of 0."""
 
 _BY_PARTS = _SUMS | frozenset(
-    getattr(getattr(_ATEN, name), overload)
+    getattr(getattr(ATEN, name), overload)
     for name, overload in (
         ("view", "default"),
         ("reshape", "default"),
@@ -387,47 +386,47 @@ _BY_PARTS = _SUMS | frozenset(
 """Operators that are linear in one argument, so that they act on each part."""
 
 _FORMS: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.add.Tensor: _sum_of(1),
-    _ATEN.sub.Tensor: _sum_of(-1),
-    _ATEN.mul.Tensor: _product,
-    _ATEN.mul.Scalar: _product,
-    _ATEN.div.Tensor: _quotient,
-    _ATEN.div.Scalar: _quotient,
-    _ATEN.reciprocal.default: lambda value: _quotient(1.0, value),
-    _ATEN._conj.default: _conjugate,
-    _ATEN._conj_physical.default: _conjugate,
-    _ATEN.conj_physical.default: _conjugate,
-    _PRIMS.conj_physical.default: _conjugate,
-    _PRIMS.conj.default: _conjugate,
-    _ATEN.resolve_conj.default: lambda value: value,
-    _ATEN.abs.default: _size,
-    _ATEN.sgn.default: _direction,
-    _ATEN.angle.default: lambda value: torch.atan2(value.imaginary, value.real),
-    _ATEN.real.default: lambda value: value.real,
-    _ATEN.imag.default: lambda value: value.imaginary,
-    _ATEN.view_as_real.default: lambda value: torch.stack([value.real, value.imaginary], -1),
-    _ATEN.view_as_real_copy.default: lambda value: torch.stack([value.real, value.imaginary], -1),
-    _ATEN.view_as_complex.default: _of_pairs,
-    _ATEN.view_as_complex_copy.default: _of_pairs,
-    _ATEN.complex.default: Pair,
-    _ATEN.polar.default: _polar,
-    _ATEN.exp.default: _exponential,
-    _ATEN.pow.Tensor_Scalar: _power,
-    _ATEN.sym_size.int: lambda value, axis: value.real.shape[axis],
-    _ATEN.eq.Tensor: _is_equal,
-    _ATEN.eq.Scalar: _is_equal,
-    _ATEN.mm.default: _matrix_product(_ATEN.mm.default),
-    _ATEN.bmm.default: _matrix_product(_ATEN.bmm.default),
-    _ATEN._to_copy.default: _cast,
-    _PRIMS.convert_element_type.default: lambda value, dtype: _cast(value, dtype=dtype),
-    _ATEN.full.default: _fill,
-    _ATEN.zeros.default: _fill,
-    _ATEN.full_like.default: _filled_like,
-    _ATEN.zeros_like.default: _filled_like,
-    _ATEN.scalar_tensor.default: _scalar,
-    _PRIMS.scalar_tensor.default: _scalar,
-    _ATEN._fft_r2c.default: _of_real,
-    _ATEN._fft_c2c.default: _of_complex,
-    _ATEN._fft_c2r.default: _to_real,
+    ATEN.add.Tensor: _sum_of(1),
+    ATEN.sub.Tensor: _sum_of(-1),
+    ATEN.mul.Tensor: _product,
+    ATEN.mul.Scalar: _product,
+    ATEN.div.Tensor: _quotient,
+    ATEN.div.Scalar: _quotient,
+    ATEN.reciprocal.default: lambda value: _quotient(1.0, value),
+    ATEN._conj.default: _conjugate,
+    ATEN._conj_physical.default: _conjugate,
+    ATEN.conj_physical.default: _conjugate,
+    PRIMS.conj_physical.default: _conjugate,
+    PRIMS.conj.default: _conjugate,
+    ATEN.resolve_conj.default: lambda value: value,
+    ATEN.abs.default: _size,
+    ATEN.sgn.default: _direction,
+    ATEN.angle.default: lambda value: torch.atan2(value.imaginary, value.real),
+    ATEN.real.default: lambda value: value.real,
+    ATEN.imag.default: lambda value: value.imaginary,
+    ATEN.view_as_real.default: lambda value: torch.stack([value.real, value.imaginary], -1),
+    ATEN.view_as_real_copy.default: lambda value: torch.stack([value.real, value.imaginary], -1),
+    ATEN.view_as_complex.default: _of_pairs,
+    ATEN.view_as_complex_copy.default: _of_pairs,
+    ATEN.complex.default: Pair,
+    ATEN.polar.default: _polar,
+    ATEN.exp.default: _exponential,
+    ATEN.pow.Tensor_Scalar: _power,
+    ATEN.sym_size.int: lambda value, axis: value.real.shape[axis],
+    ATEN.eq.Tensor: _is_equal,
+    ATEN.eq.Scalar: _is_equal,
+    ATEN.mm.default: _matrix_product(ATEN.mm.default),
+    ATEN.bmm.default: _matrix_product(ATEN.bmm.default),
+    ATEN._to_copy.default: _cast,
+    PRIMS.convert_element_type.default: lambda value, dtype: _cast(value, dtype=dtype),
+    ATEN.full.default: _fill,
+    ATEN.zeros.default: _fill,
+    ATEN.full_like.default: _filled_like,
+    ATEN.zeros_like.default: _filled_like,
+    ATEN.scalar_tensor.default: _scalar,
+    PRIMS.scalar_tensor.default: _scalar,
+    ATEN._fft_r2c.default: _of_real,
+    ATEN._fft_c2c.default: _of_complex,
+    ATEN._fft_c2r.default: _to_real,
 }
 """Forms of other operators: of pairs, or with pairs as results."""

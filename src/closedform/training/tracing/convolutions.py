@@ -14,8 +14,7 @@ import torch
 
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.convolution_costs import FASTEST, shape_class
-
-_ATEN = torch.ops.aten
+from closedform.training.tracing.operators import ATEN
 
 
 def convolution_backward(
@@ -62,7 +61,7 @@ Geometry = tuple[list[int], list[int], list[int], int]
 def _convolve(value: torch.Tensor, weight: torch.Tensor, geometry: Geometry) -> torch.Tensor:
     *along, groups = geometry
     none = [0] * len(geometry[0])
-    result: torch.Tensor = _ATEN.convolution(value, weight, None, *along, False, none, groups)
+    result: torch.Tensor = ATEN.convolution(value, weight, None, *along, False, none, groups)
     return result
 
 
@@ -92,11 +91,11 @@ def unconvolve(
         reach = (grad.shape[axis] - 1) * step - 2 * pad + spread * (weight.shape[axis] - 1) + 1
         missing.append(like.shape[axis] - reach)
     if not any(isinstance(size, torch.SymInt) for size in missing):
-        result: torch.Tensor = _ATEN.convolution(grad, weight, None, *along, True, missing, groups)
+        result: torch.Tensor = ATEN.convolution(grad, weight, None, *along, True, missing, groups)
         return result
     # ONNX has no padding of a free size here: the largest one, which is cut to the size.
     largest = [step - 1 for step in stride]
-    result = _ATEN.convolution(grad, weight, None, *along, True, largest, groups)
+    result = ATEN.convolution(grad, weight, None, *along, True, largest, groups)
     for axis in range(2, like.dim()):
         result = result.narrow(axis, 0, like.shape[axis])
     return result
@@ -149,7 +148,7 @@ def _shifted_views(
     if any(padding):
         behind = [0] * 2 * (wide.dim() - first - len(padding))
         around = [pad for pad in reversed(padding) for _ in range(2)]
-        source = _ATEN.constant_pad_nd(wide, [*behind, *around])
+        source = ATEN.constant_pad_nd(wide, [*behind, *around])
     parts = [source]
     # The last axis first: its slices are copied in small parts, so that there should be few.
     for axis in reversed(range(len(stride))):
@@ -160,7 +159,7 @@ def _shifted_views(
         if spans == [(0, source.shape[axis + first])] and stride[axis] == 1:
             continue  # the whole of it, which onnxruntime would copy
         parts = [
-            _ATEN.slice(part, axis + first, start, start + length, stride[axis])
+            ATEN.slice(part, axis + first, start, start + length, stride[axis])
             for start, length in spans
             for part in parts
         ]
@@ -208,7 +207,7 @@ def by_shifts(
         for axis in reversed(range(len(place))):
             before = place[axis] * dilation[axis] - padding[axis]
             around += [before, space[axis] - narrow.shape[axis + 2] - before]
-        shifted_narrow = _ATEN.constant_pad_nd(narrow_last, around) if any(around) else narrow_last
+        shifted_narrow = ATEN.constant_pad_nd(narrow_last, around) if any(around) else narrow_last
         places.append((value @ shifted_narrow.reshape(batch, -1, outputs)).sum(0))
     return torch.stack(places, -1).transpose(0, 1).reshape(weight.shape)
 
@@ -249,19 +248,19 @@ def diagonals(
             end = max(before, min(high, (height - 1 - shift) // stride[0] + 1))
             start = before * stride[0] + shift
             stop = start + stride[0] * (end - before)
-            part, after = _ATEN.slice(columns, 1, start, stop, stride[0]), high - end
+            part, after = ATEN.slice(columns, 1, start, stop, stride[0]), high - end
         if before or after:
-            part = _ATEN.constant_pad_nd(part, [0] * 4 + [before, after])
+            part = ATEN.constant_pad_nd(part, [0] * 4 + [before, after])
         products.append(narrow_matrices @ part.reshape(channels, -1, width))
     # Behind its end, a row of a product has the first places of the next one.
     reach = (places - 1) * dilation[1] + 1
     behind = (across - 1) * stride[1] + reach - padding[1] - width
-    product = _ATEN.constant_pad_nd(torch.cat(products), [padding[1], behind])
+    product = ATEN.constant_pad_nd(torch.cat(products), [padding[1], behind])
     length = width + padding[1] + behind
     flat = product.reshape(rows * channels, across * length)
-    longer = _ATEN.constant_pad_nd(flat, [0, across * stride[1]])
+    longer = ATEN.constant_pad_nd(flat, [0, across * stride[1]])
     along = longer.reshape(rows * channels, across, length + stride[1])
-    sums: torch.Tensor = _ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1)
+    sums: torch.Tensor = ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1)
     return sums.reshape(rows, channels, places).transpose(0, 1).reshape(weight.shape)
 
 

@@ -19,10 +19,9 @@ from closedform.training.tracing.elementary import ELEMENTARY
 from closedform.training.tracing.matrices import MATRICES
 from closedform.training.tracing.normalisation import NORMALISATION
 from closedform.training.tracing.onnx_registry import core_decompositions
+from closedform.training.tracing.operators import ATEN
 from closedform.training.tracing.random_operators import Draw, random_decompositions
 from closedform.training.tracing.specials import SPECIALS
-
-_ATEN = torch.ops.aten
 
 
 def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
@@ -37,12 +36,12 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         **MATRICES,
         **SPECIALS,
         **NORMALISATION,
-        _ATEN.native_layer_norm.default: layer_norm,
+        ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},
         **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
         **_BACKWARD,
-        _ATEN.empty_permuted.default: _zeros,
-        _ATEN.empty.memory_format: _zeros,
+        ATEN.empty_permuted.default: _zeros,
+        ATEN.empty.memory_format: _zeros,
         **random_decompositions(draw),
     }
 
@@ -52,7 +51,7 @@ def _zeros(size: Any, *_: Any, dtype: Any = None, **__: Any) -> torch.Tensor:
     return torch.zeros(size, dtype=dtype)
 
 
-_LAYER_NORM = get_decompositions([_ATEN.native_layer_norm])[_ATEN.native_layer_norm.default]
+_LAYER_NORM = get_decompositions([ATEN.native_layer_norm])[ATEN.native_layer_norm.default]
 
 
 def layer_norm(value: torch.Tensor, *arguments: Any) -> Any:
@@ -65,8 +64,8 @@ def layer_norm(value: torch.Tensor, *arguments: Any) -> Any:
     return _LAYER_NORM(value, *arguments)
 
 
-_LAYER_NORM_BACKWARD = get_decompositions([_ATEN.native_layer_norm_backward])[
-    _ATEN.native_layer_norm_backward.default
+_LAYER_NORM_BACKWARD = get_decompositions([ATEN.native_layer_norm_backward])[
+    ATEN.native_layer_norm_backward.default
 ]
 
 
@@ -109,7 +108,7 @@ def layer_norm_backward(
     )
 
 
-_GELU_BACKWARD = get_decompositions([_ATEN.gelu_backward])[_ATEN.gelu_backward.default]
+_GELU_BACKWARD = get_decompositions([ATEN.gelu_backward])[ATEN.gelu_backward.default]
 
 
 def gelu_backward(grad: torch.Tensor, value: torch.Tensor, approximate: str = "none") -> Any:
@@ -140,7 +139,7 @@ def hardtanh_backward(
     input, which is freed.
     At NaN the gradient passes, as in torch.
     """
-    result = _ATEN.hardtanh.default(value, low, high)
+    result = ATEN.hardtanh.default(value, low, high)
     return torch.where((result <= low) | (result >= high), 0.0, grad)
 
 
@@ -170,7 +169,7 @@ def _only_float64(operator: Any) -> Callable[..., Any]:
     formula = get_decompositions([operator])[operator]
 
     def compute(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
-        is_product = operator in (_ATEN.addmm.default, _ATEN.baddbmm.default)
+        is_product = operator in (ATEN.addmm.default, ATEN.baddbmm.default)
         if value.dtype is not torch.float64 or (is_product and not options):
             return NotImplemented
         return formula(value, *arguments, **options)
@@ -179,23 +178,23 @@ def _only_float64(operator: Any) -> Callable[..., Any]:
 
 
 _WITH_ATTRIBUTES = (
-    _ATEN.leaky_relu.default,
-    _ATEN.elu.default,
-    _ATEN.hardtanh.default,
-    _ATEN.hardsigmoid.default,
-    _ATEN.hardswish.default,
-    _ATEN.softplus.default,
-    _ATEN.threshold.default,
-    _ATEN.clamp.default,
-    _ATEN.clamp_min.default,
-    _ATEN.clamp_max.default,
-    _ATEN.addmm.default,
-    _ATEN.baddbmm.default,
+    ATEN.leaky_relu.default,
+    ATEN.elu.default,
+    ATEN.hardtanh.default,
+    ATEN.hardsigmoid.default,
+    ATEN.hardswish.default,
+    ATEN.softplus.default,
+    ATEN.threshold.default,
+    ATEN.clamp.default,
+    ATEN.clamp_min.default,
+    ATEN.clamp_max.default,
+    ATEN.addmm.default,
+    ATEN.baddbmm.default,
 )
 """Operators whose numbers are attributes in ONNX, which are float32, or constants that torch's
 exporter has in float32; onnxruntime 1.31 has LeakyRelu and Elu for float32 only."""
 
-_SUMS = (_ATEN.sum.dim_IntList, _ATEN.scatter_add.default, _ATEN.index_put.default)
+_SUMS = (ATEN.sum.dim_IntList, ATEN.scatter_add.default, ATEN.index_put.default)
 """In 16 bits, onnxruntime 1.31 does not scatter sums, and torch 2.13 leaves sums that are outputs
 of the graph in float32."""
 
@@ -243,11 +242,11 @@ def avg_pool2d_backward(
 
 
 _BACKWARD: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.convolution_backward.default: convolution_backward,
-    _ATEN.gelu_backward.default: gelu_backward,
-    _ATEN.hardtanh_backward.default: hardtanh_backward,
-    _ATEN.hardsigmoid_backward.default: hardsigmoid_backward,
-    _ATEN.native_layer_norm_backward.default: layer_norm_backward,
-    _ATEN.max_pool2d_with_indices_backward.default: max_pool2d_backward,
-    _ATEN.avg_pool2d_backward.default: avg_pool2d_backward,
+    ATEN.convolution_backward.default: convolution_backward,
+    ATEN.gelu_backward.default: gelu_backward,
+    ATEN.hardtanh_backward.default: hardtanh_backward,
+    ATEN.hardsigmoid_backward.default: hardsigmoid_backward,
+    ATEN.native_layer_norm_backward.default: layer_norm_backward,
+    ATEN.max_pool2d_with_indices_backward.default: max_pool2d_backward,
+    ATEN.avg_pool2d_backward.default: avg_pool2d_backward,
 }

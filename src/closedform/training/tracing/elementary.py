@@ -14,8 +14,7 @@ from torch import _prims_common
 from torch._decomp import get_decompositions
 
 from closedform.training.tracing.arrays import NARROW
-
-_ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
+from closedform.training.tracing.operators import ATEN, PRIMS
 
 Tensor = torch.Tensor
 
@@ -67,10 +66,10 @@ def _scatter_reduce(
     """
     if value.dtype in NARROW:
         operands = value.float(), axis, index, source.float(), reduce
-        return _ATEN.scatter_reduce.two(*operands, include_self=include_self).to(value.dtype)
+        return ATEN.scatter_reduce.two(*operands, include_self=include_self).to(value.dtype)
     if not value.dim():
         operands = value.reshape(1), 0, index.reshape(-1), source.reshape(-1), reduce
-        return _ATEN.scatter_reduce.two(*operands, include_self=include_self).reshape(())
+        return ATEN.scatter_reduce.two(*operands, include_self=include_self).reshape(())
     if reduce != "mean":
         return NotImplemented
     units = torch.ones_like(source)
@@ -102,7 +101,7 @@ def _sort(
 ) -> Any:
     """Returns a sort; equal values keep their order in ONNX, too."""
     del stable
-    return _ATEN.sort.default(value, dim, descending)
+    return ATEN.sort.default(value, dim, descending)
 
 
 def _without_nan(choose: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
@@ -382,7 +381,7 @@ def _copy(value: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return result.permute(order).clone(memory_format=torch.contiguous_format).permute(places)
 
 
-_MSE_BACKWARD = get_decompositions([_ATEN.mse_loss_backward])[_ATEN.mse_loss_backward.default]
+_MSE_BACKWARD = get_decompositions([ATEN.mse_loss_backward])[ATEN.mse_loss_backward.default]
 
 
 def _mse_backward(grad: Tensor, value: Tensor, target: Tensor, reduction: int) -> Any:
@@ -402,40 +401,40 @@ def _scalar(value: complex, *, dtype: Any = None, **_: Any) -> Tensor:
 
 
 ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.amax.default: _of_all(_ATEN.amax.default),
-    _ATEN.amin.default: _of_all(_ATEN.amin.default),
-    _ATEN.logsumexp.default: _logsumexp,
-    _ATEN.linalg_vector_norm.default: _of_vectors(_ATEN.linalg_vector_norm.default),
-    _ATEN.scatter_reduce.two: _scatter_reduce,
-    _ATEN.addmm.default: _addmm,
-    _ATEN.cat.default: _cat,
-    _ATEN.sort.stable: _sort,
-    _ATEN.fmax.default: _without_nan(torch.maximum),
-    _ATEN.fmin.default: _without_nan(torch.minimum),
-    _ATEN.hypot.default: _hypot,
-    _ATEN.atan2.default: _atan2,
-    _ATEN.signbit.default: _signbit,
-    _PRIMS.signbit.default: _signbit,
-    _ATEN.diagonal_scatter.default: _diagonal_scatter,
-    _ATEN.lgamma.default: _lgamma,
-    _PRIMS.lgamma.default: _lgamma,
-    _ATEN.digamma.default: _digamma,
-    _PRIMS.digamma.default: _digamma,
-    _ATEN.polygamma.default: _polygamma,
-    _ATEN.erf.default: _erf,
-    _PRIMS.erf.default: _erf,
-    _ATEN.erfc.default: _erfc,
-    _PRIMS.erfc.default: _erfc,
-    _ATEN.gelu.default: _gelu,
-    _ATEN.sigmoid.default: _sigmoid,
-    _ATEN.erfinv.default: _inverse_erf,
-    _PRIMS.erf_inv.default: _inverse_erf,
-    _ATEN.mse_loss_backward.default: _mse_backward,
-    _ATEN.soft_margin_loss_backward.default: _soft_margin_backward,
-    _PRIMS.scalar_tensor.default: _scalar,
-    _ATEN.copy.default: _copy,
-    _ATEN._neg_view.default: lambda value: -value,
-    _PRIMS.view_of.default: lambda value: value.clone(),
-    _ATEN._efficientzerotensor.default: _zeros,
+    ATEN.amax.default: _of_all(ATEN.amax.default),
+    ATEN.amin.default: _of_all(ATEN.amin.default),
+    ATEN.logsumexp.default: _logsumexp,
+    ATEN.linalg_vector_norm.default: _of_vectors(ATEN.linalg_vector_norm.default),
+    ATEN.scatter_reduce.two: _scatter_reduce,
+    ATEN.addmm.default: _addmm,
+    ATEN.cat.default: _cat,
+    ATEN.sort.stable: _sort,
+    ATEN.fmax.default: _without_nan(torch.maximum),
+    ATEN.fmin.default: _without_nan(torch.minimum),
+    ATEN.hypot.default: _hypot,
+    ATEN.atan2.default: _atan2,
+    ATEN.signbit.default: _signbit,
+    PRIMS.signbit.default: _signbit,
+    ATEN.diagonal_scatter.default: _diagonal_scatter,
+    ATEN.lgamma.default: _lgamma,
+    PRIMS.lgamma.default: _lgamma,
+    ATEN.digamma.default: _digamma,
+    PRIMS.digamma.default: _digamma,
+    ATEN.polygamma.default: _polygamma,
+    ATEN.erf.default: _erf,
+    PRIMS.erf.default: _erf,
+    ATEN.erfc.default: _erfc,
+    PRIMS.erfc.default: _erfc,
+    ATEN.gelu.default: _gelu,
+    ATEN.sigmoid.default: _sigmoid,
+    ATEN.erfinv.default: _inverse_erf,
+    PRIMS.erf_inv.default: _inverse_erf,
+    ATEN.mse_loss_backward.default: _mse_backward,
+    ATEN.soft_margin_loss_backward.default: _soft_margin_backward,
+    PRIMS.scalar_tensor.default: _scalar,
+    ATEN.copy.default: _copy,
+    ATEN._neg_view.default: lambda value: -value,
+    PRIMS.view_of.default: lambda value: value.clone(),
+    ATEN._efficientzerotensor.default: _zeros,
 }
 """Decompositions by the operator that they replace."""

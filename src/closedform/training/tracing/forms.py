@@ -25,9 +25,8 @@ from closedform.training.tracing.matrices import (
     product_with_reflections,
     real,
 )
+from closedform.training.tracing.operators import ATEN
 from closedform.training.tracing.selections import SELECTIONS, sampled_volume
-
-_ATEN = torch.ops.aten
 
 Tensor = torch.Tensor
 
@@ -112,7 +111,7 @@ def max_pool1d(
 
     torch's own operator reads the length as a number, which a free one is not.
     """
-    result = _ATEN.max_pool2d_with_indices.default(
+    result = ATEN.max_pool2d_with_indices.default(
         value.unsqueeze(-2),
         [1, *kernel],
         [1, *(stride or kernel)],
@@ -504,7 +503,7 @@ def average_pool2d(
     options = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
     if ceil_mode or (any(padding) and not count_include_pad):
         return average_pool(value, *options, axes=2)
-    operator = _ATEN.avg_pool2d.default
+    operator = ATEN.avg_pool2d.default
     form = operator.py_kernels.copy()
     operator.py_kernels.clear()
     operator._dispatch_cache.clear()
@@ -584,55 +583,55 @@ def _on_grid(
 
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.ctc_loss.IntList: ctc_loss,
-    _ATEN.ctc_loss.Tensor: ctc_loss,
-    _ATEN._grouped_mm.default: grouped_product,
-    _ATEN.scaled_dot_product_attention.default: attention,
-    _ATEN.adaptive_avg_pool2d.default: pool,
-    _ATEN.adaptive_avg_pool3d.default: pool,
-    _ATEN._adaptive_avg_pool2d.default: adaptive_average,
-    _ATEN._adaptive_avg_pool3d.default: adaptive_average,
-    _ATEN.adaptive_max_pool2d.default: adaptive_maximum,
-    _ATEN.adaptive_max_pool3d.default: adaptive_maximum,
-    _ATEN.max_pool1d.default: lambda *arguments, **options: max_pool1d(*arguments, **options)[0],
-    _ATEN.max_pool1d_with_indices.default: max_pool1d,
-    _ATEN.max_pool3d_with_indices.default: max_pool,
-    _ATEN.avg_pool2d.default: average_pool2d,
-    _ATEN.avg_pool3d.default: _average_pool(3),
-    _ATEN.prod.dim_int: product,
-    _ATEN.prod.default: product_of_all,
-    _ATEN.cumprod.default: cumulative_product,
-    _ATEN.cummax.default: _extremes(torch.ge),
-    _ATEN.cummin.default: _extremes(torch.le),
-    _ATEN.kthvalue.default: kth_smallest,
-    _ATEN.median.dim: median,
-    _ATEN.median.default: median_of_all,
-    _ATEN.take.default: take,
-    _ATEN.masked_select.default: masked_select,
-    _ATEN.put.default: put,
-    _ATEN._trilinear.default: trilinear,
-    _ATEN._cdist_forward.default: distances,
-    _ATEN._pdist_forward.default: distances_of_pairs,
-    _ATEN._weight_norm_interface.default: weight_norm,
-    _ATEN.im2col.default: unfold,
-    _ATEN.col2im.default: fold,
-    _ATEN._embedding_bag.default: embedding_bag,
-    _ATEN._embedding_bag_forward_only.default: embedding_bag,
-    _ATEN.grid_sampler.default: grid_sampler,
-    _ATEN.grid_sampler_2d.default: grid_sampler,
-    _ATEN.affine_grid_generator.default: affine_grid_generator,
-    _ATEN.fake_quantize_per_tensor_affine_cachemask.default: fake_quantized,
-    _ATEN.fake_quantize_per_channel_affine_cachemask.default: fake_quantized_channels,
+    ATEN.ctc_loss.IntList: ctc_loss,
+    ATEN.ctc_loss.Tensor: ctc_loss,
+    ATEN._grouped_mm.default: grouped_product,
+    ATEN.scaled_dot_product_attention.default: attention,
+    ATEN.adaptive_avg_pool2d.default: pool,
+    ATEN.adaptive_avg_pool3d.default: pool,
+    ATEN._adaptive_avg_pool2d.default: adaptive_average,
+    ATEN._adaptive_avg_pool3d.default: adaptive_average,
+    ATEN.adaptive_max_pool2d.default: adaptive_maximum,
+    ATEN.adaptive_max_pool3d.default: adaptive_maximum,
+    ATEN.max_pool1d.default: lambda *arguments, **options: max_pool1d(*arguments, **options)[0],
+    ATEN.max_pool1d_with_indices.default: max_pool1d,
+    ATEN.max_pool3d_with_indices.default: max_pool,
+    ATEN.avg_pool2d.default: average_pool2d,
+    ATEN.avg_pool3d.default: _average_pool(3),
+    ATEN.prod.dim_int: product,
+    ATEN.prod.default: product_of_all,
+    ATEN.cumprod.default: cumulative_product,
+    ATEN.cummax.default: _extremes(torch.ge),
+    ATEN.cummin.default: _extremes(torch.le),
+    ATEN.kthvalue.default: kth_smallest,
+    ATEN.median.dim: median,
+    ATEN.median.default: median_of_all,
+    ATEN.take.default: take,
+    ATEN.masked_select.default: masked_select,
+    ATEN.put.default: put,
+    ATEN._trilinear.default: trilinear,
+    ATEN._cdist_forward.default: distances,
+    ATEN._pdist_forward.default: distances_of_pairs,
+    ATEN._weight_norm_interface.default: weight_norm,
+    ATEN.im2col.default: unfold,
+    ATEN.col2im.default: fold,
+    ATEN._embedding_bag.default: embedding_bag,
+    ATEN._embedding_bag_forward_only.default: embedding_bag,
+    ATEN.grid_sampler.default: grid_sampler,
+    ATEN.grid_sampler_2d.default: grid_sampler,
+    ATEN.affine_grid_generator.default: affine_grid_generator,
+    ATEN.fake_quantize_per_tensor_affine_cachemask.default: fake_quantized,
+    ATEN.fake_quantize_per_channel_affine_cachemask.default: fake_quantized_channels,
     **SELECTIONS,
-    _ATEN.linalg_matrix_exp.default: real(matrix_exponential, "matrix_exp"),
-    _ATEN.linalg_householder_product.default: real(product_of_reflections, "householder_product"),
-    _ATEN.ormqr.default: real(product_with_reflections, "ormqr"),
-    _ATEN.reflection_pad1d.default: _padding(True),
-    _ATEN.reflection_pad2d.default: _padding(True),
-    _ATEN.reflection_pad3d.default: _padding(True),
-    _ATEN.replication_pad1d.default: _padding(False),
-    _ATEN.replication_pad2d.default: _padding(False),
-    _ATEN.replication_pad3d.default: _padding(False),
+    ATEN.linalg_matrix_exp.default: real(matrix_exponential, "matrix_exp"),
+    ATEN.linalg_householder_product.default: real(product_of_reflections, "householder_product"),
+    ATEN.ormqr.default: real(product_with_reflections, "ormqr"),
+    ATEN.reflection_pad1d.default: _padding(True),
+    ATEN.reflection_pad2d.default: _padding(True),
+    ATEN.reflection_pad3d.default: _padding(True),
+    ATEN.replication_pad1d.default: _padding(False),
+    ATEN.replication_pad2d.default: _padding(False),
+    ATEN.replication_pad3d.default: _padding(False),
 }
 """Forms by the operator that they replace."""
 

@@ -11,9 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from closedform.training.index_ranges import Cut, IndexRange, Step, preimage
+from closedform.training.tracing.operators import ATEN
 from closedform.training.tracing.size_formulas import UnwrittenError, formula
-
-_ATEN = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +97,14 @@ class IndexReads(TorchDispatchMode):
         elif function in _COMPARISONS and (part := self._part(args[0])) is not None:
             if isinstance(args[1], int):
                 self._claims[result] = _Claim(part, _COMPARISONS[function], args[1])
-        elif function is _ATEN.all.default and isinstance(args[0], torch.Tensor):
+        elif function is ATEN.all.default and isinstance(args[0], torch.Tensor):
             if args[0] in self._claims:
                 self._claims[result] = self._claims[args[0]]
-        elif function is _ATEN._assert_async.msg and args[0] in self._claims:
+        elif function is ATEN._assert_async.msg and args[0] in self._claims:
             self._assert(self._claims[args[0]])
-        elif function is _ATEN.masked_fill.Scalar:
+        elif function is ATEN.masked_fill.Scalar:
             self._replace(args[0], args[1], "eq", result)
-        elif function is _ATEN.where.self:
+        elif function is ATEN.where.self:
             self._replace(args[1], args[0], "ne", result)
 
     def _part(self, tensor: object) -> _InputPart | None:
@@ -226,30 +225,30 @@ def _margins(value: Any, target: Any, *_: Any) -> _Read:
 
 
 _READS: Mapping[Any, Callable[..., _Read | None]] = {
-    _ATEN.embedding.default: _embedding,
-    _ATEN.nll_loss_forward.default: _likelihood,
-    _ATEN.nll_loss2d_forward.default: _likelihood,
-    _ATEN.multi_margin_loss.default: _margin,
-    _ATEN.multilabel_margin_loss_forward.default: _margins,
+    ATEN.embedding.default: _embedding,
+    ATEN.nll_loss_forward.default: _likelihood,
+    ATEN.nll_loss2d_forward.default: _likelihood,
+    ATEN.multi_margin_loss.default: _margin,
+    ATEN.multilabel_margin_loss_forward.default: _margins,
     **dict.fromkeys(
         (
-            _ATEN.index_select.default,
-            _ATEN.gather.default,
-            _ATEN.scatter.src,
-            _ATEN.scatter.value,
-            _ATEN.scatter.reduce,
-            _ATEN.scatter.value_reduce,
-            _ATEN.scatter_add.default,
-            _ATEN.scatter_reduce.two,
-            _ATEN.index_add.default,
-            _ATEN.index_copy.default,
+            ATEN.index_select.default,
+            ATEN.gather.default,
+            ATEN.scatter.src,
+            ATEN.scatter.value,
+            ATEN.scatter.reduce,
+            ATEN.scatter.value_reduce,
+            ATEN.scatter_add.default,
+            ATEN.scatter_reduce.two,
+            ATEN.index_add.default,
+            ATEN.index_copy.default,
         ),
         _along,
     ),
-    _ATEN.index_fill.int_Scalar: _from_end_along,
-    _ATEN.index_fill.int_Tensor: _from_end_along,
-    _ATEN.take.default: _flat,
-    _ATEN.put.default: _flat,
+    ATEN.index_fill.int_Scalar: _from_end_along,
+    ATEN.index_fill.int_Tensor: _from_end_along,
+    ATEN.take.default: _flat,
+    ATEN.put.default: _flat,
 }
 """Operators that read indices, as torch checks them."""
 
@@ -314,27 +313,27 @@ def _clamp_max(value: Any, high: Any) -> _Computed | None:
 
 
 _ARITHMETIC: Mapping[Any, Callable[..., _Computed | None]] = {
-    **dict.fromkeys((_ATEN.add.Tensor, _ATEN.add.Scalar), _sum),
-    **dict.fromkeys((_ATEN.sub.Tensor, _ATEN.sub.Scalar), _difference),
-    **dict.fromkeys((_ATEN.rsub.Tensor, _ATEN.rsub.Scalar), _reversed_difference),
-    **dict.fromkeys((_ATEN.mul.Tensor, _ATEN.mul.Scalar), _product),
+    **dict.fromkeys((ATEN.add.Tensor, ATEN.add.Scalar), _sum),
+    **dict.fromkeys((ATEN.sub.Tensor, ATEN.sub.Scalar), _difference),
+    **dict.fromkeys((ATEN.rsub.Tensor, ATEN.rsub.Scalar), _reversed_difference),
+    **dict.fromkeys((ATEN.mul.Tensor, ATEN.mul.Scalar), _product),
     **dict.fromkeys(
         (
-            _ATEN.floor_divide.default,
-            _ATEN.floor_divide.Scalar,
-            _ATEN.div.Tensor_mode,
-            _ATEN.div.Scalar_mode,
+            ATEN.floor_divide.default,
+            ATEN.floor_divide.Scalar,
+            ATEN.div.Tensor_mode,
+            ATEN.div.Scalar_mode,
         ),
         _quotient,
     ),
-    _ATEN.neg.default: _negative,
-    _ATEN.clamp.default: _clamp,
-    _ATEN.clamp_min.default: _clamp,
-    _ATEN.clamp_max.default: _clamp_max,
+    ATEN.neg.default: _negative,
+    ATEN.clamp.default: _clamp,
+    ATEN.clamp_min.default: _clamp,
+    ATEN.clamp_max.default: _clamp_max,
 }
 """Monotone functions of integers, with the numbers that they compute with."""
 
-_MANY = frozenset({_ATEN.index.Tensor, _ATEN.index_put.default, _ATEN._unsafe_index.Tensor})
+_MANY = frozenset({ATEN.index.Tensor, ATEN.index_put.default, ATEN._unsafe_index.Tensor})
 """Operators with a list of indices, one for each axis."""
 
 
@@ -347,9 +346,9 @@ def _by_axis(indices: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
 
 
 _COMPARISONS: Mapping[Any, str] = {
-    _ATEN.eq.Scalar: "eq",
-    _ATEN.ne.Scalar: "ne",
-    _ATEN.lt.Scalar: "lt",
+    ATEN.eq.Scalar: "eq",
+    ATEN.ne.Scalar: "ne",
+    ATEN.lt.Scalar: "lt",
 }
 
 
@@ -481,38 +480,38 @@ def _pad(
 _SAME: Mapping[Any, Callable[..., _InputPart | None]] = {
     **dict.fromkeys(
         (
-            _ATEN.clone.default,
-            _ATEN.detach.default,
-            _ATEN.alias.default,
-            _ATEN._to_copy.default,
-            _ATEN.lift_fresh_copy.default,
-            _ATEN.contiguous.default,
-            _ATEN.expand.default,
+            ATEN.clone.default,
+            ATEN.detach.default,
+            ATEN.alias.default,
+            ATEN._to_copy.default,
+            ATEN.lift_fresh_copy.default,
+            ATEN.contiguous.default,
+            ATEN.expand.default,
         ),
         _whole,
     ),
     **dict.fromkeys(
         (
-            _ATEN.view.default,
-            _ATEN._unsafe_view.default,
-            _ATEN.reshape.default,
-            _ATEN.squeeze.default,
-            _ATEN.squeeze.dim,
-            _ATEN.squeeze.dims,
-            _ATEN.repeat.default,
+            ATEN.view.default,
+            ATEN._unsafe_view.default,
+            ATEN.reshape.default,
+            ATEN.squeeze.default,
+            ATEN.squeeze.dim,
+            ATEN.squeeze.dims,
+            ATEN.repeat.default,
         ),
         _mix,
     ),
-    **dict.fromkeys((_ATEN.sort.default, _ATEN.sort.stable), _sorted),
-    _ATEN.permute.default: _permute,
-    _ATEN.transpose.int: _transpose,
-    _ATEN.t.default: _transpose,
-    _ATEN.unsqueeze.default: _unsqueeze,
-    _ATEN.slice.Tensor: _slice,
-    _ATEN.select.int: _select,
-    _ATEN.split.Tensor: _split,
-    _ATEN.split_with_sizes.default: _split,
-    _ATEN.unbind.int: _unbind,
-    _ATEN.constant_pad_nd.default: _pad,
+    **dict.fromkeys((ATEN.sort.default, ATEN.sort.stable), _sorted),
+    ATEN.permute.default: _permute,
+    ATEN.transpose.int: _transpose,
+    ATEN.t.default: _transpose,
+    ATEN.unsqueeze.default: _unsqueeze,
+    ATEN.slice.Tensor: _slice,
+    ATEN.select.int: _select,
+    ATEN.split.Tensor: _split,
+    ATEN.split_with_sizes.default: _split,
+    ATEN.unbind.int: _unbind,
+    ATEN.constant_pad_nd.default: _pad,
 }
 """Operators whose results have only values of their first argument."""

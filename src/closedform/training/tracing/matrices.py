@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from closedform.training.tracing.arrays import NARROW
-
-_ATEN = torch.ops.aten
+from closedform.training.tracing.operators import ATEN
 
 Tensor = torch.Tensor
 
@@ -425,23 +424,23 @@ def real(form: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 _REAL: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.linalg_lu_factor_ex.default: _lu_factor,
-    _ATEN.linalg_lu.default: _lu,
-    _ATEN.lu_unpack.default: _lu_unpack,
-    _ATEN.linalg_lu_solve.default: _lu_solve,
-    _ATEN.linalg_solve_triangular.default: _solve_triangular,
-    _ATEN.triangular_solve.default: _triangular_solve,
-    _ATEN._linalg_solve_ex.default: _solve,
-    _ATEN.linalg_inv_ex.default: _inverse,
-    _ATEN._linalg_det.default: _determinant,
-    _ATEN._linalg_slogdet.default: _log_determinant,
-    _ATEN.linalg_cholesky_ex.default: _cholesky_ex,
-    _ATEN.cholesky.default: _cholesky,
-    _ATEN.cholesky_solve.default: _cholesky_solve,
-    _ATEN._cholesky_solve_helper.default: _cholesky_solve,
-    _ATEN.cholesky_inverse.default: _cholesky_inverse,
-    _ATEN.linalg_qr.default: _qr,
-    _ATEN._linalg_check_errors.default: _no_check,
+    ATEN.linalg_lu_factor_ex.default: _lu_factor,
+    ATEN.linalg_lu.default: _lu,
+    ATEN.lu_unpack.default: _lu_unpack,
+    ATEN.linalg_lu_solve.default: _lu_solve,
+    ATEN.linalg_solve_triangular.default: _solve_triangular,
+    ATEN.triangular_solve.default: _triangular_solve,
+    ATEN._linalg_solve_ex.default: _solve,
+    ATEN.linalg_inv_ex.default: _inverse,
+    ATEN._linalg_det.default: _determinant,
+    ATEN._linalg_slogdet.default: _log_determinant,
+    ATEN.linalg_cholesky_ex.default: _cholesky_ex,
+    ATEN.cholesky.default: _cholesky,
+    ATEN.cholesky_solve.default: _cholesky_solve,
+    ATEN._cholesky_solve_helper.default: _cholesky_solve,
+    ATEN.cholesky_inverse.default: _cholesky_inverse,
+    ATEN.linalg_qr.default: _qr,
+    ATEN._linalg_check_errors.default: _no_check,
 }
 
 MATRICES: Mapping[Any, Callable[..., Any]] = {

@@ -11,17 +11,16 @@ from torch._decomp import get_decompositions
 from torch.onnx.ops import symbolic
 
 from closedform.training.tracing.arrays import NARROW
-
-_ATEN = torch.ops.aten
+from closedform.training.tracing.operators import ATEN
 
 Tensor = torch.Tensor
 
 _OF_TORCH: Mapping[Any, Callable[..., Any]] = get_decompositions(
     [
-        _ATEN._native_batch_norm_legit,
-        _ATEN._native_batch_norm_legit_functional,
-        _ATEN.native_batch_norm,
-        _ATEN.native_batch_norm_backward,
+        ATEN._native_batch_norm_legit,
+        ATEN._native_batch_norm_legit_functional,
+        ATEN.native_batch_norm,
+        ATEN.native_batch_norm_backward,
     ]
 )
 
@@ -68,7 +67,7 @@ def batch_norm(
 ) -> Any:
     """Returns the normalised values, mean and inverse deviation, and the running statistics."""
     if not training or value.dtype in NARROW:
-        legit = _OF_TORCH[_ATEN._native_batch_norm_legit_functional.default]
+        legit = _OF_TORCH[ATEN._native_batch_norm_legit_functional.default]
         return legit(value, weight, bias, running_mean, running_var, training, momentum, eps)
     axes = [0, *range(2, value.dim())]
     mean = value.mean(axes)
@@ -145,7 +144,7 @@ def batch_norm_backward(
     which is one product with the values, and one affine function of each channel.
     """
     if not train or value.dtype in NARROW or mean is None or deviation is None:
-        backward = _OF_TORCH[_ATEN.native_batch_norm_backward.default]
+        backward = _OF_TORCH[ATEN.native_batch_norm_backward.default]
         arguments = grad, value, weight, running_mean, running_var, mean, deviation, train
         return backward(*arguments, eps, output_mask)
     axes = [0, *range(2, value.dim())]
@@ -166,10 +165,10 @@ def batch_norm_backward(
 
 
 NORMALISATION: Mapping[Any, Callable[..., Any]] = {
-    _ATEN._native_batch_norm_legit_functional.default: batch_norm,
-    _ATEN._native_batch_norm_legit.default: _in_place,
-    _ATEN._native_batch_norm_legit.no_stats: _without_statistics,
-    _ATEN.native_batch_norm.default: _in_place,
-    _ATEN.native_batch_norm_backward.default: batch_norm_backward,
+    ATEN._native_batch_norm_legit_functional.default: batch_norm,
+    ATEN._native_batch_norm_legit.default: _in_place,
+    ATEN._native_batch_norm_legit.no_stats: _without_statistics,
+    ATEN.native_batch_norm.default: _in_place,
+    ATEN.native_batch_norm_backward.default: batch_norm_backward,
 }
 """Decompositions by operator."""

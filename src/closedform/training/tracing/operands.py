@@ -13,20 +13,20 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-_ATEN = torch.ops.aten
+from closedform.training.tracing.operators import ATEN
 
 _INDEXED = frozenset(
     {
-        _ATEN.index.Tensor,
-        _ATEN.index_put.default,
-        _ATEN._unsafe_index.Tensor,
-        _ATEN._unsafe_index_put.default,
+        ATEN.index.Tensor,
+        ATEN.index_put.default,
+        ATEN._unsafe_index.Tensor,
+        ATEN._unsafe_index_put.default,
     }
 )
 """Operators whose second operand is a list of indices."""
 
 OF_TENSORS: Mapping[Any, Any] = {
-    getattr(_ATEN, name).Scalar: getattr(_ATEN, name).Tensor
+    getattr(ATEN, name).Scalar: getattr(ATEN, name).Tensor
     for name in ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
 }
 """Operators of a tensor and a number, with a tensor in place of the number."""
@@ -72,7 +72,7 @@ def _make_tensors_of_numbers(node: torch.fx.Node) -> None:
         )
         with node.graph.inserting_before(node):
             constant_node = node.graph.call_function(
-                _ATEN.scalar_tensor.default, (number,), {"dtype": dtype}
+                ATEN.scalar_tensor.default, (number,), {"dtype": dtype}
             )
         constant_node.meta = {**node.meta, "val": torch.empty((), dtype=dtype, device="meta")}
         node.update_arg(place, constant_node)
@@ -117,9 +117,7 @@ def _widen_indices(node: torch.fx.Node) -> None:
             int64_indices.append(index)
             continue
         with node.graph.inserting_before(node):
-            wide = node.graph.call_function(
-                _ATEN._to_copy.default, (index,), {"dtype": torch.int64}
-            )
+            wide = node.graph.call_function(ATEN._to_copy.default, (index,), {"dtype": torch.int64})
         wide.meta = {**node.meta, "val": value.to(torch.int64)}
         int64_indices.append(wide)
     node.update_arg(1, int64_indices)

@@ -16,9 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TrainingExportError
+from closedform.training.tracing.operators import ATEN
 from closedform.training.tracing.places import Places
-
-_ATEN = torch.ops.aten
 
 
 class Distribution(StrEnum):
@@ -192,46 +191,46 @@ def _rrelu(
 _U, _N, _E = Distribution
 
 RANDOM: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.bernoulli_.float: _Like(_U, _bernoulli, is_in_place=True),
-    _ATEN.bernoulli_.Tensor: _Like(_U, _bernoulli, is_in_place=True),
-    _ATEN.bernoulli.p: _Like(_U, _bernoulli),
-    _ATEN.bernoulli.default: _Like(_U, _bernoulli_of),
-    _ATEN.native_dropout.default: _native_dropout,
-    _ATEN.rrelu_with_noise.default: _rrelu,
-    _ATEN.rand.default: _Sized(_U),
-    _ATEN.rand_like.default: _Like(_U, lambda numbers, _: numbers),
-    _ATEN.uniform_.default: _Like(_U, _between, is_in_place=True),
-    _ATEN.uniform.default: _Like(_U, _between),
-    _ATEN.randn.default: _Sized(_N),
-    _ATEN.randn_like.default: _Like(_N, lambda numbers, _: numbers),
-    _ATEN.normal_.default: _Like(_N, _scale, is_in_place=True),
-    _ATEN.normal_functional.default: _Like(_N, _scale),
-    _ATEN.normal.Tensor_float: _Like(_N, _scaled_by_own),
-    _ATEN.normal.Tensor_Tensor: _Like(_N, _scaled_by_own),
-    _ATEN.normal.float_Tensor: lambda draw, mean, deviation, **_: (
+    ATEN.bernoulli_.float: _Like(_U, _bernoulli, is_in_place=True),
+    ATEN.bernoulli_.Tensor: _Like(_U, _bernoulli, is_in_place=True),
+    ATEN.bernoulli.p: _Like(_U, _bernoulli),
+    ATEN.bernoulli.default: _Like(_U, _bernoulli_of),
+    ATEN.native_dropout.default: _native_dropout,
+    ATEN.rrelu_with_noise.default: _rrelu,
+    ATEN.rand.default: _Sized(_U),
+    ATEN.rand_like.default: _Like(_U, lambda numbers, _: numbers),
+    ATEN.uniform_.default: _Like(_U, _between, is_in_place=True),
+    ATEN.uniform.default: _Like(_U, _between),
+    ATEN.randn.default: _Sized(_N),
+    ATEN.randn_like.default: _Like(_N, lambda numbers, _: numbers),
+    ATEN.normal_.default: _Like(_N, _scale, is_in_place=True),
+    ATEN.normal_functional.default: _Like(_N, _scale),
+    ATEN.normal.Tensor_float: _Like(_N, _scaled_by_own),
+    ATEN.normal.Tensor_Tensor: _Like(_N, _scaled_by_own),
+    ATEN.normal.float_Tensor: lambda draw, mean, deviation, **_: (
         draw(_N, tuple(deviation.shape), _wide(deviation.dtype)) * deviation + mean
     ),
-    _ATEN.normal.float_float: _Sized(
+    ATEN.normal.float_float: _Sized(
         _N, lambda numbers, mean, deviation, _: numbers * deviation + mean, place=2
     ),
-    _ATEN.exponential_.default: _Like(_E, _of_rate, is_in_place=True),
-    _ATEN.exponential.default: _Like(_E, _of_rate),
-    _ATEN.cauchy_.default: _Like(_U, _cauchy, is_in_place=True),
-    _ATEN.log_normal_.default: _Like(_N, _log_normal, is_in_place=True),
-    _ATEN.geometric_.default: _Like(_U, _geometric, is_in_place=True),
-    _ATEN.randint.default: _Sized(
+    ATEN.exponential_.default: _Like(_E, _of_rate, is_in_place=True),
+    ATEN.exponential.default: _Like(_E, _of_rate),
+    ATEN.cauchy_.default: _Like(_U, _cauchy, is_in_place=True),
+    ATEN.log_normal_.default: _Like(_N, _log_normal, is_in_place=True),
+    ATEN.geometric_.default: _Like(_U, _geometric, is_in_place=True),
+    ATEN.randint.default: _Sized(
         _U, lambda numbers, high, _: _integers(numbers, 0, high), place=1, dtype=torch.int64
     ),
-    _ATEN.randint.low: _Sized(
+    ATEN.randint.low: _Sized(
         _U,
         lambda numbers, low, high, _: _integers(numbers, low, high),
         place=2,
         dtype=torch.int64,
     ),
-    _ATEN.randint_like.default: _Like(_U, _integers_like),
-    _ATEN.randint_like.low_dtype: _Like(_U, _integers_like),
-    _ATEN.randperm.default: _randperm,
-    _ATEN.multinomial.default: _multinomial,
+    ATEN.randint_like.default: _Like(_U, _integers_like),
+    ATEN.randint_like.low_dtype: _Like(_U, _integers_like),
+    ATEN.randperm.default: _randperm,
+    ATEN.multinomial.default: _multinomial,
 }
 """Random operators: each is called with a function that gives the numbers, then its arguments."""
 

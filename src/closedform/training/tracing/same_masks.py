@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
-_ATEN = torch.ops.aten
+from closedform.training.tracing.operators import ATEN
 
 
 class SameMasks(TorchDispatchMode):
@@ -72,10 +72,10 @@ class SameMasks(TorchDispatchMode):
 
 _SELECTIONS = frozenset(
     {
-        _ATEN.index.Tensor,
-        _ATEN.index_put.default,
-        _ATEN.index_put_.default,
-        _ATEN.nonzero.default,
+        ATEN.index.Tensor,
+        ATEN.index_put.default,
+        ATEN.index_put_.default,
+        ATEN.nonzero.default,
     }
 )
 """Operators whose sizes depend on a mask."""

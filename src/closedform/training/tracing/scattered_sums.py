@@ -11,23 +11,23 @@ from typing import Any
 
 import torch
 
-_ATEN = torch.ops.aten
+from closedform.training.tracing.operators import ATEN
 
 _WIDE = frozenset({torch.float32, torch.float64})
 """In 16 bits a sum of rows is computed in float32 and rounded once."""
 
-_ZEROS = frozenset({_ATEN.full.default, _ATEN.full_like.default, _ATEN.new_full.default})
+_ZEROS = frozenset({ATEN.full.default, ATEN.full_like.default, ATEN.new_full.default})
 """Operators whose last operand is a number, after decomposition."""
 
 
 def add_rows_to_sums(graph_module: torch.fx.GraphModule) -> None:
     """Rewrites ``x + zeros.index_put(places, rows, True)`` in place, as ``index_put`` to x."""
-    for node in graph_module.graph.find_nodes(op="call_function", target=_ATEN.add.Tensor):
+    for node in graph_module.graph.find_nodes(op="call_function", target=ATEN.add.Tensor):
         if node.kwargs or len(node.args) != 2:
             continue
         for rows, whole in (node.args, node.args[::-1]):
             if _is_of_rows(rows) and _is_like(node, rows) and _is_like(node, whole):
-                node.target = _ATEN.index_put.default
+                node.target = ATEN.index_put.default
                 node.args = (whole, *rows.args[1:])
                 break
     graph_module.graph.eliminate_dead_code()
@@ -36,7 +36,7 @@ def add_rows_to_sums(graph_module: torch.fx.GraphModule) -> None:
 
 def _is_of_rows(node: Any) -> bool:
     """Whether a value, used once, is zeros to which rows are added."""
-    if not isinstance(node, torch.fx.Node) or node.target is not _ATEN.index_put.default:
+    if not isinstance(node, torch.fx.Node) or node.target is not ATEN.index_put.default:
         return False
     if len(node.args) != 4 or node.args[3] is not True or len(node.users) != 1:
         return False

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-_ATEN = torch.ops.aten
+from closedform.training.tracing.operators import ATEN
 
 Tensor = torch.Tensor
 
@@ -222,14 +222,14 @@ def _place(numbers: Tensor, size: int, padding: int, *, align_corners: bool) -> 
 
 
 SELECTIONS: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.masked_scatter.default: masked_scatter,
-    _ATEN.index_reduce.default: index_reduce,
-    _ATEN.combinations.default: combinations,
-    _ATEN.nanmedian.dim: median_of_numbers,
-    _ATEN.nanmedian.default: median_of_all_numbers,
-    _ATEN.cov.default: covariance,
-    _ATEN._upsample_bilinear2d_aa.default: antialiasing(1),
-    _ATEN._upsample_bicubic2d_aa.default: antialiasing(3),
-    _ATEN.grid_sampler_3d.default: sampled_volume,
+    ATEN.masked_scatter.default: masked_scatter,
+    ATEN.index_reduce.default: index_reduce,
+    ATEN.combinations.default: combinations,
+    ATEN.nanmedian.dim: median_of_numbers,
+    ATEN.nanmedian.default: median_of_all_numbers,
+    ATEN.cov.default: covariance,
+    ATEN._upsample_bilinear2d_aa.default: antialiasing(1),
+    ATEN._upsample_bicubic2d_aa.default: antialiasing(3),
+    ATEN.grid_sampler_3d.default: sampled_volume,
 }
 """Forms by the operator that they replace."""

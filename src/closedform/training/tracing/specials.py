@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from closedform.training.tracing.arrays import NARROW
-
-_ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
+from closedform.training.tracing.operators import ATEN, PRIMS
 
 Tensor = torch.Tensor
 
@@ -352,19 +351,19 @@ def _as_float(formula: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]
 
 
 _FORMULAS: Mapping[Any, Callable[[Tensor], Tensor]] = {
-    _ATEN.i0.default: _unscale(_i0e),
-    _ATEN.special_i0e.default: _i0e,
-    _ATEN.special_i1.default: _unscale(_i1e),
-    _ATEN.special_i1e.default: _i1e,
-    _PRIMS.bessel_i0.default: _unscale(_i0e),
-    _PRIMS.bessel_i0e.default: _i0e,
-    _PRIMS.bessel_i1.default: _unscale(_i1e),
-    _PRIMS.bessel_i1e.default: _i1e,
-    _ATEN.special_erfcx.default: _scaled_error,
-    _PRIMS.erfcx.default: _scaled_error,
-    _ATEN.special_log_ndtr.default: _log_normal,
-    _ATEN.special_ndtri.default: _quantile,
-    _PRIMS.ndtri.default: _quantile,
+    ATEN.i0.default: _unscale(_i0e),
+    ATEN.special_i0e.default: _i0e,
+    ATEN.special_i1.default: _unscale(_i1e),
+    ATEN.special_i1e.default: _i1e,
+    PRIMS.bessel_i0.default: _unscale(_i0e),
+    PRIMS.bessel_i0e.default: _i0e,
+    PRIMS.bessel_i1.default: _unscale(_i1e),
+    PRIMS.bessel_i1e.default: _i1e,
+    ATEN.special_erfcx.default: _scaled_error,
+    PRIMS.erfcx.default: _scaled_error,
+    ATEN.special_log_ndtr.default: _log_normal,
+    ATEN.special_ndtri.default: _quantile,
+    PRIMS.ndtri.default: _quantile,
 }
 
 SPECIALS: Mapping[Any, Callable[..., Any]] = {

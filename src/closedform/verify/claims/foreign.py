@@ -7,6 +7,7 @@ says of its own source, ``closedform.translation``, is reported as stated, not c
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.referee import judge_step
+from closedform.verify.translation.referee import Judgement, bound_floats, judge_step
 from closedform.verify.translation.rule_files import combine_verdicts, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
@@ -36,7 +37,7 @@ from closedform.verify.translation.translation import validate
 from closedform.verify.translation.verdicts import FLOATS_KEY, KEY
 
 STATED = "STATED"
-"""The verdict of a row that repeats what a file says of itself."""
+"""The verdict of a row that says how a file was read, or repeats what it says of itself."""
 
 STATEMENTS: Mapping[str, str] = {
     KEY: "the file has the value of the source that it was made of",
@@ -272,11 +273,26 @@ def _judge_foreign_step(
         claim = f"its states begin as those of {name!r}"
         beginning = judgement.beginning
         yield ReportLine(str(beginning.status), claim, beginning.reason, "beginning")
+    if verdict.proved:
+        yield _bound_floats(judgement, source, name)
     reading = [f"{port} in the rule: {meaning}" for port, meaning in judgement.renamed]
     if judgement.step.ports.is_by_use:
         reading.insert(0, f"ports by their use: {judgement.step.ports}")
     if reading:
         yield ReportLine(STATED, "it is read so", "; ".join(reading), "reading")
+
+
+def _bound_floats(
+    judgement: Judgement, source: UpdateRule | Mapping[str, UpdateRule], name: str
+) -> ReportLine:
+    """The distance in floats from the exported rule; a missing bound is not a fault of the file."""
+    claim = f"its floats are near the floats of the exported {name!r}"
+    try:
+        difference = bound_floats(judgement, source)
+    except (ClosedFormError, ArithmeticError) as error:
+        return ReportLine(STATED, claim, f"no bound: {error}", "floats")
+    status = str(Status.PROVED) if difference.absolute < math.inf else STATED
+    return ReportLine(status, claim, str(difference), "floats")
 
 
 def _stated_rows(model: CheckedModel) -> Iterator[ReportLine]:

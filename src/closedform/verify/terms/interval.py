@@ -1,8 +1,8 @@
 """Intervals of exact numbers: rational ends, or balls where an end is irrational.
 
 Nothing is rounded here, since a proof may depend on whether an end belongs to the interval. The one
-other class of intervals in this package, ``certificates.errors.Enclosure``, holds arrays of float64
-that are rounded outward: error analysis works on thousands of intervals at once.
+other class of intervals in this package, ``certificates.error_rules.Enclosure``, holds arrays of
+float64 that are rounded outward: error analysis works on thousands of intervals at once.
 """
 
 from __future__ import annotations

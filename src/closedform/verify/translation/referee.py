@@ -17,6 +17,7 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import rounding_interval
+from closedform.verify.translation.float_difference import Box, FloatDifference, bound_difference
 from closedform.verify.translation.foreign_step import (
     ForeignStep,
     Renaming,
@@ -119,6 +120,21 @@ def judge_step(
         )
         return replace(judgement, verdict=Verdict(Status.UNKNOWN, reason=reason), difference=None)
     return judgement
+
+
+def bound_floats(judgement: Judgement, rules: Rules, box: Box | None = None) -> FloatDifference:
+    """Returns a bound of the distance in floats of a proved file from the exported rule.
+
+    Args:
+        judgement: The judgement, PROVED.
+        rules: The rule, or one for each parameter.
+        box: The inputs for which it holds; ``Box()`` if None.
+
+    Raises:
+        VerificationError: A graph has an operation or an input for which there is no bound.
+    """
+    model = model_of_rules(rules, judgement.step)
+    return bound_difference(judgement.step, model, judgement.renaming, box)
 
 
 def _judge(step: ForeignStep, rules: Rules, budget: Effort) -> Judgement:

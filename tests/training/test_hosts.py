@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from closedform import optimizers, schedules, transforms
+from closedform.errors import SessionError
 from closedform.runtime.c_library import c_compiler
 from closedform.training import TrainSession, export
 
@@ -153,12 +154,111 @@ def test_c_refuses(program: Path, folder: Path, change: Any, message: str, tmp_p
     assert not (tmp_path / "state").exists()
 
 
-def test_node_trains_as_here(folder: Path) -> None:
+# --- labels and indices --------------------------------------------------------------------------
+
+
+class Tokens(nn.Module):
+    """Reads tokens from the second on, and of every second one the one after the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        later = self.embedding(tokens[:, 1:][:, ::2] + 2).mean(1)
+        return self.head(later + self.embedding((tokens[:, -1] // 3).clamp(min=1)))
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of tokens and labels of which -100 is ignored, and data for it."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("labelled")
+    example = torch.zeros(4, 6, dtype=torch.long), torch.zeros(4, dtype=torch.long)
+    export(Tokens(), cross_entropy, example, optimizers.sgd(0.1), folder, validate=False)
+    tokens = np.tile(np.array([99, -2, 77, 2, -55, 0], np.int64), (2 * ROWS, 1))
+    tokens.tofile(folder / "tokens.bin")
+    labels = np.arange(2 * ROWS) % 3
+    labels[3] = -100
+    labels.tofile(folder / "labels.bin")
+    return folder
+
+
+def _changed(folder: Path, name: str, place: int, value: int) -> list[str]:
+    """The words for the data of a folder, in which a value is another one."""
+    words = []
+    for tensor, file in (("tokens", "tokens"), ("target", "labels")):
+        numbers = np.fromfile(folder / f"{file}.bin", np.int64)
+        if tensor == name:
+            numbers[place] = value
+        path = folder / f"changed_{tensor}.bin"
+        numbers.tofile(path)
+        words.append(f"{tensor}={path}")
+    return words
+
+
+OUT_OF_RANGE = [
+    ("target", 9, 3, "target: must have values in 0..2 or -100, got 3 in row 9 of the data"),
+    ("target", 9, -1, "target: must have values in 0..2 or -100, got -1 in row 9 of the data"),
+    ("tokens", 6 * 10 + 3, 3, "tokens: must have values in -2..2, got 3 in row 10 of the data"),
+    ("tokens", 6 * 2 + 1, -3, "tokens: must have values in -2..2, got -3 in row 2 of the data"),
+    ("tokens", 6 * 2 + 2, 5, ""),  # between the tokens that are read
+    ("tokens", 0, -(2**40), ""),
+]
+
+
+def _check_host(folder: Path, command: list[str], end: list[str], case: Any) -> None:
+    name, place, value, message = case
+    data = _changed(folder, name, place, value)
+    done = _ran(*command, str(folder), "2", str(ROWS), *end, *data)
+    if message:
+        assert done.returncode == 1
+        assert message in done.stderr
+        done = _ran(*command, "--no-check", str(folder), "1", str(ROWS), *end, *data)
+        assert "must have values" not in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("case", OUT_OF_RANGE)
+def test_c_checks_indices(program: Path, labelled: Path, tmp_path: Path, case: Any) -> None:
+    _check_host(labelled, [str(program)], [str(tmp_path / "state")], case)
+
+
+@pytest.mark.parametrize("case", OUT_OF_RANGE)
+def test_python_checks_the_same(labelled: Path, case: Any) -> None:
+    name, place, value, message = case
+    words = _changed(labelled, name, place, value)
+    arrays = [np.fromfile(word.partition("=")[2], np.int64) for word in words]
+    batch = [(arrays[0].reshape(-1, 6), arrays[1])]
+    session = TrainSession(labelled, threads=1)
+    if not message:
+        session.fit(batch, progress=False)
+        return
+    with pytest.raises(SessionError) as raised:
+        session.fit(batch, progress=False)
+    bounds = message.partition("must have values ")[2].removesuffix(" of the data")
+    assert bounds in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def node_host() -> Path:
+    """The host for Node."""
     if shutil.which("node") is None or not (BUILD / "node_modules" / "onnxruntime-node").exists():
         pytest.skip(f"needs node and the npm package onnxruntime-node: {PROVIDED}")
     host = BUILD / "training_host.mjs"  # beside node_modules, where Node looks for packages
     host.write_bytes((ROOT / "examples" / "training_host.mjs").read_bytes())
-    done = _ran("node", str(host), str(folder), str(STEPS), str(ROWS), *_words(folder))
+    return host
+
+
+@pytest.mark.parametrize("case", OUT_OF_RANGE)
+def test_node_checks_indices(node_host: Path, labelled: Path, case: Any) -> None:
+    _check_host(labelled, ["node", str(node_host)], [], case)
+
+
+def test_node_trains_as_here(folder: Path, node_host: Path) -> None:
+    done = _ran("node", str(node_host), str(folder), str(STEPS), str(ROWS), *_words(folder))
     assert done.returncode == 0, done.stderr
     losses, _ = _here(folder)
     assert [float(line) for line in done.stdout.split()] == pytest.approx(losses, rel=TOLERANCE)

@@ -220,10 +220,10 @@ def _sign(term: sp.Expr) -> int:
 def _order(low: Lowering, term: sp.Expr) -> tuple[int, object]:
     """Parameter, states and gradient in their order, then compound terms, then scalars."""
     if not low.is_tensor(term):
-        return len(low.tensors) + 1, sp.default_sort_key(term)
+        return len(low.tensor_places) + 1, sp.default_sort_key(term)
     bare = [factor for factor in sp.Mul.make_args(term) if low.is_tensor(factor)]
     first = bare[0] if len(bare) == 1 else None
-    rank = low.tensors.index(first) if first in low.tensors else len(low.tensors)
+    rank = low.tensor_places.get(first, len(low.tensor_places))
     return rank, sp.default_sort_key(term)
 
 

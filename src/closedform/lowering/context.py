@@ -82,7 +82,7 @@ class Lowering:
         self.scalar = scalar
         self.tensor = tensor
         self.symbols = {**(symbols or {}), t: step}
-        self.tensors = tuple(tensors)
+        self.tensor_places = {symbol: place for place, symbol in enumerate(tensors)}
         self.prepare = prepare
         self.parameter = parameter
         self._known: dict[tuple[sp.Basic, Domain], Value] = {}
@@ -118,7 +118,7 @@ class Lowering:
         """Returns whether an expression depends on tensors."""
         is_known = self._tensor_known.get(expr)
         if is_known is None:
-            is_known = any(symbol in self.tensors for symbol in expr.free_symbols)
+            is_known = any(symbol in self.tensor_places for symbol in expr.free_symbols)
             self._tensor_known[expr] = is_known
         return is_known
 

@@ -82,8 +82,9 @@ def test_triangular_inverse(size: int) -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 5), (5, 3), (4, 1)], ids=str)
-def test_orthogonal_factor_is_that_of_lapack(shape: tuple[int, int]) -> None:
-    matrix = RNG.normal(size=shape)
+@pytest.mark.parametrize("scale", [1, 1e-30, 1e30])
+def test_orthogonal_factor_is_that_of_lapack(shape: tuple[int, int], scale: float) -> None:
+    matrix = scale * RNG.normal(size=shape)
     definitions = {"q": matrices.orthogonal_factor(GRAD, axis_size(0), axis_size(1))}
     value = result(local("q"), definitions, matrix)
     np.testing.assert_allclose(value, np.linalg.qr(matrix)[0], rtol=1e-12, atol=1e-14)

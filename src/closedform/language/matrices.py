@@ -258,9 +258,11 @@ def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Defi
             f"{rows} rows and {columns} columns",
             where=f"definition {prefix!r}",
         )
-    definitions: Definitions = {}
+    # Squares of small numbers underflow; Q does not depend on the scale.
+    largest = reduce_max(sp.Abs(x), (-2, -1), keepdims=True)
+    definitions: Definitions = {f"{prefix}_scaled": x / sp.Max(largest, LEAST)}
     reflections: list[tuple[sp.Symbol, sp.Symbol]] = []
-    rest = x
+    x = rest = local(f"{prefix}_scaled")
     for place in range(min(columns, rows - 1)):
         name = f"{prefix}_{place}"
         row, is_column = positions(x, -2), sp.Eq(positions(x, -1), place)

@@ -16,10 +16,13 @@ from closedform.language import (
     UpdateRule,
     axis_size,
     local,
+    matmul,
     matrices,
     positions,
     reduce_sum,
+    transpose,
 )
+from closedform.language.rotations import pairs_of_rounds
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.translation.translation import validate
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
@@ -99,6 +102,69 @@ def test_orthogonal_factor_of_dependent_columns_is_orthogonal() -> None:
     for run in (run_evaluator, run_onnxruntime, run_torch):
         value = run(graph, feed)["next.param.w"]
         np.testing.assert_allclose(value.T @ value, np.eye(4), atol=1e-14)
+
+
+def with_values(rows: int, values: Any) -> Any:
+    """A random matrix with these singular values."""
+    left, right = (np.linalg.qr(RNG.normal(size=(n, n)))[0] for n in (rows, len(values)))
+    return (left[:, : len(values)] * values) @ right.T
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "condition"),
+    [(1, 1, 1), (2, 2, 10), (5, 5, 1e8), (7, 5, 1e3), (6, 4, 1e8), (8, 8, 1e8)],
+)
+def test_singular_vectors_are_those_of_lapack(rows: int, columns: int, condition: float) -> None:
+    values = 3 * np.geomspace(1, 1 / condition, columns)
+    matrix = with_values(rows, values)
+    vectors = matrices.right_singular_vectors(GRAD, axis_size(0), axis_size(1))
+    definitions = {"v": vectors, "w": matmul(GRAD, local("v"))}
+    rule = UpdateRule("test", PARAM + local("w"), definitions=definitions)
+    graph = compile_step(ModelSpec(rule, {"w": matrix.shape}), GraphOptions(dtype=DType.F64))
+    feed = {"step": np.array(0), "param.w": np.zeros(matrix.shape), "grad.w": matrix}
+    for run in (run_evaluator, run_onnxruntime, run_torch):
+        turned = run(graph, feed)["next.param.w"]
+        sizes = np.linalg.norm(turned, axis=0)
+        # Roundings of the largest value, some hundred rotations of them.
+        np.testing.assert_allclose(sizes, values, rtol=1e-12, atol=1e-14)
+        gram = (turned / sizes).T @ (turned / sizes)
+        np.testing.assert_allclose(gram, np.eye(columns), atol=1e-14 * condition)
+        expected = np.abs(np.linalg.svd(matrix)[0][:, :columns])
+        np.testing.assert_allclose(np.abs(turned / sizes), expected, atol=1e-14 * condition)
+
+
+def test_singular_vectors_of_any_matrix_are_orthogonal() -> None:
+    column = RNG.normal(size=(6, 1))
+    for matrix in (np.zeros((6, 4)), np.ones((6, 4)), column @ np.array([[1.0, 0, 2, -1]])):
+        square = matrices.right_singular_vectors(
+            matmul(transpose(GRAD), GRAD), axis_size(1), axis_size(1)
+        )
+        definitions = {"v": square, "w": matmul(GRAD, local("v"))}
+        turned = result(local("w"), definitions, matrix, is_proved=False)
+        # A rotation keeps lengths, and a matrix of rank 1 has one column that is not 0.
+        np.testing.assert_allclose(np.linalg.norm(turned), np.linalg.norm(matrix), rtol=1e-14)
+        np.testing.assert_allclose(turned[:, 1:], 0, atol=1e-14)
+
+
+def test_all_columns_meet_in_a_sweep() -> None:
+    for columns in (2, 3, 6, 7):
+        like = sp.Symbol("like")
+        met = np.zeros((columns, columns), int)
+        for is_pair in pairs_of_rounds(like, columns):
+            places = {
+                (i, j): bool(
+                    is_pair.xreplace(
+                        {positions(like, -2): sp.Integer(i), positions(like, -1): sp.Integer(j)}
+                    )
+                )
+                for i in range(columns)
+                for j in range(columns)
+            }
+            partners = [[j for j in range(columns) if places[i, j]] for i in range(columns)]
+            assert max(map(len, partners)) == 1
+            assert sum(map(len, partners)) == columns - columns % 2
+            met += np.array([[places[i, j] for j in range(columns)] for i in range(columns)])
+        np.testing.assert_array_equal(met, 1 - np.eye(columns, dtype=int))
 
 
 @pytest.mark.parametrize(("order", "condition"), [(1, 10), (2, 1e3), (3, 10), (4, 1e6)])

@@ -163,6 +163,15 @@ class OrthogonalFactor(_TensorFunction):
         return rf"\operatorname{{Q}}\left({printer._print(self.args[0])}\right)"
 
 
+class RightSingularVectors(_TensorFunction):
+    """The singular vectors V of a matrix of a size, a whole definition of a rule."""
+
+    nargs = 3
+
+    def _formula(self, printer: Any) -> str:
+        return rf"\operatorname{{V}}\left({printer._print(self.args[0])}\right)"
+
+
 class Uniform(_TensorFunction):
     """A random number in [0, 1) for each element of a tensor, by a seed, the step and its place."""
 
@@ -183,6 +192,7 @@ WHOLE_TENSOR = (
     Positions,
     TriangularInverse,
     OrthogonalFactor,
+    RightSingularVectors,
     Uniform,
 )
 """Functions whose elements depend on more than the elements of their operands at one place."""

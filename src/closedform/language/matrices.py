@@ -14,6 +14,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language.functions import (
     OrthogonalFactor,
+    RightSingularVectors,
     TriangularInverse,
     broadcast_to,
     matmul,
@@ -24,13 +25,11 @@ from closedform.language.functions import (
     reshape,
     transpose,
 )
+from closedform.language.rotations import LEAST, Definitions
+from closedform.language.rotations import descending_order as descending_order
+from closedform.language.rotations import right_singular_vectors as _right_singular_vectors
 from closedform.language.shapes import IS_SINGLE
 from closedform.language.symbols import local, operand
-
-Definitions = dict[str, sp.Expr]
-
-LEAST = sp.Rational(1, 2**126)
-"""The least normal number of float32: no divisor is smaller."""
 
 SINGLE_STEPS = 28
 """The most steps of an inverse root in float32, which holds condition numbers up to 2²⁴.
@@ -71,29 +70,6 @@ def trace(x: sp.Expr) -> sp.Expr:
 def upper_triangle(x: sp.Expr) -> sp.Expr:
     """Returns matrices with 0 below the diagonal."""
     return sp.Piecewise((x, positions(x, -2) <= positions(x, -1)), (0, True))
-
-
-def descending_order(values: sp.Symbol, like: sp.Expr, prefix: str) -> Definitions:
-    """Returns definitions of the permutation matrix that sorts columns by values, largest first.
-
-    The product of x and the matrix has the columns of x in that order; equal values keep theirs.
-
-    Args:
-        values: A value for each column, of shape [1, n], none of them NaN.
-        like: A tensor of shape [n, n].
-        prefix: The beginning of the names.
-    """
-    column = transpose(values)
-    is_before = sp.Or(
-        column > values,
-        sp.And(sp.Eq(column, values), positions(like, -2) < positions(like, -1)),
-    )
-    place = reduce_sum(sp.Piecewise((1, is_before), (0, True)), (-2,), keepdims=True)
-    column_place = transpose(local(f"{prefix}_place"))
-    return {
-        f"{prefix}_place": place,
-        prefix: sp.Piecewise((1, sp.Eq(column_place, positions(like, -1))), (0, True)),
-    }
 
 
 def inverse_root(
@@ -190,6 +166,24 @@ def orthogonal_factor(x: sp.Expr, rows: sp.Expr | int, columns: sp.Expr | int) -
     """
     sizes = (operand(size, "orthogonal_factor") for size in (rows, columns))
     return OrthogonalFactor(x, *sizes)
+
+
+def right_singular_vectors(x: sp.Expr, rows: sp.Expr | int, columns: sp.Expr | int) -> sp.Expr:
+    r"""Returns the matrix V of the decomposition U S Vᵀ, the largest value first: a definition.
+
+    Sweeps of Jacobi's rotations of pairs of columns (Hestenes 1958), a fixed number of them, after
+    which the columns of X V = U S are orthogonal to rounding: their lengths are the singular
+    values. Signs are those of the rotations, not of LAPACK, and vectors of equal values are any
+    basis. The eigenvectors of a symmetric matrix are the singular vectors of A + bI with a bound b
+    of the sizes of the eigenvalues.
+
+    Args:
+        x: The matrix, with at least as many rows as columns.
+        rows: Their number, an integer or an expression in the sizes of the parameter.
+        columns: Their number, at most 32.
+    """
+    sizes = (operand(size, "right_singular_vectors") for size in (rows, columns))
+    return RightSingularVectors(x, *sizes)
 
 
 def _triangular_inverse(prefix: str, x: sp.Expr, size: int) -> Definitions:
@@ -301,9 +295,13 @@ def _reflected(x: sp.Expr, normal: sp.Symbol, factor: sp.Symbol) -> sp.Expr:
     return x - normal * (factor * matmul(transpose(normal), x))
 
 
+WHOLE_DEFINITIONS = (TriangularInverse, OrthogonalFactor, RightSingularVectors)
+"""Functions that are a whole definition of a rule, not a part of one."""
+
 _EXPANSIONS: Mapping[type[sp.Basic], Callable[..., Definitions]] = {
     TriangularInverse: _triangular_inverse,
     OrthogonalFactor: _orthogonal_factor,
+    RightSingularVectors: _right_singular_vectors,
 }
 
 

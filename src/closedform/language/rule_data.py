@@ -36,6 +36,7 @@ KINDS: Mapping[str, type[sp.Basic]] = {
         *(functions.BroadcastTo, functions.ExpandDims, functions.Reshape, functions.LikeParam),
         *(functions.Rounded, functions.Positions, functions.TriangularInverse),
         functions.OrthogonalFactor,
+        functions.RightSingularVectors,
         functions.Uniform,
     )
 }

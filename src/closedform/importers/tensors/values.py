@@ -17,6 +17,7 @@ import sympy as sp
 from closedform.errors import TraceError
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.language.functions import ReduceSum, like_param
+from closedform.language.matrices import WHOLE_DEFINITIONS
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import SHAPE_SYMBOLS, SIZE, ShapeRule, axis_size
 from closedform.language.shapes import Sizes as ShapeSizes
@@ -30,6 +31,7 @@ OPAQUE = "gap"
 """The hint of definitions that stay definitions: SymPy would simplify what they are used in."""
 
 _LARGEST_INLINE = 12
+_NOT_INLINED = (sp.Piecewise, *WHOLE_DEFINITIONS)
 _LEAST = sp.Rational(1, 2**100)
 _HALF = sp.Rational(1, 2)
 
@@ -479,7 +481,7 @@ def inline_definitions(
     for symbol, definition in definitions.items():
         expr = substitute(definition)
         size = sum(1 for _ in sp.preorder_traversal(expr))
-        is_opaque = symbol.name.startswith(f"local.{OPAQUE}_") or isinstance(expr, sp.Piecewise)
+        is_opaque = symbol.name.startswith(f"local.{OPAQUE}_") or isinstance(expr, _NOT_INLINED)
         is_short = size <= _LARGEST_INLINE and not is_opaque
         if uses.get(symbol, 0) == 1 and is_short:
             replacements[symbol] = expr

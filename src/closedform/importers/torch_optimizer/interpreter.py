@@ -75,8 +75,8 @@ class Operators(TorchDispatchMode):
             result = func(*args, **options)
             self.algebra.storages.create(result, None)
             return result
-        if base in VIEWS and not in_place:
-            return self._view(base, func, args, options)
+        if base in VIEWS:
+            return self._view(base, func, args, options, in_place=in_place)
         rule = RULES.get(base)
         if rule is None:
             if base == "_local_scalar_dense":
@@ -168,8 +168,16 @@ class Operators(TorchDispatchMode):
                 value = self.algebra.round_to(value, ROUNDED[target.dtype])
             self.algebra.storages.create(target, value)
 
-    def _view(self, base: str, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
-        source = args[0]
+    def _view(
+        self,
+        base: str,
+        func: Any,
+        args: Sequence[Any],
+        options: dict[str, Any],
+        *,
+        in_place: bool,
+    ) -> Any:
+        source = args[0].detach() if in_place else args[0]
         views = VIEWS[base](self.algebra, *args, **options)
         result = func(*args, **options)
         storages = self.algebra.storages

@@ -8,6 +8,7 @@ again by its value among the numbers of the current call.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -95,7 +96,18 @@ class Operators(TorchDispatchMode):
         value = rule(self.algebra, *args, **semantic)
         result = func(*args, **options)
         self._assign(targets if targets is not None else result, value)
+        if targets is None:
+            self._widen(result, args)
         return result
+
+    def _widen(self, result: Any, operands: Sequence[Any]) -> None:
+        """Notes that new tensors are float64 where one of their operands is."""
+        storages = self.algebra.storages
+        if any(tensor.dim() and storages.is_wide(tensor) for tensor in _tensors(list(operands))):
+            for tensor in _tensors(result):
+                storage = storages.of(tensor)
+                if storage is not None and tensor.dtype == torch.float64:
+                    storage.is_wide = True
 
     def _number(self, func: Any, tensor: torch.Tensor) -> Any:
         """Reads the only element of a tensor, which an operation takes as a number."""
@@ -156,6 +168,9 @@ class Operators(TorchDispatchMode):
         targets = args[0] if in_place else result
         for target, value in zip(targets, values, strict=True):
             self._assign(target, value)
+        if not in_place:
+            for place, target in enumerate(targets):
+                self._widen(target, [element(arg, place) for arg in args])
         return result
 
     def _assign(self, target: Any, value: Any) -> None:
@@ -211,15 +226,15 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one function of torch."""
-        is_wide = any(arg is torch.float64 for arg in (*args, *(kwargs or {}).values()))
-        is_cast = _name(func) == "double" or (is_wide and _name(func) in ("to", "type"))
-        if is_cast and self.reported.dtype != torch.float64:
-            self.reported.is_widened = True
         options = in_double(kwargs or {})
         name = _name(func)
+        arguments = args
         if name != "promote_types":
             args = [torch.float64 if arg is torch.float32 else arg for arg in args]
         special = _SPECIAL.get(name)
+        target = _target_of_cast(name, arguments, kwargs or {})
+        if target is not None and self.reported.dtype != torch.float64:
+            special = functools.partial(Functions.cast, target=target)
         try:
             if special is not None:
                 return special(self, func, args, options)
@@ -363,7 +378,30 @@ class Functions(TorchFunctionMode):
 
     def dtype(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the dtype of a tensor: that of the export for the parameters' own."""
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if any(map(self.algebra.storages.is_wide, tensors)):
+            return torch.float64
         return self.reported.of(func(*args, **options))
+
+    def cast(
+        self, func: TorchFunction, args: Operand, options: Operand, *, target: torch.dtype
+    ) -> Any:
+        """Returns a tensor in float32 or float64; one of the other dtype is copied.
+
+        In the trace it is float64, and torch would return the tensor itself.
+        """
+        source, storages = args[0], self.algebra.storages
+        is_wide = target == torch.float64
+        if not source.is_floating_point() or storages.is_wide(source) == is_wide:
+            return self._call(func, args, options)
+        is_double = source.dtype == torch.float64
+        result = (
+            self._call(torch.clone, [source], {}) if is_double else self._call(func, args, options)
+        )
+        storage = storages.of(result)
+        if storage is not None:
+            storage.is_wide = is_wide
+        return result
 
     def promote(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the dtype that two dtypes are promoted to."""
@@ -467,6 +505,18 @@ _PLAIN = frozenset(
     }
 )
 """Attributes of a tensor that Python may ask for: the answer is the same in every step."""
+
+
+def _target_of_cast(name: str, args: Operand, options: Operand) -> torch.dtype | None:
+    """The dtype that a function casts a tensor to, float32 or float64; None for any other call."""
+    if name in _CASTS:
+        return _CASTS[name]
+    dtypes = [arg for arg in (*args, *options.values()) if isinstance(arg, torch.dtype)]
+    is_cast = name in ("to", "type") and dtypes and dtypes[0] in _CASTS.values()
+    return dtypes[0] if is_cast else None
+
+
+_CASTS = {"double": torch.float64, "float": torch.float32}
 
 
 def _has_a_place(number: Any) -> bool:

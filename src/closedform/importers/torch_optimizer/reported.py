@@ -26,19 +26,15 @@ class Reported:
 
     Attributes:
         is_read: Whether the step has asked for the dtype.
-        is_widened: Whether the step has cast tensors of float32 to float64.
     """
 
     def __init__(self, dtype: torch.dtype, run: Run) -> None:
         self.dtype = dtype
         self.run = run
         self.is_read = False
-        self.is_widened = False
 
     def read(self) -> torch.dtype:
         """Returns the dtype, and notes that the step has asked for it."""
-        if self.is_widened:
-            raise self.run.refuse("the step asks for the dtype of tensors that it casts to float64")
         self.is_read = True
         return self.dtype
 

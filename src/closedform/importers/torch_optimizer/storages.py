@@ -45,6 +45,7 @@ class Storage:
         geometry: The layout that the value is of.
         initial: The value that it was created with.
         views: Chains of view operations by geometry.
+        is_wide: Whether it is float64 where the parameters are float32.
     """
 
     owner: torch.Tensor
@@ -52,6 +53,7 @@ class Storage:
     geometry: Geometry
     initial: Value | None = None
     views: dict[Geometry, tuple[View, ...]] = field(default_factory=dict)
+    is_wide: bool = False
 
 
 def geometry(tensor: torch.Tensor) -> Geometry:
@@ -72,6 +74,11 @@ class Storages:
     def of(self, tensor: torch.Tensor) -> Storage | None:
         """Returns the storage of a tensor if it is known."""
         return self._known.get(_address(tensor))
+
+    def is_wide(self, tensor: torch.Tensor) -> bool:
+        """Returns whether a tensor is float64 where the parameters are float32."""
+        storage = self.of(tensor)
+        return storage is not None and storage.is_wide
 
     def create(self, tensor: torch.Tensor, value: Value | None) -> None:
         """Gives a new tensor a value."""

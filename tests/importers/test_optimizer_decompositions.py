@@ -107,7 +107,7 @@ class Widened(Traced):
         p.copy_(wide * scale)
 
 
-def test_tensors_in_float64_are_told_from_those_of_the_parameters() -> None:
+def test_tensors_in_float64_are_distinguished_from_parameters() -> None:
     rule = traced(Widened)
     for dtype, factor in ((np.float32, 1.0), (np.float64, 2.0)):
         session = cf.OptimizerSession(rule, {"w": np.ones((2, 2), dtype)})

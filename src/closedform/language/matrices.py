@@ -173,7 +173,7 @@ def right_singular_vectors(x: sp.Expr, rows: sp.Expr | int, columns: sp.Expr | i
 
     Sweeps of Jacobi's rotations of pairs of columns (Hestenes 1958), a fixed number of them, after
     which the columns of X V = U S are orthogonal to rounding: their lengths are the singular
-    values. Signs are those of the rotations, not of LAPACK, and vectors of equal values are any
+    values. The rotations decide on signs, not LAPACK, and vectors of equal values are any
     basis. The eigenvectors of a symmetric matrix are the singular vectors of A + bI with a bound b
     of the sizes of the eigenvalues.
 

@@ -1,6 +1,6 @@
 """Identity matrices, diagonals, triangles and decompositions of torch.
 
-Decompositions are those of :mod:`closedform.language.matrices`, by a fixed number of rotations.
+Decompositions have the fixed numbers of operations of :mod:`closedform.language.matrices`.
 Signs of singular vectors are chosen by LAPACK, and so are vectors of equal values: a step in which
 they matter differs from its rule, which the comparison with the optimizer shows.
 """

@@ -205,7 +205,9 @@ class TrainSession(Serialized):
                 onnxruntime fails.
         """
         batch_arrays = read_batch(batch, self._batch, self._where)
-        feeds = self._check_indices(self._session, batch_arrays, self._ranges, (self._seed, self.t))
+        feeds = self._check_indices(
+            self._session, batch_arrays, self._batch, self._ranges, (self._seed, self.t)
+        )
         hyper_arrays = hyper_values(hyper, self._hypers, self._session.optional, self._where)
         self._buffer.run({**feeds, **hyper_arrays})
         rate = self._reported.get(LEARNING_RATE)
@@ -314,17 +316,21 @@ class TrainSession(Serialized):
         self,
         session: OnnxSession,
         batch: dict[str, Array],
+        ports: Mapping[str, Port],
         ranges: Sequence[IndexRange],
         seed: tuple[int, ...],
     ) -> dict[str, Array]:
-        """A batch whose indices are in their ranges, and the random numbers of a run on it."""
-        ports = {name: session.inputs[name] for name in batch}
+        """A batch whose indices are in their ranges, and the random numbers of a run on it.
+
+        A tensor that nothing depends on has a port in the file, but may be no input of the session.
+        """
         sizes = read_sizes(batch, ports, self._where)
         size_conditions.check(size_conditions.read(session.metadata), sizes, self._where)
         if self._check:
             index_ranges.check(ranges, batch, sizes, self._where)
         random = {n: p for n, p in session.inputs.items() if n.startswith(RANDOM)}
-        return {**batch, **draw(random, sizes, seed, self._where)} if random else batch
+        feeds = {name: array for name, array in batch.items() if name in session.inputs}
+        return {**feeds, **draw(random, sizes, seed, self._where)} if random else feeds
 
     def _ran(self, session: OnnxSession, batch: dict[str, Array], sample: int) -> list[Array]:
         """The outputs of a model in evaluation mode that reads the current arrays."""
@@ -332,7 +338,9 @@ class TrainSession(Serialized):
             raise SessionError(f"sample must be an integer >= 0, got {sample!r}", where=self._where)
         # NumPy pads a seed with zeros: a third number of 0 would repeat the numbers of a step.
         seed = self._seed, self.t, 1 + sample
-        feeds = dict(self._check_indices(session, batch, index_ranges.read(session.metadata), seed))
+        ranges = index_ranges.read(session.metadata)
+        ports = {name: session.inputs[name] for name in batch}
+        feeds = self._check_indices(session, batch, ports, ranges, seed)
         now = self._buffer.arrays
         feeds |= {name: now[name] for name in session.inputs if name in now}
         try:

@@ -157,6 +157,7 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "stable_adamw": lambda: optimizers.stable_adamw(LINE, weight_decay=0.01),
     "d_adapt_adam": lambda: optimizers.d_adapt_adam(LINE, growth_rate=1.02),
     "d_adapt_sgd": lambda: optimizers.d_adapt_sgd(LINE, momentum=0.9, weight_decay=0.01),
+    "dion": lambda: optimizers.dion(LINE, rank=2),
     "dog": lambda: optimizers.dog(LINE, weight_decay=0.01),
     "dowg": lambda: optimizers.dowg(LINE, weight_decay=0.01),
     "momo": lambda: optimizers.momo(LINE, weight_decay=0.01, loss=2, adapt_lower_bound=True),

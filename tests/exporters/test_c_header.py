@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(c_compiler() is None, reason="there is no C comp
 
 SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
 WHOLE = (
-    "adafactor adam_mini adamp adamuon came kron muon normuon scion sgdp shampoo sm3 soap "
+    "adafactor adam_mini adamp adamuon came dion kron muon normuon scion sgdp shampoo sm3 soap "
     "stable_adamw"
 )
 """The rules that look at shapes, or take means or maxima of tensors."""

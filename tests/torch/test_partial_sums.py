@@ -32,7 +32,7 @@ WHOLE = {
 }
 """Rules that need the full tensor, and for which number of axes."""
 
-MATRICES = ("adamuon", "muon", "normuon", "scion")
+MATRICES = ("adamuon", "dion", "muon", "normuon", "scion")
 """Rules for matrices alone."""
 
 NAMES = [name for name in cf.optimizers.__all__ if name.islower() and name not in MATRICES]

@@ -8,6 +8,7 @@ from closedform.optimizers.adam import adam, adamax, adamw, nadam, radam
 from closedform.optimizers.adam_mini import adam_mini
 from closedform.optimizers.adam_variants import adabound, grams, qhadam
 from closedform.optimizers.adamuon import adamuon
+from closedform.optimizers.dion import dion
 from closedform.optimizers.distances import dog, dowg
 from closedform.optimizers.dual_averaging import ftrl, madgrad
 from closedform.optimizers.factored import adafactor, came
@@ -74,6 +75,7 @@ __all__ = [
     "decoupled_adamw",
     "decoupled_lionw",
     "decoupled_sgdw",
+    "dion",
     "dog",
     "dowg",
     "fromage",

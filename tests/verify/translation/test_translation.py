@@ -271,7 +271,7 @@ def test_every_rule_is_proved(name: str, shapes: str) -> None:
     assert verdict.reason == MEANING_OF_RULES.format(last=2**50)
 
 
-FOR_MATRICES = ("adamuon", "kron", "shampoo", "muon", "normuon", "scion_spectral")
+FOR_MATRICES = ("adamuon", "dion", "kron", "shampoo", "muon", "normuon", "scion_spectral")
 # The second moment of spam is a minimum in a sum under a root, and that of normuon a mean of
 # squares of a kernel that is reshaped twice: their signs are not found.
 UNDECIDED = {("normuon", "a kernel"), *(("spam", shapes) for shapes in SHAPES)}

@@ -322,7 +322,7 @@ class TrainSession(Serialized):
     ) -> dict[str, Array]:
         """A batch whose indices are in their ranges, and the random numbers of a run on it.
 
-        A tensor that nothing depends on has a port in the file, but may be no input of the session.
+        A tensor that nothing depends on has a port in the file, and perhaps none in the session.
         """
         sizes = read_sizes(batch, ports, self._where)
         size_conditions.check(size_conditions.read(session.metadata), sizes, self._where)

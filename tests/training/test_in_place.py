@@ -192,18 +192,24 @@ def test_the_peak_of_a_session_is_below_four_times_the_weights(tmp_path: Path) -
     assert 3 <= int(process.stdout) / weights <= 3.7
 
 
-def test_a_tensor_that_nothing_depends_on_is_part_of_the_batch(tmp_path: Path) -> None:
+def test_a_tensor_that_nothing_depends_on_is_part_of_the_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "LIMIT", 30)
+    monkeypatch.setattr(update_tails, "SMALLEST", 30)
+
     class Selected(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = nn.Linear(4, 3)
+            self.layer = nn.Linear(8, 5)
 
         def forward(self, x: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
             return self.layer(x)
 
-    example = torch.randn(2, 4), torch.tensor([4, 4]), torch.tensor([0, 2])
-    export(Selected(), cross_entropy, example, optimizers.sgd(0.1), tmp_path)
+    example = torch.randn(2, 8), torch.tensor([4, 4]), torch.tensor([0, 2])
+    export(Selected(), cross_entropy, example, optimizers.adamw(0.1), tmp_path)
     session = TrainSession(tmp_path)
+    assert isinstance(session._buffer, InPlaceStep)
     batch = {
         name: array.numpy() for name, array in zip(("x", "length", "target"), example, strict=True)
     }

@@ -268,3 +268,53 @@ def test_lengths_of_sequences_end_a_recurrence(operator: str, gates: int, tmp_pa
     result = TrainSession(tmp_path, threads=1).step((x, lengths))
     # Sums of some hundred terms in another order, in float32.
     assert result.loss == pytest.approx(float(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_peepholes_of_an_lstm(direction: str, tmp_path: Path) -> None:
+    directions = 2 if direction == "bidirectional" else 1
+    shapes = {
+        "W": (directions, 16, 3),
+        "R": (directions, 16, 4),
+        "B": (directions, 32),
+        "P": (directions, 12),
+    }
+    weights = [
+        numpy_helper.from_array(NUMBERS.normal(size=shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    operands = ["x", "W", "R", "B", "", "", "", "P"]
+    node = helper.make_node("LSTM", operands, ["y"], hidden_size=4, direction=direction)
+    inputs = [helper.make_tensor_value_info("x", 1, [5, "rows", 3])]
+    graph = helper.make_graph(
+        [node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)], weights
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    x = NUMBERS.normal(size=(5, 3, 3)).astype(np.float32)
+
+    def loss(y: Any) -> Any:
+        return (y**2).sum()
+
+    export(model, loss, (torch.from_numpy(x),), optimizers.sgd(2.0**20), tmp_path)
+    session = TrainSession(tmp_path, threads=1)
+    before = {name: value.astype(np.float64) for name, value in session.params.items()}
+    step = session.step((x,))
+    after = session.params
+
+    def loss_of(weight: np.ndarray[Any, Any]) -> float:
+        moved = ModelProto()
+        moved.CopyFrom(model)
+        moved.graph.initializer[3].CopyFrom(numpy_helper.from_array(weight, "P"))
+        engine = onnxruntime.InferenceSession(moved.SerializeToString())
+        return float(loss(engine.run(None, {"x": x})[0].astype(np.float64)))
+
+    peepholes = numpy_helper.to_array(model.graph.initializer[3])
+    # Sums of some hundred terms in another order, in float32.
+    assert step.loss == pytest.approx(loss_of(peepholes), rel=1e-5)
+    gradient = (before["P"] - after["P"]) / 2**20
+    for place in np.ndindex(gradient.shape):
+        move = np.zeros_like(peepholes)
+        move[place] = 1e-2
+        difference = (loss_of(peepholes + move) - loss_of(peepholes - move)) / 2e-2
+        # The third derivative times 1e-4 / 6, and roundings of a loss of some 30 over the step.
+        assert gradient[place] == pytest.approx(difference, rel=2e-3, abs=2e-3)

@@ -106,7 +106,13 @@ def split_file(path: Path) -> Split | None:
 
 def _port(value: ValueInfoProto) -> Port:
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(_element(value)))
-    return Port(value.name, dtype, static_shape(value) or ())
+    sizes = value.type.tensor_type.shape.dim
+    return Port(
+        value.name,
+        dtype,
+        tuple(size.dim_value if size.HasField("dim_value") else None for size in sizes),
+        tuple(size.dim_param or None for size in sizes),
+    )
 
 
 def split_update(model: ModelProto) -> Split | None:

@@ -70,14 +70,20 @@ def _lstm(
     weight: Tensor,
     bias: Tensor,
     activations: Sequence[Activation],
+    peepholes: Tensor | None = None,
 ) -> States:
     hidden_state, cell = states
     f, g, h = activations
     inputs, outputs, forget, new = (
         projection + functional.linear(hidden_state, weight, bias)
     ).chunk(4, -1)
-    cell = f(forget) * cell + f(inputs) * g(new)
-    return f(outputs) * h(cell), cell
+    if peepholes is None:
+        cell = f(forget) * cell + f(inputs) * g(new)
+        return f(outputs) * h(cell), cell
+    to_inputs, to_outputs, to_forget = peepholes.chunk(3)
+    # The output gate reads the new cell, the others the old one.
+    cell = f(forget + to_forget * cell) * cell + f(inputs + to_inputs * cell) * g(new)
+    return f(outputs + to_outputs * cell) * h(cell), cell
 
 
 def _activations(
@@ -105,8 +111,7 @@ def _recurrent(
     def row(call: NodeCall) -> tuple[Tensor, ...]:
         call.refuse(activation_alpha=None, activation_beta=None, clip=None)
         call.refuse(layout=0)
-        if call.has(7):
-            raise TrainingExportError("peepholes are not supported", hint=ANOTHER_SOURCE)
+        peepholes = call.optional(7)
         value, inner, outer, bias = (
             call.tensor(),
             call.tensor(1),
@@ -130,6 +135,8 @@ def _recurrent(
                 "bias": of_state,
                 "activations": activations[direction],
             }
+            if peepholes is not None:
+                of_direction["peepholes"] = peepholes[direction]
             outputs, states = scan(
                 partial(cell, call, **of_direction),
                 projections,

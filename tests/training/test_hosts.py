@@ -167,7 +167,9 @@ class Tokens(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         later = self.embedding(tokens[:, 1:][:, ::2] + 2).mean(1)
-        return self.head(later + self.embedding((tokens[:, -1] // 3).clamp(min=1)))
+        last = self.embedding((tokens[:, -1] // 3).clamp(min=1))
+        scores: torch.Tensor = self.head(later + last)
+        return scores
 
 
 @pytest.fixture(scope="module")

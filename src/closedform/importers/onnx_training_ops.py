@@ -13,7 +13,7 @@ from onnx import NodeProto
 
 from closedform.errors import VerificationError
 from closedform.importers.onnx_ops import Reader, attributes_of
-from closedform.ir import Op, Value
+from closedform.ir import DType, Op, Value
 
 TRAINING = "ai.onnx.preview.training"
 TrainingRow = Callable[[Reader, NodeProto, tuple[Value, ...]], list[Value]]
@@ -31,7 +31,9 @@ class _Formulas:
         return self.reader.builder.const(value, self.dtype)
 
     def attribute(self, name: str) -> Value:
-        return self.number(self.attributes[name])
+        """An attribute, which is a float32 whatever the dtype of the tensors."""
+        value = self.reader.builder.const(self.attributes[name], DType.F32)
+        return self.converted(value)
 
     def add(self, left: Value, right: Value) -> Value:
         return self.reader.emit(Op.ADD, left, right)
@@ -48,8 +50,11 @@ class _Formulas:
     def root(self, operand: Value) -> Value:
         return self.reader.emit(Op.SQRT, operand)
 
-    def converted(self, count: Value) -> Value:
-        return self.reader.emit(Op.CAST, count, to=self.dtype)
+    def converted(self, value: Value) -> Value:
+        """A value in the dtype of the tensors."""
+        if value.type.dtype is self.dtype:
+            return value
+        return self.reader.emit(Op.CAST, value, to=self.dtype)
 
     def is_later(self, count: Value) -> Value:
         return self.reader.emit(Op.LT, self.reader.constant(0, count), count)
@@ -88,7 +93,9 @@ def _adagrad(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> li
         decay = formulas.multiply(
             formulas.converted(operands[1]), formulas.attribute("decay_factor")
         )
-        rate = formulas.divide(operands[0], formulas.add(formulas.number(1), decay))
+        rate = formulas.divide(
+            formulas.converted(operands[0]), formulas.add(formulas.number(1), decay)
+        )
         regularized = formulas.regularized(param, gradient)
         next_squares = formulas.add(squares, formulas.multiply(regularized, regularized))
         size = formulas.add(formulas.root(next_squares), formulas.attribute("epsilon"))
@@ -118,7 +125,7 @@ def _momentum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> l
         if mode == "nesterov":
             ahead = formulas.multiply(formulas.attribute("alpha"), next_velocity)
             direction = formulas.add(regularized, ahead)
-        change = formulas.multiply(operands[0], direction)
+        change = formulas.multiply(formulas.converted(operands[0]), direction)
         results.append((formulas.subtract(param, change), next_velocity))
     return _by_kind(results)
 
@@ -140,7 +147,7 @@ def _adam(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> list[
         square = formulas.multiply(regularized, regularized)
         next_squares = formulas.average(formulas.attribute("beta"), squares, square)
         size = formulas.add(formulas.root(next_squares), formulas.attribute("epsilon"))
-        rate = _corrected_rate(formulas, operands[0], operands[1])
+        rate = _corrected_rate(formulas, formulas.converted(operands[0]), operands[1])
         change = formulas.divide(formulas.multiply(rate, next_average), size)
         shrunk = formulas.subtract(formulas.number(1), formulas.attribute("norm_coefficient_post"))
         next_param = formulas.multiply(shrunk, formulas.subtract(param, change))

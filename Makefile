@@ -193,7 +193,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: bits over runs, threads, resume and shards, in every engine"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/determinism/compare_determinism.py
 	@echo "== compare: edits of steps of optimizers that jax2onnx wrote, against the rules of optax"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/translation/compare_referee.py
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/translation/compare_referee.py \
+	  tests/verify/translation/compare_rewrites.py
 	@$(MAKE) accuracy
 	@$(MAKE) precision
 	@if command -v coqc > /dev/null; then $(MAKE) rocq; else echo "== rocq: coqc is not installed"; fi

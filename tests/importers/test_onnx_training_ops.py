@@ -122,5 +122,5 @@ def test_a_rate_of_another_dtype() -> None:
     feed: dict[str, Any] = {name: np.full((2, 3), 0.75) for name in ("x0", "g0", "v0")}
     feed |= {"rate": np.float32(0.1), "count": np.array(3)}
     actual = evaluate(read_model(model), feed)
-    expected = ReferenceEvaluator(model).run(None, feed)
+    expected: Any = ReferenceEvaluator(model).run(None, feed)
     np.testing.assert_allclose(actual["next_x0"], expected[0], rtol=1e-7)

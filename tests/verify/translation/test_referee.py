@@ -134,6 +134,16 @@ def test_states_that_begin_otherwise() -> None:
     )
 
 
+@pytest.mark.parametrize(("count", "status"), [(0, "PROVED"), (0.0, "PROVED"), (0.5, "REFUTED")])
+def test_a_count_may_be_stated_as_a_float(count: float, status: str) -> None:
+    step = foreign.load("adamw")
+    states = {**step.ports["initial_states"], "state[0].count": count}
+    judgement = judge_step(step.model, step.rule, ports={**step.ports, "initial_states": states})
+    assert judgement.verdict.proved
+    assert judgement.beginning is not None
+    assert str(judgement.beginning.status) == status
+
+
 def test_a_float32_count_is_considered_as_long_as_it_is_exact() -> None:
     step = foreign.load("nadam")
     judgement = judge_step(step.model, step.rule, ports=step.ports)

@@ -23,6 +23,8 @@ from tests.verify.faults import TRANSFORMED
 STEPS = StepRange(CLOCK, 0, 2**50)
 x, y = symbol("x"), symbol("y")
 ADDED = build.add(x, y)
+SQUARE = build.power(ADDED, build.TWO)
+MULTIPLIED_OUT = build.add(build.multiply(x, ADDED), build.multiply(y, ADDED))
 LATER = build.add(CLOCK, build.ONE)
 
 
@@ -38,6 +40,7 @@ def parts(source: Term, computed: Term) -> list[str]:
         (divide(x, build.multiply(y, ADDED)), divide(divide(x, ADDED), y)),
         (square_root(ADDED), build.add(square_root(build.add(y, x)), build.ZERO)),
         (log(ADDED), log(build.add(y, x))),
+        (square_root(build.add(x, SQUARE)), square_root(build.add(x, MULTIPLIED_OUT))),
         (x, divide(x, build.add(build.ONE, square_root(build.multiply(y, y))))),
         (
             x,
@@ -58,6 +61,11 @@ def test_an_operation_that_the_source_has_or_that_is_always_defined(
     [
         (x, divide(build.multiply(x, y), y), "1 / y"),
         (build.absolute(x), build.power(square_root(x), build.TWO), "(x ^ 1/2)"),
+        (
+            square_root(build.add(x, SQUARE)),
+            square_root(build.add(y, MULTIPLIED_OUT)),
+            "((y + ((x * (x + y)) + (y * (x + y)))) ^ 1/2)",
+        ),
         (divide(x, y), divide(divide(build.multiply(x, ADDED), ADDED), y), "1 / (x + y)"),
         (x, divide(x, build.subtract(build.ONE, build.power(build.HALF, CLOCK))), "1 / "),
     ],

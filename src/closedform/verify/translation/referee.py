@@ -12,6 +12,7 @@ from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import OnnxSource, checked_model, read_model
 from closedform.importers.onnx_ports import PortNames, other_ports, ports_by_use, read_ports
 from closedform.language import PARAM
+from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
@@ -190,7 +191,8 @@ def _beginning(runs: Runs, renaming: Renaming) -> Verdict | None:
             continue
         dtype = runs.step.types[port].dtype
         for entry in set(np.ravel(stated[port]).tolist()):
-            low, high = rounding_interval(entry, dtype) if dtype.is_float else (entry, entry)
+            exact = build.exact(entry)
+            low, high = rounding_interval(entry, dtype) if dtype.is_float else (exact, exact)
             if not low <= number <= high:
                 reason = f"{port} begins with {entry}, and that of the rule with {number}"
                 return Verdict(Status.REFUTED, reason=reason)

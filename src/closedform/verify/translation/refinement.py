@@ -9,7 +9,8 @@ of it is defined wherever all operations of the source are. Each partial operati
    and a counter counts steps;
 3. the signs of its operands, at all steps, say so;
 4. its operand has the congruent form of one of the source's, or the same factors;
-5. it follows from the conditions under which the operation is taken.
+5. it follows from the conditions under which the operation is taken;
+6. its operand is shown to be equal to one of the source's: a square that the graph multiplies out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from flint import fmpq
 from closedform.effort import Effort
 from closedform.verify.identity import forms
 from closedform.verify.identity.congruence import Congruence
-from closedform.verify.identity.equality import StepRange, operand_fits
+from closedform.verify.identity.equality import StepRange, are_equal, operand_fits
 from closedform.verify.identity.forms import Form, NoForm
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import build
@@ -116,6 +117,7 @@ class _Known:
             or operand_fits(demand.node, self._sign_of)
             or self._is_congruent(demand)
             or self._follows_from_path(demand, effort)
+            or self._has_equal_operand(demand, effort)
         )
 
     def _follows_from_path(self, demand: Obligation, effort: Effort) -> bool:
@@ -226,6 +228,17 @@ class _Known:
         except NoForm:
             return False
 
+    def _has_equal_operand(self, demand: Obligation, effort: Effort) -> bool:
+        """Whether an operation of the source has an operand of the same value."""
+        if demand.kind not in _BY_FORM:
+            return False
+        operand = _operand_of(demand)
+        return any(
+            are_equal(operand, _operand_of(obligation), self.steps) is not None
+            for obligation in self.given
+            if effort.left and self._is_taken(obligation, demand)
+        )
+
     def _is_taken(self, assumption: Obligation, demand: Obligation) -> bool:
         """Whether an operation of the source is taken where one of the graph is."""
         if assumption.kind is not demand.kind:
@@ -239,7 +252,7 @@ class _Known:
         Raises:
             NoForm: It has none.
         """
-        operand = demand.node.args[1 if demand.kind is PartialOperation.DIVISION else 0]
+        operand = _operand_of(demand)
         if demand.kind is PartialOperation.LOGARITHM:
             return self._table.form(operand)
         return self._table.product(self._unsigned_factors(operand))
@@ -270,6 +283,11 @@ class _Known:
         quotient = self._table.product((required_form, self._table.power(source_form, fmpq(-1))))
         number = forms.number_of(quotient)
         return number is not None and number > 0
+
+
+def _operand_of(demand: Obligation) -> Term:
+    """The divisor, radicand or argument of an operation."""
+    return demand.node.args[1 if demand.kind is PartialOperation.DIVISION else 0]
 
 
 _BY_FORM = frozenset({PartialOperation.DIVISION, PartialOperation.ROOT, PartialOperation.LOGARITHM})

@@ -243,14 +243,14 @@ class Rewriting:
         (following,) = (name for name, text in ports["outputs"].items() if "count" in text)
         integer = self.name()
         names = {counter: integer, following: self.name()}
-        kept = list(graph.node)
-        for node in kept:
+        nodes = list(graph.node)
+        for node in nodes:
             node.input[:] = [names.get(name, name) for name in node.input]
             node.output[:] = [names.get(name, name) for name in node.output]
         one = self.constant(1, element)
         del graph.node[:]
         cast = helper.make_node("Cast", [counter], [integer], to=TensorProto.INT64)
-        graph.node.extend([cast, *kept, helper.make_node("Add", [counter, one], [following])])
+        graph.node.extend([cast, *nodes, helper.make_node("Add", [counter, one], [following])])
         for value in (*graph.input, *graph.output):
             if value.name in (counter, following):
                 value.type.tensor_type.elem_type = element

@@ -65,9 +65,9 @@ REFUSED = {
     "kron": "numpy.random",
     "lorarite": "mat1 and mat2 shapes cannot be multiplied",  # pairs of factors
     "magma": "the param groups of another optimizer",
-    "sara": "tensors used as indices",
+    "sara": "is a mask",
     "soap": "aten.flip",
-    "spam": "tensors used as indices",
+    "spam": "is a mask",
     "spectralsphere": "decides more than 16 times",
     "splus": "another formula",
     "swats": "'phase' changes",

@@ -414,6 +414,27 @@ def test_what_has_no_expression_is_refused_by_name(kind: type[Traced]) -> None:
         rule_of(kind)
 
 
+class Masked(Traced):
+    """Moves the elements that are small when the optimizer is made."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params)
+        for param in self.param_groups[0]["params"]:
+            self.state[param]["mask"] = param.detach().abs() < 1
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(torch.where(own["mask"], g, 0), alpha=group["lr"])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_a_mask_that_a_constructor_makes_is_refused(scale: float) -> None:
+    params = parameters((3, 2))
+    with torch.no_grad():
+        params[0].mul_(scale)
+    with pytest.raises(TraceError, match=r"the state 'mask' is a mask, which the constructor has"):
+        trace(Masked(params))
+
+
 def test_a_rule_that_differs_from_its_optimizer_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -185,6 +185,7 @@ def subject_of(
     state_before = optimizer.state.get(group["params"][0], {})
     copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, with_state=False)
     for param in params:
+        _check_masks(state_before, f"{type(optimizer).__name__}, param group {place}")
         state = {key: _fresh(key, v, group["params"][0], param) for key, v in state_before.items()}
         if not any(value is _CHANGED for value in state.values()):
             copy_of_optimizer.state[param] = state
@@ -209,6 +210,22 @@ def gradients(shapes: Sequence[Sizes], seed: int) -> list[torch.Tensor]:
 
 def _parameter(value: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(value.clone())
+
+
+def _check_masks(state: Mapping[str, Any], where: str) -> None:
+    """Refuses states that a constructor has chosen elements by: their choice is not in the step.
+
+    Raises:
+        TraceError: There is one.
+    """
+    for key, value in state.items():
+        if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
+            raise TraceError(
+                f"the state {key!r} is a mask, which the constructor has made of values of the "
+                "parameter or of random numbers",
+                where=where,
+                hint="the states of a rule begin with numbers, or with the parameter",
+            )
 
 
 _CHANGED: Any = object()

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
+import torch
+from torch.nn.utils import parametrizations
 
 from closedform.compiler import compile_step
 from closedform.errors import DefinitionError, LoweringError
@@ -131,6 +133,48 @@ def test_singular_vectors_are_those_of_lapack(rows: int, columns: int, condition
         np.testing.assert_allclose(gram, np.eye(columns), atol=1e-14 * condition)
         expected = np.abs(np.linalg.svd(matrix)[0][:, :columns])
         np.testing.assert_allclose(np.abs(turned / sizes), expected, atol=1e-14 * condition)
+
+
+def iterated(matrix: Any, steps: int) -> tuple[Any, Any]:
+    """The vectors of torch's power iteration from ones, which is for numbers near 1."""
+    layer = torch.nn.Linear(matrix.shape[1], matrix.shape[0], bias=False, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(matrix))
+    parametrizations.spectral_norm(layer, n_power_iterations=1)
+    norm: Any = layer.parametrizations.weight[0]  # type: ignore[index, union-attr]
+    norm._v.copy_(torch.nn.functional.normalize(torch.ones_like(norm._v), dim=0))
+    norm._power_method(torch.tensor(matrix), steps)
+    return norm._u.numpy(), norm._v.numpy()
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (1, 4), (4, 4)])
+@pytest.mark.parametrize("scale", [1, 1e-30])
+def test_the_power_iteration_is_that_of_torch(shape: tuple[int, int], scale: float) -> None:
+    matrix = scale * RNG.normal(size=shape)
+    definitions = matrices.spectral_norm(GRAD, "norm", steps=7)
+    # torch ends with the left vector of the right one before; here it is of the last one.
+    _, right = iterated(matrix / scale, 7)
+    left = matrix / scale @ right
+    left /= np.linalg.norm(left)
+    outer = matmul(local("norm_u"), transpose(local("norm_v")))
+    value = result(outer, definitions, matrix, is_proved=False)
+    np.testing.assert_allclose(value, np.outer(left, right), rtol=1e-12, atol=1e-14)
+    value = result(local("norm") + 0 * GRAD, definitions, matrix, is_proved=False)
+    np.testing.assert_allclose(value, left @ matrix @ right, rtol=1e-13, atol=0)
+
+
+def test_the_estimate_of_a_spectral_norm_rises_to_it() -> None:
+    matrix = with_values(6, np.array([2.0, 1.0, 0.5]))
+    errors = []
+    for steps in (2, 3, 4):
+        definitions = matrices.spectral_norm(GRAD, "norm", steps=steps)
+        value = result(local("norm") + 0 * GRAD, definitions, matrix, is_proved=False)
+        errors.append(2 - value[0, 0])
+    assert errors[0] > 0
+    # The quotient of the two largest values is 1/2, its fourth power 1/16.
+    np.testing.assert_allclose(np.divide(errors[1:], errors[:-1]), 1 / 16, rtol=0.1)
+    zero = result(local("norm") + 0 * GRAD, definitions, np.zeros((4, 3)), is_proved=False)
+    np.testing.assert_array_equal(zero, 0)
 
 
 def test_singular_vectors_of_any_matrix_are_orthogonal() -> None:

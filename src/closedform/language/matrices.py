@@ -186,6 +186,48 @@ def right_singular_vectors(x: sp.Expr, rows: sp.Expr | int, columns: sp.Expr | i
     return RightSingularVectors(x, *sizes)
 
 
+def spectral_norm(x: sp.Expr, prefix: str, *, steps: int) -> Definitions:
+    r"""Returns definitions of an estimate of the largest singular value, of shape [1, 1].
+
+    .. math::
+        v_0 = 1, \quad u_k = A v_k / \lVert A v_k \rVert, \quad
+        v_{k+1} = A^\top u_k / \lVert A^\top u_k \rVert, \quad \sigma = u_n^\top A v_n
+
+    The power iteration: σ is at most the norm, and its distance from it falls by the fourth power
+    of the quotient of the two largest singular values at each step. The vectors are the definitions
+    ``{prefix}_u`` and ``{prefix}_v``, of shape [rows, 1] and [columns, 1]. A matrix of zeros has
+    vectors of zeros.
+
+    Args:
+        x: The matrices A.
+        prefix: The beginning of the names.
+        steps: The number n >= 1 of steps.
+    """
+    matrix = local(f"{prefix}_scaled")
+    largest = reduce_max(sp.Abs(x), (-2, -1), keepdims=True)
+    definitions: Definitions = {
+        f"{prefix}_largest": largest,
+        # Squares of small numbers underflow; the vectors do not depend on the scale.
+        f"{prefix}_scaled": x / sp.Max(local(f"{prefix}_largest"), LEAST),
+    }
+    product: sp.Expr = reduce_sum(matrix, (-1,), keepdims=True)  # of the vector of ones
+    for step in range(steps):
+        definitions |= _unit_vector(f"{prefix}_{step}l", product)
+        left = local(f"{prefix}_{step}l")
+        definitions |= _unit_vector(f"{prefix}_{step + 1}", matmul(transpose(matrix), left))
+        product = matmul(matrix, local(f"{prefix}_{step + 1}"))
+    right = local(f"{prefix}_{steps}")
+    definitions |= {f"{prefix}_v": right} | _unit_vector(f"{prefix}_u", product)
+    estimate = reduce_sum(local(f"{prefix}_u") * matmul(matrix, right), (-2, -1), keepdims=True)
+    return {**definitions, prefix: local(f"{prefix}_largest") * estimate}
+
+
+def _unit_vector(name: str, x: sp.Expr) -> Definitions:
+    vector = local(f"{name}_long")
+    length = sp.sqrt(reduce_sum(vector**2, (-2, -1), keepdims=True))
+    return {f"{name}_long": x, name: vector / sp.Max(length, LEAST)}
+
+
 def _triangular_inverse(prefix: str, x: sp.Expr, size: int) -> Definitions:
     if not size:
         return {prefix: x}

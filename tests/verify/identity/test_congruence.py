@@ -7,7 +7,8 @@ import random
 import pytest
 from flint import arb, fmpq
 
-from closedform.verify.identity.congruence import are_congruent
+from closedform.verify.identity.congruence import are_congruent, with_split_roots
+from closedform.verify.identity.equality import StepRange
 from closedform.verify.terms.build import (
     HALF,
     ONE,
@@ -222,3 +223,21 @@ def test_what_is_called_equal_is_equal_at_points() -> None:
             assert arb(values[0]).overlaps(arb(values[1])), (left, right, point)
     assert congruent > 100
     assert compared > 500
+
+
+def test_a_root_of_a_product_is_split_at_factors_above_0() -> None:
+    clock = symbol("t", integer=True)
+    steps = StepRange(clock, 0, 2**31)
+    decay = exp(multiply(add(clock, ONE), log(rational(999, 1000))))
+    correction = add(ONE, multiply(rational(-1), decay))
+    moment = add(X, Y)
+    joined = square_root(multiply(divide(ONE, correction), moment))
+    apart = divide(square_root(moment), square_root(correction))
+    assert not are_congruent(joined, apart, steps.sign_of)
+    split = with_split_roots(joined, clock, steps.sign_of)
+    assert are_congruent(split, apart, steps.sign_of)
+    # Of z, which may be below 0, sqrt(z x) is not sqrt(z) sqrt(x).
+    unsure = square_root(multiply(divide(ONE, add(clock, rational(-3))), moment))
+    assert with_split_roots(unsure, clock, steps.sign_of) == unsure
+    other = square_root(multiply(X, moment))
+    assert with_split_roots(other, clock, steps.sign_of) == other

@@ -20,7 +20,7 @@ All hold where both sides are defined. But for 5, the cost is linear. Unequal fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from flint import fmpq
@@ -31,7 +31,7 @@ from closedform.verify.identity.forms import ONE, ZERO, Form, Known, Monomial, N
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.quotients import prime_powers
-from closedform.verify.terms.tree import Op, Sign, Term
+from closedform.verify.terms.tree import Op, Sign, Term, symbols, walk
 
 _NOTHING: Known = frozenset()
 _UNDEFINED = "undefined"
@@ -69,6 +69,54 @@ def are_congruent(
         return is_zero(table.term_of(difference), sign_of)
     except NoForm:
         return False
+
+
+def with_split_roots(root: Term, clock: Term, sign_of: Callable[[Term], Sign]) -> Term:
+    """Returns a term with ``(a b)^q`` as ``a^q b^q``, where a is of the clock only and above 0.
+
+    Args:
+        root: A term.
+        clock: The symbol of the step.
+        sign_of: The sign of a term of the clock at the steps that are considered.
+    """
+    rebuilt_terms: dict[Term, Term] = {}
+    for node in walk(root):
+        args = tuple(rebuilt_terms[arg] for arg in node.args)
+        rebuilt = build.rebuild(node, args) if args else node
+        if rebuilt.op is Op.POWER and build.is_rational(rebuilt.args[1]):
+            rebuilt = _split_root(rebuilt, clock, sign_of)
+        rebuilt_terms[node] = rebuilt
+    return rebuilt_terms[root]
+
+
+def _split_root(node: Term, clock: Term, sign_of: Callable[[Term], Sign]) -> Term:
+    base, exponent = node.args
+    if exponent.value.q == 1:
+        return node
+    positive, others = [], []
+    for factor, times in _factors(base, 1):
+        is_of_clock = symbols(factor).keys() == {clock.value.name}
+        is_positive = is_of_clock and sign_of(factor) is Sign.POSITIVE
+        power = build.multiply(exponent, build.rational(times))
+        if is_positive:
+            positive.append(build.power(factor, power))
+        else:
+            others.append(factor if times == 1 else build.divide(build.ONE, factor))
+    if not positive or not others:
+        return node
+    return build.multiply(build.power(build.multiply(*others), exponent), *positive)
+
+
+def _factors(node: Term, times: int) -> Iterator[tuple[Term, int]]:
+    """The factors of a product or quotient with their exponents, 1 or -1."""
+    if node.op is Op.MULTIPLY:
+        for factor in node.args:
+            yield from _factors(factor, times)
+    elif node.op is Op.DIVIDE:
+        yield from _factors(node.args[0], times)
+        yield from _factors(node.args[1], -times)
+    else:
+        yield node, times
 
 
 @dataclass(slots=True)

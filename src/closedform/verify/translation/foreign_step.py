@@ -97,7 +97,7 @@ class ForeignStep:
     @property
     def states(self) -> list[Port]:
         """The states that something but themselves depends on."""
-        idle = self.unchanged - self._read
+        idle = self.unchanged - self.read_inputs
         return [
             port
             for port in self.ports.inputs.values()
@@ -126,7 +126,7 @@ class ForeignStep:
         )
 
     @property
-    def _read(self) -> frozenset[Port]:
+    def read_inputs(self) -> frozenset[Port]:
         """The inputs that are operands of a node."""
         places = {place for node in self.graph.nodes for place in node.operands}
         names = (
@@ -444,6 +444,25 @@ def expected_count(port: Port, begin: int, shape: Shape) -> Wanted:
     """Returns the required value of the output of a count of steps that begins with a number."""
     value = build.add(CLOCK, build.rational(begin + 1))
     return Wanted(naming.following(str(port)), "", value, shape)
+
+
+def unstated_input(step: ForeignStep, model: Model) -> str:
+    """Returns why an input of a file has no counterpart in the rules; "" where all have.
+
+    The rules would have to hold for all of its values: a rate that the host computes, or a bias
+    correction.
+    """
+    rules = [rule for rule, _ in model.members]
+    for port in step.ports.inputs.values():
+        is_open = any(rule.hyperparameters.get(port.label, 0) is None for rule in rules)
+        if port.kind is PortKind.HYPER and port in step.read_inputs and not is_open:
+            return (
+                f"the input {port.label!r} of the file may have any value, and is not a "
+                "hyperparameter of the rule without one: leave it open in the rule "
+                f"({port.label}=None), or compare closedform.from_onnx(file, ports=…).bind("
+                f"{port.label}=…)"
+            )
+    return ""
 
 
 def check_hyperparameters(step: ForeignStep, model: Model) -> None:

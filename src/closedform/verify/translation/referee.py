@@ -26,6 +26,7 @@ from closedform.verify.translation.foreign_step import (
     check_hyperparameters,
     model_of_rules,
     prove_step,
+    unstated_input,
 )
 from closedform.verify.translation.step_runs import Runs, StepDifference, propose
 
@@ -142,6 +143,9 @@ def _judge(step: ForeignStep, rules: Rules, budget: Effort) -> Judgement:
     """The verdict on a step whose ports are known."""
     model = model_of_rules(rules, step)
     check_hyperparameters(step, model)
+    unstated = unstated_input(step, model)
+    if unstated:
+        return Judgement(Verdict(Status.UNKNOWN, reason=unstated), None, step)
     runs = Runs(step, model, budget)
     verdicts: list[tuple[Verdict, Renaming]] = []
     for renaming in propose(runs):

@@ -36,7 +36,7 @@ from closedform.ir.analysis.interval import full
 from closedform.ir.graph import with_outputs
 from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, UpdateRule
-from closedform.verify.identity.congruence import are_congruent
+from closedform.verify.identity.congruence import are_congruent, with_split_roots
 from closedform.verify.identity.equality import StepRange, are_equal, is_defined
 from closedform.verify.identity.normal import (
     has_trigonometry,
@@ -388,6 +388,9 @@ def _way(
         if has_trigonometry(first, second):
             first, second = _with_cosines(first, second, run)
         if are_congruent(first, second, run.sign_of):
+            return "congruence"
+        split = tuple(with_split_roots(side, run.clock, run.sign_of) for side in (first, second))
+        if split != (first, second) and are_congruent(split[0], split[1], run.sign_of):
             return "congruence"
     return are_equal(expected, computed, run)
 

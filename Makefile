@@ -169,6 +169,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/training/compare_webgpu_operators.py
 	@echo "== compare: ONNX inference models of torch and transformers, trained from the file"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_onnx_in.py
+	@echo "== compare: ONNX files of packages of PyPI and npm, next to differences of onnxruntime; resumes"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_onnx_files.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_certification.py tests/verify/compare_claims.py \
 	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py

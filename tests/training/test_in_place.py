@@ -204,7 +204,8 @@ def test_a_tensor_that_nothing_depends_on_is_part_of_the_batch(
             self.layer = nn.Linear(8, 5)
 
         def forward(self, x: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
-            return self.layer(x)
+            y: torch.Tensor = self.layer(x)
+            return y
 
     example = torch.randn(2, 8), torch.tensor([4, 4]), torch.tensor([0, 2])
     export(Selected(), cross_entropy, example, optimizers.adamw(0.1), tmp_path)

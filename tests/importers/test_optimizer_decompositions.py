@@ -10,7 +10,8 @@ import torch
 import closedform as cf
 from closedform.errors import TraceError
 from closedform.importers import torch_optimizer
-from closedform.importers.torch_optimizer.check import _gaps_with_signs, relative_gap
+from closedform.importers.tensors.check import relative_gap
+from closedform.importers.torch_optimizer.check import _gaps_with_signs
 from closedform.language.functions import RightSingularVectors
 from tests.importers.test_torch_optimizer import Traced, parameters
 
@@ -23,12 +24,12 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def _root(x: torch.Tensor, exponent: float) -> torch.Tensor:
+def _root(x: torch.Tensor, exponent: float) -> Any:
     left, values, right = torch.linalg.svd(x, full_matrices=False)
     return (left * values.pow(exponent).unsqueeze(-2)) @ right
 
 
-def _of_eigenvalues(x: torch.Tensor, function: Callable[[Any], Any]) -> torch.Tensor:
+def _of_eigenvalues(x: torch.Tensor, function: Callable[[Any], Any]) -> Any:
     values, vectors = torch.linalg.eigh(x)
     return (vectors * function(values)) @ vectors.T
 

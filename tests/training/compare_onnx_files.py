@@ -58,7 +58,7 @@ def weighted_square(outputs: Any) -> torch.Tensor:
 
 
 def _rounding(loss: float) -> float:
-    """What a loss may differ by: sums in another order, and outputs that are off by 1e-7.
+    """The tolerance of a loss: sums in another order, and outputs that are off by 1e-7.
 
     A sigmoid or a softmax of onnxruntime has errors of 1e-7, however small its value is.
     """

@@ -110,16 +110,16 @@ def weights_as_initializers(model: ModelProto) -> ModelProto:
     """Returns a copy in which the tensors of Constant nodes are initializers, too."""
     copy = ModelProto()
     copy.CopyFrom(model)
-    kept = []
+    remaining = []
     for node in copy.graph.node:
         tensors = [attribute.t for attribute in node.attribute if attribute.name == "value"]
         if node.op_type == "Constant" and tensors:
             tensors[0].name = node.output[0]
             copy.graph.initializer.append(tensors[0])
         else:
-            kept.append(node)
+            remaining.append(node)
     del copy.graph.node[:]
-    copy.graph.node.extend(kept)
+    copy.graph.node.extend(remaining)
     copy.ir_version = max(copy.ir_version, 4)  # initializers without an input
     return copy
 

@@ -226,7 +226,7 @@ FILES: dict[str, PackagedFile] = {
         _SPEECH, "/dnsmos_models/sig_bak_ovr.onnx", {"input_1": (2, 144160)}
     ),
     "plcmos": PackagedFile(
-        _SPEECH, "plcmos_v2.onnx", {"degraded_audio": (1, 1, 12, 257), "rater_embed": (1, 64)}
+        _SPEECH, "plcmos_v2.onnx", {"degraded_audio": (2, 1, 12, 257), "rater_embed": (2, 64)}
     ),
     "swift-f0": PackagedFile("swift-f0==0.3.0", "model.onnx", {"audio": (1, 4000)}),
 }

@@ -16,7 +16,7 @@ def test_following_the_page_adds_the_pass(tmp_path: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     copy(tmp_path, FOLDERS, FILES)
     assert write_new_files(text, tmp_path) == ["src/closedform/ir/passes/floors.py"]
-    assert len(edits(text)) == 10
+    assert len(edits(text)) == 9
     for block in edits(text):
         apply(block, tmp_path)
     (command,) = commands(text)

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from closedform.errors import GraphError
-from closedform.ir.evaluate import KERNELS, convert, evaluate, evaluate_node
+from closedform.ir.evaluate import KERNELS, evaluate, evaluate_node
 from closedform.ir.graph import Array, Builder, Graph, Node, Role, scalar
 from closedform.ir.ops import OPS, Op
-from closedform.ir.types import DType, TensorType
+from closedform.ir.types import DType, TensorType, convert
 from tests.support.graphs import SPECIAL_FLOATS, SPECIAL_INTEGERS, array
 
 NAN = math.nan

@@ -6,7 +6,7 @@ Knows no SymPy, no ONNX, no torch.
 from closedform.ir.analysis.interval import Interval
 from closedform.ir.analysis.ranges import ranges
 from closedform.ir.check import check
-from closedform.ir.evaluate import STEP_MAX, convert, evaluate, evaluate_node
+from closedform.ir.evaluate import STEP_MAX, evaluate, evaluate_node
 from closedform.ir.graph import (
     Array,
     Builder,
@@ -20,7 +20,7 @@ from closedform.ir.graph import (
 )
 from closedform.ir.ops import COMMUTATIVE, OPS, Op, OpSpec, infer_type
 from closedform.ir.text import parse_graph, print_graph
-from closedform.ir.types import DType, Shape, TensorType, broadcast
+from closedform.ir.types import DType, Shape, TensorType, broadcast, convert
 
 __all__ = [
     "COMMUTATIVE",

@@ -28,7 +28,7 @@ from closedform.errors import GraphError, nearest
 from closedform.ir import draws
 from closedform.ir.graph import Array, Graph, Node, Role, input_names
 from closedform.ir.ops import Op
-from closedform.ir.types import DType, Shape, TensorType
+from closedform.ir.types import DType, Shape, TensorType, convert
 
 Sizes = Mapping[str, int]
 Kernel = Callable[[Node, tuple[Array, ...], Sizes], Any]
@@ -230,20 +230,6 @@ def _max(first: Array, second: Array) -> Any:
 
 def _cast(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
     return convert(operands[0], node.type.dtype)
-
-
-def convert(array: Array, target: DType) -> Array:
-    """Returns the array cast to another dtype, as the op ``cast`` does."""
-    is_float = array.dtype.kind not in "biu"
-    with np.errstate(all="ignore"):
-        if target is DType.BF16 and array.dtype.kind != "b":
-            return np.asarray(array.astype(np.float32).astype(target.numpy))
-        if not is_float or not target.is_integer:
-            return np.asarray(array.astype(target.numpy))
-        wide = np.trunc(array.astype(np.float64))
-        least = np.iinfo(target.numpy).min
-        fits = (wide >= least) & (wide < -float(least))
-        return np.where(fits, wide, float(least)).astype(target.numpy)
 
 
 def _reduce_sum(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:

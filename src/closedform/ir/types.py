@@ -1,4 +1,4 @@
-"""Types of values in a graph: a dtype and a shape of ints and named sizes."""
+"""Types of values in a graph: a dtype and a shape of ints and named sizes; conversions."""
 
 from __future__ import annotations
 
@@ -121,3 +121,17 @@ def broadcast(first: Shape, second: Shape) -> Shape:
             )
         result.append(b if a == 1 else a)
     return tuple(result)
+
+
+def convert(array: NDArray[Any], target: DType) -> NDArray[Any]:
+    """Returns the array cast to another dtype, as the op ``cast`` does."""
+    is_float = array.dtype.kind not in "biu"
+    with np.errstate(all="ignore"):
+        if target is DType.BF16 and array.dtype.kind != "b":
+            return np.asarray(array.astype(np.float32).astype(target.numpy))
+        if not is_float or not target.is_integer:
+            return np.asarray(array.astype(target.numpy))
+        wide = np.trunc(array.astype(np.float64))
+        least = np.iinfo(target.numpy).min
+        fits = (wide >= least) & (wide < -float(least))
+        return np.where(fits, wide, float(least)).astype(target.numpy)

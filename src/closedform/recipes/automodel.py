@@ -40,14 +40,14 @@ from closedform.recipes.keys import (
     sections,
     text,
 )
-from closedform.recipes.megatron.curves import (
+from closedform.recipes.megatron.schedules import (
     STYLES,
+    WEIGHT_DECAY_STYLES,
     MegatronNumbers,
     check,
     learning_rate,
     weight_decay,
 )
-from closedform.recipes.megatron.schedules import WEIGHT_DECAY_STYLES
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe, Role

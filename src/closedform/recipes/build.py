@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from closedform.errors import UnknownNameError, nearest
 from closedform.language import Schedule
 from closedform.recipes.entries import Context, ScheduleEntry, build_schedule
-from closedform.recipes.framework import Framework
-
-MIN_HASH = 7
-"""The fewest characters of a commit's hash that name a version: git abbreviates it to 7."""
 
 
 def class_schedule(
@@ -61,23 +56,3 @@ def class_schedule(
         version=version,
     )
     return build_schedule(name, config, context)
-
-
-def known_version(framework: Framework, version: str | None) -> str:
-    """Returns a version under its known name; the newest one if none is given.
-
-    Raises:
-        UnknownNameError: The semantics of the version are not known.
-    """
-    versions = framework.versions
-    if version is None:
-        return versions[0] if versions else ""
-    for name in versions:
-        # A hash may be given shorter or longer than the framework's declaration has it.
-        is_prefix = len(version) >= MIN_HASH and name.startswith(version)
-        if version == name or is_prefix or (len(name) >= MIN_HASH and version.startswith(name)):
-            return name
-    raise UnknownNameError(
-        f"the semantics of {framework.name} {version} are not known",
-        hint=nearest(version, versions),
-    )

@@ -14,7 +14,7 @@ from closedform.deprecation import deprecated_names, renamed_keywords
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
-from closedform.recipes.build import class_schedule, known_version
+from closedform.recipes.build import class_schedule
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -28,7 +28,7 @@ from closedform.recipes.entries import (
 )
 from closedform.recipes.formulas import FORMULAS
 from closedform.recipes.framework import Framework
-from closedform.recipes.registry import FRAMEWORKS, unknown_framework
+from closedform.recipes.registry import FRAMEWORKS, known_version, unknown_framework
 from closedform.recipes.tags import matching_groups, read_tags
 
 __all__ = [

@@ -22,8 +22,7 @@ from closedform.recipes.keys import (
     number,
     text,
 )
-from closedform.recipes.megatron.curves import STYLES
-from closedform.recipes.megatron.schedules import CLOCK, FLAGS, rate
+from closedform.recipes.megatron.schedules import CLOCK, FLAGS, STYLES, rate
 from closedform.recipes.megatron.schedules import decay as weight_decay
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe, Role

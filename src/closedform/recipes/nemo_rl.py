@@ -18,9 +18,8 @@ from closedform.recipes.document import Document, in_sections, interpolate
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import OpenKeys, Values, anything, number, section_entries
-from closedform.recipes.megatron.curves import STYLES
 from closedform.recipes.megatron.reader import MegatronRun, by_bridge, recipe_of
-from closedform.recipes.megatron.schedules import FLAGS, decay
+from closedform.recipes.megatron.schedules import FLAGS, STYLES, decay
 from closedform.recipes.megatron.schedules import rate as rate_of_flags
 from closedform.recipes.optimizer_classes import class_optimizer
 from closedform.recipes.reader import Reader, Reading

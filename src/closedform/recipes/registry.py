@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from closedform.errors import UnknownNameError, nearest
 from closedform.recipes.framework import Framework
 
+MIN_HASH = 7
+"""The fewest characters of a commit's hash that name a version: git abbreviates it to 7."""
+
 _MODULES = {
     "alignment-handbook": "alignment_handbook",
     "automodel": "automodel",
@@ -143,3 +146,23 @@ def unknown_framework(name: object, names: Iterable[str] = FRAMEWORKS) -> Unknow
     texts = " or ".join(map(repr, candidates))
     hint = f"did you mean {texts}?" if candidates else nearest(str(name), names, _LIKENESS)
     return UnknownNameError(f"there is no framework {name!r}", hint=hint)
+
+
+def known_version(framework: Framework, version: str | None) -> str:
+    """Returns a version under its known name; the newest one if none is given.
+
+    Raises:
+        UnknownNameError: The semantics of the version are not known.
+    """
+    versions = framework.versions
+    if version is None:
+        return versions[0] if versions else ""
+    for name in versions:
+        # A hash may be given shorter or longer than the framework's declaration has it.
+        is_prefix = len(version) >= MIN_HASH and name.startswith(version)
+        if version == name or is_prefix or (len(name) >= MIN_HASH and version.startswith(name)):
+            return name
+    raise UnknownNameError(
+        f"the semantics of {framework.name} {version} are not known",
+        hint=nearest(version, versions),
+    )

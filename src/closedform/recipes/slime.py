@@ -12,9 +12,8 @@ from closedform.recipes.document import Document
 from closedform.recipes.entries import Context
 from closedform.recipes.framework import Framework
 from closedform.recipes.keys import FlagKeys, Values, choice, integer, number, section_entries, text
-from closedform.recipes.megatron.curves import STYLES
 from closedform.recipes.megatron.reader import MegatronRun, recipe_of
-from closedform.recipes.megatron.schedules import CLOCK, FLAGS, decay, rate
+from closedform.recipes.megatron.schedules import CLOCK, FLAGS, STYLES, decay, rate
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 from closedform.recipes.section import Section

@@ -33,7 +33,7 @@ from closedform.recipes.keys import (
     section_entries,
     text,
 )
-from closedform.recipes.megatron.curves import STYLES, MegatronNumbers, check, learning_rate
+from closedform.recipes.megatron.schedules import STYLES, MegatronNumbers, check, learning_rate
 from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer, fused_adam
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, Recipe

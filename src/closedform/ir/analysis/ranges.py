@@ -38,10 +38,10 @@ from closedform.ir.analysis.interval import (
 )
 from closedform.ir.analysis.refine import Conditions, compared_nodes, is_at_most, refine
 from closedform.ir.analysis.spectra import Spectra
-from closedform.ir.evaluate import STEP_MAX, convert
+from closedform.ir.evaluate import STEP_MAX
 from closedform.ir.graph import Graph, Node, Role
 from closedform.ir.ops import Op
-from closedform.ir.types import DType
+from closedform.ir.types import DType, convert
 
 RangeRule = Callable[["Ranges", Node, Operands], Interval]
 

@@ -61,6 +61,17 @@ VARIANTS: dict[str, tuple[NodeProto, Any, tuple[int, ...], tuple[int, ...]]] = {
         (1,),
     ),
     **{
+        f"ReverseSequence, time {time}": (
+            helper.make_node(
+                "ReverseSequence", ["value", "index"], ["y"], time_axis=time, batch_axis=1 - time
+            ),
+            np.array([1, 3, 2, 4]),
+            (4, 4, 2),
+            (1,),
+        )
+        for time in (0, 1)
+    },
+    **{
         f"AveragePool, {pads}, {strides}, {counted}, {ceiling}": (
             _average(
                 kernel_shape=[3, 2],

@@ -345,6 +345,18 @@ def _where(call: NodeCall) -> Tensor:
     return torch.where(condition, first, second)
 
 
+def _reverse_sequence(call: NodeCall) -> Tensor:
+    """Reverses the first entries of each row, as many as its length says."""
+    value, lengths = call.tensor(), call.tensor(1)
+    time, batch = call.attributes["time_axis"], call.attributes["batch_axis"]
+    places = torch.arange(value.shape[time]).unsqueeze(1)
+    sources = torch.where(places < lengths, lengths - 1 - places, places)  # [time, batch]
+    if batch < time:
+        sources = sources.t()
+    sizes = [size if axis in (time, batch) else 1 for axis, size in enumerate(value.shape)]
+    return value.gather(time, sources.reshape(sizes).expand(value.shape))
+
+
 MOVEMENT: Mapping[str, tuple[OperatorFunction, Mapping[str, Any]]] = {
     "Concat": (lambda call: torch.cat(call.tensors(), call.attributes["axis"]), {"axis": None}),
     "ConstantOfShape": (_constant_of_shape, {"value": np.zeros(1, np.float32)}),
@@ -362,6 +374,7 @@ MOVEMENT: Mapping[str, tuple[OperatorFunction, Mapping[str, Any]]] = {
     "Pad": (_pad, {"mode": b"constant", "pads": None, "value": 0.0}),
     "Range": (_range, {}),
     "Reshape": (_reshape, {"allowzero": 0}),
+    "ReverseSequence": (_reverse_sequence, {"batch_axis": 1, "time_axis": 0}),
     "Scatter": (_scatter_elements, {"axis": 0, "reduction": b"none"}),
     "ScatterElements": (_scatter_elements, {"axis": 0, "reduction": b"none"}),
     "ScatterND": (_scatter_nd, {"reduction": b"none"}),

@@ -19,6 +19,7 @@ from closedform.training.tracing.isolation import plain_kernels, symbolic_length
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.onnx_registry import quiet
 from closedform.training.tracing.places import Places
+from closedform.training.tracing.spaced_numbers import SpacedNumbers
 
 OF_LOSS = "loss."
 """The prefix of parameters and buffers of a loss that is a module."""
@@ -113,6 +114,7 @@ class Forward:
             quiet(),
             plain_kernels(),
             symbolic_lengths(self.model, self.loss),
+            SpacedNumbers(),
             self.places.record_modules(self.model),
         ):
             yield

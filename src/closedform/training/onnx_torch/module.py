@@ -615,7 +615,9 @@ def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
         for name, array in _weights_of(body, where):
             if name in names:
                 raise TrainingExportError(
-                    f"the constant {name!r} is defined twice", where=where, hint=INVALID_FILE
+                    f"the constant {name!r} is defined in two branches or loops",
+                    where=where,
+                    hint="rename one of them, or export the model without branches and loops",
                 )
             names.add(name)
             yield name, array

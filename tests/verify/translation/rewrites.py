@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from closedform.exporters.onnx_files import rule_models
 from closedform.language import UpdateRule
@@ -43,15 +44,21 @@ def exported(
             for name in outputs
         },
     }
+    # States that begin as the parameters are left out: the rule says how they begin.
     ports["initial_states"] = {
-        "shared.count" if value.name == "step" else value.name: np.zeros(
-            [size.dim_value for size in value.type.tensor_type.shape.dim]
-        ).tolist()
-        for value in models["init"].graph.output
-        if not value.name.startswith("param")
+        "shared.count" if name == "step" else name: np.asarray(value).tolist()
+        for name, value in _first_states(models["init"]).items()
     }
     _rename(model, names)
     return model, ports
+
+
+def _first_states(init: ModelProto) -> dict[str, Any]:
+    if init.graph.input:
+        return {}
+    names = [value.name for value in init.graph.output]
+    values: Any = ReferenceEvaluator(init).run(None, {})
+    return dict(zip(names, values, strict=True))
 
 
 def _rename(model: ModelProto, names: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from closedform.language import UpdateRule
 from closedform.language.groups import Group
 from closedform.verify.terms.verdict import Status
 from closedform.verify.translation.referee import judge_step
+from tests.test_library import OPTIMIZERS
 from tests.verify.translation import foreign
 from tests.verify.translation.rewrites import exported, rewritten
 
@@ -35,6 +36,12 @@ def test_the_same_function_in_other_words_is_proved(name: str, seed: int, kind: 
     model, ports = exported(rule, PARAMS)
     verdict = judge_step(rewritten(model, ports, seed, kind), rule, ports=ports).verdict
     assert verdict.proved, verdict
+
+
+def test_a_tensor_that_the_rule_takes_is_an_input_of_it() -> None:
+    rule = OPTIMIZERS["sophia"]()
+    model, ports = exported(rule, PARAMS)
+    assert judge_step(rewritten(model, ports, 10, "f32"), rule, ports=ports).verdict.proved
 
 
 @pytest.mark.parametrize(("first", "second"), [("adamw", "sgd"), ("lion", "adagrad")])

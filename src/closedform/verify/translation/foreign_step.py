@@ -31,6 +31,7 @@ from closedform.language.model import NonFinite
 from closedform.language.symbols import t
 from closedform.verify.terms import build
 from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import symbols
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model, Wanted
@@ -452,10 +453,11 @@ def unstated_input(step: ForeignStep, model: Model) -> str:
     The rules would have to hold for all of its values: a rate that the host computes, or a bias
     correction.
     """
-    rules = [rule for rule, _ in model.members]
-    for port in step.ports.inputs.values():
-        is_open = any(rule.hyperparameters.get(port.label, 0) is None for rule in rules)
-        if port.kind is PortKind.HYPER and port in step.read_inputs and not is_open:
+    inputs = [port for port in step.read_inputs if port.kind is PortKind.HYPER]
+    outputs = model.outputs() if inputs else ()
+    rule_symbols = {name for entry in outputs for name in symbols(entry.term)}
+    for port in sorted(inputs, key=str):
+        if port.label not in rule_symbols:
             return (
                 f"the input {port.label!r} of the file may have any value, and is not a "
                 "hyperparameter of the rule without one: leave it open in the rule "

@@ -65,12 +65,17 @@ def is_false_at(claim: Claim, point: Any) -> bool:
 
 
 @pytest.mark.parametrize("theorem", docs.THEOREMS, ids=by_name)
-def test_page_says_the_verdict_and_a_point_where_the_statement_is_false(theorem: Theorem) -> None:
-    line = LINES[theorem.name]
-    assert line.startswith(f"**{theorem.expected.value}** ")
-    if theorem.expected is PROVED:
-        return
-    shown = re.findall(r"`([\w.]+) = (-?\d+(?:/\d+)?)`", line)
+def test_page_says_the_verdict(theorem: Theorem) -> None:
+    assert LINES[theorem.name].startswith(f"**{theorem.expected.value}** ")
+
+
+@pytest.mark.parametrize(
+    "theorem",
+    [theorem for theorem in docs.THEOREMS if theorem.expected is not PROVED],
+    ids=by_name,
+)
+def test_page_has_a_point_where_the_statement_is_false(theorem: Theorem) -> None:
+    shown = re.findall(r"`([\w.]+) = (-?\d+(?:/\d+)?)`", LINES[theorem.name])
     claim = theorem.claim()
     assert is_false_at(claim, {name: _Number(text) for name, text in shown})
 

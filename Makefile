@@ -167,6 +167,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: every differentiable operator of torch, in front of a loss, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_op_samples.py \
 	  tests/training/compare_webgpu_operators.py
+	@echo "== compare: faults in the backwards of all rules whose gradient is proved"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_gradient_faults.py
 	@echo "== compare: ONNX inference models of torch and transformers, trained from the file"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_onnx_in.py
 	@echo "== compare: ONNX files of packages of PyPI and npm, next to differences of onnxruntime; resumes"

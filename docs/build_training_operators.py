@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from closedform.training.gradients.composed_rules import COMPOSED
+from closedform.training.gradients.linear_rules import LINEAR
 from closedform.training.gradients.rules import (
     BACKWARDS,
     ELEMENTWISE,
-    LINEAR,
     PROVED,
     PROVED_OFF_KINKS,
     RULES,
@@ -58,16 +59,22 @@ form of each operator are all within the proof. Proved is, over the real numbers
   tie of `maximum`, 1 at the bounds of `clamp`), that slope is proved, too;
 - of {linear} linear ones, that the backward is the adjoint, ⟨A x, g⟩ = ⟨x, B g⟩, as sums over
   indices, for all sizes from 1 on that the rule leaves free: batches, rows, columns and lengths.
-  Channels and kernels of convolutions, parts of a split and orders of diagonals are numbers.
+  Channels and kernels of convolutions, parts of a split and orders of diagonals are numbers;
+- of {composed} composed ones (softmax, normalisations, attention, norms, losses, maxima), that the
+  backward is the adjoint of the derivative, ⟨F'(x) dx, g⟩ = ⟨dx, B g⟩. The forward is read as sums,
+  products, powers, exponentials and logarithms of sums over indices, which are differentiated by
+  the chain rule, for all sizes that the rule leaves free. The place of a maximum is a function
+  without a definition, and real numbers that are compared differ ("except at kinks"): ties, a norm
+  of 0 and a loss at its margin are not part of it.
 
-The rules are in `closedform.training.gradients.rules`, with their domains (x > 0 for `log`, `sqrt`
+The rules are in `closedform.training.gradients`, with their domains (x > 0 for `log`, `sqrt`
 and `pow`; x < 20 for `mish`, above which torch's forward and backward are of two approximations).
-Constants are the exact numbers that they are rounded from, and indices are in their ranges.
-Rounding, NaN and infinity are not part of it, nor are edges without a listed slope (`softplus` at
-20).
-All other operators, such as softmax, normalisations, attention, maxima of windows and solutions of
-linear systems, are compared with torch only. These are the backwards that closedform writes instead
-of torch's:
+Constants of elementwise operators are the exact numbers that they are rounded from, and indices are
+in their ranges. Rounding, NaN and infinity are not part of it, nor are edges without a listed slope
+(`softplus` at 20), divisors of 0, and roots and logarithms of numbers that are not positive.
+{faults}
+All other operators, such as solutions of linear systems, cumulative maxima and sorted numbers, are
+compared with torch only. These are the backwards that closedform writes instead of torch's:
 
 | backward | proved by | compared with torch only |
 | --- | --- | --- |
@@ -134,7 +141,8 @@ def page() -> str:
     tables = "\n".join(rows) + "\n"
     if variants:
         tables += _VARIANTS + "\n".join(variants) + _COUNTED
-    return head + tables + _gradients(gradients) + _REFUSED + "\n".join(_reasons(found)) + "\n"
+    proofs = _gradients(gradients, results.get("faults"))
+    return head + tables + proofs + _REFUSED + "\n".join(_reasons(found)) + "\n"
 
 
 def _family(name: str) -> str:
@@ -149,7 +157,15 @@ def _row(family: str, kinds: dict[str, str], gradients: dict[str, str]) -> str:
     return f"| {label} | {' | '.join(map(str, cells))} |"
 
 
-def _gradients(gradients: dict[str, str]) -> str:
+def _faults(counts: dict[str, int]) -> str:
+    return (
+        f"`make compare` plants {counts['faults']:,} faults in the backwards of {counts['rules']} "
+        "rules (a sign, a factor,\na term, a sum, a mask, an axis, swapped operands): "
+        f"{counts['proved']} are proved.\n"
+    )
+
+
+def _gradients(gradients: dict[str, str], faults: dict[str, int] | None) -> str:
     """The section on proofs of gradients."""
     rows = [
         f"| `{name}` | {_code(backward.rules)} | {backward.reason} |"
@@ -161,6 +177,8 @@ def _gradients(gradients: dict[str, str]) -> str:
     }
     return _GRADIENTS.format(
         count=len(gradients),
+        composed=len(COMPOSED),
+        faults=_faults(faults) if faults else "",
         elementwise=len(ELEMENTWISE),
         linear=len(LINEAR),
         rows="\n".join(rows),
@@ -189,6 +207,14 @@ def _reasons(found: dict[str, list[str]]) -> list[str]:
             entries.setdefault(reason, []).append(f"`{name}`")
     ordered: list[Any] = sorted(entries.items(), key=lambda one: (-len(one[1]), one[0]))
     return [f"| {reason} | {', '.join(names)} |" for reason, names in ordered]
+
+
+def store_faults(faults: int, rules: int, proved: int) -> None:
+    """Writes the numbers of planted faults to the stored results and to the page."""
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    results["faults"] = {"faults": faults, "rules": rules, "proved": proved}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 def store_gradients() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
+from closedform.errors import VerificationError
 from closedform.runtime.onnx_session import open_session
 from closedform.training.gradients.elementwise import Elementwise, X, Z
 from closedform.training.gradients.pullbacks import OUTPUT
@@ -72,7 +73,7 @@ def _turn(node: NodeProto) -> None:
 def faults(model: ModelProto) -> Iterator[tuple[str, ModelProto]]:
     """Yields the kind of each fault, and the model with it.
 
-    A sign, a factor, swapped operands, a mask that is left out, a wrong axis.
+    A sign, a factor, swapped operands, a term, factor, sum or mask that is left out, a wrong axis.
     """
     yield "sign", _after(model, "Neg")
     yield "factor", _after(model, "Add")
@@ -84,6 +85,14 @@ def faults(model: ModelProto) -> Iterator[tuple[str, ModelProto]]:
         )
         if node.op_type in ("Sub", "Div") and node.input[0] != node.input[1]:
             yield f"swapped operands of {node.op_type}", _edit(model, place, _swap)
+        if node.op_type in ("Add", "Mul", "Sub"):
+            for branch in (0, 1):
+                yield (
+                    f"{node.op_type} without an operand",
+                    _edit(model, place, _take_branch(branch)),
+                )
+        if node.op_type == "ReduceSum":
+            yield "a sum that is left out", _edit(model, place, _take_branch(0))
         if node.op_type == "Where":
             for branch in (1, 2):
                 yield f"branch {branch} without a mask", _edit(model, place, _take_branch(branch))
@@ -133,3 +142,23 @@ def draw_inputs(model: ModelProto, rule: Rule) -> dict[str, Any]:
             row = place + 1
             drawn["batch.x"][row] = drawn["batch.z"][row] if number == Z else float(number.value)
     return drawn
+
+
+def planted_faults(rule: Rule, most: int | None = None) -> int:
+    """The number of visible faults of which none is proved, up to a number of them."""
+    model = rule.export()
+    inputs = draw_inputs(model, rule)
+    count = 0
+    for kind, fault in faults(model):
+        # A mask that only matters outside of the domain is not part of the claim.
+        if not is_visible(model, fault, inputs):
+            continue
+        count += 1
+        try:
+            verdict = rule.judge(fault)
+        except VerificationError:
+            continue
+        assert not verdict.proved, kind
+        if count == most:
+            break
+    return count

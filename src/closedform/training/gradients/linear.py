@@ -1,8 +1,12 @@
-"""Proofs that the backward of a linear operator is its adjoint, for all sizes."""
+"""Proofs that the backward of an operator is the adjoint of its derivative, for all sizes.
+
+The derivative of a linear operator is itself.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from onnx import ModelProto
@@ -16,9 +20,11 @@ from closedform.training.gradients.pullbacks import (
     export_pullback,
     gradient_of,
 )
-from closedform.verify.gradients.index_sums import Sum, Summand, are_equal, product, total
+from closedform.verify.gradients.formulas import differential
+from closedform.verify.gradients.index_sums import Sum, are_equal, product, scale, total
 from closedform.verify.gradients.multilinear import read_tensors
-from closedform.verify.gradients.tensors import Tensor, check_shapes
+from closedform.verify.gradients.normal_forms import normal
+from closedform.verify.gradients.tensors import Tensor, check_shapes, input_tensor
 from closedform.verify.terms.verdict import Status, Verdict
 
 
@@ -51,7 +57,10 @@ class Linear:
         )
 
     def judge(self, model: ModelProto) -> Verdict:
-        """Returns whether ⟨A x, g⟩ = ⟨x, B g⟩ for the forward A and the backward B in a model."""
+        """Returns whether ⟨dF, g⟩ = ⟨dx, B g⟩ for the forward F and the backward B in a model.
+
+        Both are sums over indices, for all dx, x and g, and for all sizes.
+        """
         try:
             tensors, reader = read_tensors(model, "Sin")
             for name in self.operands:
@@ -63,24 +72,35 @@ class Linear:
         if reader.cotangent is None:
             return Verdict(Status.UNKNOWN, reason="no backward reads the gradient")
         sizes = [size >= self.smallest for size in reader.sizes.values()]
-        forward = _dot(tensors[OUTPUT], reader.cotangent)
-        for name in self.operands:
-            backward = _dot(reader.tensor(f"{naming.BATCH}{name}"), tensors[gradient_of(name)])
-            part = tuple(s for s in forward if _reads(s, f"{naming.BATCH}{name}"))
-            if any(_count(s, f"{naming.BATCH}{name}") != 1 for s in (*part, *backward)):
-                return Verdict(Status.UNKNOWN, reason=f"it is not linear in {name}")
-            reason = are_equal(part, backward, sizes)
-            if reason is not None:
-                return Verdict(Status.UNKNOWN, reason=f"in {name}: {reason}")
+        try:
+            for name in self.operands:
+                change = f"change of {name}"
+                tensor = f"{naming.BATCH}{name}"
+                operand = reader.tensor(tensor)
+                changes = input_tensor(change, operand.shape, is_real=True)
+                of_forward = differential(_dot(tensors[OUTPUT], reader.cotangent), tensor, change)
+                of_backward = _dot(changes, tensors[gradient_of(name)])
+                open_part = normal((*of_forward, *scale(of_backward, Fraction(-1))))
+                reason = are_equal(open_part, (), sizes)
+                if reason is not None:
+                    return Verdict(Status.UNKNOWN, reason=f"in {name}: {reason}")
+        except VerificationError as error:
+            return Verdict(Status.UNKNOWN, reason=str(error))
         return Verdict(Status.PROVED, ("index sums",))
 
 
-def _reads(summand: Summand, name: str) -> bool:
-    return _count(summand, name) > 0
+@dataclass(frozen=True, slots=True)
+class Composed(Linear):
+    """A rule of an operator of functions, sums and maxima.
 
+    It holds where the forward is defined: divisors are not 0, and roots and logarithms are of
+    positive numbers.
 
-def _count(summand: Summand, name: str) -> int:
-    return sum(access.tensor == name for access in summand.accesses)
+    Attributes:
+        has_kinks: Whether it compares real numbers; it is proved where these differ.
+    """
+
+    has_kinks: bool = False
 
 
 def _dot(first: Tensor, second: Tensor) -> Sum:

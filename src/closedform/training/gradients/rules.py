@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from closedform.training.gradients.composed_rules import COMPOSED
 from closedform.training.gradients.elementwise import Elementwise, Kink, X, Z
-from closedform.training.gradients.linear import Linear
-from closedform.training.gradients.pullbacks import Sizes
+from closedform.training.gradients.linear import Composed, Linear
+from closedform.training.gradients.linear_rules import LINEAR
 from closedform.verify.gradients.elements import ALPHA, SCALE
 from closedform.verify.terms.build import (
     HALF,
@@ -100,6 +101,28 @@ _PLAIN: tuple[Callable[..., torch.Tensor], ...] = (
 
 ELEMENTWISE: Mapping[str, Elementwise] = {
     **{function.__name__: Elementwise(function) for function in _PLAIN},
+    "__radd__": Elementwise(lambda x: 2.0 + x),
+    "__rdiv__": Elementwise(lambda x: 3.0 / x),
+    "__rmul__": Elementwise(lambda x: 3.0 * x),
+    "__rpow__": Elementwise(lambda x: 2.0**x),
+    "__rsub__": Elementwise(lambda x: 3.0 - x),
+    "clamp_max": Elementwise(lambda x: x.clamp_max(1), edges=(_to(1),), kinks=(_at(1, ONE),)),
+    "clamp_min": Elementwise(lambda x: x.clamp_min(1), edges=(_to(1),), kinks=(_at(1, ONE),)),
+    "copysign": Elementwise(torch.copysign, _TWO, edges=_TWO),
+    "float_power": Elementwise(lambda x: torch.float_power(x, 2.0)),
+    "ldexp": Elementwise(torch.ldexp, _TWO),
+    "masked.logaddexp": Elementwise(torch.masked.logaddexp, _TWO, edges=_TIES),
+    "max.binary": Elementwise(torch.max, _TWO, edges=_TIES, kinks=_both(HALF, HALF)),
+    "min.binary": Elementwise(torch.min, _TWO, edges=_TIES, kinks=_both(HALF, HALF)),
+    "nan_to_num": Elementwise(torch.nan_to_num),
+    "nn.functional.rrelu": Elementwise(lambda x: functional.rrelu(x, training=False), edges=(X,)),
+    "sgn": Elementwise(torch.sgn, edges=(X,), kinks=(_at(0, ZERO),)),
+    "special.entr": Elementwise(torch.special.entr, domain=_POSITIVE),
+    "special.ndtr": Elementwise(torch.special.ndtr),
+    "special.xlog1py": Elementwise(
+        torch.special.xlog1py, _TWO, domain=(less(ZERO, X), less(ZERO, Z))
+    ),
+    "true_divide": Elementwise(torch.true_divide, _TWO),
     "abs": Elementwise(torch.abs, edges=(X,), kinks=(_at(0, ZERO),)),
     "acos": Elementwise(torch.acos, domain=_BETWEEN),
     "acosh": Elementwise(torch.acosh, domain=(less(ONE, X),)),
@@ -184,131 +207,18 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
 }
 """Rules of elementwise operators: the derivative, with the convention of torch at kinks."""
 
-_N: Sizes = {"x": ("n", "m")}
-_FIXED: Sizes = {"x": ("n", 4)}
-_PAIR: Sizes = {"x": ("n", "m"), "z": ("n", "m")}
-_CHOICE: Sizes = {"x": ("n", "m"), "i": ("n", "m")}
-_PICKS: Sizes = {"x": ("n", "m"), "i": ("n", "k")}
-_MATRICES: Sizes = {"x": ("n", "k"), "w": ("k", "m")}
-_BATCHES: Sizes = {"x": ("b", "n", "k"), "w": ("b", "k", "m")}
-_XW, _XZ, _I = ("x", "w"), ("x", "z"), ("i",)
-
-LINEAR: Mapping[str, Linear] = {
-    "addbmm": Linear(
-        lambda x, v, w: torch.addbmm(x, v, w),
-        {"x": ("n", "m"), "v": (2, "n", "k"), "w": (2, "k", "m")},
-        ("x", "v", "w"),
-    ),
-    "addmm": Linear(torch.addmm, {"z": ("n", "m"), **_MATRICES}, ("z", "x", "w")),
-    "addmv": Linear(torch.addmv, {"z": ("n",), "x": ("n", "m"), "w": ("m",)}, ("z", "x", "w")),
-    "baddbmm": Linear(torch.baddbmm, {"z": ("b", "n", "m"), **_BATCHES}, ("z", "x", "w")),
-    "bmm": Linear(torch.bmm, _BATCHES, _XW),
-    "broadcast_to": Linear(
-        lambda x, z: x.broadcast_to(z.shape[0], x.shape[0]), {"x": ("n",), "z": ("m",)}
-    ),
-    "cat": Linear(lambda x, z: torch.cat([x, z], 1), {"x": ("n", "m"), "z": ("n", "k")}, _XZ),
-    "chunk": Linear(lambda x: x.chunk(2, 1)[1], _FIXED),
-    "cumsum": Linear(lambda x: x.cumsum(1), _N),
-    "diag_embed": Linear(torch.diag_embed, {"x": ("n", 3)}),
-    "diagonal": Linear(torch.diagonal, {"x": (4, 4)}),
-    "diff": Linear(lambda x: x.diff(dim=1), _N, smallest=2),
-    "dot": Linear(torch.dot, {"x": ("n",), "w": ("n",)}, _XW),
-    "einsum": Linear(
-        lambda x, w: torch.einsum("bij,bkj->bik", x, w),
-        {"x": ("b", "n", "k"), "w": ("b", "m", "k")},
-        _XW,
-    ),
-    "expand": Linear(
-        lambda x, z: x.unsqueeze(0).expand(z.shape[0], -1), {"x": ("n",), "z": ("m",)}
-    ),
-    "flatten": Linear(torch.flatten, _N),
-    "flip": Linear(lambda x: x.flip(1), _N),
-    "gather": Linear(lambda x, i: x.gather(1, i), _PICKS, integers=_I),
-    "index_select": Linear(
-        lambda x, i: x.index_select(0, i), {"x": ("n", "m"), "i": ("k",)}, integers=_I
-    ),
-    "masked_fill": Linear(lambda x, i: x.masked_fill(i > 0, 2.0), _CHOICE, integers=_I),
-    "matmul": Linear(torch.matmul, _MATRICES, _XW),
-    "mean": Linear(lambda x: x.mean(1), _N),
-    "mm": Linear(torch.mm, _MATRICES, _XW),
-    "movedim": Linear(lambda x: x.movedim(0, 2), {"x": ("n", "m", "k")}),
-    "mv": Linear(torch.mv, {"x": ("n", "m"), "w": ("m",)}, _XW),
-    "narrow": Linear(lambda x: x.narrow(1, 1, 2), _FIXED),
-    "nn.functional.avg_pool2d": Linear(
-        lambda x: functional.avg_pool2d(x, 2), {"x": ("b", 2, 6, 6)}
-    ),
-    "nn.functional.bilinear": Linear(
-        functional.bilinear, {"x": ("n", 2), "z": ("n", 3), "w": (4, 2, 3)}, ("x", "z", "w")
-    ),
-    "nn.functional.conv1d": Linear(
-        lambda x, w: functional.conv1d(x, w, padding=1), {"x": ("b", 2, "l"), "w": (4, 2, 3)}, _XW
-    ),
-    "nn.functional.conv2d": Linear(
-        lambda x, w: functional.conv2d(x, w, padding=1),
-        {"x": ("b", 2, "h", "l"), "w": (3, 2, 3, 3)},
-        _XW,
-        smallest=3,
-    ),
-    "nn.functional.conv_transpose1d": Linear(
-        functional.conv_transpose1d, {"x": ("b", 2, "l"), "w": (2, 3, 3)}, _XW
-    ),
-    "nn.functional.embedding": Linear(
-        lambda w, i: functional.embedding(i, w),
-        {"w": ("v", "d"), "i": ("n",)},
-        ("w",),
-        integers=_I,
-    ),
-    "nn.functional.linear": Linear(
-        functional.linear, {"x": ("n", "k"), "w": ("m", "k"), "z": ("m",)}, ("x", "w", "z")
-    ),
-    "nn.functional.nll_loss": Linear(
-        lambda x, i: functional.nll_loss(x, i, reduction="sum"),
-        {"x": ("n", "c"), "i": ("n",)},
-        integers=_I,
-    ),
-    "nn.functional.pad.constant": Linear(lambda x: functional.pad(x, (1, 2)), _N),
-    "nn.functional.pixel_shuffle": Linear(
-        lambda x: functional.pixel_shuffle(x, 2), {"x": ("b", 4, 3, 3)}
-    ),
-    "outer": Linear(torch.outer, {"x": ("n",), "w": ("m",)}, _XW),
-    "permute": Linear(lambda x: x.permute(2, 0, 1), {"x": ("n", "m", "k")}),
-    "repeat": Linear(lambda x: x.repeat(2, 1), _N),
-    "repeat_interleave": Linear(lambda x: x.repeat_interleave(2, 1), {"x": ("n", 3)}),
-    "reshape": Linear(lambda x: x.reshape(-1), _N),
-    "roll": Linear(lambda x: x.roll(1, 1), _N),
-    "scatter_add": Linear(
-        lambda x, z, i: x.scatter_add(1, i, z),
-        {"x": ("n", "m"), "z": ("n", "k"), "i": ("n", "k")},
-        _XZ,
-        integers=_I,
-    ),
-    "select": Linear(lambda x: x[:, 0], _N),
-    "slice": Linear(lambda x: x[1:], _N),
-    "split": Linear(lambda x: x.split(2, 1)[0], _FIXED),
-    "squeeze": Linear(lambda x: x.squeeze(1), {"x": ("n", 1)}),
-    "stack": Linear(lambda x, z: torch.stack([x, z], 1), _PAIR, _XZ),
-    "sum": Linear(lambda x: x.sum(1), _N),
-    "trace": Linear(torch.trace, {"x": (4, 4)}),
-    "transpose": Linear(lambda x: x.transpose(0, 1), _N),
-    "tril": Linear(torch.tril, _N),
-    "triu": Linear(lambda x: x.triu(1), _N),
-    "unflatten": Linear(lambda x: x.unflatten(1, (2, 3)), {"x": ("n", 6)}),
-    "unfold": Linear(lambda x: x.unfold(1, 2, 1), {"x": ("n", 5)}),
-    "unsqueeze": Linear(lambda x: x.unsqueeze(1), _N),
-    "where": Linear(
-        lambda x, z, i: torch.where(i > 0, x, z), {**_PAIR, "i": ("n", "m")}, _XZ, integers=_I
-    ),
-}
-"""Rules of linear operators: the adjoint, for all sizes of the ranks that are named here."""
-
-RULES: Mapping[str, Rule] = {**ELEMENTWISE, **LINEAR}
+RULES: Mapping[str, Rule] = {**ELEMENTWISE, **LINEAR, **COMPOSED}
 
 PROVED, PROVED_OFF_KINKS, COMPARED = "proved", "proved except at kinks", "compared with torch only"
 
 
 def kind_of(rule: Rule) -> str:
     """Returns the claim of a rule that is proved: at kinks there is a convention, no derivative."""
-    is_kinked = isinstance(rule, Elementwise) and not all(k.is_smooth for k in rule.kinks)
+    is_kinked = (
+        not all(kink.is_smooth for kink in rule.kinks)
+        if isinstance(rule, Elementwise)
+        else isinstance(rule, Composed) and rule.has_kinks
+    )
     return PROVED_OFF_KINKS if is_kinked else PROVED
 
 
@@ -325,8 +235,6 @@ class Backward:
     reason: str = ""
 
 
-_RATIO = "a quotient of sums over an axis, which index sums have no form for"
-
 BACKWARDS: Mapping[str, Backward] = {
     "aten::avg_pool2d_backward": Backward(("nn.functional.avg_pool2d",)),
     "aten::convolution_backward": Backward(
@@ -340,9 +248,11 @@ BACKWARDS: Mapping[str, Backward] = {
         reason="the places of maxima are results of an operator of ONNX"
     ),
     "aten::mse_loss_backward": Backward(("nn.functional.mse_loss",)),
-    "aten::native_batch_norm_backward": Backward(reason=_RATIO),
-    "aten::native_layer_norm_backward": Backward(reason=_RATIO),
+    "aten::native_batch_norm_backward": Backward(("nn.functional.batch_norm",)),
+    "aten::native_layer_norm_backward": Backward(("nn.functional.layer_norm",)),
     "aten::soft_margin_loss_backward": Backward(("nn.functional.soft_margin_loss",)),
-    "scaled_dot_product_attention": Backward(reason=_RATIO),
+    "scaled_dot_product_attention": Backward(
+        ("nn.functional.scaled_dot_product_attention",), "masks and dropout are only compared"
+    ),
 }
 """The backwards in the tables of :mod:`closedform.training.tracing`."""

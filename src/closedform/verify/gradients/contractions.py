@@ -11,18 +11,20 @@ import z3
 from onnx import NodeProto
 
 from closedform.errors import VerificationError
+from closedform.verify.gradients.formulas import power
 from closedform.verify.gradients.index_sums import (
-    Access,
     Index,
     Sum,
     Summand,
     fresh,
+    plain,
     product,
     restrict,
     scale,
     total,
 )
 from closedform.verify.gradients.layouts import transpose
+from closedform.verify.gradients.normal_forms import number_of
 from closedform.verify.gradients.tensors import (
     Indices,
     Tensor,
@@ -33,13 +35,16 @@ from closedform.verify.gradients.tensors import (
     integers,
     is_within,
     joint_shape,
-    plain,
     without_axes,
 )
 
 
 def _reduce_sum(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Tensor:
     operand = operands[0]
+    if not operand.is_real:
+        # A sum of integers over a free size has no term in z3: it is read as one of reals.
+        integers_ = operand
+        operand = Tensor(integers_.shape, lambda index: number_of(integers_.at(index)))
     rank = len(operand.shape)
     axes = axes_of(node, operands, rank) or list(range(rank))
 
@@ -77,7 +82,7 @@ def _reduce_mean(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -
         size = size * operand.shape[axis]
     if isinstance(size, int):
         return Tensor(sums.shape, lambda index: scale(sums.at(index), Fraction(1, size)))
-    inverse = (Summand(Fraction(1), (Access("1/number", (size,)),)),)
+    inverse = power(number_of(size), Fraction(-1))
     return Tensor(sums.shape, lambda index: product(sums.at(index), inverse))
 
 

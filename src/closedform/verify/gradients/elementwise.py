@@ -1,6 +1,6 @@
 """Elementwise operators of ONNX on tensors of index sums.
 
-A product of two sums is a sum; a quotient is read if the divisor is a number or a size.
+Comparisons of real numbers hold off the places where these are equal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ import z3
 from onnx import NodeProto, TensorProto
 
 from closedform.errors import VerificationError
-from closedform.verify.gradients.index_sums import Access, Summand, product, restrict, scale
+from closedform.verify.gradients.formulas import are_equal_numbers, is_negative
+from closedform.verify.gradients.index_sums import Summand, product, restrict, scale
+from closedform.verify.gradients.nonlinear import divide
+from closedform.verify.gradients.normal_forms import number_of
 from closedform.verify.gradients.tensors import Tensor, broadcast, joint_shape
 
 
@@ -45,16 +48,11 @@ def _negate(is_real: bool, value: Any) -> Any:
     return scale(value, Fraction(-1)) if is_real else -value
 
 
-def _divide(is_real: bool, first: Any, second: Any) -> Any:
-    if not is_real:
-        return first / second
-    (divisor,) = second
-    if divisor.accesses and divisor.accesses[0].tensor == "number":
-        (access,) = divisor.accesses
-        return product(first, (Summand(1 / divisor.factor, (Access("1/number", access.index),)),))
-    if divisor.accesses:
-        raise VerificationError("a quotient by a tensor is not linear")
-    return scale(first, 1 / divisor.factor)
+def _divide(node: NodeProto, operands: Sequence[Tensor], _: Any) -> Tensor:
+    first, second = operands
+    if first.is_real:
+        return divide(first, second)
+    return _elementwise(lambda _, a, b: a / b)(node, operands, _)
 
 
 def _choose(condition: Any, then: Any, otherwise: Any, is_real: bool) -> Any:
@@ -81,41 +79,88 @@ def _cast(node: NodeProto, operands: Sequence[Tensor], attributes: Mapping[str, 
     (operand,) = operands
     if operand.is_real or attributes["to"] not in (TensorProto.FLOAT, TensorProto.DOUBLE):
         return operand
-    return Tensor(
-        operand.shape,
-        lambda index: (Summand(Fraction(1), (Access("number", (operand.at(index),)),)),),
-    )
+    return Tensor(operand.shape, lambda index: number_of(operand.at(index)))
+
+
+def _is_less(is_real: bool, first: Any, second: Any) -> Any:
+    if not is_real:
+        return first < second
+    return is_negative((*first, *scale(second, Fraction(-1))))
+
+
+def _is_equal(is_real: bool, first: Any, second: Any) -> Any:
+    return are_equal_numbers(first, second) if is_real else first == second
+
+
+def _compare(form: Callable[..., Any]) -> Callable[..., Tensor]:
+    """A truth of two numbers; that of reals holds off the places where they are equal."""
+
+    def compute(node: NodeProto, operands: Sequence[Tensor], _: Any) -> Tensor:
+        is_real = operands[0].is_real
+        return Tensor(
+            joint_shape(operands),
+            lambda index: form(is_real, *(broadcast(index, operand) for operand in operands)),
+            is_real=False,
+        )
+
+    return compute
 
 
 def _least(is_real: bool, first: Any, second: Any) -> Any:
-    return z3.If(first < second, first, second)
-
-
-def _clip(is_real: bool, value: Any, low: Any, high: Any) -> Any:
-    return _least(is_real, _greatest(is_real, value, low), high)
+    return _choose(_is_less(is_real, first, second), first, second, is_real)
 
 
 def _greatest(is_real: bool, first: Any, second: Any) -> Any:
-    return z3.If(first > second, first, second)
+    return _choose(_is_less(is_real, second, first), first, second, is_real)
+
+
+def _clip(node: NodeProto, operands: Sequence[Any], _: Any) -> Tensor:
+    value: Tensor
+    value, *bounds = operands
+    for form, bound in zip((_greatest, _least), bounds, strict=False):
+        if bound is not None:
+            value = _elementwise(form)(node, [value, bound], _)
+    return value
+
+
+def _absolute(is_real: bool, value: Any) -> Any:
+    negative = _negate(is_real, value)
+    return _choose(_is_less(is_real, value, _zero(is_real)), negative, value, is_real)
+
+
+def _zero(is_real: bool) -> Any:
+    return () if is_real else z3.IntVal(0)
+
+
+def _sign(is_real: bool, value: Any) -> Any:
+    one = (Summand(Fraction(1)),)
+    if not is_real:
+        raise VerificationError("a sign of integers is not read")
+    return _choose(is_negative(value), scale(one, Fraction(-1)), one, is_real)
 
 
 ELEMENTWISE: Mapping[str, Callable[..., Tensor]] = {
+    "Abs": _elementwise(_absolute),
     "Add": _elementwise(_add),
     "And": _elementwise(lambda _, a, b: z3.And(a, b)),
     "Cast": _cast,
-    "Clip": _elementwise(_clip),
-    "Div": _elementwise(_divide),
-    "Equal": _elementwise(lambda _, a, b: a == b, is_real=False),
-    "Greater": _elementwise(lambda _, a, b: a > b, is_real=False),
-    "GreaterOrEqual": _elementwise(lambda _, a, b: a >= b, is_real=False),
-    "Less": _elementwise(lambda _, a, b: a < b, is_real=False),
-    "LessOrEqual": _elementwise(lambda _, a, b: a <= b, is_real=False),
+    "Clip": _clip,
+    "Div": _divide,
+    "Equal": _compare(_is_equal),
+    "Greater": _compare(lambda real, a, b: _is_less(real, b, a)),
+    "GreaterOrEqual": _compare(lambda real, a, b: _is_less(True, b, a) if real else a >= b),
+    "IsNaN": _compare(lambda real, a: z3.BoolVal(False)),
+    "Less": _compare(_is_less),
+    "LessOrEqual": _compare(lambda real, a, b: _is_less(True, a, b) if real else a <= b),
     "Max": _elementwise(_greatest),
     "Min": _elementwise(_least),
     "Mod": _elementwise(lambda _, a, b: a % b),
     "Mul": _elementwise(_multiply),
     "Neg": _elementwise(_negate),
     "Not": _elementwise(lambda _, a: z3.Not(a)),
+    "Or": _elementwise(lambda _, a, b: z3.Or(a, b)),
+    "Relu": _elementwise(lambda real, a: _greatest(real, a, _zero(real))),
+    "Sign": _elementwise(_sign),
     "Sub": _elementwise(_subtract),
     "Where": _where,
 }

@@ -27,23 +27,44 @@ def fresh(label: str = "r") -> Index:
     return z3.Int(f"{label}!{next(_LABELS)}")
 
 
+def plain(index: Any) -> Index:
+    """An integer of z3 as one of Python if it is a number."""
+    if isinstance(index, int):
+        return index
+    simple = z3.simplify(index)
+    return simple.as_long() if z3.is_int_value(simple) else simple
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A number of a tensor: its name, and the index."""
+    """A power of a number of a tensor.
+
+    Attributes:
+        tensor: The name of the tensor; :data:`NUMBER` is the integer of the index itself.
+        index: The index.
+        power: The exponent.
+        definition: The function of other tensors that the tensor is, unless it is an input.
+    """
 
     tensor: str
     index: tuple[Index, ...]
+    power: Fraction = Fraction(1)
+    definition: Any = field(default=None, compare=False)
+
+
+NUMBER = "number"
+"""The tensor of all integers, whose element at i is i."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summand:
-    """``Σ over bound of [condition]·factor·Π accesses``; the condition bounds the indices.
+    """``Σ over bound of [condition]·factor·Π accesses``.
 
     Attributes:
         factor: A number.
         accesses: The numbers of tensors that are multiplied.
         condition: A condition of z3.
-        bound: The indices of the sum, with their sizes.
+        bound: The indices of the sum, with their sizes; an index is from 0 up to its size.
     """
 
     factor: Fraction
@@ -88,10 +109,11 @@ def product(first: Sum, second: Sum) -> Sum:
 
 def total(term: Callable[[Index], Sum], size: Index) -> Sum:
     """Returns the sum of a term over an index from 0 up to a size."""
+    if isinstance(size, int) and size == 1:
+        return term(0)
     index = fresh()
     return tuple(
-        Summand(s.factor, s.accesses, s.condition, (*s.bound, (index, size)))
-        for s in restrict(term(index), z3.And(index >= 0, index < size))
+        Summand(s.factor, s.accesses, s.condition, (*s.bound, (index, size))) for s in term(index)
     )
 
 
@@ -145,17 +167,18 @@ def _real(number: Fraction) -> Any:
 
 def _canonical(summand: Summand) -> list[_Free] | None:
     """Eliminates the bound indices; those of a known size that remain take each of their values."""
-    accesses = sorted(summand.accesses, key=lambda access: access.tensor)
-    condition, equations = summand.condition, []
+    accesses = sorted(summand.accesses, key=_name)
+    ranges = [z3.And(index >= 0, index < size) for index, size in summand.bound]
+    condition, equations = z3.And(summand.condition, *ranges), []
     for place, access in enumerate(accesses):
         for axis, index in enumerate(access.index):
-            equations.append((z3.Int(f"{access.tensor}@{place}.{axis}"), index))
+            equations.append((z3.Int(f"{_name(access)}@{place}.{axis}"), index))
     bound = [index for index, _ in summand.bound]
     solved = True
     while bound and solved:
         solved = False
         for variable in list(bound):
-            solution = _solution(variable, [*equations, *_equations_of(condition)])
+            solution = solve(variable, [*equations, *equations_of(condition)])
             if solution is None:
                 continue
             pair = (variable, z3.simplify(solution))
@@ -163,36 +186,64 @@ def _canonical(summand: Summand) -> list[_Free] | None:
             condition = z3.substitute(condition, pair)
             bound.remove(variable)
             solved = True
+    places = dict(
+        zip(
+            ((p, axis) for p, access in enumerate(accesses) for axis in range(len(access.index))),
+            (index for _, index in equations),
+            strict=True,
+        )
+    )
     sizes = {str(index): size for index, size in summand.bound}
-    ranges = [sizes[str(index)] for index in bound]
-    if not all(isinstance(size, int) for size in ranges) or math.prod(ranges) > _MOST_VALUES:
+    lengths = [sizes[str(index)] for index in bound]
+    if not all(isinstance(size, int) for size in lengths) or math.prod(lengths) > _MOST_VALUES:
         return None
+    orders = _orders([_name(access) for access in accesses])
     frees = []
-    for values in itertools.product(*map(range, ranges)):
+    for values in itertools.product(*map(range, lengths)):
         pairs = [(index, z3.IntVal(v)) for index, v in zip(bound, values, strict=True)]
         at = z3.simplify(z3.substitute(condition, *pairs))
         if not z3.is_false(at):
-            matches = [name == z3.substitute(_as_term(i), *pairs) for name, i in equations]
-            key = tuple(access.tensor for access in accesses)
-            frees.append(_Free(key, summand.factor, z3.And(at, *matches)))
+            key = tuple(map(_name, accesses))
+            for order in orders:
+                matches = [
+                    z3.Int(f"{key[place]}@{place}.{axis}")
+                    == z3.substitute(_as_term(places[order[place], axis]), *pairs)
+                    for place, access in enumerate(accesses)
+                    for axis in range(len(access.index))
+                ]
+                factor = summand.factor / len(orders)
+                frees.append(_Free(key, factor, z3.And(at, *matches)))
     return frees
+
+
+def _orders(names: Sequence[str]) -> list[tuple[int, ...]]:
+    """The orders of factors that exchange equal names: their product has no order."""
+    groups = [list(group) for _, group in itertools.groupby(range(len(names)), names.__getitem__)]
+    return [
+        tuple(itertools.chain(*parts))
+        for parts in itertools.product(*map(itertools.permutations, groups))
+    ]
+
+
+def _name(access: Access) -> str:
+    return access.tensor if access.power == 1 else f"{access.tensor}^{access.power}"
 
 
 def _as_term(index: Index) -> Any:
     return z3.IntVal(index) if isinstance(index, int) else index
 
 
-def _equations_of(condition: Any) -> list[tuple[Any, Any]]:
-    """The equations of integers in a conjunction."""
+def equations_of(condition: Any) -> list[tuple[Any, Any]]:
+    """Returns the equations of integers in a conjunction."""
     if z3.is_and(condition):
-        return [pair for child in condition.children() for pair in _equations_of(child)]
+        return [pair for child in condition.children() for pair in equations_of(child)]
     if z3.is_eq(condition) and z3.is_int(condition.arg(0)):
         return [(condition.arg(0), condition.arg(1))]
     return []
 
 
-def _solution(variable: Any, equations: Sequence[tuple[Any, Any]]) -> Any | None:
-    """The only value of an index that satisfies an equation with the factor 1 or -1 of it."""
+def solve(variable: Any, equations: Sequence[tuple[Any, Any]]) -> Any | None:
+    """Returns the value of an index that an equation determines in which its factor is 1 or -1."""
     for left, right in equations:
         excess = _as_term(left) - _as_term(right)
         at_zero = z3.simplify(z3.substitute(excess, (variable, z3.IntVal(0))))

@@ -12,7 +12,14 @@ import z3
 from onnx import NodeProto
 
 from closedform.errors import VerificationError
-from closedform.verify.gradients.index_sums import Index, Sum, fresh, restrict, total
+from closedform.verify.gradients.index_sums import (
+    Index,
+    Sum,
+    fresh,
+    plain,
+    restrict,
+    total,
+)
 from closedform.verify.gradients.tensors import (
     Indices,
     Tensor,
@@ -20,7 +27,6 @@ from closedform.verify.gradients.tensors import (
     check_shapes,
     is_one,
     is_within,
-    plain,
 )
 
 
@@ -40,6 +46,20 @@ def _gather(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Ten
 
     shape = (*operand.shape[:axis], *indices.shape, *operand.shape[axis + 1 :])
     return Tensor(shape, at, operand.is_real)
+
+
+def _gather_nd(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Tensor:
+    operand, indices = operands
+    if attributes.get("batch_dims", 0):
+        raise VerificationError("GatherND with batches is not read")
+    depth, outer = int(str(indices.shape[-1])), len(indices.shape) - 1
+
+    def at(index: Indices) -> Any:
+        place = tuple(plain(as_index(indices.at((*index[:outer], j)))) for j in range(depth))
+        element = operand.at((*place, *index[outer:]))
+        return restrict(element, is_within(place, operand.shape)) if operand.is_real else element
+
+    return Tensor((*indices.shape[:-1], *operand.shape[depth:]), at, operand.is_real)
 
 
 def _gather_elements(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Tensor:
@@ -124,6 +144,7 @@ def _check_distinct(indices: Tensor) -> None:
 INDEXING: Mapping[str, Callable[..., Tensor]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
 }

@@ -11,7 +11,13 @@ import z3
 from onnx import NodeProto, numpy_helper
 
 from closedform.errors import VerificationError
-from closedform.verify.gradients.index_sums import Index, Sum, Summand, restrict
+from closedform.verify.gradients.index_sums import (
+    Index,
+    Sum,
+    Summand,
+    plain,
+    restrict,
+)
 from closedform.verify.gradients.tensors import (
     Indices,
     Result,
@@ -25,7 +31,6 @@ from closedform.verify.gradients.tensors import (
     is_one,
     is_within,
     joint_shape,
-    plain,
     without_axes,
 )
 

@@ -17,6 +17,8 @@ from closedform.verify.gradients.elementwise import ELEMENTWISE
 from closedform.verify.gradients.index_sums import Index
 from closedform.verify.gradients.indexing import INDEXING
 from closedform.verify.gradients.layouts import LAYOUTS
+from closedform.verify.gradients.nonlinear import NONLINEAR
+from closedform.verify.gradients.normal_forms import SIZE
 from closedform.verify.gradients.reshapes import RESHAPES
 from closedform.verify.gradients.tensors import Result, Tensor, constant_tensor, input_tensor
 
@@ -41,18 +43,20 @@ class Reader:
     Attributes:
         sizes: The free sizes by name.
         cotangent: The tensor of the barrier.
+        has_ties: Whether an operator that was read compares real numbers.
     """
 
     def __init__(self, model: ModelProto, barrier: str | None) -> None:
         self.sizes: dict[str, Index] = {}
         self.cotangent: Tensor | None = None
+        self.has_ties = False
         self._barrier = barrier
         self._nodes = {name: node for node in model.graph.node for name in node.output}
         self._tensors: dict[str, Tensor] = {}
         for value in model.graph.input:
             type_ = value.type.tensor_type
             shape = tuple(
-                self.sizes.setdefault(dim.dim_param, z3.Int(f"size.{dim.dim_param}"))
+                self.sizes.setdefault(dim.dim_param, z3.Int(f"{SIZE}{dim.dim_param}"))
                 if dim.dim_param
                 else dim.dim_value
                 for dim in type_.shape.dim
@@ -74,17 +78,40 @@ class Reader:
                 attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
                 result = OPERATORS[node.op_type](node, operands, attributes)
                 results = [result] if isinstance(result, Tensor) else result
+                first = operands[0] if operands else None
+                is_real = first is not None and first.is_real
+                self.has_ties |= node.op_type in COMPARISONS and is_real
             else:
-                raise VerificationError(f"{node.op_type} is not read as linear")
+                raise VerificationError(f"{node.op_type} is not read")
             self._tensors |= dict(zip(node.output, results, strict=False))
         return self._tensors[name]
 
+
+COMPARISONS = frozenset(
+    {
+        "Abs",
+        "Clip",
+        "Equal",
+        "Greater",
+        "GreaterOrEqual",
+        "Less",
+        "LessOrEqual",
+        "Max",
+        "Min",
+        "ReduceMax",
+        "ReduceMin",
+        "Relu",
+        "Sign",
+    }
+)
+"""Operators that compare their operands; between real ones, what is said holds off ties."""
 
 OPERATORS: Mapping[str, Callable[..., Result]] = {
     **CONTRACTIONS,
     **ELEMENTWISE,
     **INDEXING,
     **LAYOUTS,
+    **NONLINEAR,
     **RESHAPES,
 }
 """Operators by name: from operands and attributes to the result, or to several results."""

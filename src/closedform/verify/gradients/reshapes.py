@@ -8,7 +8,10 @@ from typing import Any
 from onnx import NodeProto
 
 from closedform.errors import VerificationError
-from closedform.verify.gradients.index_sums import Index
+from closedform.verify.gradients.index_sums import (
+    Index,
+    plain,
+)
 from closedform.verify.gradients.tensors import (
     Indices,
     Tensor,
@@ -16,7 +19,6 @@ from closedform.verify.gradients.tensors import (
     as_index,
     integers,
     is_one,
-    plain,
 )
 
 

@@ -17,7 +17,7 @@ from onnx import NodeProto
 from z3 import z3util
 
 from closedform.errors import VerificationError
-from closedform.verify.gradients.index_sums import Access, Index, Summand, restrict
+from closedform.verify.gradients.index_sums import Access, Index, Summand, plain, restrict
 
 Indices = tuple[Index, ...]
 
@@ -53,6 +53,8 @@ def constant_tensor(array: np.ndarray[Any, Any]) -> Tensor:
     is_real = array.dtype.kind == "f"
 
     def number(value: Any) -> Any:
+        if is_real and np.isinf(value):
+            return (Summand(Fraction(1 if value > 0 else -1), (Access("infinity", ()),)),)
         if is_real:
             return (Summand(Fraction(float(value))),) if value else ()
         return z3.BoolVal(bool(value)) if array.dtype == bool else z3.IntVal(int(value))
@@ -85,14 +87,6 @@ def integers(tensor: Tensor) -> list[Index]:
     (length,) = tensor.shape if tensor.shape else (1,)
     entries = [tensor.at((z3.IntVal(i),) if tensor.shape else ()) for i in range(int(str(length)))]
     return [plain(entry) for entry in entries]
-
-
-def plain(index: Any) -> Index:
-    """An integer of z3 as one of Python if it is a number."""
-    if isinstance(index, int):
-        return index
-    simple = z3.simplify(index)
-    return simple.as_long() if z3.is_int_value(simple) else simple
 
 
 def is_one(size: Index) -> bool:

@@ -31,6 +31,8 @@ from closedform.verify.terms.build import (
     add,
     cospi,
     divide,
+    equal,
+    floor,
     less,
     less_equal,
     multiply,
@@ -104,6 +106,33 @@ def test_quotients_and_powers_are_accepted(coq: Coq) -> None:
     assert "/ (1 + 1 / 2 * (n" in file.text
     assert "b_pw_base_low" in file.text
     assert re.search(r"fun g : \(~ \(n\d+ = n\d+\)\) => g", file.text)
+    result = coq.check(file)
+    assert result.returncode == 0, result.stderr
+
+
+def goals_of_intervals() -> list[CertifiedGoal]:
+    """A remainder, a product of a sum, roots by primes, a power as an exponential, half angles."""
+    clock, rate = symbol("t", integer=True, sign=Sign.NONNEGATIVE), symbol("a")
+    remainder = add(clock, multiply(rational(-25), floor(divide(clock, rational(25)))))
+    half = rational(1, 2)
+    angle = cospi(rate)
+    double = cospi(multiply(rational(2), rate))
+    in_unit = less_equal(rational(0), rate), less_equal(rate, rational(1))
+    return [
+        goal_of(less_equal(remainder, rational(24))),
+        goal_of(
+            less_equal(multiply(rate, add(rational(1), multiply(rational(-1), rate))), rational(1)),
+            in_unit,
+        ),
+        goal_of(equal(power(rational(12), half), multiply(rational(2), power(rational(3), half)))),
+        goal_of(equal(add(double, rational(1)), multiply(rational(2), power(angle, rational(2))))),
+    ]
+
+
+@needs_coqc
+def test_the_intervals_of_remainders_and_products_are_accepted(coq: Coq) -> None:
+    file = rocq_file("intervals", "goals", goals_of_intervals())
+    assert file.reasons == {}
     result = coq.check(file)
     assert result.returncode == 0, result.stderr
 

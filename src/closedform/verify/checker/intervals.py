@@ -116,19 +116,31 @@ class Intervals:
 
         Where d is the common divisor of an ``a`` over integers, r is at most (d - 1) / d.
         """
+        split = self.remainder_of(form)
+        if split is None:
+            return EVERYWHERE
+        _, slope, replaced, divisor = split
+        most = 1 - fmpq(1, divisor) if divisor else fmpq(1)
+        return _plus(self.of(replaced), _times((-most, fmpq(0)), (slope, slope)))
+
+    def remainder_of(self, form: Polynomial) -> tuple[int, fmpq, Polynomial, int] | None:
+        """Returns the last floor of a polynomial, to be replaced by its argument less a remainder.
+
+        With its coefficient, the polynomial with the argument in its place, and the common divisor
+        of an argument over integers or 0.
+        """
         forms = self.forms
         linear = [m for m in form if len(m) == 1 and m[0][1] == 1]
         floors = [m for m in linear if forms.atoms[m[0][0]][0] == "floor"]
         if not floors:
-            return EVERYWHERE
+            return None
         # The arguments of an atom have smaller numbers, so that the recursion ends.
         monomial = max(floors)
         slope, argument = form[monomial], forms.arguments[monomial[0][0]][0]
         divisor = lcm(*(int(coefficient.q) for coefficient in argument.values()))
         is_whole = forms.is_whole({part: number * divisor for part, number in argument.items()})
-        most = 1 - fmpq(1, divisor) if is_whole else fmpq(1)
         replaced = plus(plus(form, {monomial: slope}, -1), argument, slope)
-        return _plus(self.of(replaced), _times((-most, fmpq(0)), (slope, slope)))
+        return monomial[0][0], slope, replaced, divisor if is_whole else 0
 
     def _of_monomial(self, monomial: Monomial) -> Interval:
         result: Interval = (fmpq(1), fmpq(1))

@@ -316,6 +316,12 @@ Proof.
   rewrite (cospi_turn (v - 1) v) by ring. lra.
 Qed.
 
+Lemma cospi_double (u v : R) : u = 2 * v -> cospi u + 1 = 2 * cospi v * cospi v.
+Proof.
+  intros ->. unfold cospi. replace (PI * (2 * v)) with (2 * (PI * v)) by ring.
+  rewrite cos_2a_cos. ring.
+Qed.
+
 Lemma pi_low : 314159 / 100000 < PI.
 Proof. interval with (i_prec 60). Qed.
 Lemma pi_high : PI < 314160 / 100000.
@@ -579,6 +585,8 @@ Proof.
 Qed.
 Lemma pw_not_zero (b e : R) : is_int e -> b <> 0 -> pw b e <> 0.
 Proof. intros [n ->] H. rewrite pw_whole. now apply powerRZ_NOR. Qed.
+Lemma pw_is_exp (b e u : R) : 0 < b -> e * ln b = u -> pw b e = exp u.
+Proof. intros H <-. now rewrite pw_positive_base. Qed.
 Lemma pw_same (a b x y : R) : a = b -> x = y -> pw a x = pw b y.
 Proof. now intros -> ->. Qed.
 
@@ -590,6 +598,11 @@ Proof.
 Qed.
 Lemma pw_root_low (b e : R) : e = 1 / 2 -> 0 <= b -> 0 <= pw b e.
 Proof. intros -> H. apply pw_least_zero; lra. Qed.
+Lemma pw_root_is (b e y : R) : e = 1 / 2 -> 0 <= b -> 0 <= y -> y * y = b -> pw b e = y.
+Proof.
+  intros E H G S. apply Rsqr_inj; [now apply pw_root_low | exact G |].
+  unfold Rsqr. now rewrite (pw_root b e E H).
+Qed.
 Lemma table_low (entries : list R) (low : R) (m : Z) (u : R) :
   is_int u -> List.Forall (fun e => low <= e) entries -> m = (Z.of_nat (length entries) - 1)%Z ->
   0 <= u -> u <= IZR m -> low <= table entries u.
@@ -1048,6 +1061,27 @@ Proof.
   intros H [_ A]. apply lt_of_bool in H. at_ends. split; [exact I |]. at_ends.
   rewrite Q2R_whole in *. assert (G : floor u <= IZR (n + 1) + IZR (-1) * 1)
     by (apply floor_at_most; lra). rewrite plus_IZR in G. lra.
+Qed.
+(* The opposite of a remainder, of any number and of an integer divided by n. *)
+Lemma b_fraction (u : R) : bnd (Some ((-1) # 1), Some (0 # 1)) (floor u - u).
+Proof.
+  assert (A := floor_most u). assert (B := floor_least u).
+  split; at_ends; rewrite Q2R_whole; lra.
+Qed.
+Lemma b_remainder (u : R) (n : positive) :
+  is_int (IZR (Z.pos n) * u) -> bnd (Some ((1 - Z.pos n)%Z # n), Some (0 # 1)) (floor u - u).
+Proof.
+  intros [m M]. assert (A := floor_most u). assert (B := floor_least u).
+  assert (P : 0 < IZR (Z.pos n)) by (apply IZR_lt; lia).
+  split; at_ends; [| rewrite Q2R_whole; lra].
+  unfold Q2R; cbn [Qnum Qden]. destruct (int_floor u) as [k K]. rewrite K in *.
+  assert (C : IZR (1 - Z.pos n) <= IZR (Z.pos n * k - m)).
+  { apply IZR_le. cut (- Z.pos n < Z.pos n * k - m)%Z; [lia |].
+    apply lt_IZR. rewrite opp_IZR, minus_IZR, mult_IZR, <- M. nra. }
+  rewrite (minus_IZR (Z.pos n * k)), mult_IZR, <- M in C.
+  apply (Rmult_le_reg_l (IZR (Z.pos n))); [exact P |].
+  replace (IZR (Z.pos n) * (IZR (1 - Z.pos n) * / IZR (Z.pos n))) with (IZR (1 - Z.pos n))
+    by (field; lra). lra.
 Qed.
 Lemma b_choice {i : ends} {x y z : R} : z = x \/ z = y -> bnd i x -> bnd i y -> bnd i z.
 Proof. now intros [-> | ->]. Qed.

@@ -90,7 +90,48 @@ class Bounds:
             total = f"(b_add {total[0]} {part[0]})", ends
         if total is None:
             return "(b_whole 0)", (fmpq(0), fmpq(0))
-        return total[0], total[1]
+        if _holds(self.intervals.of(form), total[1]):
+            return total
+        return self._common(total, self._remainder(form))
+
+    def _common(self, first: Proof, second: Proof) -> Proof:
+        """The interval that two intervals of a number have in common."""
+        low, high = target = arithmetic._common(first[1], second[1])
+        below = above = ""
+        if low is not None:
+            below = self.widen(first if first[1][0] == low else second, (low, None))[0]
+        if high is not None:
+            above = self.widen(first if first[1][1] == high else second, (None, high))[0]
+        return self.join_ends(below, above, target)
+
+    def _remainder(self, form: Polynomial) -> Proof:
+        """The interval of a polynomial with a floor as its argument less a remainder."""
+        split = self.intervals.remainder_of(form)
+        if split is None:
+            return f"(b_unknown ({self.definitions.polynomial(form)}))", EVERYWHERE
+        atom, slope, replaced, divisor = split
+        argument = self.forms.arguments[atom][0]
+        text = f"({self.definitions.polynomial(argument)})"
+        least = 1 / fmpq(divisor) - 1 if divisor else fmpq(-1)
+        if divisor:
+            multiple = {monomial: number * divisor for monomial, number in argument.items()}
+            integer = self.definitions.integer_multiple(divisor, argument, multiple)
+            proof = f"(b_remainder {text} {divisor} {integer})"
+        else:
+            proof = f"(b_fraction {text})"
+        proof, _ = self.widen((proof, (least, fmpq(0))), (least, fmpq(0)))
+        whole = self.form(replaced)
+        part = self._scaled((f"(b_wide {ends_text((least, fmpq(0)))} _ {proof})",
+                             (least, fmpq(0))), slope)  # fmt: skip
+        difference = f"({self.definitions.atom(atom)} - {text})"
+        if slope != 1:
+            difference = f"{number_text(slope)} * {difference}"
+        equation = (
+            f"(ltac:(polynomials) : {self.definitions.polynomial(form)} = "
+            f"{self.definitions.polynomial(replaced)} + {difference})"
+        )
+        ends = arithmetic._plus(whole[1], part[1])
+        return f"(b_equal {equation} (b_add {whole[0]} {part[0]}))", ends
 
     def _term(self, monomial: Monomial, coefficient: fmpq) -> Proof:
         above, below = int(coefficient.p), int(coefficient.q)
@@ -103,8 +144,13 @@ class Bounds:
             proof = factor if proof is None else self._product(proof, factor)
         if proof is None:
             raise InexpressibleError("a monomial without factors")
+        return self._scaled(proof, coefficient)
+
+    @staticmethod
+    def _scaled(proof: Proof, coefficient: fmpq) -> Proof:
         if coefficient == 1:
             return proof
+        above, below = int(coefficient.p), int(coefficient.q)
         low, high = proof[1]
         ends = (
             None if low is None else low * coefficient,
@@ -217,7 +263,36 @@ class Bounds:
         proof = self.form(self.forms.of(term))
         lemma = self.definitions.equality(term)
         proof = proof if lemma is None else (f"(b_equal {lemma} {proof[0]})", proof[1])
-        return self.widen(proof, self.intervals.of_term(term))
+        target = self.intervals.of_term(term)
+        if not _holds(target, proof[1]):
+            proof = self._common(proof, self._parts(term))
+        return self.widen(proof, target)
+
+    def _parts(self, term: int) -> Proof:
+        """The proof of the interval of a sum or product by those of its parts."""
+        op, args, _ = self.replay.terms.nodes[term]
+        if op not in ("+", "*", "/", "min", "max"):
+            return f"(b_unknown {self.definitions.node(term)})", EVERYWHERE
+        total, *further = (self._written(self.term(arg)) for arg in args)
+        for part in further:
+            if op == "+":
+                ends = arithmetic._plus(total[1], part[1])
+                total = f"(b_add {total[0]} {part[0]})", ends
+            elif op == "*":
+                total = self._product(total, part)
+            elif op == "/":
+                inverse = arithmetic._inverse(part[1])
+                if inverse == EVERYWHERE:
+                    return f"(b_unknown {self.definitions.node(term)})", EVERYWHERE
+                total = self._product(total, self._inverse(part, inverse))
+            else:
+                total = self._least(total, part) if op == "min" else self._greatest(total, part)
+        return total
+
+    @staticmethod
+    def _written(proof: Proof) -> Proof:
+        """The proof with its ends written out, for the lemmas that match them."""
+        return f"(b_wide {ends_text(proof[1])} _ {proof[0]})", proof[1]
 
     # --- atoms -----------------------------------------------------------------------------------
 
@@ -231,7 +306,9 @@ class Bounds:
             return self._of_choice(self.forms.terms_of_atoms[atom], target)
         arguments = self.forms.arguments[atom]
         texts = [f"({self.definitions.polynomial(form)})" for form in arguments]
-        insides = [self._argument(form) for form in arguments]
+        terms = self.replay.terms.nodes[self.forms.terms_of_atoms[atom]][1]
+        terms = terms[1:] if op == "inv" else terms
+        insides = [self._argument(*pair) for pair in zip(arguments, terms, strict=True)]
         inside = insides[0]
         if op == "inv":
             return self._inverse(inside, target)
@@ -253,11 +330,15 @@ class Bounds:
             return power_bounds(self, insides[0], insides[1], target)
         raise InexpressibleError(f"the interval of {op} is not printed")
 
-    def _argument(self, form: Polynomial) -> Proof:
+    def _argument(self, form: Polynomial, term: int) -> Proof:
         """The interval of an argument, with its ends written out for the lemmas that match them."""
-        target = self.intervals.of(form)
-        proof = self.widen(self.form(form), target)
-        return f"(b_wide {ends_text(target)} _ {proof[0]})", target
+        proof = self.widen(self.form(form), self.intervals.of(form))
+        lemma = self.definitions.equality(term)
+        if self.forms.of(term) == form and lemma is not None:
+            of_term = self.term(term)
+            if not _holds(of_term[1], proof[1]):
+                proof = f"(b_equal (eq_sym {lemma}) {of_term[0]})", of_term[1]
+        return self._written(proof)
 
     def join_ends(self, low: str, high: str, target: Interval) -> Proof:
         """Returns the proof of an interval by those of its ends; an open end has none."""
@@ -461,7 +542,13 @@ class Bounds:
             return self._connective(op, args, value=value)
         form = self.forms.difference(args[1], args[0])
         proof = self.form(form)
-        self.definitions.difference(truth)
+        lemma = self.definitions.difference(truth)
+        left_ends, right_ends = (self.intervals.of_term(arg) for arg in args)
+        of_sides = arithmetic._plus(right_ends, arithmetic._opposite(left_ends))
+        if not _is_decided(op, proof[1]) and not _holds(of_sides, proof[1]):
+            right, left = self.term(args[1]), self._opposite(self.term(args[0]))
+            sides = f"(b_equal (eq_sym {lemma}) (b_add {right[0]} {left[0]}))", of_sides
+            proof = self._written(self._common(proof, sides))
         kind = {"<": "lt", "<=": "le", "=": "eq"}[op]
         return f"(b_{'' if value else 'not_'}{kind} D{truth} _ {proof[0]})"
 
@@ -536,3 +623,16 @@ class Bounds:
                 )
                 return
         raise InexpressibleError("an empty interval is not printed")
+
+
+def _holds(outer: Interval, inner: Interval) -> bool:
+    """Whether an interval holds another one."""
+    return arithmetic._common(outer, inner) == inner
+
+
+def _is_decided(op: str, difference: Interval) -> bool:
+    """Whether the interval of right minus left decides a relation."""
+    low, high = difference
+    is_above = low is not None and (low > 0 or (op == "<=" and low == 0))
+    is_below = high is not None and (high < 0 or (op == "<" and high == 0))
+    return is_above or is_below or (op == "=" and low == high == 0)

@@ -301,6 +301,9 @@ class Definitions:
                     f"rewrite (pw_inverse_power _ _ {-exponent}) by reflexivity. "
                     f"{inverse}polynomials."
                 )
+            number = constant_of(arguments[0])
+            if number is not None and number > 0 and constant_of(arguments[1]) == fmpq(1, 2):
+                return self._end_of_root(form)
         if op == "cospi" and not arguments[0]:
             return "apply cospi_zero."
         if op == "exp" and not arguments[0]:
@@ -318,12 +321,45 @@ class Definitions:
             end += f"rewrite (cospi_even _ ({opposite})) by polynomials. "
         return end + "reflexivity."
 
+    def _end_of_root(self, form: Polynomial) -> str:
+        """The proof that the root of a number is a multiple of roots: by their squares."""
+        ((monomial, coefficient),) = form.items()
+        lines, squares = "", []
+        for atom, _ in monomial:
+            name = self.atom(atom)
+            number = self.polynomial(self.forms.arguments[atom][0])
+            lines += (
+                f"assert (s{atom} : {name} * {name} = {number}) "
+                f"by (unfold {name}; apply pw_root; lra). "
+                f"assert (0 <= {name}) by (unfold {name}; apply pw_root_low; lra). "
+            )
+            squares.append(f"({name} * {name})")
+        factor, root = number_text(coefficient), self.polynomial(form)
+        product = " * ".join([factor, factor, *squares])
+        rewriting = "".join(f"rewrite s{atom}; " for atom, _ in monomial)
+        return (
+            f"{lines}apply pw_root_is; [lra | lra | "
+            "repeat apply Rmult_le_pos; first [assumption | lra] | "
+            f"replace (({root}) * ({root})) with ({product}) by ring; {rewriting}lra]."
+        )
+
     def _rewrite_inverse(self, form: Polynomial) -> str:
         if not form:
             return "rewrite Rinv_0. "
         if constant_of(form) is not None:
             return ""
         return f"rewrite {self.inverse(form)}. "
+
+    def integer_multiple(self, factor: int, form: Polynomial, multiple: Polynomial) -> str:
+        """Returns the lemma that a multiple of a polynomial is an integer."""
+        integers = self.integers(multiple)
+        name = f"T{len(self.lines)}"
+        self.write(f"Lemma {name} : is_int ({factor} * ({self.polynomial(form)})).")
+        self.write(
+            f"Proof. apply (int_eq (y := {self.polynomial(multiple)})); "
+            f"[polynomials | exact {integers}]. Qed."
+        )
+        return name
 
     def inverse(self, form: Polynomial) -> str:
         """Returns the lemma that says what the inverse of a polynomial is."""

@@ -93,8 +93,10 @@ def lemma_about_two(definitions: Definitions, first: int, second: int, number: i
     """
     terms = definitions.terms
     op, left, _ = terms.nodes[first]
-    _, right, _ = terms.nodes[second]
+    op_of_second, right, _ = terms.nodes[second]
     nodes = [definitions.node(arg) for arg in (*left, *right)]
+    if (op, op_of_second) == ("^", "exp"):
+        return f"(pw_is_exp {' '.join(nodes)})"
     if op == "exp":
         names = ("exp_step", "exp_same", "exp_increasing")
         return f"({names[number]} {' '.join(nodes)})"
@@ -106,14 +108,28 @@ def lemma_about_two(definitions: Definitions, first: int, second: int, number: i
         of_cosines = ("cospi_same", "cospi_mirrored", "cospi_falls", "cospi_rises")
         if number < len(of_cosines):
             return f"({of_cosines[number]} {' '.join(nodes)})"
+        is_double = definitions.forms.of(left[0]) == plus({}, definitions.forms.of(right[0]), 2)
+        if is_double and number == len(of_cosines):
+            return _of_double(definitions, left[0], right[0])
         return _of_turns(definitions, left[0], right[0])
     if op == "^":
         return _of_powers(definitions, left, right, number)
     raise InexpressibleError(f"lemma {number} about two of {op} is not printed")
 
 
+def _of_double(definitions: Definitions, left: int, right: int) -> str:
+    a, b = definitions.node(left), definitions.node(right)
+    rewriting = definitions.rewriting((left, right))
+    name = f"T{len(definitions.lines)}"
+    definitions.write(f"Lemma {name} : {a} = 2 * {b}.")
+    definitions.write(f"Proof. {rewriting}polynomials. Qed.")
+    return f"(cospi_double {a} {b} {name})"
+
+
 def _of_turns(definitions: Definitions, left: int, right: int) -> str:
     turns = definitions.forms.difference(left, right)
+    if any(definitions.forms.atoms[atom][0] == "inv" for part in turns for atom, _ in part):
+        raise InexpressibleError("a period in units of a variable is not printed")
     half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
     a, b = definitions.node(left), definitions.node(right)
     if definitions.forms.is_whole(half):

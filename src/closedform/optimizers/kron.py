@@ -30,6 +30,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.lengths import with_checked_keywords
+from closedform.language.rotations import Definitions
 from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero, whole
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -269,7 +270,7 @@ def _updated_line(
     return sp.Piecewise((line - change, is_due), (line, True))
 
 
-def _norm_bound(x: sp.Expr, prefix: str) -> matrices.Definitions:
+def _norm_bound(x: sp.Expr, prefix: str) -> Definitions:
     """Definitions of a lower bound of the spectral norm of a symmetric matrix, of shape [1, 1]."""
     name = f"{prefix}_of"
     matrix = local(name)

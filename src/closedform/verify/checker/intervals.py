@@ -112,35 +112,27 @@ class Intervals:
         return _round_ends(_common(total, self._of_remainder(form)))
 
     def _of_remainder(self, form: Polynomial) -> Interval:
-        """An interval by ``floor(a) = a - r``, 0 <= r < 1: that of t - 25 floor(t/25) is [0, 24].
-
-        Where d is the common divisor of an ``a`` over integers, r is at most (d - 1) / d.
-        """
+        """An interval by ``floor(a) = a - r``: that of t - 25 floor(t/25) is [0, 24]."""
         split = self.remainder_of(form)
         if split is None:
             return EVERYWHERE
-        _, slope, replaced, divisor = split
-        most = 1 - fmpq(1, divisor) if divisor else fmpq(1)
-        return _plus(self.of(replaced), _times((-most, fmpq(0)), (slope, slope)))
+        _, slope, replaced, least = split
+        return _plus(self.of(replaced), _times((least, fmpq(0)), (slope, slope)))
 
-    def remainder_of(self, form: Polynomial) -> tuple[int, fmpq, Polynomial, int] | None:
-        """Returns the last floor of a polynomial, to be replaced by its argument less a remainder.
-
-        With its coefficient, the polynomial with the argument in its place, and the common divisor
-        of an argument over integers or 0.
-        """
-        forms = self.forms
+    def remainder_of(self, form: Polynomial) -> tuple[int, fmpq, Polynomial, fmpq] | None:
+        """Returns a floor, its factor, the form with the argument in its place, the least -r."""
         linear = [m for m in form if len(m) == 1 and m[0][1] == 1]
-        floors = [m for m in linear if forms.atoms[m[0][0]][0] == "floor"]
+        floors = [m for m in linear if self.forms.atoms[m[0][0]][0] == "floor"]
         if not floors:
             return None
-        # The arguments of an atom have smaller numbers, so that the recursion ends.
+        # The arguments of an atom have smaller numbers, so that the recursion ends. Over integers
+        # with the common divisor d, the remainder r is at most (d - 1) / d.
         monomial = max(floors)
-        slope, argument = form[monomial], forms.arguments[monomial[0][0]][0]
+        slope, argument = form[monomial], self.forms.arguments[monomial[0][0]][0]
         divisor = lcm(*(int(coefficient.q) for coefficient in argument.values()))
-        is_whole = forms.is_whole({part: number * divisor for part, number in argument.items()})
+        is_whole = self.forms.is_whole(plus({}, argument, divisor))
         replaced = plus(plus(form, {monomial: slope}, -1), argument, slope)
-        return monomial[0][0], slope, replaced, divisor if is_whole else 0
+        return monomial[0][0], slope, replaced, fmpq(1, divisor) - 1 if is_whole else fmpq(-1)
 
     def _of_monomial(self, monomial: Monomial) -> Interval:
         result: Interval = (fmpq(1), fmpq(1))
@@ -220,13 +212,9 @@ class Intervals:
                 return True
             is_apart = (low is not None and low > 0) or (high is not None and high < 0)
             return False if is_apart else None
-        if op == "<":
-            if low is not None and low > 0:
-                return True
-            return False if high is not None and high <= 0 else None
-        if low is not None and low >= 0:
+        if low is not None and (low > 0 if op == "<" else low >= 0):
             return True
-        return False if high is not None and high < 0 else None
+        return False if high is not None and (high <= 0 if op == "<" else high < 0) else None
 
 
 def _plus(first: Interval, second: Interval) -> Interval:

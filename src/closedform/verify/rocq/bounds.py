@@ -109,11 +109,11 @@ class Bounds:
         split = self.intervals.remainder_of(form)
         if split is None:
             return f"(b_unknown ({self.definitions.polynomial(form)}))", EVERYWHERE
-        atom, slope, replaced, divisor = split
+        atom, slope, replaced, least = split
         argument = self.forms.arguments[atom][0]
         text = f"({self.definitions.polynomial(argument)})"
-        least = 1 / fmpq(divisor) - 1 if divisor else fmpq(-1)
-        if divisor:
+        if least > -1:
+            divisor = int(least.q)
             multiple = {monomial: number * divisor for monomial, number in argument.items()}
             integer = self.definitions.integer_multiple(divisor, argument, multiple)
             proof = f"(b_remainder {text} {divisor} {integer})"
@@ -269,7 +269,7 @@ class Bounds:
         return self.widen(proof, target)
 
     def _parts(self, term: int) -> Proof:
-        """The proof of the interval of a sum or product by those of its parts."""
+        """The proof of the interval of a term by the intervals of its parts."""
         op, args, _ = self.replay.terms.nodes[term]
         if op not in ("+", "*", "/", "min", "max"):
             return f"(b_unknown {self.definitions.node(term)})", EVERYWHERE

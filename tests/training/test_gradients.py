@@ -47,6 +47,11 @@ def test_no_fault_is_proved(name: str) -> None:
     assert planted_faults(RULES[name], most=12) >= 2
 
 
+def test_labels_that_are_compared_as_numbers_take_both_values() -> None:
+    # A fault that shows at labels of 1 only.
+    assert planted_faults(RULES["nn.functional.hinge_embedding_loss"]) >= 2
+
+
 def test_each_backward_says_how_it_is_shown_to_be_right() -> None:
     tables = (_BACKWARD, ELEMENTARY, NORMALISATION)
     names = {operator.name().partition(".")[0] for table in tables for operator in table}

@@ -235,9 +235,12 @@ def is_negative(value: Sum) -> Any:
                 )
                 return z3.simplify(z3.If(truth, is_negative(then), is_negative(otherwise)))
     if not value:
-        return z3.BoolVal(False)
+        raise VerificationError("the order of equal numbers is not read")
     if all(not s.accesses and not s.bound and z3.is_true(s.condition) for s in value):
         return z3.BoolVal(sum(summand.factor for summand in value) < 0)
+    if _is_of_integers(value):
+        # Integers meet at more than single points: their ties are not left out.
+        raise VerificationError("the order of integers as real numbers is not read")
     _, _, rest = _split(value, is_whole=False)
     below, above = (
         name_function("negative", rest),
@@ -249,10 +252,32 @@ def is_negative(value: Sum) -> Any:
     return truth if name == below[0] else z3.Not(truth)
 
 
+def _is_of_integers(value: Sum) -> bool:
+    """Whether a sum depends on integers only, which may be equal everywhere."""
+    return all(access.tensor == NUMBER for summand in value for access in summand.accesses)
+
+
+def _integer(value: Sum) -> Any:
+    """The multiple of a sum of integers that is an integer of z3."""
+    common = math.lcm(*(summand.factor.denominator for summand in value))
+    result = z3.IntVal(0)
+    for summand in value:
+        if summand.bound or any(access.power != 1 for access in summand.accesses):
+            raise VerificationError("a comparison of sums of integers is not read")
+        term = z3.IntVal(int(summand.factor * common))
+        for access in summand.accesses:
+            term = term * as_term(access.index[0])
+        result = result + z3.If(summand.condition, term, z3.IntVal(0))
+    return result
+
+
 def are_equal_numbers(first: Sum, second: Sum) -> Any:
     """Returns the condition that two sums are equal, off ties: equal numbers have one place."""
-    if not normal((*first, *scale(second, Fraction(-1)))):
+    difference = normal((*first, *scale(second, Fraction(-1))))
+    if not difference:
         return z3.BoolVal(True)
+    if _is_of_integers(difference):
+        return _integer(difference) == 0
     if len(first) == len(second) == 1:
         left, right = first[0], second[0]
         if (

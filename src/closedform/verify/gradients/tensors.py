@@ -163,4 +163,6 @@ def axes_of(node: NodeProto, operands: Sequence[Any], rank: int) -> list[int]:
     """Returns the axes that the second operand of a node lists, none if it is left out."""
     if len(operands) < 2 or operands[1] is None:
         return []
+    if not rank:
+        raise VerificationError(f"{node.op_type} over axes of a number is not read")
     return [axis % rank for axis in integers(operands[1])]

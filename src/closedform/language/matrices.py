@@ -25,7 +25,7 @@ from closedform.language.functions import (
     reshape,
     transpose,
 )
-from closedform.language.rotations import LEAST, Definitions
+from closedform.language.rotations import LEAST, Definitions, mask, scaled_to_one
 from closedform.language.rotations import descending_order as descending_order
 from closedform.language.rotations import right_singular_vectors as _right_singular_vectors
 from closedform.language.shapes import IS_SINGLE
@@ -253,11 +253,11 @@ def _triangular_inverse(prefix: str, x: sp.Expr, size: int) -> Definitions:
         definitions[f"{name}_pairs"] = reshape(pairs, (count, 2, block, 2, block))
         # The block at the right above: places 0 and 1 of the axes of the pair.
         pair = local(f"{name}_pairs")
-        corner = reduce_sum(pair * _mask(_at(pair, {1: 0, 3: 1})), (1, 3))
+        corner = reduce_sum(pair * mask(_at(pair, {1: 0, 3: 1})), (1, 3))
         halves = reshape(inverse, (count, 2, block, block))
         definitions[f"{name}_halves"] = halves
         half = local(f"{name}_halves")
-        first, second = (reduce_sum(half * _mask(_at(half, {1: place})), (1,)) for place in (0, 1))
+        first, second = (reduce_sum(half * mask(_at(half, {1: place})), (1,)) for place in (0, 1))
         definitions[f"{name}_product"] = -matmul(matmul(first, corner), second)
         whole = (count, 2, block, 2, block)
         wide = broadcast_to(reshape(half, (count, 2, block, 1, block)), whole)
@@ -266,7 +266,7 @@ def _triangular_inverse(prefix: str, x: sp.Expr, size: int) -> Definitions:
         )
         is_corner = positions(pair, 1) < positions(pair, 3)
         is_block = sp.Eq(positions(pair, 1), positions(pair, 3))
-        definitions[f"{name}_joined"] = wide * _mask(is_block) + product * _mask(is_corner)
+        definitions[f"{name}_joined"] = wide * mask(is_block) + product * mask(is_corner)
         block *= 2
         definitions[f"{prefix}_{level}"] = reshape(local(f"{name}_joined"), (count, block, block))
         inverse = local(f"{prefix}_{level}")
@@ -284,7 +284,7 @@ def _diagonal_blocks(x: sp.Expr, count: int, block: int) -> sp.Expr:
         return reshape(x, (1, block, block))
     grid = permute(reshape(x, (count, block, count, block)), (0, 2, 1, 3))
     is_block = sp.Eq(positions(grid, 0), positions(grid, 1))
-    return reduce_sum(grid * _mask(is_block), (1,))
+    return reduce_sum(grid * mask(is_block), (1,))
 
 
 def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Definitions:
@@ -294,9 +294,7 @@ def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Defi
             f"{rows} rows and {columns} columns",
             where=f"definition {prefix!r}",
         )
-    # Squares of small numbers underflow; Q does not depend on the scale.
-    largest = reduce_max(sp.Abs(x), (-2, -1), keepdims=True)
-    definitions: Definitions = {f"{prefix}_scaled": x / sp.Max(largest, LEAST)}
+    definitions: Definitions = {f"{prefix}_scaled": scaled_to_one(x)}  # Q has no scale
     reflections: list[tuple[sp.Symbol, sp.Symbol]] = []
     x = rest = local(f"{prefix}_scaled")
     for place in range(min(columns, rows - 1)):
@@ -304,20 +302,20 @@ def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Defi
         row, is_column = positions(x, -2), sp.Eq(positions(x, -1), place)
         # Products with 0 and 1, not choices: of a choice in a choice a proof has two cases.
         definitions[f"{name}x"] = reduce_sum(
-            rest * _mask(sp.And(is_column, row >= place)), (-1,), keepdims=True
+            rest * mask(sp.And(is_column, row >= place)), (-1,), keepdims=True
         )
         column = local(f"{name}x")
-        diagonal_place, is_below = _mask(sp.Eq(row, place)), _mask(row > place)
+        diagonal_place, is_below = mask(sp.Eq(row, place)), mask(row > place)
         definitions[f"{name}h"] = reduce_sum(column * diagonal_place, (-2,), keepdims=True)
         definitions[f"{name}s"] = reduce_sum(column**2 * is_below, (-2,), keepdims=True)
         head, below = local(f"{name}h"), local(f"{name}s")
         # The new element of the diagonal has the other sign, as in LAPACK.
-        definitions[f"{name}g"] = 1 - 2 * _mask(head >= 0)
+        definitions[f"{name}g"] = 1 - 2 * mask(head >= 0)
         definitions[f"{name}a"] = local(f"{name}g") * sp.sqrt(head**2 + below)
         target = local(f"{name}a")
         definitions[f"{name}v"] = column - diagonal_place * target
         # 2 / v'v, since v'v = 2 |x| (|x| + |x_0|); a column that is 0 below stays as it is.
-        definitions[f"{name}b"] = _mask(below > 0) / sp.Max(target * (target - head), LEAST)
+        definitions[f"{name}b"] = mask(below > 0) / sp.Max(target * (target - head), LEAST)
         normal, factor = local(f"{name}v"), local(f"{name}b")
         reflections.append((normal, factor))
         definitions[name] = _reflected(rest, normal, factor)
@@ -327,10 +325,6 @@ def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Defi
         definitions[f"{prefix}_q{place}"] = _reflected(basis, normal, factor)
         basis = local(f"{prefix}_q{place}")
     return {**definitions, prefix: basis}
-
-
-def _mask(condition: sp.Basic) -> sp.Expr:
-    return sp.Piecewise((1, condition), (0, True))
 
 
 def _reflected(x: sp.Expr, normal: sp.Symbol, factor: sp.Symbol) -> sp.Expr:

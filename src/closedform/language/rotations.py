@@ -54,6 +54,11 @@ def pairs_of_rounds(like: sp.Expr, columns: int) -> Iterator[sp.Basic]:
         yield sp.Or(sp.And(is_pair, row < count, column < count), *is_last)
 
 
+def scaled_to_one(x: sp.Expr) -> sp.Expr:
+    """Returns a matrix over its largest size: squares of small numbers would underflow."""
+    return x / sp.Max(reduce_max(sp.Abs(x), (-2, -1), keepdims=True), LEAST)
+
+
 def right_singular_vectors(prefix: str, x: sp.Expr, rows: int, columns: int) -> Definitions:
     """Returns definitions of the right singular vectors of a matrix, largest value first.
 
@@ -66,19 +71,18 @@ def right_singular_vectors(prefix: str, x: sp.Expr, rows: int, columns: int) -> 
             f"rows, got {rows} rows and {columns} columns",
             where=f"definition {prefix!r}",
         )
-    largest = reduce_max(sp.Abs(x), (-2, -1), keepdims=True)
     definitions: Definitions = {
-        f"{prefix}_x": x / sp.Max(largest, LEAST),
+        f"{prefix}_x": scaled_to_one(x),
         f"{prefix}_like": matmul(transpose(local(f"{prefix}_x")), local(f"{prefix}_x")),
     }
     like = local(f"{prefix}_like")
     row, column = positions(like, -2), positions(like, -1)
-    definitions[f"{prefix}_v"] = _mask(sp.Eq(row, column))
+    definitions[f"{prefix}_v"] = mask(sp.Eq(row, column))
     rounds = list(pairs_of_rounds(like, columns)) if columns > 1 else []
     for place, is_pair in enumerate(rounds):
-        definitions[f"{prefix}_p{place}"] = _mask(is_pair)
+        definitions[f"{prefix}_p{place}"] = mask(is_pair)
         # 1 for the first column of a pair, -1 for the second one, 0 without a partner.
-        order = _mask(row > column) - _mask(row < column)
+        order = mask(row > column) - mask(row < column)
         definitions[f"{prefix}_u{place}"] = reduce_sum(
             local(f"{prefix}_p{place}") * order, (-2,), keepdims=True
         )
@@ -121,7 +125,7 @@ def _rotation(name: str, matrix: sp.Expr, partner: sp.Expr, order: sp.Expr) -> D
         / (sp.Abs(gap) + sp.sqrt(gap**2 + 4 * product**2) + LEAST),
         f"{name}k": 1 / sp.sqrt(1 + tangent**2),
         # Products with 0 and 1, not choices: of a choice in a choice a proof has two cases.
-        f"{name}w": _mask(order * gap > 0),
+        f"{name}w": mask(order * gap > 0),
         f"{name}c": (1 - is_turned) * cosine - is_turned * order * tangent * cosine,
         f"{name}s": (1 - is_turned) * tangent * cosine + is_turned * order * cosine,
     }
@@ -142,13 +146,14 @@ def descending_order(values: sp.Symbol, like: sp.Expr, prefix: str) -> Definitio
         column > values,
         sp.And(sp.Eq(column, values), positions(like, -2) < positions(like, -1)),
     )
-    place = reduce_sum(_mask(is_before), (-2,), keepdims=True)
+    place = reduce_sum(mask(is_before), (-2,), keepdims=True)
     column_place = transpose(local(f"{prefix}_place"))
     return {
         f"{prefix}_place": place,
-        prefix: _mask(sp.Eq(column_place, positions(like, -1))),
+        prefix: mask(sp.Eq(column_place, positions(like, -1))),
     }
 
 
-def _mask(condition: sp.Basic) -> sp.Expr:
+def mask(condition: sp.Basic) -> sp.Expr:
+    """Returns 1 where a condition holds, and 0 elsewhere."""
     return sp.Piecewise((1, condition), (0, True))

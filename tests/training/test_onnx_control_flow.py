@@ -221,6 +221,72 @@ def test_a_loop_over_a_size_has_the_iterations_of_the_example(tmp_path: Path) ->
         )
 
 
+def _constant(name: str, array: Any) -> NodeProto:
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array))
+
+
+def test_branches_and_loops_with_constants_of_one_name(tmp_path: Path) -> None:
+    """The size that the second loop calls ``p`` is known, and the tensor in the first is not."""
+    scales = [normal(4, 1) for _ in range(4)]
+    nodes = [
+        op(
+            "If",
+            "yes",
+            "h",
+            then_branch=body([_constant("c", scales[0]), op("MatMul", "x c", "r")], "r"),
+            else_branch=body([_constant("c", scales[1]), op("MatMul", "x c", "r")], "r"),
+        ),
+        op("Add", "x h", "a"),
+        loop(
+            [_constant("c", scales[2].T), op("Mul", "c third", "n"), op("MatMul", "state w", "p"),
+             op("Add", "p n", "next"), KEEPS],
+            "is_next next", "count on a", "b",
+        ),
+        loop(
+            [_constant("c", scales[3].T), op("Shape", "c", "p"), op("Gather", "p first", "n"),
+             op("Cast", "n", "factor", to=1), op("Add", "state c", "q"), op("Div", "q factor", "s"),
+             op("MatMul", "s w", "next"), KEEPS],
+            "is_next next", "count on b",
+        ),
+    ]  # fmt: skip
+    weights = _known(count=np.int64(2), on=np.array(True), first=np.int64(1))
+    model = model_of(nodes, [("x", FLOAT, ["rows", 4]), ("yes", BOOL, [])], **weights)
+    batches = [{"x": normal(3, 4), "yes": np.array(value)} for value in (True, False)]
+    check(model, batches, tmp_path)
+    session = onnxruntime.InferenceSession(tmp_path / "eval.onnx")
+    assert {value.name for value in session.get_inputs()} >= {"batch.x", "batch.yes", "param.w"}
+
+
+def test_a_weight_of_two_branches_with_one_name_is_trained_in_both(tmp_path: Path) -> None:
+    first, second = normal(4, 2), normal(4, 2)
+    nodes = [
+        op(
+            "If",
+            "yes",
+            "y",
+            then_branch=body([_constant("c", first), op("MatMul", "x c", "r")], "r"),
+            else_branch=body([_constant("c", second), op("MatMul", "x c", "r")], "r"),
+        )
+    ]
+    model = model_of(nodes, [("x", FLOAT, ["rows", 4]), ("yes", BOOL, [])])
+    batch = {"x": normal(3, 4), "yes": np.array(True)}
+    example = {name: torch.from_numpy(value) for name, value in batch.items()}
+    export(model, _loss, example, optimizers.sgd(0.05), tmp_path)
+    session = TrainSession(tmp_path, threads=1)
+    before = dict(session.params)
+    # onnx's attributes of an If are in the order of their names.
+    assert list(before) == ["c", "y/then_branch/c"]
+    np.testing.assert_array_equal(before["y/then_branch/c"], first)
+    session.step(batch)
+    np.testing.assert_array_equal(session.params["c"], second)
+    gradient = 2 * batch["x"].T @ (batch["x"] @ first) / 6
+    weight = session.params["y/then_branch/c"]
+    np.testing.assert_allclose(weight, first - 0.05 * gradient, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        session.predict(batch["x"], batch["yes"]), batch["x"] @ weight, rtol=1e-4, atol=1e-5
+    )
+
+
 def _branch(then: NodeProto, otherwise: NodeProto) -> list[NodeProto]:
     return [
         op("MatMul", "x w", "h"),

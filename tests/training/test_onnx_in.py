@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from closedform import optimizers, transforms
 from closedform.errors import ExportError
+from closedform.language.groups import Group
 from closedform.training import TrainSession, export
 
 NUMBERS = np.random.default_rng(0)
@@ -318,3 +319,147 @@ def test_peepholes_of_an_lstm(direction: str, tmp_path: Path) -> None:
         difference = (loss_of(peepholes + move) - loss_of(peepholes - move)) / 2e-2
         # The third derivative times 1e-4 / 6, and roundings of a loss of some 30 over the step.
         assert gradient[place] == pytest.approx(difference, rel=2e-3, abs=2e-3)
+
+
+def _of_floats(second: Any) -> tuple[ModelProto, dict[str, Any]]:
+    """Two layers, the second one in another float type."""
+    numbers = np.random.default_rng(1)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(second))
+    weights = {
+        "first": numbers.normal(size=(4, 5)).astype(np.float32),
+        "second": numbers.normal(size=(5, 3)).astype(second),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "first"], ["a"]),
+        helper.make_node("Cast", ["a"], ["b"], to=kind),
+        helper.make_node("MatMul", ["b", "second"], ["c"]),
+        helper.make_node("Cast", ["c"], ["y"], to=1),
+    ]
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    x = helper.make_tensor_value_info("x", 1, ["rows", 4])
+    y = helper.make_tensor_value_info("y", 1, ["rows", 3])
+    graph = helper.make_graph(nodes, "floats", [x], [y], tensors)
+    opsets = [helper.make_opsetid("", 20)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10), weights
+
+
+@pytest.mark.parametrize("is_chosen", [True, False])
+def test_groups_train_weights_of_16_bits_beside_others(is_chosen: bool, tmp_path: Path) -> None:
+    model, weights = _of_floats(np.float16)
+    rule = optimizers.sgd(0.0625, momentum=0.5)
+    groups = [Group("second", rule=transforms.master_weights(rule, "f16"))]
+    x, target = torch.randn(3, 4), torch.randn(3, 3)
+    trainable = ["*"] if is_chosen else None
+    export(model, "mse", (x, target), rule, tmp_path, groups=groups, trainable=trainable)
+    session = TrainSession(tmp_path, threads=1)
+    tensors = {name: torch.from_numpy(array).requires_grad_() for name, array in weights.items()}
+    masters = {name: value.detach().float() for name, value in tensors.items()}
+    optimizer = torch.optim.SGD(masters.values(), 0.0625, 0.5)
+    for _ in range(3):
+        output = ((x @ tensors["first"]).half() @ tensors["second"]).float()
+        loss = functional.mse_loss(output, target)
+        grads = torch.autograd.grad(loss, list(tensors.values()))
+        for master, grad in zip(masters.values(), grads, strict=True):
+            master.grad = grad.float()
+        optimizer.step()
+        for name, value in tensors.items():
+            value.data = masters[name].to(value.dtype)
+        result = session.step((x.numpy(), target.numpy()))
+        assert result.loss == pytest.approx(loss.item(), rel=2e-3)  # rounded to 11 bits
+    assert session.params["second"].dtype == np.float16
+    for name, value in tensors.items():
+        np.testing.assert_allclose(
+            session.params[name], value.detach().numpy(), rtol=4e-3, atol=4e-3
+        )
+
+
+def test_weights_of_two_float_types_have_a_way_out(tmp_path: Path) -> None:
+    rule = optimizers.sgd(0.1)
+    example = torch.zeros(3, 4), torch.zeros(3, 3)
+    wide, narrow = _of_floats(np.float64)[0], _of_floats(np.float16)[0]
+    with pytest.raises(
+        ExportError,
+        match=r"got float32 \('first'\), float64 \('second'\) .*: leave trainable out, which "
+        "trains weights in the dtype of the rule, or list only weights of one dtype$",
+    ):
+        export(wide, "mse", example, rule, tmp_path / "run", trainable=["*"])
+    with pytest.raises(
+        ExportError, match=r"one dtype; groups train 16 bits next to float32: Group"
+    ):
+        export(narrow, "mse", example, rule, tmp_path / "run", trainable=["*"])
+    for model, names in ((wide, None), (wide, ["second"]), (narrow, None)):
+        export(model, "mse", example, rule, tmp_path / "run", trainable=names)
+        session = TrainSession(tmp_path / "run", threads=1)
+        assert list(session.params) == (names or ["first"])
+    scaling_rule = transforms.dynamic_loss_scaling(transforms.master_weights(rule, "f16"))
+    groups = [Group("second", rule=scaling_rule)]
+    with pytest.raises(ExportError, match=r"the loss is scaled for 'second'.*'first' does not"):
+        export(narrow, "mse", example, rule, tmp_path / "run", groups=groups)
+
+
+SHAPES: dict[str, tuple[list[Any], str]] = {
+    "rank": (
+        [torch.zeros(2, 6, 7), torch.zeros(4, dtype=torch.long)],
+        r"the input 'image_1' must have the shape \[rows, 2, height, width\], got \[2, 6, 7\] in "
+        r"the example \(the ONNX model\): .* height, rows, width may be any size",
+    ),
+    "size": (
+        [torch.zeros(4, 3, 6, 7), torch.zeros(4, dtype=torch.long)],
+        r"'image_1' must have the shape \[rows, 2, height, width\], got "
+        r"\[4, 3, 6, 7\]",
+    ),
+    "scalar": ([torch.tensor(1.0), torch.zeros(4, dtype=torch.long)], r"got \[\] in the example"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_an_example_of_another_shape_is_refused_by_its_input(name: str, tmp_path: Path) -> None:
+    example, message = SHAPES[name]
+    with pytest.raises(ExportError, match=message):
+        export(classifier(), "cross_entropy", example, optimizers.sgd(0.1), tmp_path)
+
+
+def test_sizes_of_one_name_are_equal(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Mul", ["a", "b"], ["c"]),
+        helper.make_node("MatMul", ["c", "w"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info(name, 1, ["rows", "width"]) for name in "ab"]
+    weight = numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
+    output = helper.make_tensor_value_info("y", 1, None)
+    graph = helper.make_graph(nodes, "product", inputs, [output], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    example = torch.zeros(3, 4), torch.zeros(3, 5), torch.zeros(3, 3)
+    with pytest.raises(
+        ExportError, match=r"'b' must have the shape \[rows, width = 4\], got \[3, 5\]"
+    ):
+        export(model, "mse", example, optimizers.sgd(0.1), tmp_path, dynamic_axes={})
+
+
+def test_a_weight_within_a_function_is_trained_in_each_call(tmp_path: Path) -> None:
+    weight = np.random.default_rng(2).normal(size=(4, 4)).astype(np.float32)
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(weight)),
+        helper.make_node("MatMul", ["a", "w"], ["b"]),
+    ]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
+    function = helper.make_function("local", "Layer", ["a"], ["b"], nodes, opsets[:1])
+    calls = [
+        helper.make_node("Layer", [source], [result], domain="local")
+        for source, result in (("x", "h"), ("h", "y"))
+    ]
+    x, y = (helper.make_tensor_value_info(name, 1, ["rows", 4]) for name in "xy")
+    model = helper.make_model(
+        helper.make_graph(calls, "calls", [x], [y]),
+        opset_imports=opsets,
+        ir_version=10,
+        functions=[function],
+    )
+    example = torch.randn(3, 4), torch.randn(3, 4)
+    export(model, "mse", example, optimizers.sgd(0.1), tmp_path)
+    session = TrainSession(tmp_path, threads=1)
+    batch = tuple(value.numpy() for value in example)
+    session.step(batch)
+    first, second = session.params.values()
+    assert not np.array_equal(first, second)
+    np.testing.assert_allclose(session.predict(batch[0]), batch[0] @ first @ second, rtol=1e-4)

@@ -260,8 +260,17 @@ MISFITS: dict[str, tuple[nn.Module, UpdateRule, dict[str, Any], str]] = {
         nn.Sequential(nn.Linear(64, 64).half(), nn.Linear(64, 10)),
         SGD,
         {},
-        "all parameters must be of one dtype of float32, float64, float16, bfloat16, got float16, "
-        "float32 (model Sequential): convert the model with model.float()",
+        "the parameters must be of one dtype of float32, float64, float16, bfloat16, got float16 "
+        "('0.weight', '0.bias'), float32 ('1.weight', '1.bias') (model Sequential): convert the "
+        "model with model.float(); groups train 16 bits next to float32: "
+        "Group(names, rule=transforms.master_weights(rule, 'f16'))",
+    ),
+    "mixed masters": (
+        nn.Sequential(nn.Linear(64, 64).half(), nn.Linear(64, 10)),
+        transforms.master_weights(SGD, "f16"),
+        {},
+        "the rule 'sgd' is for parameters in f16, got the parameter '1.weight' in float32 "
+        "(model Sequential): give it a rule without masters: groups=[Group('1.weight', rule=…)]",
     ),
     "compute": (
         mlp().bfloat16(),

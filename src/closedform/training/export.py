@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,10 @@ from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_model import make_folder
 from closedform.ir.graph import Array
 from closedform.language import Schedule, UpdateRule
-from closedform.language.functions import STORED
 from closedform.language.groups import Group
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import open_session, run_into
+from closedform.training.dtypes import IN_FLOAT32, LOSS_SCALE, rules_by_name, update_dtype
 from closedform.training.progress import phase, show_phases
 from closedform.training.session import (
     INIT_FILE,
@@ -132,8 +132,10 @@ def export(
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
     from closedform.training.assembly import assemble
+    from closedform.training.onnx_torch import OnnxModule
+    from closedform.training.tracing.forward import trained_params
     from closedform.training.tracing.isolation import restore_on_exit
-    from closedform.training.tracing.trace import LOSS_SCALE, trace
+    from closedform.training.tracing.trace import trace
     from closedform.training.webgpu.step import webgpu_models
 
     if not isinstance(rule, UpdateRule):
@@ -146,23 +148,28 @@ def export(
             f"opset must be an integer of {_OLDEST_OPSET} or more, got {opset!r}",
             hint="torch writes the operators of a step for these",
         )
-    model, loss = model_of(model, trainable, rule.stored), loss_of(loss)
+    model, loss = model_of(model, trainable, rule, groups), loss_of(loss)
     where = f"model {type(model).__name__}"
     if not hasattr(model, "named_parameters"):
         raise TrainingExportError(
             f"model must be a torch.nn.Module, got {type(model).__name__}",
             hint="register its parameters in a module",
         )
-    trainable_params = (param for param in model.parameters() if param.requires_grad)
-    dtype = _dtype({str(param.dtype) for param in trainable_params}, rule, where)
-    if compute_dtype is not None and (compute_dtype != "f32" or rule.stored is None):
+    params = trained_params(model, loss)
+    rules = rules_by_name(params, rule, groups)
+    is_file = isinstance(model, OnnxModule)
+    dtype = update_dtype(params, rules, where, is_file=is_file)
+    stored_text = " and ".join(
+        sorted({group_rule.stored for group_rule in rules.values() if group_rule.stored})
+    )
+    if compute_dtype is not None and (compute_dtype != "f32" or not stored_text):
         raise TrainingExportError(
             f"compute_dtype must be 'f32', for a model in 16 bits, got {compute_dtype!r} for one "
-            f"in {rule.stored or dtype}",
+            f"in {stored_text or dtype}",
             where=where,
             hint="leave it out, and forward and backward run in the dtype of the model",
         )
-    _check_target(target, rule.stored or dtype, where)
+    _check_target(target, stored_text or dtype, where)
     options = GraphOptions(dtype=dtype, scalar_dtype=scalar_dtype)
     facts = {
         "closedform.version": __version__,
@@ -182,7 +189,9 @@ def export(
             opset=opset,
             check=validate,
             is_widened=compute_dtype is not None,
-            scale_dtype=options.scalar_dtype if LOSS_SCALE in rule.shared else None,
+            scale_dtype=options.scalar_dtype
+            if any(LOSS_SCALE in group_rule.shared for group_rule in rules.values())
+            else None,
             keeps_file=all(group_rule.evaluation is None for group_rule in _rules(rule, groups)),
         )
         shapes = {name: array.shape for name, array in model_graphs.params.items()}
@@ -197,8 +206,8 @@ def export(
                 validate=validate,
                 training_info=training_info,
             )
-    if rule.stored is not None:
-        _try(files.models, files.weights, rule.stored, where)
+    if stored_text:
+        _try(files.models, files.weights, stored_text, where)
     if target is not None:
         files.models.update(webgpu_models(files.models[TRAIN_FILE], where))
     hint = "a training step is written as several files: name a folder for them"
@@ -233,54 +242,11 @@ def _check_target(target: object, dtype: str, where: str) -> None:
         raise TrainingExportError(
             f"target 'webgpu' is for models in float32, got one in {dtype}",
             where=where,
-            hint="convert the model with model.float()",
+            hint=IN_FLOAT32,
         )
 
 
 _OLDEST_OPSET = 18
-
-_WORDS = {
-    "torch.float32": "f32",
-    "torch.float64": "f64",
-    "torch.float16": "f16",
-    "torch.bfloat16": "bf16",
-}
-
-
-def _dtype(dtypes: Collection[str], rule: UpdateRule, where: str) -> str:
-    """The dtype that a rule computes in for parameters of these dtypes."""
-    if not dtypes:
-        return "f32"  # no parameter is trained: the trace raises the error
-    dtype_text, supported_text = (
-        ", ".join(names).replace("torch.", "") for names in (sorted(dtypes), _WORDS)
-    )
-    (dtype,) = {_WORDS.get(name) for name in dtypes} if len(dtypes) == 1 else (None,)
-    if dtype is None:
-        is_complex = any("complex" in name for name in dtypes)
-        raise TrainingExportError(
-            f"all parameters must be of one dtype of {supported_text}, got {dtype_text}",
-            where=where,
-            hint="hold complex ones as real ones with a last axis of 2, and compute with "
-            "torch.view_as_complex of them"
-            if is_complex
-            else "convert the model with model.float()",
-        )
-    if dtype in STORED and rule.stored != dtype:
-        raise TrainingExportError(
-            f"a model in {dtype_text} needs a rule with masters for {dtype}, got {rule.name!r} "
-            f"with {'none' if rule.stored is None else f'masters for {rule.stored}'}",
-            where=where,
-            hint=f"wrap the rule: transforms.master_weights(rule, {dtype!r})",
-        )
-    if dtype not in STORED and rule.stored is not None:
-        raise TrainingExportError(
-            f"the rule {rule.name!r} is for parameters in {rule.stored}, got a model in "
-            f"{dtype_text}",
-            where=where,
-            hint="convert the model with .half() or .bfloat16(), or leave the masters out",
-        )
-    # The masters of a rule for 16 bits are float32.
-    return "f32" if dtype in STORED else dtype
 
 
 def _try(

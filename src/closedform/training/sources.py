@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto
 
 from closedform.errors import TrainingExportError, nearest
+from closedform.language import UpdateRule
+from closedform.language.groups import Group
+from closedform.training.dtypes import fitting_names, rules_by_name
 
 if TYPE_CHECKING:
     import torch
-
-    from closedform.training.onnx_torch import OnnxModule
 
 LOSSES = ("mse", "l1", "cross_entropy", "binary_cross_entropy")
 """Losses by name: means of squared errors, of absolute errors, of cross entropies of logits, and of
@@ -49,15 +49,17 @@ def loss_of(loss: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
 def model_of(
     model: torch.nn.Module | ModelProto | str | os.PathLike[str],
     trainable: Sequence[str] | None,
-    stored_dtype: str | None = None,
+    rule: UpdateRule,
+    groups: Sequence[Group] = (),
 ) -> torch.nn.Module:
     """Returns the given module, or the module of an ONNX model.
 
     Args:
         model: The module, or an ONNX model or its file.
         trainable: Names or globs of the weights of an ONNX model that are trained; None for those
-            in the dtype of the rule, or else in that of most entries.
-        stored_dtype: The dtype of 16 bits of the parameters of the rule; None for another one.
+            in the dtype of their rule, or else in that of most entries.
+        rule: The rule of the parameters that no group matches.
+        groups: The groups.
 
     Raises:
         ExportError: The ONNX model is not supported, or ``trainable`` is given for a module.
@@ -67,7 +69,9 @@ def model_of(
 
         module = read_module(model, trainable)
         if not module.is_chosen:
-            module.freeze(_of_other_dtypes(module, stored_dtype))
+            params = dict(module.named_parameters())
+            fitting = fitting_names(params, rules_by_name(params, rule, groups))
+            module.freeze(params.keys() - set(fitting))
         return module
     if trainable is not None:
         raise TrainingExportError(
@@ -115,16 +119,3 @@ def unwrap(model: torch.nn.Module) -> torch.nn.Module:
                 hint="move it there: model.cpu()",
             )
     return model
-
-
-def _of_other_dtypes(module: OnnxModule, stored_dtype: str | None) -> list[str]:
-    """The weights that a rule does not train with the others, which have one dtype."""
-    narrow = {"torch.float16": "f16", "torch.bfloat16": "bf16"}
-    entries: Counter[str] = Counter()
-    for parameter in module.parameters():
-        entries[str(parameter.dtype)] += parameter.numel()
-    of_rule = {
-        dtype: n for dtype, n in entries.items() if narrow.get(dtype) == stored_dtype
-    } or entries
-    trained_dtype = max(of_rule, key=lambda dtype: of_rule[dtype], default="")
-    return [name for name, value in module.named_parameters() if str(value.dtype) != trained_dtype]

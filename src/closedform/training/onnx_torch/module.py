@@ -34,11 +34,13 @@ from closedform.training.onnx_torch.control_flow import (
     unroll_loop,
 )
 from closedform.training.onnx_torch.elementwise import ELEMENTWISE
+from closedform.training.onnx_torch.input_shapes import InputShapes
 from closedform.training.onnx_torch.known import known_results
 from closedform.training.onnx_torch.layers import LAYERS
 from closedform.training.onnx_torch.movement import MOVEMENT
 from closedform.training.onnx_torch.recurrent import RECURRENT
 from closedform.training.onnx_torch.resizing import RESIZING
+from closedform.training.onnx_torch.scopes import distinct_names, graphs_within
 from closedform.training.onnx_torch.values import (
     ANOTHER_SOURCE,
     INVALID_FILE,
@@ -77,7 +79,7 @@ class OnnxModule(torch.nn.Module):
     Attributes:
         input_names: Names of the inputs, with ``_`` for each character that no identifier has.
         output_names: Names of the outputs.
-        free_sizes: Names of the free sizes by input and axis.
+        input_shapes: The declared shapes of the inputs.
         file_inputs: Names of the inputs in the file.
         skeleton: The model of the file without the weights that are parameters or buffers.
         version: The opset of the file.
@@ -88,7 +90,8 @@ class OnnxModule(torch.nn.Module):
         self, model: CheckedModel, trainable: Sequence[str] | None, version: int, where: str
     ) -> None:
         super().__init__()
-        graph = model.inline_functions()
+        inlined_graph = model.inline_functions()
+        graph = distinct_names(inlined_graph)
         self._where = where
         self._limit: int | None = None
         self.version, self.is_chosen = version, trainable is not None
@@ -103,7 +106,9 @@ class OnnxModule(torch.nn.Module):
                 hint="rename them in the file: each character that no identifier has becomes _",
             )
         self.output_names = tuple(value.name for value in graph.output)
-        self.free_sizes = _free_sizes(dict(zip(self.input_names, graph_inputs, strict=True)))
+        self.input_shapes = InputShapes.read(
+            dict(zip(self.input_names, graph_inputs, strict=True)), where
+        )
         nodes = _used_nodes(graph.node, self.output_names)
         statistics = _statistics(nodes)
         untrainable = statistics | _needed_names(nodes)
@@ -118,7 +123,9 @@ class OnnxModule(torch.nn.Module):
                 self._add(name, array, is_written=name in statistics)
         # After the weights were added: constants are the weights that are not trained and small.
         self._nodes = self._fold_constants(self._nodes)
-        self.skeleton = _skeleton(model.model, self._owners)
+        # A weight within a function is a constant of each of its calls: they are written out.
+        has_calls = graph is inlined_graph and self._owners.keys() <= _weight_names(model.graph)
+        self.skeleton = _skeleton(model.model, model.graph if has_calls else graph, self._owners)
 
     def freeze(self, names: Collection[str]) -> None:
         """Makes parameters frozen ones, by name."""
@@ -142,7 +149,11 @@ class OnnxModule(torch.nn.Module):
             name: arguments[key]
             for name, key in zip(self.file_inputs, self.input_names, strict=True)
         }
-        self._run(self._nodes, values, set())
+        try:
+            self._run(self._nodes, values, set())
+        except _TorchRefusalError as refusal:
+            self.input_shapes.check_sizes(arguments, refusal)
+            raise
         outputs = tuple(as_tensor(_present(values[name])) for name in self.output_names)
         return outputs if len(outputs) > 1 else outputs[0]
 
@@ -443,9 +454,13 @@ def _errors_of(node: _Node) -> Iterator[None]:
         raise TrainingExportError(error.what, where=node.where, hint=hint) from error
     except Exception as error:  # of any kind: torch's own have no base
         kind, text = type(error).__name__, str(error).strip().splitlines() or [""]
-        raise TrainingExportError(
+        raise _TorchRefusalError(
             f"{kind}: {text[0]}", where=node.where, hint=ANOTHER_SOURCE
         ) from error
+
+
+class _TorchRefusalError(TrainingExportError):
+    """torch does not compute a node, in its words."""
 
 
 def read_module(
@@ -512,24 +527,24 @@ def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
     return model
 
 
-def _skeleton(model: ModelProto, owned_names: Collection[str]) -> ModelProto:
-    """A copy of a model without some of its weights."""
+def _skeleton(model: ModelProto, graph: GraphProto, owned_names: Collection[str]) -> ModelProto:
+    """A copy of a model with a graph without some of its weights."""
     copy = ModelProto()
+    has_calls = graph is model.graph
     for field, value in model.ListFields():
-        if field.name == "graph":
+        if field.name == "graph" or (field.name == "functions" and not has_calls):
             continue
         if isinstance(value, str | int):
             setattr(copy, field.name, value)
         else:
             getattr(copy, field.name).extend(value)
-    graph = model.graph
     copy.graph.name = graph.name
     copy.graph.input.extend(graph.input)
     copy.graph.output.extend(graph.output)
     copy.graph.value_info.extend(graph.value_info)  # onnxruntime fuses nodes by their shapes
     copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned_names)
     copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned_names))
-    for inner in _graphs(copy.graph):
+    for inner in graphs_within(copy.graph):
         for parts in (inner.initializer, inner.node):
             for place in reversed(range(len(parts))):
                 if _is_owned(parts[place], owned_names):
@@ -572,17 +587,8 @@ def _load(path: Path, where: str) -> ModelProto:
     return model
 
 
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph, and the graphs within its nodes."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
-
-
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    for body in _graphs(graph):
+    for body in graphs_within(graph):
         yield from body.initializer
         for node in body.node:
             for attribute in node.attribute:
@@ -610,17 +616,20 @@ def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
 
 def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
     """The initializers, and the constants among the nodes, including branches."""
-    names: set[str] = set()
-    for body in _graphs(graph):
-        for name, array in _weights_of(body, where):
-            if name in names:
-                raise TrainingExportError(
-                    f"the constant {name!r} is defined in two branches or loops",
-                    where=where,
-                    hint="rename one of them, or export the model without branches and loops",
-                )
-            names.add(name)
-            yield name, array
+    for body in graphs_within(graph):
+        yield from _weights_of(body, where)
+
+
+def _weight_names(graph: GraphProto) -> set[str]:
+    """The names of initializers and constants, including branches."""
+    return {
+        name
+        for body in graphs_within(graph)
+        for name in (
+            *(tensor.name for tensor in body.initializer),
+            *(node.output[0] for node in body.node if node.op_type == "Constant"),
+        )
+    }
 
 
 def _weights_of(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
@@ -813,29 +822,6 @@ def _identifier(name: str) -> str:
     if keyword.iskeyword(plain):
         return f"{plain}_"
     return plain if plain.isidentifier() else f"input_{plain}"
-
-
-def _free_sizes(inputs: Mapping[str, onnx.ValueInfoProto]) -> dict[str, dict[int, str]]:
-    """Names of the free sizes by input and axis: two are one size only where their names are one.
-
-    Exporters write ``?`` and ``None`` for a size without a name.
-    """
-    names: dict[str, str] = {}
-    free: dict[str, dict[int, str]] = {}
-    for name, value in inputs.items():
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.HasField("dim_value"):
-                continue
-            symbol = dim.dim_param
-            if not re.search(r"[^\W_]", symbol) or symbol in ("None", "-1"):
-                symbol = f"{name}_{axis}"
-            plain = re.sub(r"\W", "_", symbol)
-            plain = plain if plain.isidentifier() else f"size_{plain}"
-            # ``a.b`` and ``a-b`` are two sizes, although both become a_b.
-            while names.setdefault(plain, symbol) != symbol:
-                plain += "_"
-            free.setdefault(name, {})[axis] = plain
-    return free
 
 
 _KINDS: Mapping[str, str] = {

@@ -153,15 +153,18 @@ def read_batch(
         raise TrainingExportError(
             "the batch holds no tensor", where=where, hint="such as (inputs, targets)"
         )
-    if dynamic_axes is None and isinstance(model, OnnxModule):
-        dynamic_axes = _own_sizes(model, batch)
+    if isinstance(model, OnnxModule):
+        model.input_shapes.check_ranks({name: batch.tensors[name] for name in batch.inputs})
+        dynamic_axes = _own_sizes(model, batch) if dynamic_axes is None else dynamic_axes
     return Batch(batch.entries, _sizes(batch.tensors, dynamic_axes, where))
 
 
 def _own_sizes(model: OnnxModule, batch: Batch) -> DynamicAxes:
     """The free sizes of an ONNX model, and the rows of the targets."""
     tensors = batch.tensors
-    free_axes = {name: axes for name, axes in model.free_sizes.items() if name in tensors}
+    free_axes = {
+        name: axes for name, axes in model.input_shapes.free_sizes.items() if name in tensors
+    }
     rows = {tensors[name].shape[0]: axes[0] for name, axes in free_axes.items() if 0 in axes}
     targets = {name: tensors[name] for name in tensors if name not in batch.inputs}
     of_targets = {

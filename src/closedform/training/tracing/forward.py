@@ -25,6 +25,17 @@ OF_LOSS = "loss."
 """The prefix of parameters and buffers of a loss that is a module."""
 
 
+def trained_params(model: torch.nn.Module, loss: Loss | None) -> Tensors:
+    """Returns the parameters of a model and its loss that are trained, by their names in a step."""
+    modules = [model, *([loss] if isinstance(loss, torch.nn.Module) else [])]
+    return {
+        prefix + name: param
+        for module, prefix in zip(modules, ("", OF_LOSS), strict=False)
+        for name, param in module.named_parameters()
+        if param.requires_grad
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of a forward.

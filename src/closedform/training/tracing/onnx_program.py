@@ -18,6 +18,7 @@ from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 
 from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_metadata import set_metadata
+from closedform.training.dtypes import IN_FLOAT32
 from closedform.training.progress import phase
 from closedform.training.tracing.factors import merge_factors
 from closedform.training.tracing.moves import merge_moves
@@ -397,7 +398,7 @@ def without_kernel(text: str, where: str, place: str = "") -> TrainingExportErro
     return TrainingExportError(
         f"onnxruntime has no kernel of {kernel[1]} for a dtype of the model{place}",
         where=where,
-        hint="it has all of them in float32: convert the model with model.float()",
+        hint=f"it has all of them in float32: {IN_FLOAT32}",
     )
 
 

@@ -20,6 +20,7 @@ from closedform.errors import ExportError, TrainingExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir import naming
 from closedform.ir.types import DType
+from closedform.training.dtypes import LOSS_SCALE
 from closedform.training.file_names import mark_names, output_names
 from closedform.training.onnx_torch import OnnxModule
 from closedform.training.onnx_torch.values import FixedSizeError
@@ -35,9 +36,6 @@ from closedform.training.tracing.probe import EagerRun, Pending, run_eagerly
 from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
 
 _LOGGER = logging.getLogger("closedform.training")
-
-LOSS_SCALE = "loss_scale"
-"""The state of transforms.dynamic_loss_scaling, which multiplies the loss."""
 
 
 @dataclass(frozen=True, slots=True)

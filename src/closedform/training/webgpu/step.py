@@ -7,6 +7,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper
 
 from closedform.errors import TrainingExportError
 from closedform.exporters.onnx_metadata import set_metadata
+from closedform.training.dtypes import IN_FLOAT32
 from closedform.training.webgpu.kernels import check_kernels, element_types
 from closedform.training.webgpu.scalars import split_scalars
 from closedform.training.webgpu.translation import Translation, infer
@@ -55,7 +56,7 @@ def _check_model_types(graph: GraphProto, where: str) -> None:
                 f"the WebGPU provider has no kernel for {node.op_type if node else 'a constant'} "
                 "of double",
                 where=f"{where}, value {name!r}",
-                hint="convert the model with model.float(), and its constants to float32",
+                hint=f"{IN_FLOAT32}; its constants in float32, too",
             )
 
 

@@ -17,6 +17,7 @@ from closedform.language import (
     PARAM,
     UpdateRule,
     axis_size,
+    broadcast_to,
     local,
     matmul,
     matrices,
@@ -75,6 +76,13 @@ def test_functions_of_places(name: str, size: int) -> None:
     expr, expected = SIMPLE[name]
     matrix = RNG.normal(size=(size, size))
     np.testing.assert_allclose(result(expr, {}, matrix), expected(matrix), rtol=1e-15)
+
+
+def test_a_definition_of_places_is_a_tensor() -> None:
+    definitions = {"unit": matrices.identity(broadcast_to(1, (axis_size(0), axis_size(0))))}
+    expr = sp.sign(matmul(matmul(transpose(local("unit")), GRAD), local("unit")))
+    matrix = RNG.normal(size=(3, 3))
+    np.testing.assert_array_equal(result(expr, definitions, matrix), np.sign(matrix))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 12])

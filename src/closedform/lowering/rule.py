@@ -25,6 +25,7 @@ from closedform.ir import naming
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
+from closedform.language.functions import WHOLE_TENSOR
 from closedform.language.model import tensor_input
 from closedform.language.schedule import Schedule
 from closedform.language.settled import Substitution
@@ -223,7 +224,7 @@ class RuleLowering:
         definitions: dict[str, sp.Expr] = {}
         for name, definition in rule.definitions.items():
             expr = definition.xreplace(scalars)
-            if expr.free_symbols.isdisjoint(tensors):
+            if expr.free_symbols.isdisjoint(tensors) and not expr.has(*WHOLE_TENSOR):
                 scalars[local(name)] = expr
                 continue
             definitions[name] = expr

@@ -69,7 +69,7 @@ REFUSED = {
     "soap": "aten.flip",
     "spam": "is a mask",
     "spectralsphere": "decides more than 16 times",
-    "splus": "another formula",
+    "splus": "differs from the optimizer",  # LAPACK's basis of the eigenspace of 0
     "swats": "'phase' changes",
 }
 """Those that are refused, and a part of the reason that is given."""

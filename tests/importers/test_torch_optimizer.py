@@ -13,8 +13,9 @@ from closedform.errors import TraceError
 from closedform.importers.tensors.check import TOLERANCE
 from closedform.importers.torch_optimizer import interpreter, operators, trace
 from closedform.importers.torch_optimizer.check import difference
+from closedform.importers.torch_optimizer.shapes import shape_of
 from closedform.importers.torch_optimizer.subject import double_precision, subject_of
-from closedform.language import GRAD, PARAM, GlobalSum, hyper, state, t
+from closedform.language import GRAD, PARAM, GlobalSum, axis_size, hyper, state, t
 from tests.support.trajectories import trajectory
 
 Optimizer = torch.optim.Optimizer
@@ -319,6 +320,50 @@ def test_an_operation_is_traced(name: str) -> None:
     rule = rule_of(Applies, (4, 3), name=name)
     assert rule.param != PARAM
     assert not rule.states
+
+
+ROWS, COLUMNS = axis_size(0), axis_size(1)
+FACTORS: dict[str, tuple[Callable[[torch.Tensor], Any], sp.Expr]] = {
+    "a number over a size": (lambda g: 2.0 / g.shape[0], 2 / ROWS),
+    "a number over a sum": (lambda g: 2.0 / (g.shape[0] + g.shape[1]), 2 / (ROWS + COLUMNS)),
+    "a number less a size": (lambda g: 0.5 - g.size(-1), sp.Rational(1, 2) - COLUMNS),
+    "a power of a number": (lambda g: 0.5 ** g.size(0), sp.Rational(1, 2) ** ROWS),
+    "unpacked": (
+        lambda g: next(1.5 * a / b for a, b in [g.shape]),
+        sp.Rational(3, 2) * ROWS / COLUMNS,
+    ),
+    "a slice": (lambda g: 3.0 / sum(g.shape[1:] + g.shape[:1]), 3 / (ROWS + COLUMNS)),
+    "the largest": (lambda g: 1.5 / max(*g.shape), sp.Rational(3, 2) / sp.Max(ROWS, COLUMNS)),
+    "the product": (lambda g: 1.5 / g.shape.numel(), sp.Rational(3, 2) / (ROWS * COLUMNS)),
+}
+
+
+class Scales(Traced):
+    """Takes the gradient by a number of its shape."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(g * FACTORS[group["name"]][0](p))
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_number_and_a_size_make_an_expression(name: str) -> None:
+    rule = rule_of(Scales, (4, 3), name=name)
+    values = dict(zip((ROWS, COLUMNS), (5, 9), strict=True))
+    expected = (PARAM - GRAD * FACTORS[name][1]).subs(values)
+    assert sp.simplify(rule.for_shape((5, 9)).param - expected) == 0
+
+
+def test_shapes_compare_as_tuples() -> None:
+    shape = shape_of((5, 7, 5))
+    assert shape == (5, 7, 5)
+    assert shape != (5, 7, 6)
+    assert (5, 6, 9) < shape <= shape < (5, 8)
+    assert hash(shape) == hash((5, 7, 5))
+    assert (shape.count(5), shape.index(7), 7 in shape, 6 in shape) == (2, 1, True, False)
+    assert [*shape[1:], *(2, *shape), *(shape * 2)] == [7, 5, 2, 5, 7, 5, 5, 7, 5, 5, 7, 5]
+    before: tuple[int, ...] = (1,)
+    assert before + shape == (1, 5, 7, 5)
+    assert torch.zeros(shape).shape == torch.zeros(*shape).shape == shape
 
 
 class Counts(Traced):

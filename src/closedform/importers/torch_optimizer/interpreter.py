@@ -9,6 +9,7 @@ again by its value among the numbers of the current call.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -36,6 +37,7 @@ from closedform.importers.torch_optimizer.scalars import (
     plain,
     symbolic,
 )
+from closedform.importers.torch_optimizer.shapes import shape_of
 from closedform.importers.torch_optimizer.subject import in_double
 from closedform.language.model import non_finite
 from closedform.language.symbols import t
@@ -414,7 +416,7 @@ class Functions(TorchFunctionMode):
     # --- shapes --------------------------------------------------------------------------------
 
     def _size(self, number: int) -> Any:
-        return symbolic(number, self.algebra.axes.size(number), self.run, is_size=True)
+        return symbolic(number, self.algebra.axes.size(number), self.run)
 
     def _ask_rank(self, tensor: torch.Tensor) -> None:
         if tensor.dim() > 0:
@@ -429,7 +431,15 @@ class Functions(TorchFunctionMode):
         self._ask_rank(args[0])
         if isinstance(result, int):
             return self._size(result)
-        return torch.Size([self._size(number) for number in result])
+        return shape_of(map(self._size, result))
+
+    def split(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns parts of a tensor; ``Tensor.split`` takes what is not an int for a list."""
+        return self._call(
+            func,
+            [_as_int(arg) for arg in args],
+            {key: _as_int(option) for key, option in options.items()},
+        )
 
     def rank(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the number of axes."""
@@ -462,6 +472,7 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "shape.__get__": Functions.shape,
     "size": Functions.shape,
     "__len__": Functions.shape,
+    "split": Functions.split,
     "ndim.__get__": Functions.rank,
     "dim": Functions.rank,
     "ndimension": Functions.rank,
@@ -523,6 +534,10 @@ def _has_a_place(number: Any) -> bool:
     """Whether an operation must use a number: it is not a size."""
     is_of_step = isinstance(number, SymbolicCount) and t in number.expr.free_symbols
     return isinstance(number, SymbolicFloat) or is_of_step
+
+
+def _as_int(number: Any) -> Any:
+    return operator.index(number) if isinstance(number, SymbolicCount) else number
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

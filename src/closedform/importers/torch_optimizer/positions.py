@@ -16,6 +16,7 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.torch_optimizer.decisions import Run
+from closedform.importers.torch_optimizer.shapes import Shape
 
 _HINT = "a rule is the same for every parameter, and for models of any number of them"
 
@@ -143,7 +144,7 @@ def _owners(values: object, owners: Owners, depth: int = 3) -> Iterator[int]:
     elif depth and isinstance(values, dict):
         for item in values.values():
             yield from _owners(item, owners, depth - 1)
-    elif isinstance(values, torch.Size) or not depth:
+    elif isinstance(values, torch.Size | Shape) or not depth:
         return
     elif isinstance(values, list | tuple | set | deque):
         for item in values:

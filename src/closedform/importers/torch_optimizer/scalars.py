@@ -1,6 +1,7 @@
 """Python numbers with an expression and a value: hyperparameters, step counts, sizes.
 
-They are subclasses of float and int, which is what torch's argument parsers accept. Arithmetic
+They are subclasses of float, sizes too: ``2.0 / n`` of an int would be a plain number, since Python
+asks the float first. torch's argument parsers take their ``__index__`` for an int. Arithmetic
 carries both the value and the expression; a comparison is decided by the run that the number
 belongs to. Functions of Python that would return a plain number (``math.sqrt``, ``max``, ``int``)
 have versions here that carry the expression, by name of the original.
@@ -55,22 +56,8 @@ class SymbolicFloat(float):
         return self.run.decide(sp.Ne(self.expr, 0), float(self) != 0)
 
 
-class SymbolicInt(int):
-    """A size and the expression that it is a value of; torch takes it where it takes sizes."""
-
-    expr: sp.Expr
-    run: Decider
-
-    def __bool__(self) -> bool:
-        return self.run.decide(sp.Ne(self.expr, 0), plain(self) != 0)
-
-
 class SymbolicCount(float):
-    """A number of steps or elements, and its expression.
-
-    It is a float, since ``1.0 / n`` of an int would be a plain number: Python asks the float first.
-    Traced code takes it for an int.
-    """
+    """A number of steps or elements, or a size, and its expression; an int for traced code."""
 
     expr: sp.Expr
     run: Decider
@@ -84,17 +71,16 @@ class SymbolicCount(float):
         return int(plain(self))
 
 
-SYMBOLIC = (SymbolicFloat, SymbolicInt, SymbolicCount)
+SYMBOLIC = (SymbolicFloat, SymbolicCount)
 
 
-def symbolic(value: float, expr: sp.Basic, run: Decider, *, is_size: bool = False) -> Any:
+def symbolic(value: float, expr: sp.Basic, run: Decider) -> Any:
     """Returns a number with an expression; a plain one where the expression is its value."""
     if isinstance(expr, sp.Expr) and (expr.is_Rational or expr in (sp.oo, -sp.oo, sp.nan)):
         return value
     if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
         return value
-    whole: Any = SymbolicInt if is_size else SymbolicCount
-    number = whole(value) if isinstance(value, int) else SymbolicFloat(value)
+    number: Any = SymbolicCount(value) if isinstance(value, int) else SymbolicFloat(value)
     number.expr = expr
     number.run = run
     return number
@@ -102,8 +88,6 @@ def symbolic(value: float, expr: sp.Basic, run: Decider, *, is_size: bool = Fals
 
 def plain(value: UserValue) -> Any:
     """Returns the value of a number without its expression."""
-    if isinstance(value, SymbolicInt):
-        return int.__index__(value)
     if isinstance(value, SymbolicCount):
         return int(float.__float__(value))
     if isinstance(value, np.integer | np.floating):
@@ -140,9 +124,8 @@ def with_rule(
 ) -> Any:
     """Returns a function of numbers with the expression that a rule gives of theirs."""
     value = function(*map(plain, operands))
-    is_size = any(isinstance(operand, SymbolicInt) for operand in operands)
     expr = rule(*map(expression, operands))
-    return symbolic(value, expr, run_of(*operands), is_size=is_size)
+    return symbolic(value, expr, run_of(*operands))
 
 
 def _is_real(value: object) -> bool:
@@ -374,7 +357,7 @@ def _check_finite(value: Any) -> None:
 
 def _truncate(value: Any) -> Any:
     _check_finite(value)
-    if isinstance(value, SymbolicInt | SymbolicCount):
+    if isinstance(value, SymbolicCount):
         return value
     run, inner = value.run, value.expr
     is_negative = run.decide(sp.Lt(inner, 0), plain(value) < 0)

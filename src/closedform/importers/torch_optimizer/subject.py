@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.values import Sizes
+from closedform.importers.torch_optimizer.shapes import Shape
 
 Path = tuple[Any, ...]
 STATE, GROUP, ATTRIBUTE = "state", "group", "attribute"
@@ -307,7 +308,7 @@ def _plain_number(key: str, value: Any) -> Any:
 def _leaves(value: Any, path: Path) -> dict[Path, Any]:
     if isinstance(value, dict):
         pairs: Iterator[tuple[Any, Any]] = iter(value.items())
-    elif isinstance(value, list | tuple | deque) and not isinstance(value, torch.Size):
+    elif isinstance(value, list | tuple | deque) and not isinstance(value, torch.Size | Shape):
         pairs = iter(enumerate(value))
     elif is_plain_object(value) and len(path) < _DEEPEST:
         pairs = iter(vars(value).items())

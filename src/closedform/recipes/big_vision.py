@@ -59,8 +59,10 @@ from closedform.schedules.blends import along_cosine, along_inverse_root, along_
 
 CLOCK = Clock(Unit.UPDATE)
 
+# The suffixes of big_vision/utils.py: steps(), which accepts one of them for a duration.
 _UNITS = ("steps", "examples", "epochs", "percent")
 SCHEDULE = Keys(
+    # stair is the default of create_learning_rate_schedule: without steps it is a constant.
     decay_type=choice("linear", "polynomial", "cosine", "rsqrt", "stair", default="stair"),
     mult=number(1),
     scale_with_batchsize=flag(False),
@@ -83,6 +85,7 @@ def _schedules(config: Section, key: str, default: Any) -> list[tuple[str, Value
     """The schedules by the patterns of their parameters, empty for all; None for frozen ones."""
     if not isinstance(config.value(key, {}), list | tuple):
         return [("", SCHEDULE.read(config.section(key)))]
+    # None in place of a schedule freezes the parameters (big_vision/optax.py: make).
     return [
         (pattern, SCHEDULE.read(inner.section(place)) if place in inner else None)
         for pattern, place, inner in _pairs(config, key)
@@ -106,6 +109,8 @@ def _pairs(config: Section, key: str) -> Iterator[tuple[str, str, Section]]:
         place = f"{key}[{index}]"
         if not isinstance(entry, list | tuple) or len(entry) != 2 or not isinstance(entry[0], str):
             raise config.error("an entry must be a pair of a pattern and a value", place)
+        # A section of one entry: the errors of a nested schedule then name lr_mults[2] and not only
+        # its pattern.
         yield entry[0], place, Section(config.document, {place: entry[1]}, config.path)
 
 
@@ -133,6 +138,7 @@ CONFIG = OpenKeys(
 
 def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
     """A length in updates, at least 1 unless it is 0; None where there is none."""
+    # steps() of big_vision/utils.py asserts that one suffix is used.
     amounts = {unit: getattr(schedule, f"{name}_{unit}") for unit in _UNITS}
     # A negative amount counts as none.
     units = [unit for unit, amount in amounts.items() if amount is not None and amount >= 0]
@@ -161,16 +167,19 @@ def _duration(schedule: Values, name: str, context: Context) -> sp.Expr | None:
         raise schedule.error(f"{name}_{unit} is too large: {amounts[unit]}", f"{name}_{unit}")
     # A length that is given has at least one update: max(1, round(…)) in big_vision/utils.py at
     # 0127fb6.
+    # An explicit 0 stays 0: it switches the warmup off.
     return sp.Integer(max(1, round(updates)) if updates else 0)
 
 
 def _line(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
     end = schedule.linear_end if schedule.end is None else schedule.end
+    # The position is clipped before it is raised: a power of a negative number has no value.
     return along_line(end, base, rest**schedule.power)
 
 
 def _root(schedule: Values, base: sp.Expr, rest: sp.Expr, context: Context) -> sp.Expr:
     """The inverse root, from the end of the warmup on."""
+    # timescale without a suffix is a number of updates already.
     scale = _duration(schedule, "timescale", context) or schedule.timescale
     # The inverse root counts from the end of the warmup and is constant before it.
     position = sp.Max(0, t - (_duration(schedule, "warmup", context) or 0)) + schedule.shift
@@ -210,6 +219,7 @@ def _factor(context: Context, schedule: Values) -> Schedule:
         (batch,) = context.numbers.require("global_batch_size", where=context.where)
         base *= batch / 256
     # 1 - x, where x is (t - W) / (T - W) clipped to [0, 1].
+    # max(0, T - t) / (T - W) is 1 - clip(x, 0, 1) without the cancellation of 1 - x near the end.
     rest = sp.Min(1, sp.Max(0, total - t) / (total - warmup))
     rate = _CURVES[schedule.decay_type](schedule, base, rest, context)
     if warmup > 0:
@@ -258,7 +268,6 @@ _OPTIMIZERS = {
     "big_vision.momentum_hp": "sgd",
     "big_vision.sgd": "sgd",
     "scale_by_lion": "lion",
-    # The gradient is the update.
     "identity": "sgd",
 }
 _ARGUMENTS = {"b1": "beta1", "b2": "beta2", "eps": "eps"}
@@ -351,9 +360,11 @@ def _parse_arguments(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
 
     A default may be a pair of the value and the function that converts a text.
     """
+    # arg of parse_arg("…", runlocal=(False, bool)): a pair of default and converter.
     plain = {k: v[0] if isinstance(v, tuple) and len(v) == 2 else v for k, v in spec.items()}
     if text is not None and not isinstance(text, str):
         return {key: Unresolved(key) for key in plain}
+    # get_config(arg=None): without an argument the defaults count.
     text = text or ""
     # parse_arg of configs/common.py: a single word sets the flag of that name, or the first
     # argument.
@@ -368,6 +379,7 @@ def _parse_arguments(text: Any, spec: Mapping[str, Any]) -> dict[str, Any]:
 def _convert(text: str, default: Any) -> Any:
     """A text as the type of a default."""
     try:
+        # bool("False") is True: the texts of flags have a table.
         if isinstance(default, bool):
             return {"True": True, "true": True, "False": False, "false": False, "": False}[text]
         return type(default)(text) if isinstance(default, int | float) else text
@@ -389,6 +401,7 @@ def _total(reading: Reading, config: Values, batch: int | None) -> int:
         (updates,) = reading.facts.require("total_updates", where=place)
         return int(updates)
     # The length of the run is rounded as the lengths of a schedule are.
+    # max(1, round(…)) as in _duration.
     return max(1, round(amount)) if amount else 0
 
 
@@ -411,12 +424,14 @@ def _sections(form: WarmupDecayForm) -> Iterator[dict[str, Any]]:
     curve: dict[str, Any] = {"warmup_steps": warmup} if warmup else {}
     has_whole_run = whole(form.end) == form.total
     match form.curve:
+        # The cosine of upstream ends at 0: another minimum has no key.
         case CurveName.COSINE if form.low == 0 and has_whole_run:
             yield {**curve, "decay_type": "cosine"}
         case CurveName.LINEAR | CurveName.POWER if has_whole_run and not form.has_plateau:
             low = native(form.low / form.peak) if form.peak != 0 else 0.0
             power = native(form.power)
             yield {**curve, "decay_type": "polynomial", "end": low, "power": power}
+        # linear with a plateau has no key: a constant multiplier with a cooldown is the same curve.
         case CurveName.LINEAR if form.low == 0 and has_whole_run:
             # A constant rate times a cooldown at the end.
             cooldown = {"cooldown_steps": form.total - whole(form.begin)}

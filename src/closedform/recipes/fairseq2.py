@@ -45,9 +45,11 @@ from closedform.schedules import constant
 from closedform.schedules.blends import along_cosine, along_line
 
 CLOCK = Clock(Unit.UPDATE)
+# Lengths int(c^k L) have no closed form in t: each cycle is a stage.
 CYCLES, MOST_CYCLES = 64, 1000
 """Cycles of different lengths that are modelled, at least and at most; the run decides."""
 
+# A list is one value for each param group.
 _START = {"start_lr": number_or_numbers(0)}
 PARAMETERS: Mapping[str, Keys] = {
     "cosine_annealing": Keys(
@@ -71,6 +73,7 @@ PARAMETERS: Mapping[str, Keys] = {
         stage_ratio=numbers((0, 0, 1)),
         start_lr_scale=number_or_numbers(sp.Rational(1, 100)),
         final_lr_scale=number_or_numbers(sp.Rational(1, 100)),
+        # 0.01 of the peak at both ends: class TriStageLR's defaults.
     ),
 }
 """The parameters of each scheduler."""
@@ -119,6 +122,7 @@ def _cosine(
 ) -> tuple[Stage, ...]:
     # final_lr_scale has a default: only an explicit null leaves final_lr as the minimum.
     has_scale = params.origin.content.get("final_lr_scale", 0) is not None
+    # is_one: upstream raises where both or neither is given.
     is_one = (params.final_lr is None) is has_scale
     refuse_unless(
         is_one,
@@ -138,11 +142,13 @@ def _cosine(
     if params.cycle_mul != 1:
         return (rise, *_growing(params, rate, low, length, total or 0))
     # A warmup beyond the run makes the length negative, and the division of Python rounds down.
+    # floor(a / b) = floor(-a / -b): both signs are turned, so that the divisor is positive.
     position, cycle = (t - warmup, length) if length >= 0 else (warmup - t, -length)
 
     def wave() -> sp.Expr:
         if length == 0:
             raise UndefinedError("division by zero: the cycle has no update")
+        # 1**index would add a floor to the expression for nothing.
         factor = params.lr_mul ** floor_div(position, cycle) if params.lr_mul != 1 else sp.S.One
         return factor * along_cosine(rate, low, floor_mod(position, cycle) / sp.Integer(cycle))
 
@@ -164,7 +170,11 @@ def _growing(
     for index in range(MOST_CYCLES):
         # The sum of a geometric series in floats, cut to whole updates (cosine_annealing.py at
         # 027bdebca).
+        # (1 - c^k) / (1 - c) in floats and then int(): the sum of the cut lengths would be another
+        # border.
         begin = int((1 - factor**index) / (1 - factor) * length)
+        # At least 64 cycles, then until the run is covered: shrinking cycles (cycle_mul < 1) reach
+        # a finite end, at most 1,000.
         if index >= CYCLES and begin > total:
             break
         end = int((1 - factor ** (index + 1)) / (1 - factor) * length)
@@ -181,6 +191,8 @@ def _growing(
 def _cycle(step: int, length: int, factor: float) -> int:
     """The cycle of an update after the warmup, as the framework computes it."""
     base = 1 - step / length * (1 - factor)
+    # log of a number that is not positive: shrinking cycles have ended, and all further updates are
+    # past them.
     return int(math.log(base, factor)) if base > 0 else MOST_CYCLES
 
 
@@ -192,6 +204,7 @@ def _polynomial(
     context: Context, params: Values, rate: sp.Expr, total: int | None
 ) -> tuple[Stage, ...]:
     end, warmup = _require_total(context, total), params.num_warmup_steps
+    # From num_steps on the final rate counts, before the warmup is tested.
     refuse_unless(warmup < end, f"the warmup must be below {end}, got {warmup}", context.where)
     low = _of_group(context, params, "final_lr")
 
@@ -205,6 +218,7 @@ def _polynomial(
 def _myle(context: Context, params: Values, rate: sp.Expr, total: int | None) -> tuple[Stage, ...]:
     del total
     warmup = params.num_warmup_steps
+    # Continuous at t = W, where both are the rate; num_warmup_steps is at least 1 there.
     return _rise(context, params, rate), (lambda: rate * sp.sqrt(warmup) / sp.sqrt(t), None)
 
 
@@ -212,6 +226,7 @@ def _noam(context: Context, params: Values, rate: sp.Expr, total: int | None) ->
     del context, total
     warmup = sp.Integer(params.num_warmup_steps)
     return (
+        # W^(-3/2) t up to W, then t^(-1/2): upstream has no scale, so the peak is rate / sqrt(W).
         (lambda: rate * t / warmup ** sp.Rational(3, 2), int(warmup)),
         # Without a warmup, n^(-1/2) is infinite at update 0: updates 0 and 1 have the rate.
         (lambda: rate, 1),
@@ -236,6 +251,7 @@ def _tri_stage(
     def decay() -> sp.Expr:
         if low <= 0:
             raise UndefinedError("final_lr_scale has no logarithm")
+        # exp(ln(low)·j/D): the same geometric fall as fairseq's tri_stage.
         return rate * sp.exp(sp.log(low) * (t - rise - hold) / sp.Integer(fall))
 
     return (
@@ -293,6 +309,7 @@ def _rate_of(optimizer: Values, context: Context) -> sp.Expr:
     if rates is not None:
         return exact_number(rates[context.facts.get("group_index", 0)])
     config = optimizer.origin.section("config")
+    # 1e-3 is the default of AdamW in torch as well.
     return exact_number(config.number("lr", 1e-3))
 
 
@@ -343,6 +360,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 def _over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A section with changes; parameters of another class replace the default's parameters."""
     result = dict(base)
+    # Another name makes the default's parameters meaningless: those of tri_stage are unknown to a
+    # cosine.
     is_other = "name" in changes and changes["name"] != base.get("name", changes["name"])
     for key, value in changes.items():
         inner = result.get(key)
@@ -381,6 +400,7 @@ def _config(reading: Reading) -> Section:
 
 
 def _matches(document: Document) -> bool:
+    # Only this framework of those in YAML has a regime; Python files never match.
     names = [str(key) for key in document.content]
     return document.python is None and (
         isinstance(document.content.get("regime"), dict)
@@ -438,6 +458,8 @@ def _groups(
     if group_sections:
         rates = [exact_number(group.number("lr", default)) for group in group_sections]
         # The parameters that no group lists are the last group.
+        # A list of values per group then has one entry for each listed group and one for the
+        # others.
         context = context.with_facts(group_lrs=(*rates, default), group_index=len(group_sections))
     groups = [_group(optimizer, config, schedule(context))]
     for index, group in enumerate(group_sections):

@@ -59,7 +59,13 @@ _SHAPES = {
     "inv_sqrt": Keys(type=text(), timescale=number(10_000)),
     "inv": Keys(type=text()),
     "power": Keys(
-        type=text(), batch_size=number(), seq_length=number(), a=number(4.6), b=number(-0.51)
+        # a = 4.6 and b = -0.51 are the fit of "Power scheduler" (Shen et al. 2024,
+        # arXiv:2408.13359), for all batch sizes and lengths.
+        type=text(),
+        batch_size=number(),
+        seq_length=number(),
+        a=number(4.6),
+        b=number(-0.51),
     ),
 }
 
@@ -78,6 +84,7 @@ _RATE: Mapping[str, Key] = {
     "learning_rate": number(6e-4),
     "min_lr_ratio": number(0.1),
     "warmup": number(0.01),
+    # None for decay: the whole rest of the cycle.
     "decay": number(None),
     "rewarmup": number(0),
     "cooldown": number(None),
@@ -166,6 +173,7 @@ _SECOND = {"muon": ("adam_lr", "adamw"), "scion": ("scion_to_signum_lr", "signum
 def _optimizer_keys(kind: str) -> Keys:
     keys = {
         "type": text("adam"),
+        # OptimizerConfig of levanter has 0; its other classes, such as AdamConfig, declare 0.1.
         "weight_decay": number(0 if kind in ("mini", "muon", "scion", "soap") else 0.1),
         "haps": anything(),
         "weight_decay_modules": irrelevant(),
@@ -174,6 +182,7 @@ def _optimizer_keys(kind: str) -> Keys:
         **dict.fromkeys(_ARGUMENTS[kind], irrelevant()),
         **_FURTHER.get(kind, {}),
     }
+    # sophia-h clips entries by clip_threshold instead of the norm.
     return Keys(**keys) if kind == "sophia-h" else Keys(**keys, max_grad_norm=number(1))
 
 
@@ -205,6 +214,7 @@ class Span:
 def _cosine(span: Span, j: sp.Expr) -> sp.Expr:
     if span.length <= 0:
         raise UndefinedError(f"the cosine needs a decay above 0 updates, got {span.length}")
+    # A peak of 0 has the constant 0: the ratio would be 0/0.
     ratio = span.low / span.peak if span.peak else sp.S.Zero
     # optax.cosine_decay_schedule: the exponent is on the cosine, before the minimum is mixed in.
     wave = along_cosine(sp.S.One, sp.S.Zero, sp.Min(1, j / span.length)) ** span.shape.exponent
@@ -213,12 +223,15 @@ def _cosine(span: Span, j: sp.Expr) -> sp.Expr:
 
 def _line(span: Span, j: sp.Expr) -> sp.Expr:
     if span.length <= 0:
+        # A decay of no updates is dropped by optax, whose linear_schedule with 0 steps is constant
+        # at its first value.
         return span.peak
     return along_line(span.peak, span.low, sp.Min(1, j / span.length))
 
 
 def _inverse_root(span: Span, j: sp.Expr) -> sp.Expr:
     # The updates of the warmup count; timescale is 10,000 whatever the warmup is (config.py:68).
+    # max(·, 1): the sum is 0 at the first update of a run without a warmup.
     root = sp.sqrt(span.shape.timescale) / sp.sqrt(sp.Max(j + span.warmup, 1))
     return sp.Max(span.low, span.peak * sp.Min(1, root))
 
@@ -229,6 +242,7 @@ def _inverse(span: Span, j: sp.Expr) -> sp.Expr:
     if span.length == 0:
         return span.low
     # max(j, 1): the first update of the decay is below the peak already (levanter-inv-032).
+    # p / ((p/m - 1) j/D + 1) is m at j = D, so that no minimum is needed there; it holds after D.
     part = sp.Min(1, 1 / ((span.peak / span.low - 1) * sp.Max(j, 1) / span.length + 1))
     return sp.Max(span.low, span.peak * part)
 
@@ -240,6 +254,8 @@ def _power(span: Span, j: sp.Expr) -> sp.Expr:
     # Tokens count from the start of the decay, not of the run.
     tokens = j * shape.batch_size * shape.seq_length
     if tokens == 0:
+        # tokens is symbolic in t except where the next warmup asks for the value at the end of the
+        # decay.
         raise UndefinedError("ZeroDivisionError: 0 to a negative power")
     # At 0 tokens the power is infinite, and the rate is the peak.
     rate = sp.Min(span.peak, shape.batch_size * shape.a * sp.Max(tokens, 1) ** shape.b)
@@ -264,6 +280,7 @@ def _length(optimizer: Values, key: str, total: int) -> int:
         message = f"{key} must be a fraction in [0, 1] or a whole number of updates, got {length}"
         raise optimizer.error(message, key)
     # Upstream takes int() of a product of floats.
+    # 1 is a fraction, too: a warmup of one update cannot be asked for.
     return int(float(length) * total) if length <= 1 else int(length)
 
 
@@ -283,6 +300,7 @@ def _points(optimizer: Values, total: int) -> list[int]:
         # The last cycle takes the updates that do not fill another one.
         points = [index * period for index in range(1, total // period)]
     elif isinstance(cycles, int):
+        # int() of total / cycles·i, as upstream: points of 3 cycles in 100 updates are 33 and 66.
         points = [int(total / cycles * (index + 1)) for index in range(cycles - 1)]
     else:
         points = list(cycles or ())
@@ -309,8 +327,11 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
         rest = end - start - warmup
         decay = rest if optimizer.decay is None else _length(optimizer, "decay", end - start)
         begin = end - decay
+        # optax.linear_schedule with 0 updates would be constant at its start; upstream leaves the
+        # stage out.
         if warmup != 0:
             stages.append((_rise(before, peak, start, warmup), start + warmup))
+        # A stable phase only where warmup and decay leave one.
         if rest != decay:
             stages.append((lambda: peak, begin))
         span = Span(shape, peak, low, warmup, decay)
@@ -323,6 +344,7 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
     if cooldown:
         stages.append((_rise(before, low, main, cooldown), None))
     else:
+        # The last stage goes on past the run.
         stages[-1] = (stages[-1][0], None)
     return by_intervals(shape.type, *_join_stages(stages))
 
@@ -330,6 +352,8 @@ def _rate(context: Context, optimizer: Values) -> Schedule:
 def _join_stages(stages: list[Stage]) -> list[Stage]:
     """The stages as optax joins them: the last one whose boundary is reached decides."""
     ends = [end for _, end in stages]
+    # Where a warmup and a decay together exceed their cycle, a later boundary comes first: the
+    # minimum of the boundaries that follow is where optax.join_schedules switches.
     return [
         (value, min((later for later in ends[index:] if later is not None), default=None))
         for index, (value, _) in enumerate(stages)
@@ -455,6 +479,7 @@ _WRITTEN = {CurveName.LINEAR: "linear", CurveName.COSINE: "cosine", CurveName.CO
 
 def _length_entry(updates: int, total: int) -> Any:
     """A length in updates; 1 would be the whole run, and is written as a part of it."""
+    # 1.5 / total: int() of the product is 1, with room for rounding.
     return updates if updates != 1 or total == 1 else 1.5 / total
 
 
@@ -507,6 +532,7 @@ def _sections(form: WarmupDecayForm) -> Iterator[tuple[dict[str, Any], int]]:
         yield {**curve, "decay": _length_entry(decay, total)} if form.has_plateau else curve, total
     elif form.curve is CurveName.INVERSE_ROOT and form.begin == 0:
         shape = {"type": "inv_sqrt", "timescale": native(form.end)}
+        # The floor may be the minimum of the curve, or its value after the end.
         for low in (form.low, form.after or form.low):
             curve["min_lr_ratio"] = native(low / form.peak)
             yield {**curve, "lr_schedule": shape}, total

@@ -51,6 +51,7 @@ PACKAGE = "speechbrain.nnet.schedulers"
 CLOCK = Clock(Unit.UPDATE)
 EPOCHS = Clock(Unit.EPOCH, is_stepped=True)
 LONGEST_PRODUCT = 4096
+# A number of stages: each factor is a stage of its own, and by_intervals is linear in them.
 """The most factors of a CyclicCosineScheduler without a rate that are multiplied."""
 
 Stage = tuple[Callable[[], sp.Expr], int | None]
@@ -58,6 +59,7 @@ StageFunction = Callable[[Values, sp.Expr, str], tuple[Stage, ...]]
 """From the arguments, the rate of update 0 and the place to the stages from call 1 on."""
 
 
+# Calls are counted from 1, as update t has the rate of call t; marks may be fractions of calls.
 def _from(mark: sp.Expr) -> int:
     """The first call from a mark on."""
     return CLOCK.count(_NO_FACTS).first_from(mark)
@@ -80,8 +82,11 @@ def _noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     if warmup == 0:
         return ((_fails("0 is raised to a negative power"), None),)
     scale = arguments.lr_initial * (sp.sqrt(warmup) if size is None else 1 / sp.sqrt(size))
+    # max(1, warmup): the interval of the root begins at the warmup, and call 0 does not happen, but
+    # the expression must be finite there.
     root = 1 / sp.sqrt(sp.Max(N, max(sp.S.One, warmup)))
     return (
+        # c n W^(-3/2) for n < W; upstream takes the minimum of both branches, which cross at n = W.
         (lambda: scale * N / warmup ** sp.Rational(3, 2), _from(warmup)),
         (lambda: scale * root, None),
     )
@@ -93,6 +98,7 @@ def _noam_interval(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage,
         len(steps) == len(rates), "anneal_steps and anneal_rates must have one length", where
     )
     pairs = sorted(zip(steps, rates, strict=True))
+    # Each rate multiplies after its step, n > step, also if the step is a fraction.
     values = [sp.Mul(*(factor for _, factor in pairs[:index])) for index in range(len(pairs) + 1)]
     factor = stepwise(values, [sp.floor(step) + 1 for step, _ in pairs])
 
@@ -108,6 +114,7 @@ def _linear_noam(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, .
     return (
         (lambda: peak * N / warmup, _from(warmup)),
         (lambda: peak, _from(warmup + flat)),
+        # Continuous at n = W + keep: peak W / (N - keep) is the peak there.
         (lambda: peak * warmup / (N - flat), None),
     )
 
@@ -119,6 +126,8 @@ def _linear_warmup(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage,
         arguments.num_training_steps,
         arguments.initial_value,
     )
+    # transformers' linear schedule with its max(1, ·), which keeps a warmup of the whole run
+    # defined.
     rest = sp.Max(0, (total - N) / max(sp.S.One, total - warmup))
     return (lambda: peak * N / max(sp.S.One, warmup), _from(warmup)), (lambda: peak * rest, None)
 
@@ -133,15 +142,20 @@ def _cyclic_cosine(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage,
     refuse_unless(warmup > 0, "n_warmup_steps must be above 0, got 0", where)
     refuse_unless(total != 0, "total_steps must not be 0", where)
     if peak is not None:
+        # cos(π (n - W) / T): 1 at n = W, so that the "warmup" is the rising half of the wave and
+        # the period is 2 T.
         return ((lambda: peak * cosine_wave(sp.S.Half, (N - warmup) / total), None),)
     last = warmup + total
     is_short = total.is_integer and warmup.is_integer and 0 < last <= LONGEST_PRODUCT
     message = "without lr_initial the factors are multiplied: that is known for at most"
     refuse_unless(is_short, f"{message} {LONGEST_PRODUCT} updates", where)
+    # float64 as upstream: the product is a running value in the param group, rounded at each call
+    # (speechbrain-CyclicCosineScheduler-002).
     product, stages = float(rate), []
     for step in range(1, int(last) + 1):
         product *= 0.5 * (math.cos(math.pi * int(step - warmup) / int(total)) + 1)
         stages.append((_value(exact_number(product)), step + 1))
+    # At n = W + T the cosine is -1 and the factor 0, from which no product recovers.
     return *stages, (_value(sp.S.Zero), None)
 
 
@@ -167,9 +181,11 @@ def _cyclic(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
 def _exponential(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     del rate, where
     peak, warmup, factor = arguments.lr, arguments.n_warmup_steps, arguments.decay_factor
+    # Called with n - 1 (see late-by-one in DEFECTS).
     steps, length = N - 1 - warmup, arguments.total_steps - warmup
     return (
         (lambda: peak * (N - 1) / warmup, _from(warmup + 1)),
+        # min(peak, ·): before the warmup ends the exponent is negative, and the power above 1.
         (lambda: sp.Min(peak, peak * factor ** quotient(steps, length)), None),
     )
 
@@ -183,6 +199,8 @@ def _warm_cool(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...
         arguments.cooldown,
         arguments.decay_factor,
     )
+    # The fall counts from the warmup, the cooldown from 0: base^((T - C)/every) in place of
+    # base^((T - C - W)/every).
     begin = arguments.total_steps - cool
 
     def decay_after(steps: sp.Expr) -> sp.Expr:
@@ -190,6 +208,7 @@ def _warm_cool(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...
 
     return (
         (lambda: peak * N / warmup, _from(warmup)),
+        # floor(begin) + 1: the test of upstream is n > T - cooldown.
         (lambda: decay_after(N - warmup), _from(sp.floor(begin) + 1)),
         (lambda: decay_after(begin) * (1 - quotient(N - begin, cool)), None),
     )
@@ -231,6 +250,8 @@ def _table(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     refuse_unless(count >= 0, f"epoch_count must not be negative, got {count}", where)
     first, last = _single(first), _single(last)
     step = _single(_single(last - first) / (count - 1)) if count > 1 else 0.0
+    # torch.linspace fills from both ends: the first half as start + step·i, the second as end -
+    # step·(n - 1 - i), so that the last value is exact.
     values = [
         first + step * index
         if index < count // 2 or count == 1
@@ -242,6 +263,8 @@ def _table(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
     end: Stage = (_fails("the table has no further epoch"), None)
     if not exact:
         return (end,)
+    # The index is min(epoch, count - 1): the last value serves two epochs, and the next one raises
+    # by its old index, epoch - 1.
     stages[-1:] = [(_value(exact[-1]), count + 1)]
     return *stages, end
 
@@ -259,6 +282,7 @@ def _steps(arguments: Values, rate: sp.Expr, where: str) -> tuple[Stage, ...]:
         is_one = not arguments.decay_factor and not arguments.decay_drop
         message = "half_life must not be given with decay_factor and decay_drop"
         refuse_unless(is_one, message, where)
+        # half_life sets decay_drop to 1, so floor() has a whole argument and drops out.
         return ((lambda: first * sp.Integer(2) ** (-(N + 1) / half), None),)
     factor, drop = arguments.decay_factor or sp.S.Half, arguments.decay_drop or sp.Integer(2)
     return ((lambda: first * factor ** sp.floor((N + 1) / drop), None),)
@@ -409,6 +433,7 @@ def _class_rate(context: Context, optimizer: Values, annealing: Values) -> Sched
     refuse_unless(path in (name, f"{PACKAGE}.{name}"), message, context.where)
     rates, rate = context.facts.get("group_lrs"), optimizer.lr
     if rates is not None:
+        # update 0 has the rate of the group before the first call makes all groups equal.
         rate = exact_number(rates[context.facts.get("group_index", 0)])
     return _rate(name, annealing.origin, rate, context.where)
 
@@ -429,17 +454,22 @@ def _resolve_references(value: Any, content: Mapping[str, Any], depth: int = 0) 
         return {key: _resolve_references(item, content, depth) for key, item in value.items()}
     if isinstance(value, list):
         return [_resolve_references(item, content, depth) for item in value]
+    # Depth 20: a !ref may refer to a !ref; a cycle of them stays open instead of not ending.
     if not isinstance(value, Unresolved) or not value.text.startswith("!ref ") or depth > 20:
         return value
     formula = value.text.removeprefix("!ref ").strip()
     whole = _NAME.fullmatch(formula)
     if whole is not None:
+        # A reference without arithmetic may be any value, also a list; arithmetic is for numbers
+        # only.
         return _resolve_references(content.get(whole[1], value), content, depth + 1)
     names = {
         match[1]: _resolve_references(content.get(match[1]), content, depth + 1)
         for match in _NAME.finditer(formula)
     }
     try:
+        # repr() of the values makes a number a literal again; anything else is a syntax error or
+        # not arithmetic, and stays open. Nothing is evaluated by Python.
         tree = ast.parse(_NAME.sub(lambda match: f"({names[match[1]]!r})", formula), mode="eval")
         return _evaluate_arithmetic(tree.body)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
@@ -500,6 +530,8 @@ def _read(reading: Reading) -> Recipe:
     }
     rates = {place: section.content.get("lr") for place, section in optimizers.items()}
     if facts.lr is not None:
+        # A file often has several optimizers (an encoder, a decoder): the fact lr selects those
+        # with that rate.
         optimizers = {place: optimizers[place] for place in rates if rates[place] == facts.lr}
     elif len(optimizers) != 1 or not isinstance(next(iter(rates.values())), int | float):
         raise _missing(document, "lr", "the file does not determine the rate of the optimizer")
@@ -509,6 +541,7 @@ def _read(reading: Reading) -> Recipe:
         schedule = _rate(name, arguments, rate, document.source)
     if place:
         group = class_optimizer(section, calls[place].name, defaults={"lr": rate}).group(schedule)
+    # No optimizer in the file: its rate is a fact, its class is not known.
     else:
         plan = plan_optimizer("optimizer", {}, None, document.source, by_name=False)
         group = ParamGroup({"lr": schedule}, plan, Role.DEFAULT)

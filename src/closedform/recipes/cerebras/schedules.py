@@ -50,6 +50,7 @@ from closedform.schedules.polynomial import check_cycle
 
 CLOCK = Clock(Unit.UPDATE)
 
+# The functions of a LambdaLR that gets none (lambdas=None).
 _DEFAULT_LAMBDAS = ("t/30", "0.95**t")
 
 
@@ -57,11 +58,14 @@ def constant_value(given: Arguments, context: Context) -> Schedule:
     """The length is only read when a Sequential is configured; it may be 0."""
     del context
     total = given["total_iters"]
+    # A length of 0 is upstream's "no length".
     return constant(given["val"], total if total is not None and total > 0 else None)
 
 
 def straight(given: Arguments, context: Context) -> Schedule:
     """Polynomial of power 1; over no steps, it is at its end from step 0 on."""
+    # N = 0: t >= N holds at once, so that the end value counts from step 0 on (spec of
+    # PolynomialLR: v1 is tested first).
     if given["total_iters"] == 0:
         return constant(given["end_val"])
     if given["cycle"] and not context.as_implemented:
@@ -76,6 +80,8 @@ def power_of_rest(given: Arguments, context: Context) -> Schedule:
     """
     if given["total_iters"] == 0:
         return constant(given["end_val"])
+    # The intended stretch is N·ceil((t + 1)/N); upstream returns v1 for t >= N before it computes
+    # it.
     is_stretched = given["cycle"] and not context.as_implemented
     if is_stretched:
         check_cycle(given["total_iters"], "total_iters", context.where)
@@ -91,6 +97,8 @@ def power_of_rest(given: Arguments, context: Context) -> Schedule:
 def exponential_decay(given: Arguments, context: Context) -> Schedule:
     """One factor every ``total_iters`` steps."""
     value, rate, steps = given["initial_val"], given["decay_rate"], given["total_iters"]
+    # The base is checked for fractional exponents: a negative one is NaN in torch, alternating with
+    # staircase.
     names = ("decay_rate", "total_iters")
     check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
     return exponential(value, rate, steps, staircase=given["staircase"])
@@ -100,6 +108,7 @@ def cosine_restarts(given: Arguments, context: Context) -> Schedule:
     """As implemented, later periods are constant: at the start, at the end, and so on."""
     value, low, period = given["initial_val"], given["eta_min"], given["T_0"]
     if not context.as_implemented:
+        # T_mult may only be 1 upstream (a ValueError otherwise), 1.0 included.
         multiplier = whole_number(given["T_mult"], "T_mult", context.where, least=1)
         return warm_restarts(value, low, period, multiplier)
     if given["T_mult"] != 1:
@@ -108,6 +117,8 @@ def cosine_restarts(given: Arguments, context: Context) -> Schedule:
             hint="give as_implemented=False for periods that grow",
         )
     first = cosine(value, low, period)
+    # c = floor(t/T_0)·T_0 - T_0 is an even or odd multiple of T_0: the cosine of it is 1 in the
+    # second period, -1 in the third.
     later = sp.Piecewise((low, floor_mod(t, 2 * period) < period), (value, True))
     return Schedule(sp.Piecewise((first.bound, t < period), (later, True)), name="warm_restarts")
 
@@ -121,6 +132,7 @@ def product_of_functions(given: Arguments, context: Context) -> Schedule:
         )
     count = len(texts) if context.as_implemented else 1
     factors = [_function(text, f"lambdas[{i}]", context) for i, text in enumerate(texts)]
+    # LambdaLR's step multiplies the initial value once for each of the functions.
     return function(sp.Mul(given["initial_val"] ** count, *factors), name="lambda")
 
 
@@ -129,6 +141,7 @@ def own_function(given: Arguments, context: Context) -> Schedule:
     factor = _function(given["expr"], "expr", context)
     total = given["total_iters"]
     length = None if total is None else sp.ceiling(total)
+    # shift: a class of the user's starts at step last_epoch + 1 as torch's schedulers do.
     return function(factor, length=length).shift(given["last_epoch"] + 1)
 
 
@@ -158,6 +171,8 @@ def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
         names=("total_steps", "pct_start"),
     )
     return one_cycle(
+        # final_div_factor divides the initial value, as in torch (min_lr = initial_lr /
+        # final_div_factor).
         given["initial_val"],
         given["max_val"],
         given["initial_val"] / given["final_div_factor"],
@@ -165,6 +180,7 @@ def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
         given["pct_start"],
         anneal,
         three_phase=given["three_phase"],
+        # clamp=False: no error after total_steps, where torch raises; the last line goes on.
         clamp=False,
     )
 
@@ -175,6 +191,7 @@ def _function(spec: Any, name: str, context: Context) -> sp.Expr:
     return parse_function(wrapped, f"{name} of {context.where}")
 
 
+# The lr classes rename the arguments of the generic class; both read the same formula (spec 1).
 _LR_NAMES = {
     "val": "learning_rate",
     "initial_val": "initial_learning_rate",
@@ -271,6 +288,8 @@ _ROWS = (
         values_of(inverse_square_root, "initial_val", "scale", "warmup_steps"),
         Parameter("initial_val", 1.0, checks.number),
         Parameter("scale", 1.0, checks.number),
+        # scale·initial / sqrt(max(t, warmup)): with the default scale 1 the plateau is initial /
+        # sqrt(warmup).
         Parameter("warmup_steps", 1.0, checks.warmup),
     ),
     _row(
@@ -297,6 +316,7 @@ _ROWS = (
         Parameter("T_0", REQUIRED, checks.steps),
         Parameter("T_mult", 1, checks.number),
         _LOW,
+        # The lr class has no ending LR upstream.
         lr_name="CosineAnnealingWarmRestarts",
     ),
     _row(
@@ -341,6 +361,7 @@ _ROWS = (
         one_cycle_policy,
         _START,
         _HIGH,
+        # torch's OneCycleLR has no default: it needs total_steps, or epochs and steps_per_epoch.
         Parameter("total_steps", 1000),
         Parameter("pct_start", 0.3, checks.number),
         Parameter("final_div_factor", 1e4, checks.divisor),
@@ -382,6 +403,7 @@ def _defect(
 ) -> Defect:
     """A defect of the classes of some formulas; without a documented formula, a convention."""
     classes = tuple(f"{stem}{end}" for stem in stems for end in ("LR", "WD", "Scheduler"))
+    # name[:-2]: CosineAnnealingWarmRestarts, whose lr class lacks the ending.
     classes = tuple(name if name in SCHEDULES else name[:-2] for name in classes)
 
     def applies(specs: Sequence[Arguments], optimizer: str) -> bool:

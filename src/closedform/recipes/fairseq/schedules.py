@@ -64,6 +64,7 @@ def _single(context: Context, given: Values, optimization: Values) -> sp.Expr:
 def _updates(context: Context, given: Values, optimization: Values) -> int:
     """The updates of the run: those of the section, of ``optimization``, or else a fact."""
     limit = given.max_update or optimization.max_update
+    # max_update 0 is fairseq's "no limit": epochs then bound the run, and its updates are a fact.
     if limit:
         return int(limit)
     where = optimization.origin.document.place("optimization.max_update")
@@ -91,6 +92,8 @@ def _fixed(context: Context, given: Values, optimization: Values) -> Schedule:
     length = _epoch_length(context, anneal is not None or len(rates) > 1)
     warmup, shrink = given.warmup_updates, given.lr_shrink
     stages = []
+    # Without force_anneal the stages end before the last entry of lr, which goes on for ever
+    # (fixed_schedule.py, get_next_lr).
     for epoch in range(1, len(rates) if anneal is None else anneal):
         rate = rates[min(epoch, len(rates)) - 1]
         stages.append((rate, first_from(epoch * length)))
@@ -98,7 +101,9 @@ def _fixed(context: Context, given: Values, optimization: Values) -> Schedule:
         last = rates[-1]
     else:
         epoch = floor_div(t, length) + 1
+        # epoch + 1 - anneal: the first annealed epoch is shrunk once already.
         last = rates[-1] * shrink ** (epoch + 1 - anneal)
+    # (t + 1) / W: unlike the other schedulers of fairseq, fixed is warm at update W - 1.
     factor = sp.Min(1, (t + 1) / sp.Integer(warmup)) if warmup > 0 else sp.S.One
 
     def times(rate: sp.Expr) -> Callable[[], sp.Expr]:
@@ -124,9 +129,13 @@ def _polynomial(context: Context, given: Values, optimization: Values) -> Schedu
 
     def part(peak: sp.Expr, last: int | None) -> list[Stage]:
         """The stages of an epoch, whose peak is fixed."""
+        # The test of upstream is num_updates <= warmup_updates, so update W still belongs to the
+        # rise.
         marks = (warmup + 1 if warmup > 0 else 0, first_from(total))
         cut = [mark if last is None else min(mark, last) for mark in marks]
         rise = peak * t / max(warmup, 1)
+        # max(warmup, 1): without a warmup the interval of the rise is empty, but its expression is
+        # built.
         return [(lambda: rise, cut[0]), (lambda: at(peak, t), cut[1]), (lambda: end, last)]
 
     def value(peak: sp.Expr, step: int) -> sp.Expr:
@@ -134,6 +143,8 @@ def _polynomial(context: Context, given: Values, optimization: Values) -> Schedu
             return peak * step / warmup
         return end if step >= total else at(peak, sp.Integer(step))
 
+    # With force_anneal each epoch has another peak, so epochs are written out to the end of the
+    # decay.
     final = len(rates) if anneal is None else math.ceil(total / length) + 1
     refuse_unless(final <= MAX_EPOCHS, f"more than {MAX_EPOCHS} epochs are not written out", where)
     stages: list[Stage] = []
@@ -153,6 +164,7 @@ def _polynomial(context: Context, given: Values, optimization: Values) -> Schedu
 def _inverse_root(context: Context, given: Values, optimization: Values) -> Schedule:
     where, peak = context.where, _single(context, given, optimization)
     warmup = given.warmup_updates
+    # The dataclass of inverse_sqrt has 4,000; an explicit 0 is fairseq-inverse_sqrt-037.
     refuse_unless(warmup > 0, "warmup_updates is 0: division by zero", where)
     first = _first(given, sp.S.Zero)
     return by_intervals(
@@ -164,6 +176,8 @@ def _inverse_root(context: Context, given: Values, optimization: Values) -> Sche
 
 def _cosine(context: Context, given: Values, optimization: Values) -> Schedule:
     peak = _single(context, given, optimization)
+    # fairseq 3d262bb2 lowers a min_lr above the rate to the rate; 1ab54f96 asserts that there is
+    # none.
     low = min(peak, given.min_lr)
     first = _first(given, low)
     warmup = given.warmup_updates
@@ -177,6 +191,8 @@ def _cosine(context: Context, given: Values, optimization: Values) -> Schedule:
         done = t - warmup
 
         def repeated() -> sp.Expr:
+            # lr_shrink**index multiplies minimum and peak, also after max_update: the rate falls
+            # below min_lr (fairseq-cosine-037).
             index = floor_div(done, period)
             part = quotient(done, period) - index
             return shrink**index * along_cosine(peak, low, part)
@@ -184,6 +200,8 @@ def _cosine(context: Context, given: Values, optimization: Values) -> Schedule:
         return by_intervals("cosine", rise, (repeated, None))
     stages: list[Stage] = [rise]
     begin, factor = sp.Integer(warmup), sp.S.One
+    # Periods that grow have no closed form in floor and mod, so each is a stage. Shrinking ones
+    # (t_mult < 1) accumulate at a finite time, hence the least period.
     while len(stages) < MAX_EPOCHS and begin < _FAR and period >= _SHORT:
         stages.append(
             (_wave(begin, period, factor * peak, factor * low), first_from(begin + period))
@@ -225,6 +243,8 @@ def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedul
     refuse_unless(scale > 0, f"final_lr_scale must be above 0, got {scale}", where)
     begin = warmup + hold
 
+    # fairseq: peak·exp(-d·j) with d = -ln(final_lr_scale) / decay_steps, which is a geometric
+    # blend.
     def fall() -> sp.Expr:
         return along_geometric(peak, peak * scale, (t - begin) / sp.Integer(decay))
 
@@ -232,6 +252,8 @@ def _tri_stage(context: Context, given: Values, optimization: Values) -> Schedul
         "tri_stage",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
         (lambda: peak, begin),
+        # One update more than the decay: at j = decay_steps the exponential already equals the
+        # final rate.
         (fall, begin + decay + 1),
         (lambda: peak * scale, None),
     )
@@ -260,6 +282,7 @@ def _triangular(context: Context, given: Values, optimization: Values) -> Schedu
     refuse_unless(high > low, f"max_lr must be above lr {low}, got {high}", where)
     period = given.lr_period_updates
     shrink = given.lr_shrink
+    # A cycle of 5 takes 4 updates (fairseq-triangular-039).
     half = sp.Integer(math.floor(period / 2))
     refuse_unless(half > 0, f"lr_period_updates must be at least 2, got {period}", where)
     cycle = floor_div(t, 2 * half)
@@ -271,6 +294,7 @@ def _triangular(context: Context, given: Values, optimization: Values) -> Schedu
 def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
     """The rates by number, from the text of a Python dictionary with keys such as '2-4,7'."""
     try:
+        # manual_lr_scheduler.py reads the text by ast.literal_eval, too.
         found = ast.literal_eval(text) if isinstance(text, str) else text
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise DefinitionError(f"{name} must be a dictionary, got {text!r}", where=where) from error
@@ -286,6 +310,7 @@ def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
                 where,
             )
             last = int(high or low)
+            # Ranges are written out; the limit keeps '1-999999999' from filling the memory.
             refuse_unless(
                 last - int(low) < MAX_EPOCHS, f"the range {key!r} of {name} is too long", where
             )
@@ -326,6 +351,8 @@ def _plateau(context: Context, given: Values, optimization: Values) -> Schedule:
     warmup = given.warmup_updates
     shrink = given.lr_shrink
     length = _epoch_length(context)
+    # patience epochs without an improvement are tolerated; the next one makes the fall, as in
+    # torch.
     every = given.lr_patience + 1
     first = _first(given, sp.S.Zero if warmup > 0 else peak)
     # Epochs that end in the warmup do not count; the first one that counts sets the best loss.
@@ -400,6 +427,7 @@ CLASSES: Mapping[str, tuple[ScheduleBuilder, Keys]] = {
             {
                 **_WARMUP,
                 "min_lr": number(0),
+                # The misspelling is fairseq's: step_lr_scheduler.py declares lr_deacy_period.
                 "lr_deacy_period": number(25000),
                 "lr_decay": number(0.5),
             },
@@ -430,6 +458,7 @@ CLASSES: Mapping[str, tuple[ScheduleBuilder, Keys]] = {
     )
 }
 """The classes by name, with the keys of their section."""
+# 0.25 is the default of OptimizationConfig.lr (fairseq/dataclass/configs.py).
 OPTIMIZATION = Keys(
     lr=numbers((sp.Rational(1, 4),)),
     max_update=integer(0, may_be_open=True),

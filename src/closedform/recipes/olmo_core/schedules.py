@@ -40,6 +40,8 @@ from closedform.recipes.optimizer_classes import ClassOptimizer
 from closedform.recipes.section import Section
 from closedform.schedules.blends import along_cosine, along_geometric, along_half_cosine, along_line
 
+# offset=1: the scheduler is asked for the rate of step t + 1, and of the tokens that the update
+# completes.
 CLOCKS = {"steps": Clock(Unit.UPDATE, offset=1), "tokens": Clock(Unit.TOKEN, offset=1)}
 
 
@@ -114,6 +116,8 @@ def _warm(scheduler: Values, scope: Scope, *, includes_end: bool) -> tuple[Curve
     first = scheduler.warmup_min_lr
 
     def rise(n: sp.Expr) -> sp.Expr:
+        # The assertion of upstream stands in the warmup branch: it only fails if an update is in
+        # the warmup.
         if not 0 <= first < scope.rate:
             raise UndefinedError("AssertionError: warmup_min_lr must be in [0, lr)")
         return along_line(first, scope.rate, quotient(n, warmup))
@@ -128,6 +132,8 @@ def _tail(
 
     def fall(n: sp.Expr) -> sp.Expr:
         top = start()
+        # Likewise an assertion at the first update of the decay, such as of PowerLR where its curve
+        # has fallen below decay_min_lr.
         if not 0 <= low < top:
             raise UndefinedError(
                 "AssertionError: decay_min_lr must be in [0, rate where it begins)"
@@ -155,8 +161,12 @@ def _decay(scheduler: Values, scope: Scope) -> tuple[sp.Expr, sp.Expr]:
 
 def _wsd(scheduler: Values, scope: Scope) -> CurveSegments:
     warm, _ = _warm(scheduler, scope, includes_end=True)
+    # decay_fraction 0.1 is a default, so that decay in updates needs an explicit null
+    # (olmo_core-WSD-039).
     length, low = _decay(scheduler, scope)
     fall = _tail(lambda: scope.rate, low, scope.total, length)
+    # The decay tests n >= T - D, and its last update n = T has the minimum; with D = 0 that is 0/0
+    # (olmo_core-WSD-042).
     return warm, CurveSegment(lambda n: scope.rate, scope.total - length), CurveSegment(fall)
 
 
@@ -164,9 +174,11 @@ def _power(scheduler: Values, scope: Scope) -> CurveSegments:
     warm, warmup = _warm(scheduler, scope, includes_end=True)
     length, low = _decay(scheduler, scope)
     exponent = scheduler.b
+    # From the warmup on (n / W)^b falls; a positive b would have no bound.
     refuse_unless(exponent < 0, f"b must be negative, got {exponent}", scope.where)
 
     def curve(n: sp.Expr) -> sp.Expr:
+        # Without a warmup n / 0 (olmo_core-PowerLR-034): quotient leaves it undefined.
         return scope.rate * quotient(n, warmup) ** exponent
 
     begin = scope.total - length
@@ -181,6 +193,7 @@ def _falling(
     scheduler: Values, scope: Scope, fall: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
 ) -> CurveSegments:
     """A warmup, a curve from the rate to the last one, and that after the horizon."""
+    # t_max replaces the horizon of the curve, but not the length of the run.
     total = scheduler.t_max
     total = scope.total if total is None else total
     warm, warmup = _warm(scheduler, replace(scope, total=total), includes_end=False)
@@ -204,6 +217,8 @@ def _half_cosine(scheduler: Values, scope: Scope) -> CurveSegments:
     """The second half of a cosine of double length; the warmup ends where it begins."""
     end = scheduler.alpha_f
     top = scope.rate * (1 + end) / 2
+    # A half cosine begins at its midpoint, so the top is (1 + alpha_f) / 2 of the rate
+    # (olmo_core-HalfCosWithWarmup-037).
     _, *rest = _falling(scheduler, scope, along_half_cosine)
     total = scheduler.t_max
     total = scope.total if total is None else total
@@ -216,6 +231,8 @@ def _cosine_cut(scheduler: Values, scope: Scope) -> CurveSegments:
     length, low = _decay(scheduler, scope)
     begin = scope.total - length
     before = [
+        # A stage that reaches into the decay is cut there; later ones have an empty interval, which
+        # by_intervals drops.
         stage if stage.end is not None and stage.end < begin else CurveSegment(stage.value, begin)
         for stage in inner
     ]
@@ -228,6 +245,8 @@ def _inverse_root(scheduler: Values, scope: Scope) -> CurveSegments:
     end = scope.rate * scheduler.alpha_f
 
     def fall(n: sp.Expr) -> sp.Expr:
+        # InvSqrt has no horizon: without a warmup sqrt(0) leaves alpha_f from the start
+        # (olmo_core-InvSqrtWithWarmup-034).
         return end + (scope.rate - end) * sp.sqrt(warmup) / sp.sqrt(n)
 
     return warm, CurveSegment(fall)
@@ -237,6 +256,7 @@ def _exponential(scheduler: Values, scope: Scope) -> CurveSegments:
     low = scheduler.lr_min
 
     def rise(n: sp.Expr) -> sp.Expr:
+        # Grows from lr_min to the rate, whatever the name suggests: p_min (p / p_min)^(n/T).
         return along_geometric(low, scope.rate, n / scope.total)
 
     return CurveSegment(rise, scope.total), CurveSegment(lambda n: scope.rate)
@@ -254,6 +274,7 @@ def _periods(scheduler: Values, scope: Scope) -> CurveSegments:
         where,
     )
     first = replace(scope, total=lengths[0], rate=scope.rate * factors[0])
+    # The warmup is a part of the first period, and rises to the first period's rate.
     warm, warmup = _warm(scheduler, first, includes_end=False)
     low = scheduler.decay_min_lr
     stages = [warm]
@@ -267,7 +288,9 @@ def _periods(scheduler: Values, scope: Scope) -> CurveSegments:
         )
         rate = scope.rate * factors[index]
         stages.append(CurveSegment(_rate_of_step(rate), end - length))
+        # A decay of 0 updates is skipped: the boundary has the minimum.
         fall = _tail(_start_of_fall(rate), low, end, length) if length > 0 else _rate_of_step(low)
+        # A boundary belongs to the period that it ends.
         stages.append(CurveSegment(fall, end, includes_end=True))
     return *stages, CurveSegment(lambda n: low)
 
@@ -321,10 +344,12 @@ def _compose_segments(scheduler: Values, scope: Scope) -> CurveSegments:
     begin, last, stages = sp.S.Zero, scope.rate, []
     for segment in scheduler.stages:
         length = segment.duration
+        # A stage starts where the one before ends, unless it has a start.
         start = _ends(segment, "start", scope.rate, last, scope.where)
         last = _ends(segment, "end", scope.rate, None, scope.where)
         stages.append(_line_stage(_SHAPES[segment.shape], start, last, begin, length))
         begin += length
+    # The horizon of the run has no effect: after the last stage its end rate goes on.
     return _override_decay((*stages, CurveSegment(_rate_of_step(last))), scheduler, scope)
 
 
@@ -351,6 +376,8 @@ def _override_decay(stages: CurveSegments, scheduler: Values, scope: Scope) -> C
 
 def _sequence(scheduler: Values, scope: Scope) -> CurveSegments:
     specs, lengths = scheduler.origin.sections("schedulers"), scheduler.schedulers_max
+    # One length for each scheduler is accepted, of which the last is ignored: the last scheduler
+    # takes the rest of the run.
     lengths = lengths[: len(specs) - 1] if len(lengths) == len(specs) else lengths
     refuse_unless(
         len(lengths) == len(specs) - 1,
@@ -360,15 +387,19 @@ def _sequence(scheduler: Values, scope: Scope) -> CurveSegments:
     stages: list[CurveSegment] = []
     rate, rest, begin = scope.rate, scope.total, sp.S.Zero
     for spec, length in zip(specs, (*lengths, None), strict=True):
+        # An inner scheduler sees its own share as the horizon, which is shorter where the run ends
+        # early.
         total = rest if length is None else min(rest, length)
         inner = _stages(spec, Scope(rate, total, scope.where))
         end = scope.total if length is None else begin + length
         stages += [_shift_stage(stage, begin, end) for stage in inner]
         if length is not None:
+            # The rate that it hands on is that of its whole share, also where the run ends before.
             whole = _stages(spec, Scope(rate, length, scope.where))
             rate, rest, begin = _at(whole, length), rest - length, end
     stages.append(CurveSegment(_past_the_end))
     overridden_stages = _override_decay(tuple(stages), scheduler, scope)
+    # Without an override the stages are unchanged; the identity of the last one shows it.
     if overridden_stages[-1].value is _past_the_end:
         return overridden_stages
     inside = [_shift_stage(stage, sp.S.Zero, scope.total) for stage in overridden_stages]
@@ -391,6 +422,7 @@ def _past_the_end(n: sp.Expr) -> sp.Expr:
     raise UndefinedError("AssertionError: the step is past max_steps")
 
 
+# warmup_steps is the older name of warmup.
 _WARMUP = {
     "warmup": number(None),
     "warmup_steps": number(None),
@@ -421,6 +453,7 @@ _OF_ALL = {
 _PERIODS = {
     **_WARMUP,
     **_DECAY,
+    # WSDS has no default fraction, unlike WSD.
     "decay_fraction": number(None),
     "period_lengths": numbers(),
     "period_lr_multipliers": numbers(None),
@@ -487,6 +520,7 @@ def rate(context: Context, optim: Values | ClassOptimizer, scheduler: Values) ->
     scope = Scope(exact_number(optim.lr, "lr"), exact_number(total), context.where)
     name = getattr(scheduler, "class")
     stages: Sequence[CurveSegment] = CLASSES[name][0](scheduler, scope)
+    # The stage is bound as a default argument: a closure in a generator would see the last one.
     return by_intervals(
         name, *((lambda stage=stage: stage.value(count.n), end(stage)) for stage in stages)
     )

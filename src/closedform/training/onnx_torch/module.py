@@ -59,12 +59,16 @@ ROWS = {**ELEMENTWISE, **MOVEMENT, **LAYERS, **RECURRENT, **RESIZING}
 OLDEST, NEWEST = 7, 24
 """The opsets that the table is for: rows also have the attributes that were operands later on."""
 
+# Weights are held twice for a while, as bytes of protobuf and as arrays; a protobuf file itself
+# ends at 2 GiB, external data do not.
 MOST_BYTES = 4 * 2**30
 """Bytes of all weights of a model."""
 
 MOST_KNOWN = 16
 """Entries of floats that may be sizes, such as factors of a Resize."""
 
+# 4 GiB in float32: a file of a few bytes may Expand to any size, so sizes are counted on tensors
+# without data first.
 MOST_NUMBERS = 2**30
 """Entries of one tensor while the model runs."""
 
@@ -111,6 +115,7 @@ class OnnxModule(torch.nn.Module):
         )
         nodes = _used_nodes(graph.node, self.output_names)
         statistics = _statistics(nodes)
+        # A weight from which a shape is computed has to be a number while torch traces.
         untrainable = statistics | _needed_names(nodes)
         self._trained = frozenset(_trainable_names(weights, trainable, untrainable, where))
         self._nodes = self._body(nodes, self.output_names)
@@ -143,6 +148,7 @@ class OnnxModule(torch.nn.Module):
                 where=self._where,
                 hint="the batch has the inputs of the file first, then the targets of the loss",
             )
+        # "" is the name of an operand that is left out.
         values: dict[str, OnnxValue | None] = {"": None, **self._known}
         values |= {name: getattr(owner, key) for name, (owner, key) in self._owners.items()}
         values |= {
@@ -200,6 +206,7 @@ class OnnxModule(torch.nn.Module):
     ) -> None:
         """Adds the results of the branch that a condition in the data selects: both are run."""
         results: list[list[OnnxValue | None]] = []
+        # ~condition first: node.branches holds else before then.
         for is_taken, branch in zip((~condition, condition), node.branches, strict=True):
             written = next(filter(self._writes_statistics, _nodes_within(branch.nodes)), None)
             if written is not None:
@@ -238,9 +245,12 @@ class OnnxModule(torch.nn.Module):
                 of_sizes.add(name) if is_known else of_sizes.discard(name)
             self._run(body.nodes, values, of_sizes)
             # The number of the iteration is known; the condition and the others are carried on.
+            # The iteration number (place 0) comes from outside each time; the results begin with
+            # the condition (place 1).
             sources[1:] = body.outputs[: len(sources) - 1]
             return [values[name] for name in body.outputs]
 
+        # max_trip_count and cond are optional and may be left out at the end of the operands.
         padded = [*operands, *[None] * (2 - len(operands))]
         with _errors_of(node):
             results = unroll_loop(iterate, padded)
@@ -251,6 +261,8 @@ class OnnxModule(torch.nn.Module):
         left: list[_Node] = []
         for node in nodes:
             is_constant = all(name in self._known or not name for name in node.inputs)
+            # A loop is unrolled at each call, since the body may read values that are not
+            # constants.
             if not is_constant or node.operator == LOOP:
                 left.append(node)
                 continue
@@ -258,6 +270,8 @@ class OnnxModule(torch.nn.Module):
             if node.branches:
                 branch = node.branches[_is_true(operands[0])]
                 left += self._fold_constants(branch.nodes)
+                # The results of the branch get the names of the node by Identity, which is no copy
+                # in torch.
                 left += [
                     _identity(inner, outer, node.where)
                     for inner, outer in zip(branch.outputs, node.outputs, strict=True)
@@ -274,6 +288,7 @@ class OnnxModule(torch.nn.Module):
         """Raises ExportError if a tensor has too many entries for inputs of these sizes."""
         self._limit = MOST_NUMBERS
         try:
+            # Fake tensors have sizes and no data, so the check takes no memory.
             with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
                 fake = {name: mode.from_tensor(value) for name, value in keywords.items()}
                 self(*map(mode.from_tensor, positional), **fake)
@@ -306,6 +321,7 @@ class OnnxModule(torch.nn.Module):
                 raise TrainingExportError(
                     f"its result {place} is not supported", where=node.where, hint=ANOTHER_SOURCE
                 )
+        # Counted only in check_memory; a real run would have failed in torch by then.
         for value in results if self._limit is not None else ():
             if isinstance(value, Items):
                 continue  # parts of a tensor
@@ -357,10 +373,13 @@ class OnnxModule(torch.nn.Module):
         """Adds a weight: a parameter if it is trained, else a buffer, or a constant."""
         kind = array.dtype.name
         is_small = array.size <= (MOST_KNOWN if kind in _FLOATS else MOST_ENTRIES)
+        # A constant has to be small, since folding computes in NumPy at the time of reading.
         # NumPy has no bfloat16 to fold with; running statistics are written to.
         if name not in self._trained and is_small and not is_written and kind != "bfloat16":
             self._known[name] = array
             return
+        # torch.nn.Module takes no dots in names: a.b.weight becomes a weight in modules a and b, as
+        # in the state_dict that it came from.
         *path, last = name.split(".")
         owner: torch.nn.Module = self
         try:
@@ -518,6 +537,7 @@ def _without_false_sizes(model: ModelProto, *, is_shared: bool) -> ModelProto:
         copy.CopyFrom(model)
         return _without_false_sizes(copy, is_shared=False)
     for kind in tensor_types:
+        # A proto field of 0 and one that is absent are different: an absent size is free.
         for dim in kind.shape.dim:
             if dim.dim_value < 0:
                 dim.ClearField("dim_value")
@@ -531,6 +551,7 @@ def _skeleton(model: ModelProto, graph: GraphProto, owned_names: Collection[str]
     """A copy of a model with a graph without some of its weights."""
     copy = ModelProto()
     has_calls = graph is model.graph
+    # Fields are copied one by one: CopyFrom would copy gigabytes of weights first.
     for field, value in model.ListFields():
         if field.name == "graph" or (field.name == "functions" and not has_calls):
             continue
@@ -544,6 +565,7 @@ def _skeleton(model: ModelProto, graph: GraphProto, owned_names: Collection[str]
     copy.graph.value_info.extend(graph.value_info)  # onnxruntime fuses nodes by their shapes
     copy.graph.initializer.extend(t for t in graph.initializer if t.name not in owned_names)
     copy.graph.node.extend(node for node in graph.node if not _is_owned(node, owned_names))
+    # Constants within branches are weights, too.
     for inner in graphs_within(copy.graph):
         for parts in (inner.initializer, inner.node):
             for place in reversed(range(len(parts))):
@@ -560,6 +582,8 @@ def _is_owned(part: TensorProto | NodeProto, owned_names: Collection[str]) -> bo
 
 def _load(path: Path, where: str) -> ModelProto:
     try:
+        # External data are read tensor by tensor, each checked before: onnx.load would read all at
+        # once.
         model = onnx.load(path, load_external_data=False)
         folder = str(path.parent)
         for tensor in _tensors(model.graph):
@@ -708,6 +732,7 @@ def _used_nodes(nodes: Sequence[NodeProto], outputs: Sequence[str]) -> list[Node
 def _statistics(nodes: Iterable[NodeProto]) -> set[str]:
     """The running statistics."""
     kind = "BatchNormalization"
+    # Operands 3 and 4 of BatchNormalization: mean and variance, which it moves by itself.
     return {name for node in _all_nodes(nodes) if node.op_type == kind for name in node.input[3:5]}
 
 
@@ -718,6 +743,8 @@ LAST_BY_RESULTS = 13
 def is_training_form(node: NodeProto, version: int) -> bool:
     """Returns whether a batch normalisation of a file uses the statistics of the batch."""
     if version <= LAST_BY_RESULTS:
+        # Before opset 14 the outputs mean, var, saved_mean and saved_var exist in training form
+        # only (onnx.defs, BatchNormalization-9); from 14 on there is the attribute training_mode.
         return sum(map(bool, node.output)) > 1
     return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
 
@@ -730,6 +757,7 @@ KNOWN_PLACES: Mapping[str, tuple[int, ...]] = {
     "CumSum": (1,),
     "Dropout": (1, 2),
     "Expand": (1,),
+    # A Loop is unrolled, so that its trip count and its first condition are numbers.
     LOOP: (0, 1),
     "OneHot": (1,),
     "Pad": (1, 2, 3),
@@ -755,6 +783,7 @@ def _needed_names(nodes: Sequence[NodeProto]) -> set[str]:
     names: set[str] = set()
     count = -1
     # Once more while a loop has names that its next iteration reads.
+    # A set of names that only grows, so the loop ends.
     while len(names) > count:
         count = len(names)
         # Against the order of the nodes: a name is needed by the nodes after its producer.
@@ -772,7 +801,9 @@ def _add_needed(node: NodeProto, names: set[str]) -> None:
                 names.add(node.input[place])
             if value.name in names and 0 < place <= len(attribute.g.output):
                 names.add(attribute.g.output[place - 1].name)
+        # The condition of the next iteration has to be known, too.
         names.update(value.name for value in attribute.g.output[:1])
+    # Shape and Size give numbers whatever their operand is.
     if not names.isdisjoint(node.output) and node.op_type not in ("Shape", "Size"):
         names.update(node.input)
         for attribute in node.attribute:
@@ -791,6 +822,8 @@ def _trainable_names(
     """The names of the weights that are trained."""
     floats = {n: a for n, a in weights.items() if a.dtype.name in _FLOATS and n not in untrainable}
     if trainable is None:
+        # "*" leaves out single numbers, such as the epsilon of a norm that an exporter wrote as an
+        # initializer.
         yield from (name for name, array in floats.items() if array.size > 1)
         return
     if isinstance(trainable, str) or not all(isinstance(name, str) for name in trainable):
@@ -818,6 +851,8 @@ def _trainable_names(
 
 def _identifier(name: str) -> str:
     """A name as Python can have it for a parameter."""
+    # Arguments of forward are Python identifiers; \W keeps letters of any script, which Python
+    # allows.
     plain = re.sub(r"\W", "_", name)
     if keyword.iskeyword(plain):
         return f"{plain}_"
@@ -845,6 +880,8 @@ _QUANTIZED = frozenset(
 
 def _check_operator(node: NodeProto) -> None:
     """Raises ExportError if an operator is not supported."""
+    # Nodes within a branch or a loop are checked one by one; their own graphs are visited by
+    # _all_nodes.
     if node.op_type in (BRANCH, LOOP) and not node.domain:
         for inner in _all_nodes([node]):
             if inner is not node and inner.op_type not in (BRANCH, LOOP):

@@ -39,6 +39,8 @@ def adaptive_average(value: Tensor, sizes: Sequence[int]) -> Tensor:
     for axis, size in zip(range(-len(sizes), 0), sizes, strict=True):
         length = _static(value.shape[axis])
         windows = _windows(length, size)
+        # The entries of a column are 1 / (end − start) within a window: the matrix is [length,
+        # size].
         table = [[(s <= i < e) / (e - s) for s, e in windows] for i in range(length)]
         weights = torch.tensor(table, dtype=value.dtype)
         value = (value.movedim(axis, -1) @ weights).movedim(-1, axis)
@@ -58,6 +60,8 @@ def pool(value: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _windows(length: int, size: int) -> list[tuple[int, int]]:
+    # −((−(i + 1)·k) // n) is the ceiling in integers, which a float quotient misses for large
+    # sizes.
     return [(i * length // size, -((-(i + 1) * length) // size)) for i in range(size)]
 
 
@@ -85,6 +89,7 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Returns the maxima of windows, and their places."""
+    # torch decomposes the backward of pooling in two axes (max_pool2d_with_indices), not in three.
     axes = 3
     kernel, padding, dilation = (_repeat(of, axes) for of in (kernel, padding, dilation))
     stride = _repeat(stride or kernel, axes)
@@ -131,6 +136,8 @@ def _pool_windows(
 ) -> list[list[int]]:
     """The places of each window of a pooling, those in the padding included."""
     span = length + 2 * pad - spread * (kernel - 1) - 1
+    # ATen/native/Pool.h, pooling_output_shape_pad_lr (torch 2.13): the last window has to begin
+    # within the values or the padding in front.
     count = (-(-span // stride) if ceil_mode else span // stride) + 1
     if ceil_mode and (count - 1) * stride >= length + pad:
         count -= 1  # the last window begins in the padding on the right
@@ -142,6 +149,7 @@ def _maxima(
 ) -> tuple[Tensor, Tensor]:
     """The maxima of windows that are products of places along the axes; the first of equal ones."""
     axes = len(lengths)
+    # Places count row-major over the pooled axes, as torch's indices do.
     steps = [math.prod(lengths[axis + 1 :]) for axis in range(axes)]
     places = [
         [sum(map(int.__mul__, place, steps)) for place in itertools.product(*window)]
@@ -174,12 +182,15 @@ def average_pool(
     """Returns the means of windows, as a product of matrices for each axis."""
     kernel, padding = _repeat(kernel, axes), _repeat(padding, axes)
     stride = _repeat(stride or kernel, axes)
+    # The number of values in a window is a product over the axes, as the windows are boxes.
     counts: Any = torch.ones((), dtype=value.dtype)
     for place, axis in enumerate(range(-axes, 0)):
         length, pad = _static(value.shape[axis]), padding[place]
         windows = _pool_windows(length, kernel[place], stride[place], pad, 1, ceil_mode=ceil_mode)
         table = [[float(i in window) for window in windows] for i in range(length)]
         weights = torch.tensor(table, dtype=value.dtype)
+        # count_include_pad counts the padding within length + pad, not the part beyond it that
+        # ceil_mode reads.
         first, last = (-pad, length + pad) if count_include_pad else (0, length)
         sizes = [sum(first <= i < last for i in window) for window in windows]
         size = torch.tensor(sizes, dtype=value.dtype)
@@ -199,6 +210,7 @@ def product(value: Tensor, axis: int, keepdim: bool = False, *, dtype: Any = Non
     """Returns the product along an axis by halves, whose gradient needs no division."""
     value = _summable(value, dtype)
     if not _static(value.shape[axis]):
+        # A product of nothing is 1; ones_like of the sum has the shape without asking for it.
         return torch.ones_like(value.sum(axis, keepdim))  # it has no gradient
     while (count := _static(value.shape[axis])) > 1:
         # A tree of products: the gradient of each product is the other factor, also where one is 0.
@@ -226,6 +238,7 @@ def product_of_all(value: Tensor, *, dtype: Any = None) -> Tensor:
 def cumulative_product(value: Tensor, axis: int, *, dtype: Any = None) -> Tensor:
     """Returns the products of the first values along an axis, in log2(n) steps."""
     value = _summable(value, dtype)
+    # Hillis and Steele: after step k each entry is the product of up to 2^k values.
     count, distance = _static(value.shape[axis]), 1
     while distance < count:
         left = count - distance
@@ -243,11 +256,14 @@ def _extremes(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any
 
     def cumulate(value: Tensor, axis: int) -> tuple[Tensor, Tensor]:
         if not value.dim():
+            # torch's cummax takes a number as a vector of one.
             return value.clone(), torch.zeros((), dtype=torch.int64)
         count, distance = _static(value.shape[axis]), 1
         sizes = [1] * value.dim()
         sizes[axis] = count
         place = torch.arange(count).view(sizes).expand(value.shape)
+        # Places are found on values without a gradient; the gradient passes through the gather at
+        # the end.
         extrema = value.detach()
         while distance < count:
             left = count - distance
@@ -262,6 +278,7 @@ def _extremes(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any
                 )
                 for t, (current, earlier) in zip((extrema, place), pairs, strict=True)
             )
+            # torch.ge and torch.le prefer the later of equal values.
             distance *= 2
         return value.gather(axis, place), place
 
@@ -274,6 +291,7 @@ def kth_smallest(
     """Returns the k-th smallest values along an axis, and their places."""
     if not value.dim():
         return value.clone(), torch.zeros((), dtype=torch.int64)
+    # sort() has a decomposition and an ONNX form (TopK); kthvalue has neither.
     places = value.detach().sort(axis)[1].narrow(axis, k - 1, 1)
     values = value.gather(axis, places)
     return (values, places) if keepdim else (values.squeeze(axis), places.squeeze(axis))
@@ -282,6 +300,7 @@ def kth_smallest(
 def median(value: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """Returns the lower medians along an axis, and their places."""
     count = _static(value.shape[axis]) if value.dim() else 1
+    # torch's median of an even number of values is the lower one, not the mean.
     return kth_smallest(value, (count + 1) // 2, axis, keepdim)
 
 
@@ -293,6 +312,7 @@ def median_of_all(value: Tensor) -> Tensor:
 def take(value: Tensor, index: Tensor) -> Tensor:
     """Returns values by their places in the flattened tensor."""
     flat = value.flatten()
+    # Negative places count from the end, as in torch's take.
     places = torch.where(index < 0, index + flat.shape[0], index).flatten()
     return flat.index_select(0, places).view(index.shape)
 
@@ -327,6 +347,7 @@ def trilinear(
     """
     del unroll_dim
     axes = range(first.dim() + len(expand1))
+    # axes of the operands counted together: "expand" names those that an operand lacks.
     letters = [
         "".join(chr(ord("a") + axis) for axis in axes if axis not in left_out)
         for left_out in (expand1, expand2, expand3, sum_axes)
@@ -340,6 +361,7 @@ def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) 
     """Returns the p-norms of the differences of rows; the gradient at 0 is 0, as torch has it."""
     del mode
     apart = (first.unsqueeze(-2) - second.unsqueeze(-3)).abs()
+    # 0-norm: the number of entries that differ.
     if p == 0:
         # The second term has no value, but ties the result to its operands for autograd.
         return (apart != 0).to(first.dtype).sum(-1) + 0 * apart.sum(-1)
@@ -347,6 +369,7 @@ def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) 
         return apart.sum(-1)
     if math.isinf(p):
         return apart.amax(-1)
+    # A product in place of a Pow, whose gradient is another Pow.
     total = (apart * apart if p == 2 else apart**p).sum(-1)
     # The slope of a root is infinite at 0; torch defines the gradient there as 0.
     is_apart = total > 0
@@ -357,6 +380,7 @@ def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) 
 def distances_of_pairs(value: Tensor, p: float = 2.0) -> Tensor:
     """Returns the p-norms of the differences of each row and the later ones."""
     count = _static(value.shape[0])
+    # torch.pdist lists the pairs (i, j) with i < j row by row.
     places = [i * count + j for i, j in itertools.combinations(range(count), 2)]
     return (
         distances(value, value, p)
@@ -367,6 +391,7 @@ def distances_of_pairs(value: Tensor, p: float = 2.0) -> Tensor:
 
 def weight_norm(direction: Tensor, scale: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
     """Returns scale · v / |v|, with norms over all axes but one, and the norms."""
+    # dim of weight_norm is the axis that keeps its norms apart.
     other_axes = [i for i in range(direction.dim()) if i != axis]
     norm = (direction * direction).sum(other_axes, keepdim=True).sqrt()
     return direction * (scale / norm), norm
@@ -398,11 +423,13 @@ def fold(
     """Returns images whose windows add up the columns: the transpose of ``unfold``."""
     lengths = [n + 2 * pad for n, pad in zip(size, padding, strict=True)]
     table, _ = _columns(lengths, kernel, dilation, stride)
+    # col2im lists the kernel places of one channel one after the other.
     channels = _static(value.shape[-2]) // math.prod(kernel)
     columns = value.unflatten(-2, (channels, math.prod(kernel))).flatten(-2)
     # An expanded 0: the size of the batch may be free.
     image: Tensor = torch.zeros((), dtype=value.dtype)
     image = image.expand(*columns.shape[:-1], math.prod(lengths))
+    # index_add sums what windows share.
     image = image.index_add(-1, table.flatten(), columns).unflatten(-1, lengths)
     for axis, (length, pad) in enumerate(zip(size, padding, strict=True), -2):
         image = image.narrow(axis, pad, length)
@@ -448,11 +475,15 @@ def embedding_bag(
     if include_last_offset:
         offsets = offsets[:-1]
     places = torch.arange(indices.shape[0])
+    # The bag of index i is the number of offsets up to i, less 1: an empty bag shares its offset
+    # with the next one.
     bag = (places.unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
     rows = weight.index_select(0, indices)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     is_counted = (indices != padding_idx).to(weight.dtype)
+    # A product of a matrix of 0 and 1 in place of sums over parts of unknown length: bags ×
+    # indices.
     members = (bag.unsqueeze(0) == torch.arange(offsets.shape[0]).unsqueeze(1)).to(weight.dtype)
     # Rows with padding_idx count neither in the sum nor in the divisor of the mean.
     members = members * is_counted
@@ -481,6 +512,8 @@ def _padding(is_reflection: bool) -> Callable[..., Tensor]:
             places = range(-before, length + after)
             if is_reflection:
                 # Reflected at 0, then at the last place, neither of which is repeated.
+                # Reflection without the border repeated: n − 1 − |n − 1 − |i||, one reflection at
+                # each end.
                 index = [length - 1 - abs(length - 1 - abs(i)) for i in places]
             else:
                 index = [min(max(i, 0), length - 1) for i in places]
@@ -503,9 +536,11 @@ def average_pool2d(
     options = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
     if ceil_mode or (any(padding) and not count_include_pad):
         return average_pool(value, *options, axes=2)
+    # The operator itself is called without its form, which would call this function again.
     operator = ATEN.avg_pool2d.default
     form = operator.py_kernels.copy()
     operator.py_kernels.clear()
+    # torch caches which kernel a call dispatches to; the cache is not told of a changed table.
     operator._dispatch_cache.clear()
     try:
         result: Tensor = operator(value, *options)
@@ -540,6 +575,7 @@ def grouped_product(
     if ends is None or first.dim() != 2 or second.dim() != 3:
         raise NotImplementedError("grouped_mm with groups that are not of rows")
     rows = torch.arange(first.shape[0]).unsqueeze(1)
+    # The group of a row is the number of ends up to it.
     group = (rows >= ends).sum(1, keepdim=True)
     total: Any = 0.0
     for index, matrix in enumerate(second.unbind(0)):
@@ -575,6 +611,7 @@ def fake_quantized_channels(
 def _on_grid(
     value: Tensor, distance: Any, inverse: Any, zero_point: Any, limits: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
+    # round() takes halves to even, as the kernel's nearbyint.
     place = torch.round(value * inverse + zero_point)
     mask = (place >= limits[0]) & (place <= limits[1])
     grid_value = ((place.clamp(*limits) - zero_point) * distance).to(value.dtype).detach()
@@ -635,6 +672,7 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
 }
 """Forms by the operator that they replace."""
 
+# At these keys the dispatcher asks for the form before autograd records the operator.
 _KEYS = (DispatchKey.AutogradCPU, DispatchKey.AutogradMeta)
 
 

@@ -63,8 +63,11 @@ class IndexReads(TorchDispatchMode):
     def __init__(self, inputs: Mapping[str, torch.Tensor], names: Mapping[str, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._names = names
+        # By identity and weakly: equal tensors are different reads, and an id may be used again
+        # after a tensor is freed.
         self._parts: Any = WeakIdKeyDictionary()
         self._claims: Any = WeakIdKeyDictionary()
+        # A dict as an ordered set.
         self._found: dict[IndexRange, None] = {}
         for name, tensor in inputs.items():
             self._parts[tensor] = _InputPart(name, (), tuple(range(tensor.dim())))
@@ -86,6 +89,7 @@ class IndexReads(TorchDispatchMode):
             read = _READS[function](*args)
             if read is not None:
                 self._add(read)
+        # A list of indices, one for each axis, such as x[i, :, j].
         elif function in _MANY:
             for axis, index in _by_axis(args[1]):
                 # Lists of indices count from the end in torch, unlike gather and index_select.
@@ -105,6 +109,7 @@ class IndexReads(TorchDispatchMode):
         elif function is ATEN.masked_fill.Scalar:
             self._replace(args[0], args[1], "eq", result)
         elif function is ATEN.where.self:
+            # where(mask, other, value): value is replaced where the mask is false, hence "ne".
             self._replace(args[1], args[0], "ne", result)
 
     def _part(self, tensor: object) -> _InputPart | None:
@@ -118,6 +123,8 @@ class IndexReads(TorchDispatchMode):
         size = self._size(read.size)
         if part is None or size is None:
             return
+        # A value that is allowed after arithmetic is one of the input only where the arithmetic
+        # maps a single value to it.
         of_read = [part.value_of_input(value) for value in read.free]
         if any(value is None for value in of_read):
             return
@@ -151,12 +158,14 @@ class IndexReads(TorchDispatchMode):
         if part is None or claim is None or (claim.part, claim.relation) != (part, relation):
             return
         number = part.value_of_input(claim.number)
+        # An expanded part has other entries than the input.
         is_whole = isinstance(value, torch.Tensor) and value.shape == result.shape
         if is_whole and number is not None:
             self._parts[result] = replace(part, free=(*part.free, number))
 
     def _compute(self, arithmetic: _Computed | None, result: torch.Tensor) -> None:
         """Follows a part through arithmetic with numbers, where its shape stays."""
+        # Floats are not indices; a quotient of integers is one.
         if arithmetic is None or result.dtype.is_floating_point:
             return
         part = self._part(arithmetic.value)
@@ -193,10 +202,12 @@ class _Read:
 
 
 def _embedding(weight: Any, index: Any, *_: Any) -> _Read:
+    # padding_idx of an embedding is an index like all others.
     return _Read(index, weight.shape[0])
 
 
 def _along(value: Any, axis: int, index: Any, *_: Any) -> _Read | None:
+    # A scalar has no axis: torch accepts index 0 then.
     return _Read(index, value.shape[axis]) if value.dim() else None
 
 
@@ -209,7 +220,12 @@ def _flat(value: Any, index: Any, *_: Any) -> _Read:
 
 
 def _likelihood(
-    value: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100
+    # ignore_index is torch's default of −100, the only value outside of the range.
+    value: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
 ) -> _Read:
     del weight, reduction
     return _Read(target, value.shape[1 if value.dim() > 1 else 0], (ignore_index,))
@@ -221,6 +237,7 @@ def _margin(value: Any, target: Any, *_: Any) -> _Read:
 
 def _margins(value: Any, target: Any, *_: Any) -> _Read:
     # A row of multilabel_margin_loss ends at its first −1.
+    # −1 is the end of the list, not an index from the end.
     return _Read(target, value.shape[-1], low=-1)
 
 
@@ -262,6 +279,7 @@ class _Computed:
 
 
 def _sum(first: Any, second: Any, alpha: Any = 1) -> _Computed | None:
+    # type(…) is int: bool is a subclass of int, and a symbolic number is not an int.
     if type(second) is int and type(alpha) is int:
         return _Computed(first, (("add", second * alpha),))
     if type(first) is int and alpha == 1:
@@ -273,6 +291,7 @@ def _difference(first: Any, second: Any, alpha: Any = 1) -> _Computed | None:
     if type(second) is int and type(alpha) is int:
         return _Computed(first, (("add", -second * alpha),))
     if type(first) is int and alpha == 1:
+        # n − x: −x + n, in two steps whose inverses are known.
         return _Computed(second, (("multiply", -1), ("add", first)))
     return None
 
@@ -292,6 +311,8 @@ def _negative(value: Any) -> _Computed:
 
 
 def _quotient(value: Any, divisor: Any, *, rounding_mode: str = "floor") -> _Computed | None:
+    # Truncation rounds towards 0, and a negative divisor reverses the order: preimages are written
+    # for floors only.
     if rounding_mode != "floor" or type(divisor) is not int or divisor <= 0:
         return None
     return _Computed(value, (("floor_divide", divisor),))
@@ -401,11 +422,14 @@ def _cut(part: _InputPart, axis: int, start: Any, stop: Any, step: Any) -> _Inpu
         return None
     pad = dict(part.pads).get(of, 0)
     if start is not None and start < 0 and pad:
+        # A negative start with padding at the end counts from the padded end: that place in the
+        # input depends on its length.
         return None
     if stop is not None:
         if stop < 0 and pad:
             stop = stop + pad if stop + pad < 0 else None
         # torch writes an open end as the largest int64.
+        # 2**63 − 1, with room for arithmetic on it.
         elif stop > 2**62:
             stop = None
     if (start or 0, stop, step or 1) == (0, None, 1):
@@ -432,6 +456,7 @@ def _select(
 ) -> _InputPart | None:
     del result, place
     axis %= value.dim()
+    # index + 1 would be 0 for −1, an empty slice.
     slice_part = _cut(part, axis, index, None if index == -1 else index + 1, 1)
     return _without(slice_part, axis)
 
@@ -450,6 +475,7 @@ def _split(
     sizes = [size] * (place + 1) if isinstance(size, int) else list(size)
     if not all(type(length) is int for length in sizes[: place + 1]):
         return None
+    # split with one number has equal parts except for the last.
     start = sum(sizes[:place])
     return _cut(part, axis, start, start + sizes[place], 1)
 
@@ -467,6 +493,8 @@ def _pad(
 ) -> _InputPart | None:
     """A padding at the end with other values, which the trace has checked with the example."""
     del place, value
+    # pads of constant_pad_nd: pairs from the last axis on, (before, after). Padding in front would
+    # move all places.
     if part.axes is None or any(type(pad) is not int or pad < 0 for pad in pads) or any(pads[::2]):
         return None
     pads_of_axis = [

@@ -30,6 +30,7 @@ def log_softmax(out: Translation, node: NodeProto) -> bool:
     """``x − max x − log Σ exp(x − max x)``: LogSoftmax has no kernel."""
     value, axis = out.operand(node, 0), out.literal([out.attribute(node, "axis", -1)])
     centred_value = out.emit("Sub", [value, out.emit("ReduceMax", [value, axis], keepdims=1)])
+    # Opset 13 and later: the axes are an operand.
     total = out.emit("ReduceSum", [out.emit("Exp", [centred_value]), axis], keepdims=1)
     out.emit("Sub", [centred_value, out.emit("Log", [total])], outputs=node.output)
     return True
@@ -38,6 +39,7 @@ def log_softmax(out: Translation, node: NodeProto) -> bool:
 def log_sum_exp(out: Translation, node: NodeProto) -> bool:
     """``m + log Σ exp(x − m)`` with m the maximum: the kernel overflows at 100."""
     if len(node.input) < 2 or not node.input[1]:
+        # Without axes over all entries: the kernel stays, since the number of axes may be unknown.
         return False
     value, axes = out.operand(node, 0), out.on_host(node, 1)
     top = out.emit("ReduceMax", [value, axes], keepdims=1)
@@ -51,6 +53,7 @@ def log_sum_exp(out: Translation, node: NodeProto) -> bool:
 
 
 def logarithm(out: Translation, node: NodeProto) -> bool:
+    # −88.03 is −127·ln 2, as if the exponent bits of 0 were a number.
     """−∞ at 0 and NaN below: WGSL's logarithm is −88.03 at 0 and log |x| below."""
     value = out.operand(node, 0)
     zero = out.literal(0.0, _FLOAT)
@@ -84,6 +87,8 @@ def power(out: Translation, node: NodeProto) -> bool:
         exponent = out.emit("Cast", [exponent], element=_FLOAT, to=_FLOAT)
     zero, unit, two = (out.literal(number, _FLOAT) for number in (0.0, 1.0, 2.0))
     half = out.emit("Floor", [out.emit("Div", [exponent, two])])
+    # y − 2·floor(y/2) is 1 for odd y and 0 for even ones, exact below 2^24; above, all float32 are
+    # even.
     parity = out.emit("Sub", [exponent, out.emit("Mul", [half, two])])
     # (−|x|)^y = −|x|^y for odd y, |x|^y for even y, NaN for others, as in IEEE 754's pow.
     is_odd = out.emit("Equal", [parity, unit], element=_BOOL)
@@ -108,6 +113,7 @@ def power(out: Translation, node: NodeProto) -> bool:
     return True
 
 
+# Right to left binary exponentiation: the bits of count from the lowest.
 def _product(out: Translation, base: str, count: int) -> str:
     """A power by squares."""
     result, square = "", base
@@ -136,6 +142,7 @@ def _write(out: Translation, value: str, node: NodeProto) -> None:
 # π/2 in three floats, the first two with so few bits that their products with whole numbers below
 # 2^13 are exact: Cody and Waite's reduction.
 _HALF_PI = (1.5703125, 4.837512969970703e-4, 7.549789948768648e-8)
+# sinf and cosf of Cephes: coefficients of x³, x⁵, x⁷ and of x⁴, x⁶, x⁸.
 _SINE = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
 _COSINE = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
 
@@ -173,11 +180,13 @@ def _sine(out: Translation, value: str, shift: int) -> str:
     sine = out.emit("Add", [rest, out.emit("Mul", [cube, polynomial(_SINE)])])
     fourth = out.emit("Mul", [square, square])
     cosine = out.emit("Mul", [fourth, polynomial(_COSINE)])
+    # 1 − x²/2 + x⁴·P(x²): in this order the large terms are added last, as in Cephes.
     half_square = out.emit("Mul", [square, number(0.5)])
     cosine = out.emit("Add", [out.emit("Sub", [cosine, half_square]), number(1.0)])
     # cos x = sin(x + π/2): one quarter turn more.
     if shift:
         turns = out.emit("Add", [turns, number(float(shift))])
+    # Quarter turns modulo 4: an odd number exchanges sine and cosine, 2 and 3 turn the sign.
     half = out.emit("Floor", [out.emit("Mul", [turns, number(0.5)])])
     is_odd = out.emit(
         "Greater",
@@ -228,6 +237,7 @@ def rounding(out: Translation, node: NodeProto) -> bool:
     low = out.emit("Floor", [value])
     rest = out.emit("Sub", [value, low])
     double = out.emit("Mul", [out.emit("Floor", [out.emit("Mul", [low, half])]), two])
+    # A tie goes up only from an odd floor: parity is 1 there.
     parity = out.emit("Sub", [low, double])
     is_up = out.emit("Greater", [rest, half], element=_BOOL)
     is_tie = out.emit("Equal", [rest, half], element=_BOOL)
@@ -250,6 +260,7 @@ def absolute(out: Translation, node: NodeProto) -> bool:
     if out.element(node) != _INT:
         return False
     value = out.operand(node, 0)
+    # −2^31 has no opposite in int32, here as in C.
     below = out.emit("Sub", [out.literal(0, _INT), value])
     out.emit("Max", [value, below], outputs=node.output)
     return True
@@ -264,6 +275,7 @@ def remainder(out: Translation, node: NodeProto) -> bool:
     quotient = out.emit("Div", [value, divisor])
     rest = out.emit("Sub", [value, out.emit("Mul", [quotient, divisor])])
     zero = out.literal(0, _INT)
+    # sign(rest) ≠ sign(divisor) as two integers 0 and 1: Equal of booleans has no kernel.
     signs = [
         out.emit("Cast", [out.emit("Less", [name, zero], element=_BOOL)], element=_INT, to=_INT)
         for name in (rest, divisor)
@@ -298,6 +310,7 @@ def logical(operator: str) -> Replacement:
     def replace(out: Translation, node: NodeProto) -> bool:
         if out.element(node, len(node.input) - 1) != _BOOL:
             return False
+        # The condition of Where is a boolean; only its two values are converted.
         first = 1 if operator == "Where" else 0
         operands = [
             _convert(out, out.operand(node, place), _INT)
@@ -371,6 +384,7 @@ def move(places: Sequence[int] = (0,)) -> Replacement:
             return True
         # Both parts are below 2^16 in magnitude: float32 holds integers up to 2^24.
         word = out.literal(_HALF_WORD, _INT)
+        # Division truncates, so that both parts have the sign of x and x = high·2^16 + low.
         high = [out.emit("Div", [value, word]) for value in values]
         low = [
             out.emit("Sub", [value, out.emit("Mul", [part, word])])
@@ -414,6 +428,7 @@ def fill(out: Translation, node: NodeProto) -> bool:
     tensor = out.attribute(node, "value", None)
     value = np.zeros(1, np.float32) if tensor is None else numpy_helper.to_array(tensor)
     element = out.types[node.output[0]]
+    # The translation has int64 values as int32: the literal takes the type of the result.
     literal = out.literal(value.astype(_SCALARS[element]), element)
     out.emit("Expand", [literal, out.on_host(node, 0)], outputs=node.output)
     return True
@@ -446,6 +461,7 @@ def split(out: Translation, node: NodeProto) -> bool:
         whole = (out.shape(node.input[0]) or ())[out.attribute(node, "axis", 0)]
         if whole is None:
             return False
+        # Equal parts of Split, the last one smaller: opset 18.
         part = -(-whole // len(node.output))
         sizes = np.array([min(part, whole - at) for at in range(0, whole, part)])
     parts = [(name, int(size)) for name, size in zip(node.output, sizes, strict=True)]
@@ -457,6 +473,8 @@ def _split(out: Translation, value: str, parts: Sequence[tuple[str, int]], axis:
     if len(parts) == 1:
         out.emit("Identity", [value], outputs=[parts[0][0]])
         return
+    # The largest power of seven that is below the number of results: each part has at most seven
+    # results again.
     run = MAX_TENSORS
     while run * MAX_TENSORS < len(parts):
         run *= MAX_TENSORS
@@ -542,6 +560,7 @@ def index(out: Translation, node: NodeProto) -> bool:
         out.literal(constant)
         if constant is not None
         else out.emit("Cast", [indices], element=_LONG, to=_LONG)
+        # Constant indices need no cast at run time.
     )
     attributes = {a.name: out.attribute(node, a.name, None) for a in node.attribute}
     if out.element(node) != _BOOL:
@@ -573,6 +592,7 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
         lengths[a] + pads[a] + pads[a + axes] - spread[a] * (kernel[a] - 1) - 1 for a in range(axes)
     ]
     counts = [span // stride + 1 for span, stride in zip(spans, strides, strict=True)]
+    # floor(span / stride) + 1 windows; ceil_mode adds one for a remainder.
     if out.attribute(node, "ceil_mode", 0):
         counts = [-(-span // stride) + 1 for span, stride in zip(spans, strides, strict=True)]
         # A window that would begin behind the values and the padding in front is left out.
@@ -580,6 +600,7 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
             count - ((count - 1) * strides[a] >= lengths[a] + pads[a])
             for a, count in enumerate(counts)
         ]
+    # Padding behind, so that the last window is whole.
     ends = [
         (counts[a] - 1) * strides[a] + spread[a] * (kernel[a] - 1) + 1 - lengths[a] - pads[a]
         for a in range(axes)
@@ -588,6 +609,7 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
     value = out.operand(node, 0)
     padded_value = value
     if any(pads):
+        # Pads of ONNX: all begins, then all ends; batch and channels have none.
         widths = [0, 0, *pads[:axes], 0, 0, *pads[axes:]]
         lowest = out.literal(float(np.finfo(np.float32).min), _FLOAT)
         padded_value = out.emit("Pad", [value, out.literal(widths), lowest])
@@ -603,6 +625,7 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
         lines = [
             np.arange(count) * stride + start - pad
             for count, stride, start, pad in zip(counts, strides, starts, pads[:axes], strict=True)
+            # Row-major places, as in ONNX with storage_order 0, without the padding.
         ]
         flat = np.zeros((), np.int64)
         for line, length in zip(lines, lengths, strict=True):
@@ -612,6 +635,7 @@ def max_pool(out: Translation, node: NodeProto) -> bool:
     for tap in taps[1:]:
         best = out.emit("Max", [best, tap])
     out.emit("Identity", [best], outputs=[node.output[0]])
+    # Of equal values ONNX takes the first.
     place = places[-1]
     # Backwards, so that the first of equal maxima is the last to be chosen.
     for tap, candidate in zip(taps[-2::-1], places[-2::-1], strict=True):

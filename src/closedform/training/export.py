@@ -225,6 +225,7 @@ def _rules(rule: UpdateRule, groups: Sequence[Group]) -> list[UpdateRule]:
 def _length_of_run(rule: UpdateRule) -> dict[str, str]:
     """The steps until the last schedule of a rule ends, for the metadata; none without an end."""
     values = rule.hyperparameters.values()
+    # A schedule with parameters that are not bound has no length yet.
     lengths = [value.length for value in values if isinstance(value, Schedule) and not value.open]
     steps = [int(length) for length in lengths if length is not None]
     return {STEPS: str(max(steps))} if steps and max(steps) > 0 else {}
@@ -246,6 +247,7 @@ def _check_target(target: object, dtype: str, where: str) -> None:
         )
 
 
+# torch.onnx writes opset 18 (torch 2.13) and converts to later ones.
 _OLDEST_OPSET = 18
 
 
@@ -256,6 +258,7 @@ def _try(
     start, step = open_session(models[INIT_FILE]), open_session(models[TRAIN_FILE])
     step_inputs, initial_values, step_outputs = (
         {
+            # Two rows: the least batch that a batch normalisation trains on.
             name: np.zeros([2 if size is None else size for size in port.shape], port.dtype)
             for name, port in ports.items()
         }

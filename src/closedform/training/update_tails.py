@@ -99,6 +99,7 @@ def split_file(path: Path) -> Split | None:
     """
     try:
         model = ModelProto.FromString(path.read_bytes())
+    # A broken file: whatever protobuf raises, onnxruntime reports it better.
     except Exception:  # protobuf's own have no types
         return None
     return split_update(model)
@@ -118,6 +119,7 @@ def _port(value: ValueInfoProto) -> Port:
 def split_update(model: ModelProto) -> Split | None:
     """Returns a training step in two; None if no update can be taken apart."""
     graph = model.graph
+    # The sizes of parameters are fixed; a free one counts as 0 elements.
     large = {
         value.name
         for value in graph.input
@@ -173,6 +175,7 @@ def _split(
         n for tail in tails.values() for n in tail.tensors.values() if n in node_outputs
     )
     base = first_part(numbers).graph
+    # Nodes of the first part that is needed anyway: their results cost nothing more.
     finder = LateGradients(model, value_infos, {o for n in base.node for o in n.output}, SMALLEST)
     late = {
         gradient: end
@@ -212,6 +215,8 @@ class _Finder:
         names = [param, *(n for n in self._inputs if n.startswith(naming.state(label, "")))]
         if any(
             naming.following(n) not in self._outputs or static_shape(self._typed[n]) != shape
+            # Each state has to be carried and of the parameter's shape, unlike a counter or a
+            # factored state.
             for n in names
         ):
             return None
@@ -238,6 +243,7 @@ class _Walk:
         self.is_other = False
 
     def value(self, name: str) -> str:
+        # "" is an operand that is left out.
         """The name of a value in the tail, whose nodes are added."""
         if not name or name in self._names:
             return self._names.get(name, "")
@@ -245,6 +251,7 @@ class _Walk:
         value_info = finder._typed.get(name)
         dims = None if value_info is None else static_shape(value_info)
         node = finder._producers.get(name)
+        # Numbers, and vectors of one element, broadcast to any tile.
         if dims in ((), (1,)):
             self._names[name] = self._number(name)
         # A broadcast vector, such as a row, has other elements than a tile.

@@ -34,6 +34,7 @@ from closedform.verify.terms.tree import Term
 Rule = Elementwise | Linear
 
 
+# torch.__version__ is a TorchVersion, which compares by PEP 440: 2.9 is below 2.14.
 _CLAMP_SLOPE = ZERO if torch.__version__ >= "2.14" else ONE
 """The slope of clamp at a bound, which torch 2.14 took from 1 to 0."""
 
@@ -73,6 +74,7 @@ _UNIT = (less(ZERO, X), less(X, ONE))
 _BETWEEN = (less(MINUS_ONE, X), less(X, ONE))
 _TWO = (X, Z)
 _TIES = (_DISTANCE,)
+# Huber's loss has edges where |x − z| = 1, its default delta, and at 0.
 _STEPS = (subtract(_DISTANCE, ONE), add(_DISTANCE, ONE), _DISTANCE)
 
 _PLAIN: tuple[Callable[..., torch.Tensor], ...] = (
@@ -112,6 +114,8 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "float_power": Elementwise(lambda x: torch.float_power(x, 2.0)),
     "ldexp": Elementwise(torch.ldexp, _TWO),
     "masked.logaddexp": Elementwise(torch.masked.logaddexp, _TWO, edges=_TIES),
+    # At a tie torch halves the gradient of max and min, and gives all of it to the first operand of
+    # fmax and fmin.
     "max.binary": Elementwise(torch.max, _TWO, edges=_TIES, kinks=_both(HALF, HALF)),
     "min.binary": Elementwise(torch.min, _TWO, edges=_TIES, kinks=_both(HALF, HALF)),
     "nan_to_num": Elementwise(torch.nan_to_num),
@@ -160,7 +164,10 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
         functional.hardsigmoid, edges=(_to(-3), _to(3)), kinks=(_at(-3, ZERO), _at(3, ZERO))
     ),
     "nn.functional.hardswish": Elementwise(
-        functional.hardswish, edges=(_to(-3), _to(3)), kinks=(_at(-3, ZERO), _at(3, ONE))
+        # The limits from both sides differ at ±3; torch takes 0 at −3 and 1 at 3.
+        functional.hardswish,
+        edges=(_to(-3), _to(3)),
+        kinks=(_at(-3, ZERO), _at(3, ONE)),
     ),
     "nn.functional.hardtanh": Elementwise(
         functional.hardtanh, edges=(_to(-1), _to(1)), kinks=(_at(-1, ZERO), _at(1, ZERO))
@@ -171,7 +178,10 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
         _loss(functional.l1_loss), _TWO, edges=_TIES, kinks=_both(ZERO, ZERO)
     ),
     "nn.functional.leaky_relu": Elementwise(
-        functional.leaky_relu, edges=(X,), kinks=(_at(0, rational(1, 100)),)
+        # 0.01 is the default slope, which torch also takes at 0.
+        functional.leaky_relu,
+        edges=(X,),
+        kinks=(_at(0, rational(1, 100)),),
     ),
     "nn.functional.logsigmoid": Elementwise(functional.logsigmoid, edges=(X,), kinks=_smooth(HALF)),
     # Above 20, torch's forward is x·tanh x, and its backward that of x·tanh(log(1 + exp x)).
@@ -192,14 +202,17 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "nn.functional.soft_margin_loss": Elementwise(
         lambda x: functional.soft_margin_loss(x, torch.ones_like(x), reduction="none")
     ),
+    # Above its threshold of 20, softplus is x itself.
     "nn.functional.softplus": Elementwise(functional.softplus, edges=(_to(20),)),
     "nn.functional.softshrink": Elementwise(functional.softshrink, **_with_halves()),
     "nn.functional.softsign": Elementwise(functional.softsign, edges=(X,), kinks=_smooth(ONE)),
     "nn.functional.tanhshrink": Elementwise(functional.tanhshrink),
+    # The derivative of xᶻ in z has the case z = 0.
     "pow": Elementwise(torch.pow, _TWO, domain=_POSITIVE, edges=(Z,)),
     "rsqrt": Elementwise(torch.rsqrt, domain=_POSITIVE),
     "rsub": Elementwise(torch.rsub, _TWO),
     "sign": Elementwise(torch.sign, edges=(X,), kinks=(_at(0, ZERO),)),
+    # sin(πx)/(πx), 1 at 0.
     "sinc": Elementwise(torch.sinc, edges=(X,), kinks=_smooth(ZERO)),
     "sqrt": Elementwise(torch.sqrt, domain=_POSITIVE),
     "sub": Elementwise(torch.sub, _TWO),

@@ -48,16 +48,19 @@ def _divide(call: NodeCall) -> Tensor:
     left, right = operands_of(call)
     tensor = left if isinstance(left, Tensor) else right
     is_float = tensor.is_floating_point()
+    # Div of ONNX truncates integers (onnx.defs, Div-14); torch's default gives floats.
     return torch.div(left, right) if is_float else torch.div(left, right, rounding_mode="trunc")
 
 
 def _power(call: NodeCall) -> Tensor:
     base, exponent = operands_of(call)
     result = torch.pow(base, exponent)
+    # ONNX's Pow has the type of the base; torch promotes.
     return result.to(base.dtype) if isinstance(base, Tensor) else result
 
 
 def _remainder(call: NodeCall) -> Tensor:
+    # Mod without fmod has the sign of the divisor, as torch.remainder.
     function = torch.fmod if call.attributes["fmod"] else torch.remainder
     result: Tensor = function(*operands_of(call))
     return result
@@ -67,6 +70,7 @@ def _clip(call: NodeCall) -> Tensor:
     value = call.tensor()
     bounds = [call.operands[place] if call.has(place) else None for place in (1, 2)]
     if any(isinstance(bound, Tensor) for bound in bounds):
+        # Bounds that the graph computes are tensors; clamp's numbers would cut their gradients.
         low, high = call.optional(1), call.optional(2)
         value = value if low is None else torch.maximum(value, low)
         return value if high is None else torch.minimum(value, high)
@@ -101,15 +105,18 @@ def _leaky_relu(value: Tensor, alpha: float) -> Tensor:
 
 
 def _hard_sigmoid(value: Tensor, alpha: float, beta: float) -> Tensor:
+    # torch's hardsigmoid has fixed slopes: 1/6 and 1/2.
     return (alpha * value + beta).clamp(0, 1)
 
 
 def _selu(value: Tensor, alpha: float, gamma: float) -> Tensor:
+    # γ·(α·(exp x − 1)) for x < 0; torch's selu has constants only.
     return gamma * functional.elu(value, alpha)
 
 
 def _prelu(call: NodeCall) -> Tensor:
     value, slope = call.tensors()
+    # The slope broadcasts to any axes in ONNX; torch's prelu has one for each channel.
     return torch.where(value < 0, value * slope, value)
 
 
@@ -131,6 +138,7 @@ def _softmax(function: Callable[..., Tensor]) -> Callable[[NodeCall], Tensor]:
         first = (1 if axis is None else axis) % max(value.dim(), 1)
         if first == value.dim() - 1:
             return function(value, dim=-1)
+        # Before opset 13, softmax is over all entries from the axis on.
         return function(value.flatten(first), dim=-1).reshape(value.shape)
 
     return row
@@ -143,6 +151,7 @@ def _reduction(
         value = call.tensor()
         axes = call.numbers(1, "axes")
         if not axes:
+            # Without axes: over all, unless noop_with_empty_axes (opset 18; 13 for ReduceSum).
             if call.attributes["noop_with_empty_axes"]:
                 return value
             axes = list(range(value.dim()))
@@ -155,6 +164,7 @@ def _reduction(
 
 
 def _product(value: Tensor, axes: list[int], keep: bool) -> Tensor:
+    # From the last axis on; torch's prod has one axis.
     for axis in reversed(axes):
         value = value.prod(axis, keepdim=keep)
     return value
@@ -262,6 +272,7 @@ ELEMENTWISE: Mapping[str, tuple[OperatorFunction, Mapping[str, Any]]] = {
     "ReduceSumSquare": (_reduction(lambda v, a, k: _sum(v * v, a, k)), _REDUCTION),
     "Relu": (_unary(torch.relu), {}),
     "Round": (_unary(torch.round), {}),
+    # In float32 these are the defaults of ONNX.
     "Selu": (_with(_selu), {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}),
     "Sigmoid": (_unary(torch.sigmoid), {}),
     "Sign": (_unary(torch.sign), {}),

@@ -46,6 +46,7 @@ def _windows(call: NodeCall, value: Tensor, kernel: Sequence[int]) -> dict[str, 
             else (width - 1) * wide
             for size, width, step, wide in zip(value.shape[2:], kernel, stride, spread, strict=True)
         ]
+        # SAME_UPPER puts the odd one at the end, SAME_LOWER at the beginning.
         less, more = [n // 2 for n in total], [n - n // 2 for n in total]
         pads = [*less, *more] if automatic == "SAME_UPPER" else [*more, *less]
     elif automatic not in ("NOTSET", "VALID"):
@@ -68,6 +69,7 @@ def _is_unequal(windows: Mapping[str, list[int]]) -> bool:
 
 def _pad_unequally(value: Tensor, windows: Mapping[str, list[int]], fill: float = 0.0) -> Tensor:
     """The value with its unequal padding."""
+    # torch lists the padding from the last axis on.
     pairs = zip(reversed(windows["before"]), reversed(windows["after"]), strict=True)
     return functional.pad(value, [pad for pair in pairs for pad in pair], value=fill)
 
@@ -130,6 +132,7 @@ def _transposed_convolution(call: NodeCall) -> Tensor:
         weight,
         bias,
         stride,
+        # torch cuts the same on both sides only; else the whole result is computed and cut.
         before if is_symmetric else [0] * axes,
         extra,
         attributes["group"],
@@ -161,8 +164,11 @@ def _cut(
     before = []
     for axis in range(axes):
         length = int(value.shape[2 + axis])
+        # Without output_shape, SAME means length · stride.
         size = length * stride[axis] if output_shape is None else output_shape[axis - axes]
         width = (weight.shape[2 + axis] - 1) * spread[axis] + 1
+        # ONNX: total_padding = stride·(n − 1) + output_padding + kernel − output_shape (onnx.defs,
+        # ConvTranspose).
         total = stride[axis] * (length - 1) + width + extra[axis] - size
         if total % 2 or total < 0:
             # onnxruntime 1.31 does not cut as the standard says where the halves differ.
@@ -184,6 +190,7 @@ def _maximum_pool(call: NodeCall) -> Tensor:
     windows = _windows(call, value, kernel)
     padding = windows["before"]
     if _is_unequal(windows):
+        # −∞ never is the maximum, and gets no gradient.
         value, padding = _pad_unequally(value, windows, float("-inf")), [0] * len(padding)
     result: Tensor = _of_axes(_MAXIMA, value)(
         value,
@@ -223,6 +230,8 @@ def _average_pool(call: NodeCall) -> Tensor:
     if counts_padding:
         return average(_pad_unequally(value, windows), none)
     # The part of each window that is not padding.
+    # Without count_include_pad the divisor is the number of values: the mean over zeros is divided
+    # by the share of the window inside.
     part = average(_pad_unequally(torch.ones_like(value[:1, :1]), windows), none)
     return average(_pad_unequally(value, windows), none) / part
 
@@ -240,6 +249,7 @@ def _global(function: Callable[..., Tensor]) -> Callable[[NodeCall], Tensor]:
 
 def _batch_norm(call: NodeCall) -> Tensor:
     """Batch normalisation: by the statistics of the batch where it is trained."""
+    # spatial=0 of opsets below 9 normalises each place by itself.
     call.refuse(spatial=1)
     value, scale, bias, mean, variance = call.tensors()
     return functional.batch_norm(
@@ -273,12 +283,14 @@ def _group_norm(call: NodeCall) -> Tensor:
 def _layer_norm(call: NodeCall) -> Tensor:
     value, scale, bias = call.tensor(), call.tensor(1), call.optional(2)
     eps, shape = call.attributes["epsilon"], _normalized_shape(call, value)
+    # The scale may broadcast, such as one number for all.
     if scale.dim() == len(shape) and list(scale.shape) == shape:
         return functional.layer_norm(value, shape, scale, bias, eps)
     result = functional.layer_norm(value, shape, eps=eps) * scale
     return result if bias is None else result + bias
 
 
+# The scale is applied apart: torch's rms_norm wants its full shape, ONNX broadcasts it.
 def _rms_norm(call: NodeCall) -> Tensor:
     value, scale = call.tensor(), call.tensor(1)
     shape = _normalized_shape(call, value)
@@ -302,6 +314,7 @@ def _local_response_norm(call: NodeCall) -> Tensor:
 
 def _dropout(call: NodeCall) -> Tensor | tuple[Tensor, Tensor]:
     """Dropout: it draws where the file has it in training form."""
+    # training_mode is the operand 2 from opset 12 on.
     if call.is_training and bool(call.number(2, 0)):
         return functional.dropout(call.tensor(), float(call.number(1, 0.5)))
     return call.tensor(), torch.ones_like(call.tensor(), dtype=torch.bool)
@@ -310,6 +323,7 @@ def _dropout(call: NodeCall) -> Tensor | tuple[Tensor, Tensor]:
 def _attention(call: NodeCall) -> Tensor:
     attributes = call.attributes
     call.refuse(softcap=0.0, qk_matmul_output_mode=0)
+    # Operands 4 to 6 are past_key, past_value and nonpad_kv_seqlen.
     if any(call.has(place) for place in (4, 5, 6)):
         raise TrainingExportError(
             "it has a cache of keys and values, which is not supported",
@@ -331,6 +345,7 @@ def _attention(call: NodeCall) -> Tensor:
         call.optional(3),
         is_causal=bool(attributes["is_causal"]),
         scale=attributes["scale"],
+        # Fewer heads of keys than of queries: each is read by several (grouped queries).
         enable_gqa=query.shape[1] != key.shape[1],
     )
     return result.transpose(1, 2).flatten(2) if is_flat else result

@@ -32,11 +32,13 @@ def _shape(call: NodeCall) -> Known:
         raise TrainingExportError("a sequence has no shape", hint=ANOTHER_SOURCE)
     sizes = list(value.shape)
     start, end = call.attributes["start"], call.attributes["end"]
+    # start and end are attributes from opset 15 on.
     return as_known(sizes[start : len(sizes) if end is None else end])
 
 
 def _size(call: NodeCall) -> Known:
     count: Any = 1
+    # math.prod would turn a symbol into a number.
     for size in call.tensor().shape:
         count = count * size
     return as_known([count], ())
@@ -76,6 +78,7 @@ def _flatten(call: NodeCall) -> Tensor:
 
 def _transpose(call: NodeCall) -> Tensor:
     value, axes = call.tensor(), call.attributes["perm"]
+    # The default of ONNX reverses the axes.
     return value.permute(list(reversed(range(value.dim()))) if axes is None else list(axes))
 
 
@@ -83,6 +86,7 @@ def _split(call: NodeCall) -> tuple[Tensor, ...]:
     value, axis = call.tensor(), call.attributes["axis"]
     sizes = call.numbers(1, "split")
     if sizes is None:
+        # num_outputs is an attribute from opset 18 on; before, the number of results decides.
         count = call.attributes["num_outputs"] or call.results
         step = -(-_whole(value.shape[axis]) // count)
         return tuple(value.split(step, axis))
@@ -96,6 +100,7 @@ def _split_to_items(call: NodeCall) -> Items:
         keeps = bool(call.attributes["keepdims"])
         return Items(tuple(parts if keeps else (part.squeeze(axis) for part in parts)))
     sizes = _sizes(call, 1)
+    # One number cuts equal parts, a vector gives their sizes.
     return Items(tuple(value.split(sizes if call.known_operand(1).ndim else sizes[0], axis)))
 
 
@@ -108,18 +113,21 @@ def _slice(call: NodeCall) -> Tensor:
     axes = call.numbers(3, "axes") or range(len(starts))
     steps = call.numbers(4) or [1] * len(starts)
     for axis, start, end, step in zip(map(int, axes), starts, ends, map(int, steps), strict=True):
+        # torch has no slices with a negative step.
         if step < 0:
             length = int(value.shape[axis])
             places = range(*_bounds(length, start, end), step)
             index = torch.tensor(list(places), dtype=torch.int64)
             value = value.index_select(axis, index)
             continue
+        # The operator itself: value[…] would ask for a symbol as an index of Python.
         value = torch.ops.aten.slice.Tensor(value, axis, start, end, step)
     return value
 
 
 def _bounds(length: int, start: int, end: int) -> tuple[int, int]:
     """The first place and the place after the last one of a slice that runs backwards."""
+    # −1 is the place before the first one, for slices that reach it.
     first = min(start if start >= 0 else max(start + length, -1), length - 1)
     last = end if end >= 0 else max(end + length, -1)
     return first, min(last, length - 1)
@@ -132,11 +140,14 @@ def _positive(index: Tensor, length: Any) -> Tensor:
 def _gather(call: NodeCall) -> Tensor:
     value, index, axis = call.tensor(), call.operands[1], call.attributes["axis"]
     axis = axis % value.dim()
+    # A number, not a vector of one: its axis is removed, as by select.
     if isinstance(index, np.ndarray) and index.size == 1 and not index.ndim:
         return value.select(axis, _whole(index.reshape(-1)[0]))
     places = call.tensor(1)
+    # Indices that are constants and not negative need no operators.
     if isinstance(index, np.ndarray):
         places = _positive(places, value.shape[axis]) if (index < 0).any() else places
+    # A row for each index is an embedding, whose gradient is one of rows.
     if axis == 0 and value.dim() == 2 and value.is_floating_point():
         return functional.embedding(places.long(), value)
     flat = value.index_select(axis, _positive(places, value.shape[axis]).reshape(-1).long())
@@ -156,6 +167,7 @@ def _gather_nd(call: NodeCall) -> Tensor:
         torch.arange(value.shape[axis]).reshape([-1, *[1] * (index.dim() - 2 - axis)])
         for axis in range(batch)
     ]
+    # (…, k): each place has k coordinates.
     columns = index.unbind(-1)
     return value[
         (*batch_indices, *map(_positive, columns, value.shape[batch : batch + len(columns)]))
@@ -193,6 +205,7 @@ def _scatter_nd(call: NodeCall) -> Tensor:
     value, index, updates = call.tensor(), call.tensor(1), call.tensor(2)
     places, kind = _places(value, index), _reduction(call)
     if kind in ("none", "add"):
+        # index_put, of which the gradient is a gather; scatter_reduce has none for "none".
         return value.index_put(places, updates, accumulate=kind == "add")
     row = torch.zeros_like(places[0])
     for column, size in zip(places, value.shape, strict=False):
@@ -223,6 +236,7 @@ def _axes(call: NodeCall) -> list[int] | None:
 def _squeeze(call: NodeCall) -> Tensor:
     value, axes = call.tensor(), _axes(call)
     if axes is None:
+        # A free size is never squeezed, even if it is 1 in a batch.
         axes = [
             axis for axis, size in enumerate(value.shape) if isinstance(size, int) and size == 1
         ]
@@ -232,6 +246,7 @@ def _squeeze(call: NodeCall) -> Tensor:
 def _unsqueeze(call: NodeCall) -> Tensor:
     value, axes = call.tensor(), _axes(call) or []
     count = value.dim() + len(axes)
+    # From the lowest axis on: each counts the axes of the result.
     for axis in sorted(axis % count for axis in axes):
         value = value.unsqueeze(axis)
     return value
@@ -239,6 +254,7 @@ def _unsqueeze(call: NodeCall) -> Tensor:
 
 def _expand(call: NodeCall) -> Tensor:
     value, sizes = call.tensor(), _sizes(call, 1)
+    # Expand broadcasts both ways, torch's expand one way: 1 in the sizes keeps the value's size.
     missing = len(sizes) - value.dim()
     value_sizes = [1] * missing + list(value.shape)
     sizes = [1] * -missing + sizes
@@ -259,6 +275,7 @@ def _pad(call: NodeCall) -> Tensor:
     axes = [int(axis) for axis in call.numbers(3) or range(value.dim())]
     count = len(axes)
     pads_of_axis = {axis % value.dim(): (pads[i], pads[i + count]) for i, axis in enumerate(axes)}
+    # begin of all axes, then end of all axes.
     # torch names the padding with the border's values "replicate".
     modes = {"constant": "constant", "reflect": "reflect", "edge": "replicate"}
     if mode not in modes:
@@ -272,6 +289,8 @@ def _pad(call: NodeCall) -> Tensor:
         ]
         fill = call.number(2, call.attributes["value"])
         return functional.pad(value, flat, value=float(fill))
+    # reflect and replicate of torch pad the last axes only, and each axis that they are given at
+    # least once.
     padded_axes = [axis for axis, pair in pads_of_axis.items() if any(pair)]
     lowest = min(padded_axes, default=value.dim() - 1)
     flat = [
@@ -304,6 +323,7 @@ def _space_to_depth(call: NodeCall) -> Tensor:
 def _one_hot(call: NodeCall) -> Tensor:
     index, count = call.tensor(), int(call.number(1))
     off, on = call.tensor(2).unbind(0)
+    # −1 is a new axis at the end.
     axis = call.attributes["axis"]
     axis = axis + index.dim() + 1 if axis < 0 else axis
     places = torch.arange(count).reshape([count] + [1] * (index.dim() - axis))
@@ -328,6 +348,7 @@ def _range(call: NodeCall) -> Tensor:
     if any(bound.under != 1 for bound in quotients) or any(
         not isinstance(number, torch.SymInt) and number != int(number) for number in numbers
     ):
+        # A quotient that is not whole would need the number of steps before the sizes are known.
         raise TrainingExportError(
             "a range of a free size must have whole bounds and a whole step",
             hint="leave that size out of dynamic_axes",

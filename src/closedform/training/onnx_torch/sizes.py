@@ -48,6 +48,7 @@ class Quotient:
     @property
     def is_exact(self) -> bool:
         """Whether float32 holds it without rounding."""
+        # A power of two, which has one bit.
         return self.under & (self.under - 1) == 0
 
 
@@ -60,6 +61,7 @@ def with_number_dtype(array: Symbolic) -> NDArray[Any]:
     """Returns an array without symbols in a dtype of numbers; an array with symbols unchanged."""
     if not array.size or any(map(is_symbol, array.ravel())):
         return array
+    # tolist() makes numbers of Python, whose common dtype NumPy finds.
     numbers = np.array(array.tolist()).reshape(array.shape)
     return numbers.astype(np.float32) if numbers.dtype.kind == "f" else numbers
 
@@ -86,12 +88,14 @@ def ceiling_of(number: Quotient) -> Any:
 def truncate(number: Quotient) -> Any:
     """Returns a quotient without its fraction; None if its sign is not known."""
     if number.under == 1 or is_always(number.over >= 0):
+        # Truncation is floor for numbers from 0 on, ceiling below.
         return floor_of(number)
     return ceiling_of(number) if is_always(number.over <= 0) else None
 
 
 def is_always(condition: Any) -> bool:
     """Returns whether a condition is true for all sizes."""
+    # statically_known_true adds no guard, so that the size stays free.
     return condition is True or bool(statically_known_true(condition))
 
 
@@ -101,6 +105,7 @@ def is_always(condition: Any) -> bool:
 def _parts(number: Number) -> tuple[Any, int] | None:
     """The numerator and the denominator of a number that float32 holds."""
     if isinstance(number, Quotient):
+        # nan and inf have no ratio of integers.
         return (number.over, number.under) if number.is_exact else None
     if isinstance(number, float):
         if not math.isfinite(number):
@@ -154,6 +159,7 @@ def _quotient(left: Number, right: Number) -> Number | None:
         return None
     over, under = first[0] * second[1], first[1] * second[0]
     if isinstance(under, torch.SymInt):
+        # A ratio of two sizes with the same symbol, such as (4·n)/(2·n), is a number.
         ratio = (over.node.expr if isinstance(over, torch.SymInt) else over) / under.node.expr
         is_number = getattr(ratio, "is_Rational", False)
         return float(np.float32(ratio.p / ratio.q)) if is_number else None
@@ -166,12 +172,14 @@ def _integer_quotient(left: Any, right: Any) -> Any:
     if isinstance(right, int) and not right:
         return None
     if isinstance(left, torch.SymInt) or isinstance(right, torch.SymInt):
+        # Sizes are not negative, so that floor and truncation agree.
         return left // right
     magnitude = abs(left) // abs(right)
     return magnitude if (left < 0) == (right < 0) else -magnitude
 
 
 def _power(base: Number, exponent: Number) -> Number | None:
+    # Small powers, so that the expression of a size stays small.
     if _is_float(base, exponent) or not isinstance(exponent, int) or not 0 <= exponent <= 8:
         return None
     return base**exponent
@@ -179,6 +187,7 @@ def _power(base: Number, exponent: Number) -> Number | None:
 
 def _remainder(left: Number, right: Number) -> Number | None:
     is_zero = isinstance(right, int) and not right
+    # Mod of ONNX has the sign of the divisor, as Python's.
     return None if _is_float(left, right) or is_zero else left % right
 
 
@@ -201,6 +210,7 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number
         condition = function(left, right)
         if isinstance(condition, bool) or is_always(condition):
             return bool(condition)
+        # A comparison that holds for some sizes only would fix the branch of the example.
         if is_always(_OPPOSITES[function](left, right)):
             return False
         raise TrainingExportError(
@@ -255,6 +265,7 @@ UNARY: Mapping[str, Callable[[Number], Number | None]] = {
     "Floor": _rounding(floor_of),
     "Identity": lambda number: number,
     "Neg": _negative,
+    # round() of a quotient that is not whole depends on halves: not known.
     "Round": lambda number: number if getattr(number, "under", 0) == 1 else None,
 }
 
@@ -295,6 +306,7 @@ def reduce(
         return None if left is None or right is None else function(left, right)
 
     result: Any = array
+    # From the last axis on, so that removed axes do not move the others.
     for axis in sorted(axes, reverse=True):
         result = np.frompyfunc(pair, 2, 1).reduce(result, axis=axis, keepdims=keeps_axes)
     return _all_known(result)
@@ -309,6 +321,7 @@ def cast(array: Symbolic, dtype: np.dtype[Any]) -> NDArray[Any] | None:
             return truncate(number) if isinstance(number, Quotient) else number
         if kind == "b":
             over = number.over if isinstance(number, Quotient) else number
+            # Of what is left, float16 rounds sizes above 2048.
             return True if is_always(over != 0) else None
         if dtype not in (np.float32, np.float64):
             return None

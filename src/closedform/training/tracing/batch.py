@@ -62,6 +62,7 @@ class BatchEntry:
 
 def key_text(key: Any) -> str:
     """Returns a key of a path within containers."""
+    # Paths of pytree: SequenceKey has idx, MappingKey key, GetAttrKey name.
     for attribute in ("idx", "key", "name"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
@@ -181,6 +182,7 @@ def target_count(loss: Loss | None, where: str) -> int:
 
 
 def _function_of(loss: Loss) -> Callable[..., Any]:
+    # A module's __call__ takes *args; its forward has the names.
     return loss.forward if isinstance(loss, torch.nn.Module) else loss
 
 
@@ -206,6 +208,7 @@ def _inputs(model: torch.nn.Module, where: str) -> list[inspect.Parameter]:
 
 def _required_names(function: Callable[..., Any], where: str) -> list[str]:
     parameters = _parameters(function, where)
+    # Parameters with a default, such as reduction="mean", are options and not targets.
     return [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
 
 
@@ -215,6 +218,7 @@ def _by_place(
     if not isinstance(example, list | tuple):
         raise _not_tensors(example, where)
     target_total = target_count(loss, where)
+    # A batch by place: the last entries are the targets, as many as the loss requires.
     count = len(example) - target_total
     if target_total < 0 or count < 1:
         raise TrainingExportError(
@@ -224,10 +228,12 @@ def _by_place(
             hint="the batch holds the model's inputs, then the loss's targets",
         )
     positional = [p.name for p in _inputs(model, where) if p.kind in _POSITIONAL]
+    # forward(*args) has no names.
     inputs = positional if len(positional) >= count else [f"input{i}" for i in range(count)]
     names = inputs[:count]
     if loss is not None:
         names = [*names, *_required_names(_function_of(loss), where)[1:]]
+    # A loss and a model often both have an argument x.
     if len(set(names)) != len(names):
         names = [f"{name}{index}" for index, name in enumerate(names)]
     return [
@@ -262,8 +268,10 @@ def _by_name(
         is_target = name in target_names and (
             name not in forward_names or name in names_without_default & spare
         )
+        # Both need it: a mask, say.
         is_shared = name in forward_names & names_without_default and not is_target
         entries.append(BatchEntry(name, is_target, True, value, is_shared))
+    # sorted() is stable: the inputs keep their order.
     return sorted(entries, key=lambda entry: entry.is_target)
 
 

@@ -63,6 +63,7 @@ class _Inputs:
         def of(values: Tensors) -> Tensors:
             return {n: v.double() if v.is_floating_point() else v for n, v in values.items()}
 
+        # Shared inputs are scales of the loss and stay as they are.
         return _Inputs(of(self.params), of(self.buffers), of(self.tensors), self.shared_inputs)
 
     def with_roundings(self, seed: int) -> _Inputs:
@@ -165,9 +166,12 @@ class _Step:
         sizes = read_sizes(feeds, batch, "the example")
         for name, port in session.inputs.items():
             if name.startswith(naming.RANDOM):
+                # random.<distribution>.<index>: the number is the place among the draws of the
+                # eager run.
                 draw = array_of(run.draws[int(name.rsplit(".", 1)[-1])])
                 shape = shape_of(port, sizes, "the example")
                 feeds[name] = draw.astype(port.dtype).reshape(shape)
+        # ascontiguousarray makes a 0-dimensional array one of one axis, hence the reshape.
         feeds = {
             name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()
         }
@@ -210,6 +214,7 @@ def _examples(
     yield symbols, tensors
     # Odd and even neighbours: a model may need a size that is a multiple of 2 or 3.
     for factor, increment in ((1, 1), (2, 0), (1, -1), (1, 2), (1, -2), (3, 0)):
+        # n + 1 first: with the same rows and one more. Sizes below 1 have no step.
         sizes = {name: max(factor * size + increment, 1) for name, size in symbols.items()}
         if not size_conditions.hold(conditions, sizes):
             continue
@@ -224,6 +229,7 @@ def _resize(tensors: Tensors, axes: Mapping[str, Mapping[int, str]], sizes: Any)
     result = {}
     for name, tensor in tensors.items():
         for axis, symbol in axes.get(name, {}).items():
+            # Rows are repeated, so that tokens and labels stay in their ranges.
             places = torch.arange(sizes[symbol]) % tensor.shape[axis]
             tensor = tensor.index_select(axis, places)
         result[name] = tensor
@@ -234,6 +240,7 @@ def _spread(tensors: Tensors) -> Tensors:
     """Tensors whose floats are spread over their range, or over [0, 1) if they are all the same."""
     generator = torch.Generator().manual_seed(0)
 
+    # A fixed seed: the check of an export has one result.
     def of(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point() or not tensor.numel():
             return tensor
@@ -284,10 +291,12 @@ def _excess(step: _Step, of: Forward, inputs: _Inputs) -> str | None:
         _compute(of, inputs, run.draws, group, compare)
     if not all(map(math.isfinite, sizes.values())):
         raise _NoStepError
+    # NaN and infinities in results of torch: there is nothing to compare with.
     largest = max((n for name, n in sizes.items() if name.startswith(naming.GRAD)), default=0.0)
     # A gradient that is zero but for roundings is compared with the largest one.
     scales = {name: max(size, 1e-3 * largest, 1e-30) for name, size in sizes.items()}
     tolerance = max(TOLERANCE[value.dtype] for value in (*inputs.params.values(), run.loss))
+    # not (… <= …) is also true for NaN.
     suspects = [name for name, n in differences.items() if not n / scales[name] <= tolerance]
     if not suspects:
         return None
@@ -314,8 +323,10 @@ def _rounding(of: Forward, inputs: _Inputs, run: EagerRun, names: Sequence[str])
     draws = [draw.double() for draw in run.draws]
     exact = None
     if inputs.is_small():
+        # Of the same graph in float64, as the exact result.
         with in_float64():
             exact = _arrays(of, inputs.wide(), draws, names)
+    # Two neighbours of the inputs: results that jump between them have no defined value here.
     nearby = (_arrays(of, inputs.with_roundings(seed), run.draws, names) for seed in range(2))
     return measure(reference or {}, exact, [arrays for arrays in nearby if arrays is not None])
 

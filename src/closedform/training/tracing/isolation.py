@@ -42,8 +42,11 @@ def restore_on_exit(*modules: torch.nn.Module) -> Iterator[None]:
     is not restored: a forward runs on other tensors, and ``Writes`` refuses what it reaches apart
     from these.
     """
+    # By id: modules that share a part would restore it twice.
     parts = {id(part): part for module in modules for part in module.modules()}
     attributes = [(part, dict(part.__dict__)) for part in parts.values()]
+    # A copy of each container, since a forward may append to a list of the module without assigning
+    # it.
     containers = [
         (value, value.copy())
         for _, attributes_of_part in attributes
@@ -83,6 +86,7 @@ class PythonNumbers:
         if not isinstance(loss, torch.nn.Module):
             holders = (loss, getattr(loss, "__self__", None))
             parts += [
+                # The loss, or the object whose method it is; a module's globals are not state.
                 (f"{type(holder).__name__}.{label}", vars(holder), label)
                 for holder in holders
                 if hasattr(holder, "__dict__") and not isinstance(holder, type(sys))
@@ -118,6 +122,7 @@ def _cells(loss: object) -> dict[str, Any]:
 def _numbers(name: str, value: object) -> dict[str, object]:
     if isinstance(value, int | float):  # a bool is an int
         return {name: value}
+    # Counters are few numbers; a list of a thousand numbers is data.
     if isinstance(value, list | tuple) and len(value) < _LARGE:
         return {k: v for i, e in enumerate(value) for k, v in _numbers(f"{name}[{i}]", e).items()}
     if type(value) is dict and len(value) < _LARGE:
@@ -144,6 +149,7 @@ def no_other_randomness(where: str) -> Iterator[None]:
     yield
     after = random.getstate(), np.random.get_state()  # noqa: NPY002
     for name, old, new in zip(("Python's random", "numpy.random"), before, after, strict=True):
+        # By text: the state of NumPy's generator holds an array, whose comparison is an array.
         if str(old) != str(new):
             raise TrainingExportError(
                 f"the forward draws numbers from {name}, which a graph would repeat in each step",
@@ -166,6 +172,7 @@ def plain_kernels() -> Iterator[None]:
     def no_recomputation(*_arguments: Any, **_options: Any) -> Iterator[None]:
         yield
 
+    # torch compares the mask with a causal one, whose result depends on data.
     def is_causal_mask(_mask: Any, is_causal: bool | None = None, _size: Any = None) -> bool:
         return is_causal is True  # otherwise the mask itself is added
 
@@ -175,6 +182,7 @@ def plain_kernels() -> Iterator[None]:
     backends = torch.nn.attention
     of_distribution = torch.distributions.Distribution.__init__
 
+    # Its checks branch on values, such as scale > 0.
     def without_validation(distribution: Any, *shapes: Any, **options: Any) -> None:
         distribution._validate_args = False  # a graph has no errors that depend on values
         of_distribution(distribution, *shapes[:2], **{**options, "validate_args": False})
@@ -183,7 +191,9 @@ def plain_kernels() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with (
+            # Fused attention has no decomposition into operators of ONNX.
             backends.sdpa_kernel(backends.SDPBackend.MATH),
+            # oneDNN's layers, such as mkldnn_rnn_layer, are operators without an ONNX form.
             torch.backends.mkldnn.flags(enabled=False),
             # The order of its products would be chosen for the sizes of the example.
             torch.backends.opt_einsum.flags(enabled=False),
@@ -219,12 +229,15 @@ def symbolic_lengths(*functions: object) -> Iterator[None]:
     for function in functions:
         parts = function.modules() if isinstance(function, torch.nn.Module) else [function]
         for part in parts:
+            # Methods may be inherited from classes of other files.
             for kind in (part, *type(part).__mro__):
                 name = str(getattr(kind, "__module__", ""))
                 if name in sys.modules and name.split(".")[0] not in ("torch", "builtins"):
                     names = vars(sys.modules[name])
                     if "len" not in names:
                         files[id(names)] = names
+    # A global hides the builtin of the same name: a file without a global "len" gets one for the
+    # time of the trace.
     for names in files.values():
         names["len"] = _length
     try:
@@ -255,12 +268,15 @@ def _batch_norm(layer: Any, value: torch.Tensor) -> torch.Tensor:
         layer.num_batches_tracked.add_(1)
         axes = [axis for axis in range(value.dim()) if axis != 1]
         with torch.no_grad():
+            # Biased and unbiased alike: var_mean divides by n − 1, as torch's running variance
+            # does.
             variance, mean = torch.var_mean(value, axes)
             # The running mean of n batches: m + (x − m)/n.
             share = 1 / layer.num_batches_tracked
             for average, statistic in ((layer.running_mean, mean), (layer.running_var, variance)):
                 average.copy_(average * (1 - share) + statistic * share)
     # In 16 bits, torch's decomposition needs averages, which a momentum of 0 does not change.
+    # With momentum 0 the averages are read and not changed.
     averages = (value.new_zeros(value.shape[1]), value.new_ones(value.shape[1]))
     return torch.nn.functional.batch_norm(
         value, *averages, layer.weight, layer.bias, training=True, momentum=0.0, eps=layer.eps
@@ -288,6 +304,7 @@ def _gaussian_nll_loss(
 ) -> Any:
     """The loss of torch without its look at the variances, of which none may be negative."""
     variance = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
+    # Variances without the last axis, as torch's function accepts them.
     if variance.shape == input.shape[:-1]:
         variance = variance.unsqueeze(-1)
     # The value is clamped, the gradient passes: torch clamps in place without recording it.
@@ -324,6 +341,7 @@ def _by_layers(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         finals = []
         for layer in range(layers):
             part = slice(rows * layer, rows * (layer + 1))
+            # Weights of a layer come in its directions' order: w_ih, w_hh and biases for each.
             is_single = isinstance(states, torch.Tensor)
             initial_states = states[part] if is_single else tuple(state[part] for state in states)
             # torch drops between layers, neither before the first nor after the last.

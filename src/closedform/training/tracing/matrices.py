@@ -83,6 +83,7 @@ def lu_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, T
         if pivot and k < height - 1:
             below = matrix.select(-1, k).narrow(-1, k, height - k).abs()
             place = below.argmax(-1, keepdim=True) + k
+            # Rows are exchanged by a gather: an export has no writes in place.
             swap = _exchange(rows.expand(matrix.shape[:-1]), k, place)
             matrix, order = _rows(matrix, swap), order.gather(-1, swap)
         places.append(place + 1)
@@ -93,6 +94,7 @@ def lu_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, T
         is_below = _column(rows > k)
         factor = torch.where(is_below, factor, 0.0)
         matrix = matrix - factor * torch.where(columns > k, top, 0.0)
+        # L below the diagonal, U on and above it, as LAPACK packs both into one matrix.
         matrix = torch.where(is_below & (columns == k), factor, matrix)
     pivots = torch.cat(places, -1) if places else order.narrow(-1, 0, 0)
     return matrix, pivots.to(torch.int32), order
@@ -102,6 +104,7 @@ def _order_of(pivots: Tensor, height: int) -> Tensor:
     """The order of rows that pivots lead to."""
     order = torch.arange(height).expand(*pivots.shape[:-1], height)
     for k in range(int(pivots.shape[-1])):
+        # Pivots of LAPACK count from 1, and each exchanges two rows in turn.
         order = _exchange(order, k, pivots.narrow(-1, k, 1).to(torch.int64) - 1)
     return order
 
@@ -125,6 +128,7 @@ def triangular(
 ) -> Tensor:
     """Returns the solution of A·X = B, or X·A = B, for a triangular A, row by row."""
     if not left:
+        # X·A = B is Aᵀ·Xᵀ = Bᵀ, and the transpose of an upper triangle is a lower one.
         solution = triangular(matrix.mT, right.mT, upper=not upper, unitriangular=unitriangular)
         return solution.mT
     count = _order(matrix, "the solution of a triangular system")
@@ -135,6 +139,7 @@ def triangular(
     for i in reversed(range(count)) if upper else range(count):
         row = right.narrow(-2, i, 1)
         if rows:
+            # The rows that are solved are neighbours, in front (lower) or behind (upper).
             first = min(rows)
             above = torch.cat([rows[j] for j in sorted(rows)], -2)
             row = row - matrix.narrow(-2, i, 1).narrow(-1, first, len(rows)) @ above
@@ -150,6 +155,7 @@ def _solve_with_factors(
     """The solution of A·X = B, or Aᵀ·X = B, with the factors of A."""
     permutation = _permutation(order, factors.dtype)
     if adjoint:
+        # Aᵀ·X = B with A = P·L·U is Uᵀ·Lᵀ·(Pᵀ·X) = B.
         below = triangular(factors.mT, right, upper=False)
         return permutation @ triangular(factors.mT, below, upper=True, unitriangular=True)
     below = triangular(factors, permutation.mT @ right, upper=False, unitriangular=True)
@@ -165,6 +171,7 @@ def _lu_factor(matrix: Tensor, *, pivot: bool = True, check_errors: bool = False
 def _lu(matrix: Tensor, *, pivot: bool = True) -> Any:
     factors, _, order = lu_factors(matrix, pivot=pivot)
     lower, upper = _parts(factors)
+    # Without pivots torch.linalg.lu returns an empty P.
     permutation = _permutation(order, matrix.dtype) if pivot else matrix.new_empty(0)
     return permutation, lower, upper
 
@@ -192,6 +199,8 @@ def _lu_solve(
 def _solve(matrix: Tensor, right: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     del check_errors
     factors, pivots, order = lu_factors(matrix)
+    # torch.linalg.solve tells a batch of vectors from a matrix by this rule
+    # (native/LinearAlgebraUtils.h, linalg_solve_is_vector_rhs).
     is_vector = right.dim() == 1 or (
         right.dim() == matrix.dim() - 1 and right.shape == matrix.shape[:-1]
     )
@@ -288,6 +297,7 @@ def _triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> Any:
+    # Aᵀ's other triangle is read: upper exchanges its meaning.
     system = matrix.mT if transpose else matrix
     solution = triangular(system, right, upper=upper != transpose, unitriangular=unitriangular)
     return solution, matrix.expand(*solution.shape[:-2], *matrix.shape[-2:]).clone()

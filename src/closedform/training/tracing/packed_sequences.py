@@ -68,6 +68,8 @@ class _Longest(int):
     """The time axis as the longest length, where ``total_length`` gives no other."""
 
     def __gt__(self, other: int) -> bool:
+        # torch compares total_length with the longest sequence: the session does that, by
+        # _claim_at_most.
         return False  # a total_length is compared with the lengths by a session
 
 
@@ -107,6 +109,7 @@ def _claim_at_most(lengths: Tensor, most: int) -> None:
     The read at the last place is recorded with its range (``IndexReads``); nothing uses its result,
     so that it is not in the graph.
     """
+    # lengths − 1 are indices into `most` places: 1..most are valid.
     torch.zeros(most).index_select(0, lengths - 1)
 
 
@@ -140,6 +143,7 @@ def _pad(
 
 def _lstm(projection: Tensor, states: States, weights: Mapping[str, Tensor | None]) -> States:
     hidden_state, cell = states
+    # torch's order of gates: input, forget, cell, output (torch.nn.LSTM).
     inputs, forget, new, outputs = (projection + _of_state(hidden_state, weights)).chunk(4, -1)
     cell = forget.sigmoid() * cell + inputs.sigmoid() * new.tanh()
     hidden_state = outputs.sigmoid() * cell.tanh()
@@ -149,6 +153,8 @@ def _lstm(projection: Tensor, states: States, weights: Mapping[str, Tensor | Non
 
 def _gru(projection: Tensor, states: States, weights: Mapping[str, Tensor | None]) -> States:
     (hidden_state,) = states
+    # torch's GRU: the reset gate multiplies the product with the state, bias included, which is
+    # linear_before_reset=1 in ONNX.
     gates, new = projection.tensor_split((2 * hidden_state.shape[-1],), -1)
     of_gates, of_new = _of_state(hidden_state, weights).tensor_split(
         (2 * hidden_state.shape[-1],), -1
@@ -204,6 +210,7 @@ def recurrent(
     """
     states = (initial,) if isinstance(initial, Tensor) else tuple(initial)
     directions = (False, True) if bidirectional else (False,)
+    # Each direction of a layer has w_ih, w_hh, then biases, then the projection.
     count = len(weights) // (layers * len(directions))
     value, finals = entries.padded, []
     for layer in range(layers):

@@ -79,10 +79,12 @@ _PLACEMENT = frozenset(
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype of the numbers: float32, or float64 for a tensor in float64."""
+    # Numbers in 16 bits would have 2¹¹ values in [0, 1), so that small probabilities are off.
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
 def _bernoulli(numbers: torch.Tensor, _: Any, probability: Any = 0.5) -> torch.Tensor:
+    # u < p with u in [0, 1): never for p = 0, always for p = 1.
     return torch.lt(numbers, probability)
 
 
@@ -119,6 +121,7 @@ def _log_normal(
 
 def _geometric(numbers: torch.Tensor, _: Any, probability: float) -> torch.Tensor:
     # The inverse of 1 − (1 − p)ᵏ; u is below 1, so that the logarithm is finite.
+    # ⌊log(1 − u)/log(1 − p)⌋ + 1 counts trials from 1, as torch does.
     return torch.floor(torch.log1p(-numbers) / math.log1p(-probability)) + 1
 
 
@@ -134,6 +137,7 @@ def _integers_like(numbers: torch.Tensor, _: Any, low: int, high: int | None = N
 def _randperm(draw: Draw, count: Any, **options: Any) -> torch.Tensor:
     """The order of uniform numbers."""
     numbers = draw(Distribution.UNIFORM, (count,), torch.float32)
+    # Ties among 2²⁴ floats make some orders a little likelier.
     return numbers.argsort().to(options.get("dtype") or torch.int64)
 
 
@@ -153,6 +157,8 @@ def _multinomial(
     if not replacement or count == 1:
         # The least E/w of independent exponentials is at i with probability w[i]/Σw.
         waits = draw(Distribution.EXPONENTIAL, tuple(weights.shape), _wide(weights.dtype))
+        # weights/waits has its largest values where waits/weights has its least, and is 0 for
+        # weight 0.
         return torch.topk(weights / waits, count, -1)[1]
     waits = draw(Distribution.EXPONENTIAL, (count, *weights.shape), _wide(weights.dtype))
     return (weights / waits).argmax(-1).movedim(0, -1)
@@ -180,6 +186,7 @@ def _rrelu(
 ) -> torch.Tensor:
     del generator
     if not training:
+        # Outside of training the slope is the mean of its bounds.
         return torch.where(value > 0, value, value * ((lower + upper) / 2))
     numbers = draw(Distribution.UNIFORM, tuple(value.shape), _wide(value.dtype))
     slope = (numbers * (upper - lower) + lower).to(value.dtype)
@@ -256,6 +263,7 @@ class Drawn(TorchDispatchMode):
     ) -> Any:
         if function in RANDOM:
             return RANDOM[function](self._draw, *args, **(kwargs or {}))
+        # Tagged by torch: each operator that reads a generator.
         if torch.Tag.nondeterministic_seeded in function.tags and not _is_without_draw(
             function, args, kwargs or {}
         ):

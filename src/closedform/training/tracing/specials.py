@@ -245,6 +245,7 @@ def _scaled_bessel(
 ) -> Tensor:
     """Returns exp(−|x|)·I(x)."""
     size = value.abs()
+    # 8 is the border of i0e.c and i1e.c of Cephes.
     is_near = size <= 8
     # Both branches of a where are computed: each gets a number of its domain, so that no gradient
     # is 0·∞.
@@ -286,6 +287,7 @@ def _scaled_error(value: Tensor) -> Tensor:
     for number in _SCALED_ERROR[:0:-1]:
         now, before = place * now - before + number, now
     result = (0.5 * place * now - before + _SCALED_ERROR[0]) / (1 + 2 * size)
+    # exp(x²) overflows float64 from x = −26.6 on, as exp(x²)·erfc(x) itself does.
     # exp(x²) overflows for large x > 0, where it is not used: 0 keeps its gradient finite.
     low = torch.where(value < 0, value, 0.0)
     return torch.where(value < 0, 2 * torch.exp(low * low) - result, result)
@@ -293,6 +295,7 @@ def _scaled_error(value: Tensor) -> Tensor:
 
 def _log_normal(value: Tensor) -> Tensor:
     """Returns log Φ(x): from the scaled error function below −1."""
+    # Below −1, log Φ(x) = log(erfcx(−x/√2)/2) − x²/2 has no difference of numbers near 1.
     is_low = value < -1
     erf_argument = value * math.sqrt(0.5)
     low = (
@@ -314,6 +317,7 @@ def _polynomial(place: Tensor, coefficients: Sequence[float]) -> Tensor:
 
 def _quantile(value: Tensor) -> Tensor:
     """Returns the normal quantile Φ⁻¹(p): ±∞ at 1 and 0, NaN outside."""
+    # exp(−2) = 0.135 is the border of the tails in ndtri.c.
     # The branches of ndtri of Cephes: the middle, and two tails by √(−2 log p) below and above 8.
     edge = math.exp(-2)
     is_high = value > 1 - edge
@@ -324,6 +328,7 @@ def _quantile(value: Tensor) -> Tensor:
     middle = place + place * square * _polynomial(square, _MIDDLE_ABOVE) / _polynomial(
         square, _MIDDLE_BELOW
     )
+    # The root of a number that is in the tail; elsewhere of the border, which is above 0.
     root = torch.sqrt(-2 * torch.log(torch.where(is_tail & (tail > 0), tail, edge)))
     inverse = 1 / root
     ratio = torch.where(
@@ -331,6 +336,7 @@ def _quantile(value: Tensor) -> Tensor:
         _polynomial(inverse, _TAIL_ABOVE) / _polynomial(inverse, _TAIL_BELOW),
         _polynomial(inverse, _FAR_ABOVE) / _polynomial(inverse, _FAR_BELOW),
     )
+    # x = √(−2 log p): the quantile is x − log(x)/x less a rational function of 1/x.
     distance = root - torch.log(root) / root - inverse * ratio
     quantile = torch.where(
         is_tail, torch.where(is_high, distance, -distance), middle * math.sqrt(2 * math.pi)

@@ -130,6 +130,8 @@ def trace(
     symbols = Symbols(batch)
     with restore_on_exit(*of.modules()):
         try:
+            # Without a choice of weights, those that the loss does not reach are frozen: a gradient
+            # of 0 would still decay them.
             if isinstance(model, OnnxModule) and not model.is_chosen:
                 model.freeze(run_eagerly(of, params, buffers, batch.tensors).unreached_params())
                 params, buffers = of.tensors()
@@ -139,6 +141,7 @@ def trace(
             if check:
                 with phase("validate"):
                     check_step(step, of, params, buffers, shared_inputs)
+            # eval() reaches the modules of the trace only until restore_on_exit gives them back.
             for module in of.modules():
                 module.eval()
             file_forward = (
@@ -151,6 +154,7 @@ def trace(
                 else None
             )
             symbols.check_free(where)
+        # A size that the file computes with is reported by its name, if the trace has fixed one.
         except FixedSizeError:
             symbols.check_free(where)
             raise
@@ -183,6 +187,7 @@ def _run_twice_if_counted(of: Forward, params: Tensors, buffers: Tensors) -> Eag
     run, after = pending.run, numbers.values()
     changed_names = [name for name, value in after.items() if before.get(name, value) != value]
     grads = _gradients(pending, is_compared=bool(changed_names))
+    # Zero first: whether the values change once, such as a flag of the first call.
     for amount in (0, 100, 10**6) if changed_names else ():
         # The next value, and those far away: a count may matter late, or never.
         numbers.add(changed_names, amount)
@@ -219,6 +224,7 @@ def _gradients(pending: Pending, *, is_compared: bool) -> Tensors:
 
 def _is_same(first: Tensors, second: Tensors) -> bool:
     return all(
+        # rtol without atol: gradients of 1e-12 are compared, too.
         torch.allclose(value, second[name], rtol=1e-5, atol=0, equal_nan=True)
         for name, value in first.items()
     )
@@ -238,11 +244,14 @@ def _step(
     ) -> list[torch.Tensor]:
         leaves = of.leaves(params)
         outcome = of.outcome(leaves, buffers, _copies(batch))
+        # The scale is the gradient of the scaled loss in the loss: the loss itself stays unscaled.
         scale = shared_inputs[LOSS_SCALE].to(outcome.loss.dtype) if shared_inputs else None
         grads = torch.autograd.grad(
             outcome.loss, list(leaves.values()), scale, materialize_grads=True
         )
         following = [outcome.buffers[name].to(value.dtype) for name, value in buffers.items()]
+        # Parameters that the forward writes to, such as clamped weights, are outputs;
+        # drop_unchanged removes the others.
         new_params = [leaf.detach() for leaf in leaves.values()]
         return [outcome.loss.detach(), *outcome.metrics.values(), *grads, *following, *new_params]
 

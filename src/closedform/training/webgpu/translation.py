@@ -58,6 +58,7 @@ class Translation:
         self.shapes = _shapes(graph)
         self._before = element_types(graph)
         self._sizes = sizes_on_host(graph)
+        # Written once: several nodes may read a constant.
         self._written: dict[str, str] = {}  # constants and sizes on the GPU, by name
         self._literals: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._count = itertools.count()
@@ -73,6 +74,7 @@ class Translation:
         from closedform.training.webgpu.replacements import REPLACEMENTS
 
         for node in self.graph.node:
+            # Nodes on shapes run on the CPU, in int64 as ONNX has them.
             if set(node.output) <= self._sizes:
                 self._copy_size(node)
                 continue
@@ -87,6 +89,7 @@ class Translation:
                 element = self.types[output.name]
                 literal = self.literal(self._narrow(output.name, array, element), element)
                 sizes = self.literal(array.shape)
+                # allowzero: a size of 0 is 0, not a copy of the input's.
                 self.emit("Reshape", [literal, sizes], outputs=[output.name], allowzero=1)
         return helper.make_graph(
             self.nodes,
@@ -139,6 +142,7 @@ class Translation:
 
     def literal(self, value: object, element: int = _LONG) -> str:
         """Returns the name of a constant."""
+        # The bytes tell −0.0 from 0.0 and NaN from NaN, which == does not.
         array = np.asarray(value, _NUMPY[element])
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._literals:
@@ -171,6 +175,7 @@ class Translation:
         if name in self.constants:
             array = self.constants[name]
             element = helper.np_dtype_to_tensor_dtype(array.dtype)
+            # Range runs on the GPU, with operands there.
             if node.op_type == "Range":
                 return self.operand(node, place)
             is_size = element == _LONG
@@ -220,6 +225,7 @@ class Translation:
         # NumPy warns of a cast that overflows; ``is_lost`` finds it.
         with np.errstate(over="ignore", under="ignore"):
             narrow: NDArray[Any] = array.astype(_NUMPY[element])
+        # A float is lost if it becomes infinite or 0; roundings are those of float32.
         is_lost = (
             (np.isfinite(array) & ~np.isfinite(narrow)) | ((array != 0) & (narrow == 0))
             if array.dtype.kind == "f"
@@ -228,6 +234,7 @@ class Translation:
         if not is_lost.any():
             return narrow
         bounds = np.iinfo(np.int64)
+        # The largest int64 stands for "to the end" in slices.
         if np.isin(array[is_lost], (bounds.min, bounds.max)).all():  # no bound
             limit = np.iinfo(np.int32)
             return np.array(np.clip(array, limit.min, limit.max), np.int32)
@@ -251,6 +258,7 @@ class Translation:
 
     def _check_wrapping(self, node: NodeProto) -> None:
         kinds = {self._before.get(name) for name in node.output} & _WRAPPING
+        # Moves do no arithmetic, so that nothing wraps around.
         if kinds and node.op_type not in _MOVES:
             kind = TensorProto.DataType.Name(next(iter(kinds)) or 0).lower()
             raise TrainingExportError(
@@ -291,4 +299,5 @@ def _shapes(graph: GraphProto) -> dict[str, tuple[int | None, ...]]:
 
 def infer(model: onnx.ModelProto) -> GraphProto:
     """Returns the graph of a model with the types and shapes of its values."""
+    # data_prop: sizes that are computed from shapes are known, as the operands of Reshape.
     return onnx.shape_inference.infer_shapes(model, data_prop=True).graph

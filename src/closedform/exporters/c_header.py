@@ -184,6 +184,7 @@ def rule_header(
     """
     name = name or rule.name
     _check_rule(rule, name, in_parts=False)
+    # One graph for a vector of any length serves all parameters.
     ((graphs,),) = compile_parts(name, [(rule, [_SHAPE])], options)
     verdicts = [] if judge is None else [judge(graphs)]
     return _RuleHeader(rule, options, name, graphs).header([*notes, *verdicts])
@@ -401,6 +402,7 @@ class _RuleHeader:
         dtypes = {self._names[port]: self._dtype_of(port) for port in self._states}
         param = self._dtype_of(naming.param(ANY_PARAM))
         starts = {
+            # Rounded to the dtype here, so that the literal is exact.
             name: conversion("param[i]", param, dtype)
             if spec.initial == PARAM
             else literal(dtype.numpy.type(float(spec.initial)).item(), dtype)
@@ -410,6 +412,7 @@ class _RuleHeader:
         declarations = [f"const {c_type(param)} *restrict param", *states, f"size_t {SIZE}"]
         head = function_head(f"CLOSEDFORM_API void {self._name}_init", declarations)
         is_read = any("param[i]" in start for start in starts.values())
+        # -Wunused-parameter in user code.
         void_casts = [] if is_read else ["    (void)param;"]
         single = {self._names[port] for port in self._single}
         numbers = [f"    *{name} = {starts[name]};" for name in starts if name in single]
@@ -458,6 +461,7 @@ def _values(hyperparameters: Mapping[str, object]) -> list[str]:
 
 
 def _check_name(name: str, where: str) -> None:
+    # C11 7.1.3 reserves names with two underscores, or one and a capital, in front.
     is_free = name not in RESERVED and not re.match(r"_[_A-Z]", name)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not is_free:
         raise ExportError(
@@ -476,6 +480,7 @@ def comment_text(paragraph: str) -> str:
     """
     plain = " ".join(paragraph.split()).encode("ascii", "backslashreplace").decode("ascii")
     plain = "".join(c if c.isprintable() else "?" for c in plain)
+    # Again, since a space between two characters may leave a third one behind: /*/ has both ends.
     while (safe := re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", plain)) != plain:
         plain = safe
     return plain

@@ -75,6 +75,7 @@ def jax_rule(
     programs: dict[tuple[object, ...], Program] = {}
 
     def program(leaves: Sequence[_Leaf], dtype: DType) -> Program:
+        # jax_enable_x64 is global and may be switched between calls.
         key = is_x64(), dtype, *((leaf.name, leaf.shape) for leaf in leaves)
         if key not in programs:
             wide = DType.F64 if is_x64() else DType.F32
@@ -82,6 +83,7 @@ def jax_rule(
             shapes = {leaf.name: leaf.shape for leaf in leaves}
             programs[key] = compile_program(ModelSpec(rule, shapes), options)
             if check is not None:
+                # Reversed: of parameters with one body, the first one stays.
                 kinds = {call.body: call.param for call in reversed(programs[key].calls)}
                 of_each = {name: shapes[name] for name in shapes if name in kinds.values()}
                 # Scalars of float32 are computed in pairs, which say nothing over the real numbers.
@@ -102,6 +104,7 @@ def jax_rule(
                 compute_dtype = _dtype([array])
                 dtype = JAX_DTYPES[compute_dtype if spec.stored is None else DType(spec.stored)]
                 if spec.initial == PARAM:
+                    # A state in the parameter's buffer could not be donated together with it.
                     leaf_states.append(jnp.array(array, dtype, copy=True))
                     continue
                 shape = leaf.rule.state_shape(label, jnp.shape(array))
@@ -110,6 +113,7 @@ def jax_rule(
             states[label] = jax.tree.unflatten(structure, leaf_states)
         shared_states = {
             label: jnp.asarray(int(spec.initial), jnp.int32)
+            # int32 also with 64 bits: optax counts in int32.
             if spec.is_counter
             else jnp.asarray(float(spec.initial), jnp.float64 if is_x64() else jnp.float32)
             for label, spec in rule.shared.items()

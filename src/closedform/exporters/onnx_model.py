@@ -22,6 +22,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
 from closedform.options import DEFAULT_OPSET
 
+# Opset 7 began NumPy's broadcasting in both directions (onnx.defs, Add-7).
 MIN_OPSET = 7
 MAX_OPSET = 23
 PRODUCER = "closedform"
@@ -114,6 +115,7 @@ def finish_model(
     model = helper.make_model(
         body,
         opset_imports=imports,
+        # The lowest version of the format that the opset allows, for older runtimes.
         ir_version=lowest_ir_version(opset, has_functions=bool(functions)),
         producer_name=PRODUCER,
         producer_version=_package_version(),
@@ -132,6 +134,7 @@ def type_info(name: str, type_: TensorType) -> ValueInfoProto:
 
 def serialize(model: ModelProto) -> bytes:
     """Returns the bytes of a model; equal models give equal bytes."""
+    # Maps of protobuf are otherwise written in any order.
     data: bytes = model.SerializeToString(deterministic=True)
     return data
 
@@ -258,6 +261,7 @@ def _value_names(graph: Graph) -> list[str]:
         )
     names: dict[int, str] = {}
     for output in graph.outputs:
+        # An input or constant cannot be an output: it gets an Identity.
         if graph.nodes[output.index].op not in (Op.INPUT, Op.CONST):
             names.setdefault(output.index, output.name)
     reserved_names = {*inputs, *counts}
@@ -298,6 +302,7 @@ def _write_defaults(writer: Writer, defaults: Mapping[str, Number]) -> None:
         array = np.asarray(value)
         fits = array.shape == type_.shape and (
             np.can_cast(array.dtype, type_.dtype.numpy, "safe")
+            # 1 is a default of a float, too.
             or (type_.dtype.is_float and array.dtype.kind in "iuf")
         )
         if not fits:

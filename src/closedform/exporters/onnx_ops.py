@@ -72,6 +72,7 @@ class Writer:
         self.initializers.append(
             helper.make_tensor(name, element, sizes(type_.shape), data, raw=True)
         )
+        # The first name of equal constants is the one that is reused.
         self._constants.setdefault((type_, data), name)
 
     def constant(self, value: int | Sequence[int] | Array, dtype: DType) -> str:
@@ -90,6 +91,7 @@ class Writer:
         if (value, element) not in self._words:
             name = self._words[value, element] = self._fresh("const_word")
             self.initializers.append(helper.make_tensor(name, element, (), [value]))
+        # Random bits are computed in uint32, a dtype that graphs do not have.
         return self._words[value, element]
 
     def spread(self, node: Node, name: str, rank: int) -> str:
@@ -97,6 +99,7 @@ class Writer:
         unit_shape = (1,) * rank
         if node.op is Op.CONST:
             return self.constant(node.array().reshape(unit_shape), node.type.dtype)
+        # Reshape takes its shape in int64, which some targets do not have.
         if DType.I64 not in self.dtypes:
             return name
         if (name, rank) not in self._spread:
@@ -114,6 +117,7 @@ class Writer:
         """Adds a node and returns the name of its result; ``into`` chooses that name."""
         result = into if into is not None else self._fresh(operator.lower())
         node = helper.make_node(operator, list(inputs), [result], name=result)
+        # Attributes in one order, so that equal graphs give equal bytes.
         for name, value in sorted(attributes.items()):
             node.attribute.append(helper.make_attribute(name, value))
         self.nodes.append(node)

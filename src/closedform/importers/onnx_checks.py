@@ -107,6 +107,7 @@ def check_model(source: ModelProto | CheckedModel, check_node: CheckNode) -> Che
     """
     if isinstance(source, CheckedModel):
         return source
+    # Before any copy: the limits are on what reading takes.
     check_size(source)
     model = _normalize(source)
     where = f"graph {model.graph.name!r}"
@@ -115,6 +116,7 @@ def check_model(source: ModelProto | CheckedModel, check_node: CheckNode) -> Che
     _check_unread(model, where)
     _check_definitions(model, where)
     _check_defaults(model, where)
+    # Calls between functions are checked like calls from the main graph.
     for body in (model.graph, *model.functions):
         for node in body.node:
             function = functions.get((node.domain, node.op_type))
@@ -338,6 +340,7 @@ def _check_call(node: NodeProto, function: FunctionProto) -> None:
 
 def _check_attributes(node: NodeProto, version: int) -> None:
     """Raises VerificationError for an attribute that the operator does not have in this version."""
+    # Domains of engines have no schema here; check_node knows their operators.
     if not node.attribute or not onnx.defs.has(node.op_type, node.domain):
         return
     try:
@@ -461,6 +464,7 @@ def _check_by_onnx(model: ModelProto, where: str) -> None:
     """
     light = _without_weights(model)
     try:
+        # Strict: a type or shape that does not fit is an error, not left unknown.
         with_shapes = onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)
         _fill_shapes(with_shapes)
         onnx.checker.check_model(with_shapes)
@@ -472,6 +476,7 @@ def _check_by_onnx(model: ModelProto, where: str) -> None:
         raise VerificationError(f"onnx cannot check it: {_summary(error)}", where=where) from error
 
 
+# Messages of onnx.checker contain the text of the whole node.
 _LONGEST = 300
 
 

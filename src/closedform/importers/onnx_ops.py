@@ -54,6 +54,7 @@ class Reader:
 
     def value_at(self, index: int) -> Value:
         """Returns the value of a node by its place."""
+        # Only the index is read; the type is a placeholder.
         return Value(index, self.builder.node(Value(index, TensorType(DType.BOOL))).type)
 
     def whole_numbers(self, name: str) -> tuple[int, ...]:
@@ -106,6 +107,7 @@ def _as_op(op: Op) -> OpReader:
 
     def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
         attributes_of(node)
+        # Min and Max of ONNX take any number of operands, the ops two.
         if op in (Op.MIN, Op.MAX):
             result = operands[0]
             for operand in operands[1:]:

@@ -115,6 +115,7 @@ def _updates(context: Context) -> sp.Expr:
     steps = context.facts.get("step_scheduler")
     if steps is None:
         return exact_number(context.fact("total_updates"))
+    # epoch_len of the section bounds the run by its epochs.
     length, most = steps.get("epoch_len"), steps.get("max_steps")
     if length is None:
         return exact_number(_first(most, context.facts.get("total_updates")))
@@ -157,6 +158,7 @@ def _weight_decay(context: Context, optimizer: Values, scheduler: Values) -> Sch
         f"the weight decay must not fall or be negative, got {first} to {last}",
         context.where,
     )
+    # wd_incr_steps is the run by default; Megatron has train_iters, too.
     total = _first(scheduler.wd_incr_steps, _updates(context))
     return weight_decay(scheduler.wd_incr_style, first, last, total, sp.S.One)
 
@@ -273,6 +275,7 @@ def _read(reading: Reading) -> Recipe:
 
 def _optimizer(optimizer: Values) -> ClassOptimizer:
     name = optimizer._target_
+    # Without _target_ the class is AdamW with these arguments; with it, torch's defaults count.
     defaults = {} if "_target_" in optimizer else {"betas": (0.9, 0.95), "weight_decay": 0.0}
     left_out = ("_target_", "param_group_overrides", *_DRAFT)
     return class_optimizer(optimizer.origin, _CLASSES.get(name, name), left_out, defaults)
@@ -283,6 +286,7 @@ def _total(steps: Values, reading: Reading) -> int | None:
     if reading.facts.total_updates is not None:
         return int(reading.facts.total_updates)
     most: int | None = steps.max_steps
+    # num_epochs: null lets max_steps decide.
     if "num_epochs" in steps.origin.content and steps.origin.content["num_epochs"] is None:
         return most
     if reading.facts.updates_per_epoch is None:

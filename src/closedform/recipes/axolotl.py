@@ -61,6 +61,8 @@ from closedform.schedules import constant
 from closedform.schedules.blends import along_geometric, along_line
 from closedform.schedules.restarts import jagged_factor
 
+# rex and restarts are asked for step t + 1 (axolotl-rex-033); the interpolation's first two values
+# are equal.
 CLOCK, AHEAD, LATE = (Clock(Unit.UPDATE, offset) for offset in (0, 1, -1))
 """The clocks of transformers' schedulers, of rex and restarts, and of the interpolation."""
 
@@ -121,17 +123,21 @@ def _length_of_warmup(config: Values, total: int) -> int:
         if steps < 0:
             message = f"warmup_steps must not be negative, got {float(steps):g}"
             raise config.error(message, "warmup_steps")
+        # A fraction of warmup_steps is a ratio since transformers 5, which takes the ceiling.
         return int(steps) if steps >= 1 else math.ceil(float(steps) * total)
     if ratio is None:
+        # min(int(0.03 T), 100): axolotl's default where the config has neither.
         return min(int(0.03 * total), 100)
     if not 0 <= ratio <= 1:
         message = f"warmup_ratio must be in [0, 1], got {float(ratio):g}"
         raise config.error(message, "warmup_ratio")
+    # int() for axolotl's ratio, unlike the ceiling above.
     return int(float(ratio) * total)
 
 
 def _warmup(config: Values, total: int, as_implemented: bool) -> int:
     updates = _length_of_warmup(config, total)
+    # base.py of axolotl turns 1 into 2.
     return 2 if updates == 1 and as_implemented else updates
 
 
@@ -166,6 +172,7 @@ def _rex(config: Values, run: ScheduleNumbers) -> Schedule:
 
 
 def _quadratic(config: Values, run: ScheduleNumbers) -> Schedule:
+    # The quadratic warmup's cosine ends at 0: the minimum is not passed to it (DEFECTS).
     low = sp.S.Zero if run.as_implemented else _low(config)
     rise = run.base * (run.count.n / max(sp.S.One, run.warmup)) ** 2
     wave = run.base * along_line(low, sp.S.One, cosine_wave(sp.S.Half, run.progress))
@@ -183,6 +190,7 @@ def _to_minimum(config: Values, run: ScheduleNumbers) -> Schedule:
 
 
 def _to_constant(config: Values, run: ScheduleNumbers) -> Schedule:
+    # int(total · ratio) in floats, as upstream.
     low, end = (
         _low(config),
         sp.Integer(int(int(run.total) * float(config.cosine_constant_lr_ratio))),
@@ -211,6 +219,7 @@ def _one_cycle(config: Values, run: ScheduleNumbers) -> Schedule:
     arguments = {
         "max_lr": run.base,
         "total_steps": end,
+        # W / T as a float, from which torch computes the end of the rise anew.
         "pct_start": exact_number(int(run.warmup) / end),
         **config.lr_scheduler_kwargs.origin.content,
     }
@@ -218,11 +227,13 @@ def _one_cycle(config: Values, run: ScheduleNumbers) -> Schedule:
     cycle = build_schedule("OneCycleLR", arguments, context)
     if cycle.last_step is not None:
         return cycle
+    # torch's OneCycleLR raises at step total_steps + 1.
     return ending(cycle.bound, end + 1, f"ValueError: Tried to step {end + 1} times", "one_cycle")
 
 
 def _jagged(config: Values, run: ScheduleNumbers) -> Schedule:
     """The inner schedule times a factor that falls at the end of each period and rises after."""
+    # Defaults of the class: a warmup of 10 updates, an anneal of 1, down to 0.001 of the rate.
     rise = config.jagged_restart_warmup_steps or sp.Integer(10)
     fall = config.jagged_restart_anneal_steps or sp.S.One
     low = _low(config, 0.001)
@@ -230,6 +241,7 @@ def _jagged(config: Values, run: ScheduleNumbers) -> Schedule:
     # Its step is one ahead, and two over rex, which is one ahead itself.
     step = AHEAD.count(Facts()).n + (1 if config.lr_scheduler == "rex" else 0)
     factor = jagged_factor(step, config.jagged_restart_steps, rise, fall, low)
+    # shift(1): the inner schedule is asked for its next step, too.
     value = KINDS[_kind(inner)](inner, run).shift(1).expr
     return Schedule(value * factor, name="jagged_restart")
 
@@ -260,6 +272,7 @@ def _kind(config: Values) -> str:
         return name
     if name == "cosine" and config.lr_quadratic_warmup:
         return "cosine_quadratic_warmup"
+    # The ratio is read by truth upstream, so that 0 counts as none.
     if name == "cosine" and config.cosine_min_lr_ratio:
         is_constant = bool(config.cosine_constant_lr_ratio)
         return "cosine_constant_lr" if is_constant else "cosine_min_lr"
@@ -385,6 +398,7 @@ def _read(reading: Reading) -> Recipe:
             lr = _rate(context, config.replace(learning_rate=peak))
         schedules = {"lr": lr, "weight_decay": constant(config.weight_decay)}
         groups.append(ParamGroup(schedules, plan, Role.of(name), name, patterns))
+    # max_grad_norm 0 of transformers' Trainer switches clipping off.
     norm = config.max_grad_norm
     return reading.recipe(
         [*groups, groups[0].without_decay(NO_DECAY)],

@@ -32,6 +32,8 @@ class Unit(StrEnum):
     WARMUP = "warmup"
 
 
+# Frameworks' names for one number; max_iters of litgpt counts micro-batches of one process,
+# steps_per_epoch updates.
 ALIASES: Mapping[str, str] = {
     "TRAIN_STEPS": "total_updates",
     "accumulation": "gradient_accumulation",
@@ -77,6 +79,8 @@ ALIASES: Mapping[str, str] = {
 CHECKED = ("lr", "total_updates", "warmup_updates", "weight_decay")
 """Facts that a config may determine as well: config and fact must agree."""
 
+# Composer and Ultralytics count batches of their dataloader: with accumulation several make an
+# update.
 _BATCHES = ("batches_per_epoch", "dataloader_len_batches")
 """Names of ``updates_per_epoch`` that count batches, of which an update takes several."""
 
@@ -137,6 +141,8 @@ class Facts:
     framework_facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # Checked here so that a fact of 0, as of an empty dataset, does not become a division by
+        # zero later.
         for entry in fields(self):
             value = getattr(self, entry.name)
             if value is None or entry.name in _NOT_NUMBERS:
@@ -224,6 +230,7 @@ def _updates_of_batches(batches: Any, facts: Mapping[str, Any]) -> Any:
     """The updates of batches; None for a part of one, which frameworks round up, down or drop."""
     parts = (facts[key] for key in facts if ALIASES.get(key, key) == "gradient_accumulation")
     accumulation = next((part for part in parts if part is not None), 1)
+    # Booleans and floats are left as they are: they are refused with the fact's name later.
     if accumulation == 1 or not isinstance(batches, int) or not isinstance(accumulation, int):
         return batches
     # Whether the last, smaller group makes an update depends on the framework: then the fact stays
@@ -244,6 +251,7 @@ _FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Unit -> the facts that are multiplied to its number in an update, and its divisors."""
 
+# A tokens_per_update of packed sequences is not batch times length.
 _GIVEN_FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
     Unit.TOKEN: (("tokens_per_update",), ()),
     Unit.EPOCH: ((), ("updates_per_epoch",)),
@@ -253,6 +261,7 @@ _GIVEN_FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 def _factors(unit: Unit, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
     factors = _GIVEN_FACTORS.get(unit)
+    # sum(factors, ()) joins multipliers and divisors.
     if factors is not None and all(getattr(facts, name) is not None for name in sum(factors, ())):
         return factors
     return _FACTORS[unit]
@@ -263,6 +272,8 @@ def _required_facts(unit: Unit, facts: Facts) -> tuple[str, ...]:
     return over + under
 
 
+# Frameworks compare the count with marks; the first update from a mark on is found exactly, without
+# evaluating floats.
 @dataclass(frozen=True, slots=True)
 class Count:
     """The count of a clock at update t of a run, and the updates at which it reaches a mark.
@@ -332,6 +343,7 @@ class Clock:
             getattr(facts, name) is None for name in _required_facts(self.unit, facts)
         ):
             return 1
+        # The units of one update, exactly: 1 / (batch / dataset) updates in an epoch.
         updates = 1 / self.per_update(facts)
         if not updates.is_integer:
             raise DefinitionError(
@@ -356,6 +368,7 @@ class Clock:
         Raises:
             ArgumentError: A fact is missing.
         """
+        # expand() turns (t + 1)·B into B·t + B, which the compiler reads as a line.
         return sp.expand((t + self.offset) * self.per_update(facts))
 
     def count(self, facts: Facts) -> Count:
@@ -384,6 +397,8 @@ class Clock:
         return exact_number(amount, f"a number of {self.unit}s") / self.per_update(facts)
 
 
+# Marks in the conditions are translated, not wrapped into a floor: the step then changes at the
+# update itself, and the compiler needs no floor for it.
 def hold(schedule: Schedule, updates: int) -> Schedule:
     """Returns a schedule whose every value serves a number of updates: s(floor(t / updates)).
 
@@ -397,6 +412,7 @@ def hold(schedule: Schedule, updates: int) -> Schedule:
         return schedule
     last = schedule.last_step
     expr = schedule.bound.replace(_is_mark, lambda test: _in_updates(test, updates))
+    # Two symbols: t within the values becomes floor(t / n), t within the tests stays the update.
     return Schedule.of(
         expr.xreplace({t: floor_div(t, updates), _UPDATE: t}),
         {},
@@ -515,6 +531,7 @@ class Amount(Length):
         return ScheduleInUnits(function, arguments)
 
 
+# A length as an argument of a command line: digits, unit, and after a colon the rounding.
 _LENGTH = re.compile(r"\s*([\d.]+(?:[eE][-+]?\d+)?)\s*([A-Za-z_-]+)(?::(\w+))?\s*")
 
 

@@ -90,6 +90,7 @@ class ScriptDefaults:
     beta1: float = 0.9
 
 
+# SHARDED scripts divide the epoch by the processes since 3511a9623f; WHOLE ones still do not.
 # Defaults of the flags of examples/*/*.py at 58eb52c08.
 _DREAMBOOTH = ScriptDefaults(5e-6, 1, 0.01, 4)
 _LORA = ScriptDefaults(1e-4, 1, 1e-4, 4)
@@ -139,6 +140,7 @@ SCRIPTS = {name: script for script, names in _FAMILIES for name in names.split()
 ARGUMENTS = ArgumentKeys(
     lr_scheduler=choice(*CURVES, "piecewise_constant", default=None),
     learning_rate=number(None),
+    # 500 is the default of all scripts, also of those whose default scheduler ignores it.
     lr_warmup_steps=integer(500, least=0),
     lr_num_cycles=integer(1),
     lr_power=number(1),
@@ -277,6 +279,7 @@ def _plan(context: Context, arguments: Values) -> ScriptRun:
         script = replace(script, lengths=LengthFactor.WHOLE)
     is_unconditional = script.lengths is LengthFactor.MICRO_BATCHES
     absent = ("num_train_epochs", "max_train_steps") if is_unconditional else ("num_epochs",)
+    # train_unconditional has --num_epochs, the others --num_train_epochs and --max_train_steps.
     for name in absent:
         refuse_unless(name not in arguments, f"the script has no flag --{name}", where)
     epochs = arguments.num_train_epochs or arguments.num_epochs or script.epochs
@@ -301,6 +304,8 @@ def _plan(context: Context, arguments: Values) -> ScriptRun:
         # -(-a // b) is ceil(a / b): a smaller last group of micro-batches makes an update, too.
         updates = epochs * -(-math.ceil(batches / processes) // accumulation)
         is_sharded = script.lengths is LengthFactor.SHARDED
+        # The scripts that were not changed count the batches of all processes: the decay is P times
+        # too long (diffusers#8312).
         end = updates if is_sharded else epochs * -(-batches // accumulation)
     is_accumulated = script.lengths in (LengthFactor.ACCUMULATED, LengthFactor.MICRO_BATCHES)
     factor = accumulation if is_accumulated else processes

@@ -50,6 +50,7 @@ change, and the update in whose cycle the model ends."""
 
 def _inverse_root(conf: Values, rate: sp.Expr, scale: sp.Expr, where: str) -> Schedule:
     warmup = conf.warmup_steps
+    # Without a warmup 0 would be raised to -3/2.
     refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     return by_intervals(
         "warmuplr",
@@ -72,6 +73,7 @@ def _warmup_step(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     warmup, length = conf.warmup_steps, conf.steps_per_epoch
     refuse_unless(warmup > 0, f"warmup_steps must be above 0, got {warmup}", where)
     # warmup_step_lr.py:44: epochs since the warmup, each of steps_per_epoch updates.
+    # Epochs are counted by division, so that the last, shorter epoch of a data set has no effect.
     epoch = sp.floor(N / length) - sp.floor(warmup / length)
     return by_intervals(
         "warmupsteplr",
@@ -106,6 +108,7 @@ def _polyline(conf: Values, rate: sp.Expr, where: str) -> Schedule:
 
 def _tri_stage(conf: Values, rate: sp.Expr, where: str) -> Schedule:
     ratios = [float(r) for r in (conf.warmup_ratio, conf.hold_ratio, conf.decay_ratio)]
+    # Floats as upstream, whose sum of 0.1, 0.4 and 0.5 is compared by isclose.
     refuse_unless(math.isclose(sum(ratios), 1), "the three ratios must sum to 1", where)
     first, last = conf.init_lr_scale, conf.final_lr_scale
     is_part = all(0 < scale <= 1 for scale in (first, last))

@@ -47,6 +47,7 @@ from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section
 from closedform.schedules.blends import along_cosine
 
+# offset=1: pretrain counts micro-batches, and update t ends with the (t + 1)·A-th.
 CLOCKS = {"pretrain": Clock(Unit.MICRO_BATCH, offset=1), "finetune": Clock(Unit.UPDATE)}
 
 
@@ -82,6 +83,7 @@ def _train_args(
     )
 
 
+# Defaults of litgpt/pretrain.py, and of the TrainArgs of finetuning.
 TRAIN = {"pretrain": _train_args(4, 512, 2000, 4e-5, 1.0), "finetune": _train_args()}
 """The section of each script in a config."""
 _UNSUPPORTED = {
@@ -184,6 +186,7 @@ def _run(context: Context, train: Values) -> Pretraining:
     total = tokens // world // (micro * facts.sequence_length)
     if part:
         loader = count * (facts.updates_per_epoch or 0) if loader is None else loader
+        # The ratio is of the dataloader, not of max_tokens.
         return Pretraining(facts, count, min(total, math.ceil(float(part) * loader)), total)
     return Pretraining(facts, count, min(total, steps * count), total)
 
@@ -202,6 +205,7 @@ def _pretrain(context: Context, optimizer: Values | ClassOptimizer, train: Value
         (lambda: rate * last / warmup, count.first_from(warmup + 1)),
         (
             lambda: along_cosine(rate, low, quotient(last - warmup, total - warmup)),
+            # n - 1 <= T: the minimum counts after the horizon only.
             count.first_after(total + 1),
         ),
         (lambda: low, None),
@@ -317,6 +321,7 @@ def _pretraining(
     # Update t has the rate of micro-batch (t + 1) A - 1, so the line is 0 at t = 1 / A - 1.
     accumulation = 1
     if form.rise is not None and form.rise.slope != 0:
+        # The slope of a warmup gives the accumulation: its line is 0 at t = 1/A - 1.
         before = form.rise.start / form.rise.slope
         accumulation = max(1, whole(1 / (1 - before))) if before < 1 else 1
     elif form.curve is CurveName.COSINE and form.begin < 0:

@@ -48,6 +48,7 @@ from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section
 from closedform.schedules.blends import along_cosine, along_envelope, along_line
 
+# offset=1: OLMo sets the rate of step t + 1 before it runs.
 CLOCKS = {"steps": Clock(Unit.UPDATE, offset=1), "tokens": Clock(Unit.TOKEN, offset=1)}
 RULES: Mapping[str, tuple[str, Callable[..., UpdateRule]]] = {
     "adamw": ("AdamW", adamw),
@@ -81,6 +82,7 @@ FactorSegment = tuple[Callable[[sp.Expr], sp.Expr], sp.Expr | None]
 
 def _warm(plan: OlmoNumbers) -> FactorSegment:
     def rise(n: sp.Expr) -> sp.Expr:
+        # An assertion in the branch of the warmup, which fails in its first update.
         if not 0 <= plan.first < plan.peak:
             raise UndefinedError("AssertionError: warmup_min_lr must be in [0, learning_rate)")
         return along_line(plan.first, plan.peak, n / plan.warmup)
@@ -92,6 +94,8 @@ def _falling(plan: OlmoNumbers, fall: Callable[[sp.Expr], sp.Expr]) -> tuple[Fac
     def value(n: sp.Expr) -> sp.Expr:
         return fall(quotient(n - plan.warmup, plan.total - plan.warmup))
 
+    # The warmup is tested before the horizon, so that a longer one rises past the end
+    # (olmo-cosine_with_warmup-036).
     return _warm(plan), (value, plan.total), (lambda n: plan.end, None)
 
 
@@ -109,6 +113,7 @@ def _envelope(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
 
 def _inverse_root(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     def fall(n: sp.Expr) -> sp.Expr:
+        # sqrt(W / max(W, n)): 0 for ever without a warmup (olmo-inverse_sqrt_with_warmup-034).
         return plan.peak * sp.sqrt(plan.warmup) / sp.sqrt(sp.Max(plan.warmup, n))
 
     return _warm(plan), (fall, None)
@@ -118,6 +123,7 @@ def _largest(plan: OlmoNumbers) -> tuple[FactorSegment, ...]:
     """The larger one of the cosine and the inverse root."""
     _, (root, _) = _inverse_root(plan)
     warm, (wave, mark), (last, _) = _cosine(plan)
+    # From the horizon on the cosine is at its end, and the root goes on.
     return (
         warm,
         (lambda n: sp.Max(wave(n), root(n)), mark),
@@ -209,12 +215,15 @@ def _length(config: Values, facts: Facts) -> tuple[int | None, int | None]:
     duration = str(config.max_duration).strip()
     unit = next((unit for unit in ("T", "ep") if duration.endswith(unit)), "")
     try:
+        # 2e12T is 2·10¹² tokens, 3ep three epochs; Python takes underscores in numbers, as
+        # upstream.
         amount = int(float(duration.removesuffix(unit).replace("_", "")))
     except (ValueError, OverflowError) as error:
         raise config.error(
             f"max_duration must be a number, or one with T or ep, got {config.max_duration!r:.40}",
             "max_duration",
         ) from error
+    # A fact of the user wins over the duration, except for the tokens of a horizon.
     tokens = amount if unit == "T" else None
     if facts.total_updates is not None:
         return facts.total_updates, tokens
@@ -238,6 +247,7 @@ def _plan(config: Values, run: OlmoRun, context: Context) -> OlmoNumbers:
         peak,
         peak * scheduler.alpha_f,
         peak / 10 if first is None else first,
+        # int() as upstream: a t_warmup of 1e3 is a float in YAML.
         sp.Integer(int(scheduler.t_warmup)),
         sp.Integer(run.end if end is None else int(end)),
     )
@@ -257,6 +267,7 @@ def _bolt_on_warmup(context: Context, config: Values) -> Schedule:
     start, end = exact_number(bolt["warmup_start"]), exact_number(bolt["warmup_end"])
     if start > end:
         raise config.error(f"warmup_end must not be before warmup_start {start}, got {end}")
+    # The warmup ends where the inner schedule has a stage: the one that holds at its end.
     inner = next(value for value, mark in stages if mark is None or end < mark)
     arrival = inner(end)
     rise: FactorSegment = (lambda n: arrival * (n - start) / (end - start), end)

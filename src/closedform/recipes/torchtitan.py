@@ -61,6 +61,7 @@ VERSIONS = ("b5bcd76c6", "f7084fc78", "3b85aa31f", "0da8901b1", "e846b6946", "1e
 """The commits whose formulas are known: the first two, and the last two, have the same one."""
 NEWEST, WITH_LR_MIN, WITH_BATCH_SIZE, _, WITHOUT_SECTION, _ = VERSIONS
 _RECENT, _EARLY, _FIRST = VERSIONS[:2], VERSIONS[2:4], VERSIONS[4:]
+# offset=1: the warmup is (t + 1) / W.
 CLOCK = Clock(Unit.UPDATE, offset=1)
 
 _DECAYS: Mapping[str, Callable[[sp.Expr, sp.Expr], sp.Expr]] = {
@@ -129,8 +130,10 @@ def _phases(scheduler: Values, total: int, version: str) -> Phases:
             f"warmup_steps must be at least 0 and the run above 0, got {warmup} and {total}"
         )
     if version in _FIRST:
+        # The first versions had no stable phase: the decay begins at the warmup's end.
         return Phases(warmup, warmup, max(1, total - warmup))
     is_early = version in _EARLY
+    # Early versions did not cut the warmup to the run.
     warmup = warmup if is_early else min(warmup, total)
     decay = total - warmup
     if scheduler.decay_ratio is not None:
@@ -140,6 +143,8 @@ def _phases(scheduler: Values, total: int, version: str) -> Phases:
         raise scheduler.error(
             f"the run of {total} updates must be longer than warmup_steps {warmup}"
         )
+    # S = T + 1 - W - D in the recent formula: the last update of the run is one step short of the
+    # minimum.
     return Phases(warmup, total - decay if is_early else total + 1 - decay, decay)
 
 
@@ -149,6 +154,7 @@ def _scheduled(context: Context, scheduler: Values, phases: Phases, rate: sp.Exp
     kind = scheduler.decay_type
     rise, length, done = phases.warmup, sp.Integer(phases.decay), count.n - phases.begin
     if context.version not in _RECENT:
+        # Until June 2025 LambdaLR had (t + 1) / (W + 1): see "one-update-more".
         if context.as_implemented:
             rise += 1
         if context.version != WITH_BATCH_SIZE:

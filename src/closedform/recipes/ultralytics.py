@@ -108,6 +108,7 @@ def _run(context: Context, values: Values) -> UltralyticsRun:
     if name == "auto":
         name, rate = _auto(context, values)
         momentum, bias = sp.Rational(9, 10), sp.S.Zero
+    # min(·, epochs - 1): a warmup never takes the whole run.
     warm = min(values.warmup_epochs, values.epochs - 1)
     return UltralyticsRun(
         values,
@@ -116,6 +117,7 @@ def _run(context: Context, values: Values) -> UltralyticsRun:
         momentum,
         bias,
         batches,
+        # round() of Python takes halves to even.
         round(float(warm) * batches) if warm > 0 else 0,
         min(_nominal_accumulation(values), batches * values.epochs),
         group,
@@ -172,6 +174,8 @@ def _accumulated(run: UltralyticsRun, batch: int) -> int:
 def _warmup(run: UltralyticsRun) -> _Warmup:
     last, batch, batches = -1, 0, []
     while run.warmup and batch <= run.warmup:
+        # An update happens when `accumulate` micro-batches have passed since the last one, a number
+        # that grows meanwhile.
         if batch - last >= _accumulated(run, batch):
             batches.append(batch)
             last = batch
@@ -190,6 +194,7 @@ def _by_updates(run: UltralyticsRun, rise: FactorFunction, rest: FactorFunction)
     name, warmup = _name(run.values), _warmup(run)
     length = len(warmup.batches)
     if run.accumulate == 1:
+        # With one micro-batch an update, update t is micro-batch t, and the line needs no table.
         return by_intervals(name, (lambda: rise(t), length), (lambda: rest(t), None))
     stages = [
         (_constant(rise(sp.Integer(batch))), index + 1)
@@ -212,12 +217,15 @@ def _rate(run: UltralyticsRun) -> Schedule:
     last, total = run.values.lrf, sp.Integer(run.values.epochs)
 
     def decayed(batch: sp.Expr) -> sp.Expr:
+        # floor_div: the factor changes once in an epoch.
         progress = floor_div(batch, run.batches) / total
         if run.values.cos_lr:
             return run.rate * along_cosine(sp.S.One, last, progress)
         return run.rate * along_line(sp.S.One, last, sp.Min(1, progress))
 
     def rise(batch: sp.Expr) -> sp.Expr:
+        # From the rate of the current epoch, which falls meanwhile: not monotone
+        # (ultralytics-linear-035).
         return along_line(start, decayed(batch), batch / sp.Integer(run.warmup))
 
     return _by_updates(run, rise, decayed)

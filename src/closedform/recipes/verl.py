@@ -39,6 +39,7 @@ from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, Recipe
 from closedform.recipes.section import Section, whole
 
+# A training step of PPO has several updates, all with one rate (verl#3674).
 CLOCK = Clock(Unit.TRAINING_STEP, is_stepped=True)
 OF_UPDATES = Clock(Unit.UPDATE)
 WITH_WARMUP_STYLE = "9d7cba4e1"
@@ -207,6 +208,7 @@ def _style(optim: Values) -> str:
 def _warmup(run: VerlRun, optim: Values, is_documented: bool = False) -> int:
     """The training steps of the warmup of the FSDP workers, or of the engine."""
     steps = optim.lr_warmup_steps
+    # The workers delegate below 0 only, the engine from 0 on (verl-fsdp-cosine-016, -017).
     delegates = steps <= 0 if run.part == "engine" or is_documented else steps < 0
     return int(float(optim.lr_warmup_steps_ratio) * run.length) if delegates else int(steps)
 
@@ -215,6 +217,7 @@ def _factor(
     name: str, rate: sp.Expr, warmup: int, first: sp.Expr, *stages: tuple[LazyNumber, int | None]
 ) -> Schedule:
     """A warmup from a part of the rate, and the stages of a factor after it."""
+    # max(1, W) as in verl/utils/torch_functional.py: without a warmup its interval is empty.
     rise = first + (1 - first) * t / sp.Integer(max(1, warmup))
     factors = ((lambda value=value: rate * value(), end) for value, end in stages)
     return by_intervals(name, (lambda: rate * rise, warmup), *factors)
@@ -222,6 +225,8 @@ def _factor(
 
 def _wave(optim: Values, low: sp.Expr, progress: sp.Expr) -> sp.Expr:
     wave = sp.cos(2 * sp.pi * optim.num_cycles * progress)
+    # (1 - r)/2·cos + (1 + r)/2, cut at r: for num_cycles 0.5 it is at r at the end, and climbs
+    # later.
     return sp.Max(low, (1 - low) / 2 * wave + (1 + low) / 2)
 
 
@@ -229,15 +234,18 @@ def _of_fsdp(context: Context, optim: Values, run: VerlRun) -> Schedule:
     where, low = context.where, optim.min_lr_ratio
     is_old, rate = context.version == WITH_WARMUP_STYLE, optim.lr
     has_null = optim.origin.content.get("lr_warmup_steps", -1) is None
+    # null cannot be compared with 0: the workers raise (verl-fsdp-cosine-020).
     refuse_unless(
         not has_null or not context.as_implemented, "lr_warmup_steps must be an integer", where
     )
+    # At 9d7cba4e1 warmup_style was the key, and lr_scheduler_type had no effect.
     style = (optim.warmup_style or "constant") if is_old else _style(optim)
     warmup = _warmup(run, optim, not context.as_implemented)
     if style == "constant":
         return _factor(style, rate, warmup, sp.S.Zero, (lambda: sp.S.One, None))
     refuse_unless(0 <= low <= 1, f"min_lr_ratio must be in [0, 1], got {low}", where)
     length = sp.Integer(max(1, run.length - warmup))
+    # That version's warmup starts at min_lr_ratio of the rate.
     first = low if is_old else sp.S.Zero
     return _factor(
         style, rate, warmup, first, (lambda: _wave(optim, low, (t - warmup) / length), None)
@@ -245,6 +253,8 @@ def _of_fsdp(context: Context, optim: Values, run: VerlRun) -> Schedule:
 
 
 def _of_megatron(context: Context, optim: Values, run: VerlRun) -> Schedule:
+    # The decay is the run by default, in training steps: the scheduler gets increment 1, not
+    # samples.
     decay = run.length if optim.lr_decay_steps is None else optim.lr_decay_steps
     content, steps = optim.origin.content, optim.lr_warmup_steps
     is_absent = content.get("lr_warmup_steps", -1) is None
@@ -268,9 +278,11 @@ def _of_megatron(context: Context, optim: Values, run: VerlRun) -> Schedule:
 
 
 def _of_sft(context: Context, optim: Values, run: VerlRun) -> Schedule:
+    # total_training_steps ends the run and not the schedule (verl-sft-cosine-007).
     total = run.length if context.as_implemented else run.end
     warmup = int(total * float(optim.lr_warmup_steps_ratio))
     rest = max(0, total - warmup)
+    # int(0.9 (T - W)) of flat rate.
     flat = int(rest * 0.9) if optim.lr_scheduler == "wsd" else 0
     begin, length = warmup + flat, sp.Integer(max(1, rest - flat))
     wave = (1 + sp.cos(sp.pi * (t - begin) / length)) / 2

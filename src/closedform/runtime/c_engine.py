@@ -175,6 +175,8 @@ class CompiledModel:
         for share in self._pool.map(terms, self._shares):
             by_index |= share
         totals: dict[str, float] = {}
+        # In the order of the parts, not of the threads that computed them: the sum has the same
+        # bits for any number of threads.
         for index in sorted(by_index):
             for port, term in by_index[index].items():
                 totals[port] = totals.get(port, 0.0) + term
@@ -226,6 +228,7 @@ class CompiledModel:
 
     def _address(self, parameter: Parameter, part: _Part, tensors: Tensors) -> int:
         """The address of the first element of a part in an array."""
+        # Once: the name of a parameter may itself contain ".all".
         port = parameter.port.replace(f".{ANY_PARAM}", f".{part.param}", 1)
         array = self.arrays.get(port)
         if array is None:
@@ -271,6 +274,7 @@ def _shares(
 ) -> list[list[tuple[int, _Part]]]:
     """The parts of all parameters by their index, for each worker; there is at least one share."""
     total = sum(array.size for group in groups for array in group.params.values())
+    # With sums, parts have a fixed size, as the rounding of a sum depends on it.
     largest = TILE_WITH_SUMS if has_sums else max(-(-total // workers), SMALLEST_TILE)
     parts = [
         _Part(

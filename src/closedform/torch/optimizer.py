@@ -181,6 +181,7 @@ class Optimizer(TrainEvalOptimizer):
         group = self.param_groups[index]
         try:
             self._accept(group, index)
+        # A group that is refused leaves the optimizer as it was.
         except Exception:
             del self.param_groups[index:], self._scheduled[index:]
             for parameter in group["params"]:
@@ -221,6 +222,7 @@ class Optimizer(TrainEvalOptimizer):
             self._pack(group["params"], states_of_params, is_joint=is_joint(rule))
         for scheduled_key in scheduled_values:
             del group[scheduled_key]
+        # Tags are saved in state dicts, where a set has no order.
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
             group["tags"] = sorted(group["tags"])
         self._scheduled.append(scheduled_values)
@@ -318,6 +320,7 @@ class Optimizer(TrainEvalOptimizer):
                 loss = closure()
         if torch.compiler.is_compiling():
             self._step_in_trace()
+        # Groups, hyperparameters or states were replaced: the captured step is invalid.
         elif self._captured is None or not self._captured.update(self.param_groups, self.state):
             self._captured = None
             self._captured = self._step_and_capture()
@@ -359,6 +362,7 @@ class Optimizer(TrainEvalOptimizer):
         ]
         if shards:
             run_shards(shards)
+        # Parameters that are sharded step first, since their sums wait for other processes.
         programs = []
         for kernel, hypers, params in work_items:
             if isinstance(kernel, TorchKernel):
@@ -399,6 +403,7 @@ class Optimizer(TrainEvalOptimizer):
             if compiled_group is None or compiled_group.is_joint:
                 continue
             if not compiled_group.specialization.rule.is_in_one_dtype:
+                # A rule that stores states in other dtypes is not one vector.
                 continue
             if self._is_fused(group):
                 flat_steps[index] = self._fused_steps(compiled_group, index)
@@ -470,6 +475,7 @@ class Optimizer(TrainEvalOptimizer):
     @outside_traces  # tracing would trace SymPy
     def _make_states(self, compiled_group: CompiledGroup, index: int) -> None:
         group = self.param_groups[index]
+        # Only the absent states are made; present ones may be those that were loaded.
         present_states = [self.state[param] for param in group["params"]]
         may_restart = not self._scheduled[index]
         rule = self._rule_of(index)
@@ -580,6 +586,7 @@ class Optimizer(TrainEvalOptimizer):
             return {**state_dict, "state": {}}
 
         handle = self.register_load_state_dict_pre_hook(adapt)
+        # The hook is for this call only: torch would run it at each later load.
         try:
             super().load_state_dict(dict(state_dict))
         finally:

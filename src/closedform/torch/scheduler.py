@@ -129,6 +129,8 @@ class ParamScheduler(LRScheduler):
         self.last_epoch = last_epoch
         for entry in self._entries:
             group = optimizer.param_groups[entry.index]
+            # A resumed run has initial_<key> in its groups already, as torch's schedulers expect
+            # for last_epoch >= 0.
             group.setdefault(f"initial_{entry.key}", copy_value(group[entry.key]))
         self.base_lrs = [
             copy_value(group.get(f"initial_{key}", group.get(key)))
@@ -146,6 +148,7 @@ class ParamScheduler(LRScheduler):
 
     def _initial_step(self) -> None:
         """Writes the first value; torch's SequentialLR calls this again for its first scheduler."""
+        # step() makes it 1, as the constructor of torch does.
         self._step_count = 0
         self.step()
 
@@ -157,6 +160,7 @@ class ParamScheduler(LRScheduler):
         """
         step = self.optimizer.step
         method = getattr(step, "__func__", None)
+        # Already wrapped by another scheduler, here or in torch: both look for the same mark.
         if method is None or hasattr(step, _MARKED):
             return
         # A strong reference would be a cycle with the optimizer; torch's wrapper has a weak one.
@@ -176,6 +180,7 @@ class ParamScheduler(LRScheduler):
 
     def step(self, epoch: int | None = None) -> None:
         """Moves to the next step, or to step ``epoch``, and writes its values."""
+        # At the second call only, as torch: the first one is that of the constructor.
         if self._step_count == 1 and epoch is None:
             self._warn_of_order()
         self._step_count += 1
@@ -313,6 +318,7 @@ class ParamScheduler(LRScheduler):
         step = _clock_of(state_dict, where)
         if on_mismatch == "error":
             self._check_same(state_dict, where)
+        # -1 is the state before the first step, whose values are those of step 0.
         self._write(max(step, 0))
         self.last_epoch = step
         self._step_count = int(state_dict.get("_step_count", step + 1))

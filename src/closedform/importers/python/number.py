@@ -79,6 +79,8 @@ class Number:
     """
 
     __slots__ = ("expr", "is_int", "ref", "run", "unit")
+    # NumPy's operators return NotImplemented for such an operand, so that the methods here are
+    # called.
     __array_ufunc__ = None
     _op_priority = 1000.0  # above that of SymPy's expressions, whose operators then ask this class
 
@@ -135,6 +137,7 @@ class Number:
 
     def _text(self, render: Callable[[int], str]) -> str:
         """The text of the number: of an integer with few values, or one that is only shown."""
+        # Frame 0 is this one, 1 that of str() or format(), 2 the code that asks for the text.
         if self.run.session.is_over or is_only_shown(sys._getframe(2), self.run.session.codes):
             return str(self.expr)
         if not self.is_int or self.unit is not None:
@@ -164,6 +167,7 @@ class Number:
 
     def __bool__(self) -> bool:
         run = self.run
+        # Within a record the operation is recorded as a whole.
         if run.tape.pause_depth:
             return run.decide(sp.Ne(self.expr, 0, evaluate=False))
         return bool(
@@ -196,6 +200,7 @@ class Number:
         return truncate(self)._concrete("the integer")
 
     def __float__(self) -> float:
+        # A number whose steps were split until it is one.
         if self.expr.is_number and self.expr.is_Rational:
             return float(self.expr)
         raise self.run.session.refuse(NOT_TRACED, hint=SUPPORTED)
@@ -382,6 +387,7 @@ def _value_of(value: Any) -> Any:
     return value.value if isinstance(value, Truth) else value
 
 
+# Sums and products of Python's bools are ints, their & and | are bools.
 def _truth_operator(native: Callable[[Any, Any], Any], *, is_reflected: bool) -> Callable[..., Any]:
     def method(self: Truth, operand_value: UserValue) -> Any:
         value: Any = self.value
@@ -400,6 +406,7 @@ def _truth_unary(native: Callable[[Any], Any]) -> Callable[[Truth], Any]:
 _LOGIC = (operator.and_, operator.or_, operator.xor)
 _OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift")
 for _name in (*_OPERATORS, "and", "or", "xor"):
+    # The operators and_, or_ and xor of Python: two of the names are keywords.
     _native = getattr(operator, _name + "_" * (_name in ("and", "or")))
     setattr(Truth, f"__{_name}__", _truth_operator(_native, is_reflected=False))
     setattr(Truth, f"__r{_name}__", _truth_operator(_native, is_reflected=True))
@@ -425,6 +432,8 @@ def operand(run: Run, value: UserValue) -> tuple[sp.Expr, bool] | None:
         return value.number.expr, True
     if isinstance(value, np.generic):
         number = value.item()
+        # float16 and float32 are exact rationals, but what is computed from them has their
+        # rounding.
         is_short = value.dtype.itemsize < 8 and isinstance(number, float)
         if is_short and math.isfinite(number):
             run.session.is_single = True
@@ -443,8 +452,10 @@ def operand(run: Run, value: UserValue) -> tuple[sp.Expr, bool] | None:
         return exact_number(value), False
     if isinstance(value, Decimal):
         return sp.Rational(*value.as_integer_ratio()), False
+    # The function may compute with SymPy itself.
     if isinstance(value, sp.Expr):
         return value, bool(value.is_integer)
+    # Arrays of NumPy and tensors of torch without axes.
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return operand(run, value.item())
     return None
@@ -480,6 +491,7 @@ def record(
         {key: tape_argument(arg) for key, arg in (names or {}).items()},
     )
     unit: Any = None
+    # The dtype of a result follows NumPy's promotion, which is asked of NumPy itself.
     is_special = is_typed or any(_is_special(arg) for arg in args)
     tape.pause_depth += 1
     try:
@@ -489,6 +501,8 @@ def record(
             value = _convert(run, value, unit)
     except Exception as error:
         tape.pause_depth -= 1
+        # np.log(0) is −∞ where math.log(0) raises: the value ends the run with its reason, the
+        # exception is the function's.
         if isinstance(error, ValueError | ZeroDivisionError) and _is_silent(native, args):
             raise run.session.stop_run(NotReal(f"the value is not finite: {error}")) from None
         tape.call(native, arguments, keywords, raises=True)

@@ -60,6 +60,7 @@ from closedform.importers.torch_optimizer.texts import (
     with_guarded_texts,
 )
 
+# Py_TPFLAGS_HEAPTYPE and Py_TPFLAGS_IMMUTABLETYPE of CPython.
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
 """The flags of types that are defined in Python, and of those whose members cannot change."""
 
@@ -236,6 +237,7 @@ class Environment:
     def __init__(self, run: Run, owners: Owners, precision: Reported) -> None:
         self.run = run
         self._replaced = {
+            # By id: an equal function is not the same one, and some are not hashable.
             **_REPLACED,
             id(len): counting_len(run, owners),
             id(range): position_range(run),
@@ -261,6 +263,8 @@ class Environment:
                 self._patch(kind)
             self.adopt(vars(optimizer))
             finfo: Any = torch.finfo
+            # Optimizers read eps of the parameters' dtype, which is not the one that the trace runs
+            # in.
             torch.finfo = self._reported.finfo  # type: ignore[misc, assignment]
             try:
                 with _torch_modules():
@@ -295,6 +299,7 @@ class Environment:
             if not _is_same(attributes, before):
                 raise self._change_error(f"an object of the class {name}")
         for tensor, version in self._tensors:
+            # torch counts writes in place to each tensor.
             if tensor._version != version:
                 raise self._change_error("a tensor that exists outside of the optimizer")
         for function, attributes in self._rebuilt:
@@ -348,6 +353,7 @@ class Environment:
             return value
         entry = self._known.get(id(value))
         if entry is None:
+            # The value is stored next to its mirror, so that its id is not used again.
             entry = (value, self._mirror_value(value))
             self._known[id(value)] = entry
             self._known.setdefault(id(entry[1]), (entry[1], entry[1]))  # it is wrapped already
@@ -379,6 +385,7 @@ class Environment:
             case _Refused() | Module():
                 return value
             case logging.Logger() | logging.LoggerAdapter():
+                # A message would need the text of a number.
                 return _Silent()
             case enum.Enum() | np.ufunc() | property() | BaseException():
                 return value
@@ -386,6 +393,7 @@ class Environment:
                 return classmethod(self.wrap(value.__func__))
             case staticmethod():
                 return staticmethod(self.wrap(value.__func__))
+        # A cache would return the symbols of an earlier run.
         if isinstance(value, _CACHED):
             return self.wrap(value.__wrapped__)
         if _module_of(type(value)) in ("typing", "types", "typing_extensions"):
@@ -451,6 +459,7 @@ class Environment:
             return value
         if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
             return value
+        # torch._dynamo.disable and functools.wraps leave the function in these attributes.
         if hasattr(value, "_torchdynamo_orig_callable") or hasattr(value, "__wrapped__"):
             return self.wrap(
                 getattr(value, "_torchdynamo_orig_callable", None) or value.__wrapped__
@@ -501,6 +510,7 @@ class Environment:
         if namespace is None:
             namespace = self._namespaces[id(variables)] = Namespace(self, variables)
         code = with_guarded_texts(function.__code__, self.run)
+        # Defaults and cells are wrapped later: they may refer to the function itself.
         clone = types.FunctionType(
             code, namespace, function.__name__, None, self._closure(function)
         )
@@ -549,6 +559,7 @@ class Environment:
         if function.__closure__ is None:
             return None
         return tuple(
+            # Functions that share a variable share its new cell.
             self._cells[id(cell)][1] if id(cell) in self._cells else types.CellType()
             for cell in function.__closure__
         )
@@ -598,11 +609,13 @@ class Environment:
         for base in kind.__mro__[1:]:
             self._patch(base)
         for name, value in list(vars(kind).items()):
+            # __doc__, __module__ and the like do nothing.
             if name in _INHERITED or (_is_dunder(name) and not callable(value)):
                 continue
             if isinstance(value, property):
                 parts = (value.fget, value.fset, value.fdel)
                 replacement: Any = property(*(part and self.wrap(part) for part in parts))
+            # A property computes anew in each run; the cached value would stay in the object.
             elif isinstance(value, functools.cached_property):
                 replacement = property(self.wrap(value.func))
             elif isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
@@ -611,6 +624,7 @@ class Environment:
                 replacement = self.wrap(value)
             if replacement is not value:
                 self._undone.append((kind, name, value))
+                # Past a metaclass with a __setattr__ of the user.
                 type.__setattr__(kind, name, replacement)
         self._classes[kind] = dict(vars(kind))
 

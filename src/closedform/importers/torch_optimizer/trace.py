@@ -65,6 +65,7 @@ from closedform.language.model import GlobalSum, shared
 from closedform.language.shapes import EPSILON, SHAPE_SYMBOLS
 from closedform.language.symbols import GRAD, PARAM, hyper, state, t
 
+# Steps that are run plainly: 4, or 16 where the stored structure still changes.
 _WARM, _LONGEST = 4, 16
 _RESERVED = frozenset({"t", "step", "param", "grad"})
 
@@ -131,6 +132,7 @@ class Trace:
     times: Sequence[int]
 
 
+# Signals within the tracer, not errors that a user sees.
 class _Changed(Exception):  # noqa: N818
     """A step changes a number that the first steps did not change."""
 
@@ -177,6 +179,7 @@ class Tracer:
             TraceError: The step does something that has no expression; the message names it.
         """
         self._warm_up(_WARM)
+        # A number that turns out to change becomes a state, and the trace begins anew.
         while True:
             if not self._classify() and len(self.leaves) <= _LONGEST:
                 self._warm_up(_LONGEST)
@@ -242,6 +245,7 @@ class Tracer:
             for first in range(1, steps + 1)
             if all(static[k] == static[-1] for k in range(first, steps + 1))
         )
+        # At least one more step with the same structure has been seen.
         if self.first_steady < steps - 1:
             return True
         if steps == _LONGEST:
@@ -294,6 +298,7 @@ class Tracer:
         return "static"
 
     def _slot(self, path: Path, value: Any, *, is_shared: bool) -> str:
+        # The states of the second parameter mirror those of the first.
         if path[0] == STATE and path[1] == 1:
             return "slot"
         keys = path[2:] if path[0] == STATE else path[1:]
@@ -301,6 +306,8 @@ class Tracer:
         while name in self.slots:
             name = f"{name}_"
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+        # One element, and not the shape of the parameter: a scalar state such as a per-tensor step
+        # size.
         is_scalar = is_shared or (math.prod(shape) == 1 and shape != self.axes.shape)
         self.slots[name] = Slot(name, path, () if is_scalar else shape, is_shared)
         return "slot"
@@ -320,6 +327,7 @@ class Tracer:
         if not isinstance(value, torch.Tensor | int | float):
             return None
         if isinstance(value, torch.Tensor):
+            # A tensor with one value in all places has that number as its first value.
             first = value.reshape(-1)[0]
             return float(first) if bool((value == first).all()) else None
         return float(value)
@@ -332,6 +340,7 @@ class Tracer:
         """
         for tree in phases:
             condition = holding(tree, lambda outcome: outcome.advances)
+            # A term that is not a sum over all parameters belongs to one of them.
             with contextlib.suppress(TraceError):  # a number other than a sum is of one parameter
                 condition = self.definitions.sum_over_params(condition)
             if self.counters and self.definitions.is_of_one(condition):
@@ -406,6 +415,8 @@ class Tracer:
             else _identity(value)
             if is_same_copy
             else _text(value)
+            # Objects of the user are compared by identity within one run, by their text between
+            # runs.
             for path, value in leaves.items()
         }
 
@@ -430,6 +441,7 @@ class Tracer:
         """A step at which decisions can be taken together, as far as they depend only on it."""
         if not is_steady:
             return step
+        # Steps at which conditions are tried: small ones, powers, and large ones.
         times = STEPS[step <= STEPS]
         numbers = {hyper(name): value for name, value in self.hypers.items()}
         numbers |= self.axes.numbers()
@@ -465,6 +477,7 @@ class Tracer:
         storages = Storages()
         algebra = TorchAlgebra(self.axes, self.definitions, storages)
         shapes = (self.axes.shape, self.axes.twin)
+        # Gradients that the first steps have not seen, so that no branch is taken by chance.
         grads = gradients(shapes, self.seed + 50 + len(prefix))
         for param, gradient in zip(subject.params, grads, strict=True):
             param.grad = gradient
@@ -597,6 +610,7 @@ class Tracer:
         time: int,
     ) -> None:
         number, expr = time + start, t + start
+        # A counter in a tensor is filled in place, since the optimizer holds on to the tensor.
         if isinstance(value, torch.Tensor):
             value.fill_(number)
             storages.create(value, Value(expr))

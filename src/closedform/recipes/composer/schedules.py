@@ -39,6 +39,7 @@ def _part(run: Trainer, time: Time, begin: sp.Expr = sp.S.Zero) -> sp.Expr:
 
 def _step(given: Values, run: Trainer) -> tuple[Stage, ...]:
     gamma, size = given.gamma, run.time(given, "step_size")
+    # floor_div(·, 1): gamma to whole steps of a time in any unit.
     return ((lambda: gamma ** floor_div(_part(run, size), 1), None),)
 
 
@@ -56,6 +57,7 @@ def _fixed(value: sp.Expr) -> Callable[[], sp.Expr]:
 def _constant(given: Values, run: Trainer) -> tuple[Stage, ...]:
     alpha = given.alpha
     end = run.first_from(run.time(given, "t_max"))
+    # After t_max the factor is 1, not alpha (composer-ConstantScheduler-036).
     return (_fixed(alpha), end), (_fixed(sp.S.One), None)
 
 
@@ -101,6 +103,7 @@ def _shaped(shape: FallShape) -> Factor:
     def factor(given: Values, run: Trainer) -> tuple[Stage, ...]:
         curve, last = shape(given)
         length = run.time(given, "t_max")
+        # ZeroDivisionError in the first batch upstream.
         if length.value == 0:
             raise DefinitionError("t_max is 0: division by zero", where=run.where)
         now = run.now(length.unit)
@@ -117,6 +120,8 @@ def _rise(given: Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
     warmup = _warmup_end(given, run)
     length = warmup
     if given.scale_warmup:
+        # The line is over the scaled warmup, its end is tested without the scale
+        # (composer-LinearWithWarmupScheduler-043).
         length = run.time(given, "t_warmup")
     now = run.now(length.unit)
     part = sp.Min(1, now / length.value) if length.value else sp.S.One
@@ -125,6 +130,7 @@ def _rise(given: Values, run: Trainer, top: sp.Expr) -> tuple[Stage, Time]:
 
 def _warmup_end(given: Values, run: Trainer) -> Time:
     is_scaled = given.scale_warmup and not run.as_implemented
+    # The warmup is converted without scale_schedule_ratio, except for a time in dur.
     return run.time(given, "t_warmup", None if is_scaled else 1)
 
 
@@ -143,6 +149,7 @@ def _warmed(shape: FallShape) -> Factor:
         _check_warmed(length, warmup, run)
         begin, now = warmup.exact, run.now(length.unit)
         rest = length.exact - begin
+        # A warmup of the whole run leaves the position at 0.
         if rest <= 0:
             return rise, (lambda: curve(sp.S.Zero, sp.S.One), None)
         end = run.first_from(length)
@@ -169,6 +176,7 @@ def _restarts(given: Values, run: Trainer) -> tuple[Stage, ...]:
     period = run.time(given, "t_0")
     now, begin, length = run.now(period.unit), 0, int(period.value)
     if length and growth == 1:
+        # now/length - floor: exact for any length, without a stage for each period.
         part = now / length - floor_div(now, length)
         return ((lambda: along_cosine(sp.S.One, last, part), None),)
     stages: list[Stage] = []
@@ -177,6 +185,7 @@ def _restarts(given: Values, run: Trainer) -> tuple[Stage, ...]:
         if length == 0:
             return *stages, (_decayed, None)
         stages.append((_wave(now - begin, length, last), end))
+        # int(t_mult · length): periods are whole units.
         begin, length = begin + length, int(growth * length)
         if end > _FAR:
             break
@@ -224,6 +233,7 @@ def _inverse_root(given: Values, run: Trainer) -> tuple[Stage, ...]:
             raise UndefinedError("ValueError: t_max has another unit than max_duration")
         return along_inverse_root(sp.S.One, floor, at - warmup, scale)
 
+    # A cooldown longer than the run after the warmup begins at the warmup's end.
     begin = max(warmup, total.exact - cooldown)
     unit = run.length.unit
 

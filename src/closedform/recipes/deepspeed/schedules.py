@@ -38,18 +38,25 @@ from closedform.schedules.sweeps import range_test
 
 VERSIONS = ("edaa72212672", "6c58fb75f^", "v0.19.0", "v0.16.0", "v0.14.0")
 HEAD, FIRST_GROUP, V0_19, V0_16, V0_14 = VERSIONS
+# offset=-1: DeepSpeed steps its scheduler after the optimizer, so update t has the value of
+# scheduler step t - 1.
 CLOCK = Clock(Unit.UPDATE, offset=-1)
 COUNT = CLOCK.count(Facts())
 """The last step of the scheduler when update t runs; -1 before the first one."""
 
 
 _STEPPED = {"last_batch_iteration": irrelevant(), "verbose": irrelevant()}
+# 1,000 updates and "log" are the defaults of WarmupLR.
 _RISE = {"warmup_num_steps": number(1000), "warmup_type": text("log"), **_STEPPED}
 _WARMUP = {"warmup_min_lr": number_or_numbers(0), **_RISE}
 PARAMETERS = {
     "WarmupLR": Keys(warmup_max_lr=number_or_numbers(None), **_WARMUP),
     "WarmupDecayLR": Keys(
-        total_num_steps=number(), warmup_max_lr=number_or_numbers(sp.Rational(1, 1000)), **_WARMUP
+        # The default 0.001 of WarmupDecayLR stays in all versions, whatever the rate of the
+        # optimizer is.
+        total_num_steps=number(),
+        warmup_max_lr=number_or_numbers(sp.Rational(1, 1000)),
+        **_WARMUP,
     ),
     "WarmupCosineLR": Keys(
         total_num_steps=number(),
@@ -96,6 +103,7 @@ OPTIMIZER = Keys(
 )
 SCHEDULER = Keys(
     type=choice(*PARAMETERS),
+    # The parameters depend on the type, which stands next to them.
     params=Key(
         lambda place, key, default: PARAMETERS[place.text("type")].read(place.section(key)), None
     ),
@@ -161,10 +169,12 @@ def _with_groups(context: Context, optimizer: Values) -> Context:
 def _warmup_steps(context: Context, params: Values) -> sp.Expr:
     """The length of the warmup: at least 2."""
     steps, written = params.warmup_num_steps, params.origin.content.get("warmup_num_steps")
+    # A float such as 10.0 is refused by the newest version, accepted by older ones.
     is_count = steps.is_Integer and steps > 0 and not isinstance(written, float)
     if context.version in (HEAD, FIRST_GROUP) and not is_count:
         what = f"warmup_num_steps must be an integer above 0, got {written!r}"
         raise params.error(what, "warmup_num_steps")
+    # max(2, ·): log(1) would be a divisor of 0.
     return max(sp.Integer(2), steps)
 
 
@@ -181,12 +191,14 @@ def _warmup(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     if has_rates and not context.as_implemented:
         peak = _rate(context, optimizer)
     elif params.warmup_max_lr is not None:
+        # v0.16 and v0.14 had 0.001 as the default of warmup_max_lr.
         peak = _group_value(context, params, "warmup_max_lr")
     elif is_old or not context.as_implemented:
         peak = sp.Rational(1, 1000)
     else:
         is_first = context.version in (FIRST_GROUP, V0_19)
         peak = _rate(context.with_facts(group_index=0) if is_first else context, optimizer)
+    # v0.14.0 leaves update 0 at the optimizer's rate (deepspeed-WarmupLR-047).
     has_own_start = context.version == V0_14 and context.as_implemented
     start = _rate(context, optimizer) if has_own_start else low
     begin = (lambda: start, COUNT.first_from(sp.S.Zero))
@@ -194,6 +206,7 @@ def _warmup(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     if scheduler.type == "WarmupLR":
         return by_intervals("WarmupLR", begin, rise, (lambda: peak, None))
     total = params.total_num_steps
+    # max(1, T - W) and max(0, ·): the decay ends at T and stays at warmup_min_lr.
     rest = sp.Max(0, (total - COUNT.n) / max(sp.S.One, total - warmup))
     return by_intervals("WarmupDecayLR", begin, rise, (lambda: along_line(low, peak, rest), None))
 
@@ -203,6 +216,7 @@ def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
     warmup, total = _warmup_steps(context, params), params.total_num_steps
     low, end = params.warmup_min_ratio, params.cos_min_ratio
     rate = _rate(context, optimizer)
+    # v0.16.0 initialises the first group only (deepspeed-WarmupCosineLR-034).
     is_later_group = context.facts.get("group_index", 0) > 0
     if not context.as_implemented:
         start = low * rate
@@ -212,7 +226,11 @@ def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
         start = sp.S.Zero
     is_known = params.warmup_type in ("log", "linear")
     # After a linear warmup the implementation leaves the peak out.
+    # W + 1 instead of W in the cosine: the peak of a linear warmup is skipped
+    # (deepspeed-WarmupCosineLR-065).
     ahead = 1 if context.as_implemented or params.warmup_type != "linear" else 0
+    # Up to v0.19.0 the progress is not clamped: the rate climbs after T
+    # (deepspeed-WarmupCosineLR-061).
     is_bounded = version in (HEAD, FIRST_GROUP) or not context.as_implemented
 
     def rise() -> sp.Expr:
@@ -223,6 +241,7 @@ def _cosine(context: Context, optimizer: Values, scheduler: Values) -> Schedule:
         return along_line(low, sp.S.One, _risen(params, warmup)) * rate
 
     def fall() -> sp.Expr:
+        # Without the clamp T = W divides by zero (deepspeed-WarmupCosineLR-064).
         length = max(sp.S.One, total - warmup) if is_bounded else total - warmup
         if length == 0:
             raise UndefinedError("division by zero: total_num_steps is warmup_num_steps")
@@ -271,6 +290,8 @@ def _cycle(context: Context, params: Values) -> _Cycle:
         raise params.error(what, "cycle_second_step_size")
     up, down = params.cycle_first_stair_count, params.cycle_second_stair_count
     down = up if down is None else down
+    # Stairs came with edaa72212672: before it, their counts are read and not used
+    # (deepspeed-OneCycle-068).
     if context.version != HEAD and context.as_implemented:
         up = down = 0
     total = first + second
@@ -281,6 +302,7 @@ def _cycle(context: Context, params: Values) -> _Cycle:
 
 def _triangle(first: sp.Expr, second: sp.Expr, stairs: tuple[int, int]) -> sp.Expr:
     """The position between the ends of the cycle, at update t."""
+    # The position is t, and not the step t - 1: OneCycle counts from 1.
     position = floor_mod(t, first + second)
     up = position / first
     if stairs[0]:
@@ -298,6 +320,8 @@ def _one_cycle(context: Context, optimizer: Values, scheduler: Values) -> Schedu
     low = _group_value(context, params, "cycle_min_lr")
     top = _group_value(context, params, "cycle_max_lr")
     decay, fall = params.decay_step_size, params.decay_lr_rate
+    # After the cycle: min / (1 + rate·(k - total + 1) / step), or the minimum without a rate or a
+    # step.
     last = low / (1 + fall * cycle.after / decay) if decay and fall else low
     return _cycled(cycle, low, along_line(low, top, cycle.scale), last)
 
@@ -318,16 +342,19 @@ def _momentum(context: Context, optimizer: Values, scheduler: Values) -> Schedul
             where=context.where,
             hint="it schedules lr, beta1, beta2, momentum",
         )
+    # Only SGD has a momentum and no betas among DeepSpeed's optimizers.
     has_betas = optimizer.type != "SGD"
     is_driven = scheduler.type == "OneCycle" and params.cycle_momentum
     if key == "momentum" or not has_betas or not is_driven:
         entries = optimizer.params
         return constant(entries.momentum if key == "momentum" else entries.betas[key == "beta2"])
+    # beta2 becomes 0.99 as soon as OneCycle drives the momentum.
     if key == "beta2":
         return constant(sp.Rational(99, 100)).rename("OneCycle")
     cycle, low, top = _cycle(context, params), params.cycle_min_mom, params.cycle_max_mom
     decay, growth = params.decay_step_size, params.decay_mom_rate
     last = top * (1 + growth * cycle.after / decay) if decay and growth else top
+    # beta1 moves against the rate: from its largest value down and up again.
     return _cycled(cycle, low, along_line(top, low, cycle.scale), last)
 
 

@@ -65,6 +65,8 @@ class MultiplierCurve:
 
 def _steps(solver: Values) -> MultiplierCurve:
     total = solver.MAX_ITER
+    # Steps beyond the run are dropped, but one at MAX_ITER is left, and fails below
+    # (detectron2-WarmupMultiStepLR-003).
     steps = [step for step in solver.STEPS if step <= total]
     if steps != sorted(set(steps)):
         raise solver.error(f"STEPS must increase, got {steps}", "STEPS")
@@ -90,7 +92,11 @@ def equal_steps(values: Sequence[sp.Expr]) -> MultiplierCurve:
     marks = [sp.Rational(index + 1, len(values)) - EPSILON for index in range(len(values))]
     stages = tuple((_value(value), mark) for value, mark in zip(values, marks, strict=True))
     return MultiplierCurve(
-        stages, marks[-1], with_end=True, reason="IndexError: list index out of range"
+        stages,
+        marks[-1],
+        with_end=True,
+        reason="IndexError: list index out of range",
+        # At the end of the run the index is the number of values: refused already at x = 1.
     )
 
 
@@ -198,6 +204,7 @@ def rate_of(context: Context, solver: Values) -> Schedule:
         return _polynomial(solver, rate)
     total = sp.Integer(solver.MAX_ITER)
     warmup = Warmup(
+        # A warmup that is longer than the run ends with it.
         min(solver.WARMUP_ITERS / total, sp.S.One),
         solver.WARMUP_FACTOR,
         solver.WARMUP_METHOD,
@@ -239,6 +246,7 @@ def warmed_up(
     stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
     if length > 0:
         rise = _warmup(curve, warmup)
+        # The warmup holds while x + epsilon <= length.
         stages.append((lambda: rate * rise(x), count.first_after((length - EPSILON) * total)))
 
     def position(mark: sp.Expr) -> sp.Expr:
@@ -264,6 +272,8 @@ def _warmup(curve: MultiplierCurve, warmup: Warmup) -> Callable[[sp.Expr], sp.Ex
     """The warmup: to the curve at its end, which is its start if the curve is moved."""
     try:
         first = warmup.factor * curve.at(sp.S.Zero)
+        # The warmup ends at the curve's value, not at the peak, unless the curve is moved behind
+        # it.
         last = curve.at(sp.S.Zero if warmup.rescale else warmup.length)
     except UndefinedError as error:
         raise DefinitionError(str(error)) from error

@@ -45,6 +45,7 @@ from closedform.schedules import (
 NAME = "generic"
 _COUNTED = {KeyUnit.UPDATES, KeyUnit.EPOCHS}
 _EPOCHS = "updates_per_epoch"
+# torch's CosineAnnealingLR(T_max) after a warmup in SequentialLR counts from its milestone.
 _FROM_THE_WARMUP = frozenset({"t_max", "cosine_steps", "lr_decay_length"})
 """Names of a length that is counted from the end of the warmup; others are from the start."""
 _SHOWN_DEFAULTS = frozenset(
@@ -79,6 +80,8 @@ def read(reading: Reading, paths: Mapping[str, str] | None = None) -> Recipe:
         UnknownNameError: A concept or a path of ``paths`` does not exist.
     """
     document = interpolate(reading.document)
+    # Values that a program states elsewhere (argparse defaults, YAML beside the code) count where
+    # the config is silent.
     elsewhere = stated_elsewhere(document)
     document = replace(document, content={**elsewhere, **document.content})
     book = Book(document, paths or {})
@@ -156,6 +159,7 @@ class _Proposal:
     def _block_of_text(self) -> tuple[str, Any] | None:
         """The class that a text names, with the arguments that keys of their names have."""
         book = self.book
+        # A text is a class only if torch has it by this name; "cosine" is a family.
         texts = [
             entry for entry in book.candidates("decay") if entry.value in torch.FRAMEWORK.schedules
         ]
@@ -168,6 +172,7 @@ class _Proposal:
             path.rpartition(".")[2] for path, value in book.values.items() if value is not None
         }
         required_names = {entry.name for entry in parameters if isinstance(entry.default, Required)}
+        # The keys of such a file have the names of its program: a family of schedules reads those.
         if required_names - names - set(book.paths) and family(name) is not None:
             return None  # its keys have other names
         for parameter in parameters:
@@ -237,6 +242,8 @@ class _Proposal:
         is_function = name in classes.FUNCTIONS
         by_epoch = self._is_by_epoch(total, default="update" if is_function else None)
         if is_function and "num_training_steps" not in arguments:
+            # The functions of transformers take the length of the run as an argument, torch's
+            # classes do not.
             names = [entry.name for entry in classes.entry_of(name).parameters]
             if "num_training_steps" in names:
                 if total is None and self.reading.facts.total_updates is None:
@@ -249,6 +256,7 @@ class _Proposal:
         framework = "huggingface" if is_function else "torch"
         entry = classes.entry_of(name)
         with locate_block_errors(book, path):
+            # The rate is the base of torch's class, which scales it.
             schedule = class_schedule(
                 framework,
                 {**torch.FRAMEWORK.schedules, entry.name: entry},
@@ -265,6 +273,7 @@ class _Proposal:
         rate = self._rate()
         name = self._family()
         warmup = book.choose("warmup")
+        # warmup: true is a switch without a length.
         if warmup is None and any(
             value is True and book.is_named("warmup", path) for path, value in book.values.items()
         ):
@@ -300,6 +309,7 @@ class _Proposal:
             warmup = None
         count = self._counter(by_epoch)
         rise = count(warmup) if warmup is not None else sp.S.Zero
+        # A length below 1 update is a part of the run, whatever its key is called.
         if warmup is not None and (warmup.kind is KeyUnit.RUN or 0 < rise < 1):
             whole = self._whole(total, count)
             # int(ratio * total) is the most common rounding; transformers takes the ceiling.
@@ -320,6 +330,7 @@ class _Proposal:
                 f"from {'epoch' if by_epoch else 'update'} {rise} on"
             )
             # Steps of a run are counted from its beginning, and so is an inverse square root.
+            # A cosine counts from the warmup's end: its span is the rest already.
             is_absolute = name in ("multistep", "step", "exponential", "inverse_sqrt")
             rest = later.shift(int(rise)) if is_absolute else later
             schedule = linear(start, rate, int(rise)).then(rest)
@@ -346,11 +357,14 @@ class _Proposal:
                     hint=f"{nearest(str(entry.value), set(FAMILIES.values()))}; name what comes "
                     "near: paths={'decay': 'cosine'}",
                 )
+            # "step" with milestones is MultiStepLR, "multistep" without them StepLR.
             if name == "step" and book.candidates("milestones"):
                 name = "multistep"
             if name == "multistep" and not book.candidates("milestones"):
                 name = "step" if book.candidates("step_size") else name
             return name
+        # Keys that only a schedule has, although none names it; step_size alone may be the size of
+        # a stride.
         speaking = [
             candidate
             for concept in OF_SCHEDULE
@@ -421,6 +435,8 @@ class _Proposal:
         span = whole if is_own else whole - rise
         end = "of the run" if length is None else f"of {length.path}"
         place = f"that begin after the warmup, {end}" if is_own else f"up to the end {end}"
+        # The place of a decay is the least certain assumption: some programs count it from update
+        # 0.
         book.notes["decay-place"] = (
             f"the {name} decay from {rate} to {low} is assumed to take {span} "
             f"{'epochs' if by_epoch else 'updates'} {place}"
@@ -515,6 +531,7 @@ class _Proposal:
         unit = book.choose("unit")
         if unit is not None:
             return unit.value is True or UNITS.get(str(unit.value).lower(), False)
+        # warmup_ratio counts as updates, since a part of the run has no unit.
         # A part of the run is a number of updates.
         kinds: set[KeyUnit] = {part.kind for part in parts or ()}
         kinds = (kinds | ({KeyUnit.UPDATES} if KeyUnit.RUN in kinds else set())) & _COUNTED
@@ -558,6 +575,7 @@ class _Proposal:
         facts = self.reading.facts
         if facts.updates_per_epoch is not None:
             return int(facts.updates_per_epoch)
+        # ceil: torch's DataLoader keeps the last batch unless drop_last is set.
         if facts.dataset_size is not None and facts.global_batch_size is not None:
             self.book.notes[_EPOCHS] = "an epoch is assumed to end with its last, smaller batch"
             return math.ceil(facts.dataset_size / facts.global_batch_size)
@@ -570,6 +588,7 @@ class _Proposal:
     def _in_updates(self, schedule: Schedule, by_epoch: bool) -> tuple[Schedule, Clock]:
         if not by_epoch:
             return schedule, Clock(Unit.UPDATE)
+        # A constant needs no clock, so that no epoch length is asked for.
         if not schedule.expr.free_symbols:
             return schedule, Clock(Unit.UPDATE)
         return hold(schedule, self._epoch()), Clock(Unit.EPOCH)
@@ -583,6 +602,8 @@ class _Proposal:
             if facts.total_updates is not None:
                 return facts.total_updates
             try:
+                # Without the length of an epoch the recipe has no horizon, and its schedule in
+                # epochs is complete all the same.
                 return int(sp.ceiling(number * self._epoch()))
             except MissingFactsError:
                 return None

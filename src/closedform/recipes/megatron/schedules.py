@@ -35,6 +35,7 @@ from closedform.recipes.keys import (
 )
 from closedform.schedules.blends import along_cosine, along_half_exponential, along_line
 
+# num_steps of OptimizerParamScheduler grows by the global batch size at each step.
 CLOCK = Clock(Unit.SAMPLE)
 STYLES = ("constant", "linear", "cosine", "inverse-square-root", "WSD")
 TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
@@ -244,9 +245,12 @@ def check(plan: MegatronNumbers, where: str) -> None:
 
 def learning_rate(plan: MegatronNumbers) -> Schedule:
     """Returns the learning rate of a plan that is checked."""
+    # n = t·B: the count before the update.
     n = t * plan.per_update
     step = plan.per_update
+    # 10^-9 instead of 0 for the interval that is empty without a warmup.
     rise = plan.first + (plan.peak - plan.first) * n / max(plan.warmup, sp.S.One / 10**9)
+    # num_steps <= warmup: update n = W is still in the warmup, at the peak.
     warm = (lambda: rise, first_after(plan.warmup / step) if plan.warmup > 0 else 0)
     if plan.style == "constant":
         return by_intervals("constant", warm, (lambda: plan.peak, None))
@@ -255,6 +259,7 @@ def learning_rate(plan: MegatronNumbers) -> Schedule:
     if plan.style == "WSD":
         tail = plan.tail or sp.S.Zero
         begin = first_after((plan.total - tail) / step)
+        # A WSD decay that begins inside the warmup starts at its end: the rate jumps there.
         flat = (lambda: plan.peak, min(begin, end))
         return by_intervals("WSD", warm, flat, (lambda: _tail(plan, n, tail), end), after)
     return by_intervals(plan.style, warm, (lambda: _decay(plan, n), end), after)
@@ -295,6 +300,8 @@ def weight_decay(
     if style == "constant":
         return by_intervals("constant", after)
     end = first_after(total / per_update)
+    # The weight decay has no warmup: it grows from update 0 on, to the length of the run and not of
+    # the decay.
     progress = t * per_update / total
     if style == "linear":
         return by_intervals("linear", (lambda: along_line(first, last, progress), end), after)
@@ -332,6 +339,7 @@ def _lengths(flags: Values, context: Context) -> _Lengths:
             flags.lr_wsd_decay_samples,
         ),
     }
+    # Iterations and samples exclude each other in Megatron's arguments.py.
     unit, absent = by_unit if flags.train_samples is None else reversed(by_unit)
     if by_unit[absent][1] is not None or by_unit[absent][2]:
         raise flags.error(f"a run in {unit} must have its decay and warmup in {unit}")
@@ -372,6 +380,7 @@ def rate(context: Context, flags: Values) -> Schedule:
             lengths.batch,
         )
 
+    # The flags are checked, not the group: a group's rates are taken as they are.
     check(plan(flags.lr, flags.min_lr), context.where)
     group = context.facts.get("param_group", {})
     peak, low = group.get("max_lr", flags.lr), group.get("min_lr", flags.min_lr)

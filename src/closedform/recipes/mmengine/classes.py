@@ -68,6 +68,7 @@ class Law:
 
 def _step(given: Arguments, span: Range) -> Law:
     gamma = _number(given["gamma"], "gamma", span.where)
+    # j % -k is 0 where j % k is 0: a negative step_size has the same steps.
     size = abs(_whole(given["step_size"], "step_size", span.where))
     if size == 0:
         return Law((), (1, "ZeroDivisionError: step_size is 0"))
@@ -78,6 +79,7 @@ def _milestones(given: Arguments, span: Range) -> Law:
     gamma = _number(given["gamma"], "gamma", span.where)
     marks = [_number(mark, "milestones", span.where) for mark in _list(given, "milestones", span)]
     _check_phases(marks, span.where)
+    # A milestone that is listed twice multiplies twice.
     whole = sorted({int(mark) for mark in marks if mark.is_Integer and mark >= 0})
     return Law(tuple(Phase(mark, _flat(gamma ** marks.count(mark))) for mark in whole))
 
@@ -94,6 +96,7 @@ def _constant(given: Arguments, span: Range) -> Law:
         return Law(phases)
     if factor == 0:
         return Law(phases, (int(span.last), "ZeroDivisionError: the factor is 0"))
+    # The factor is taken back at the last step, which a run without an end does not reach.
     return Law((*phases, Phase(int(span.last), _flat(1 / factor))))
 
 
@@ -101,6 +104,7 @@ def _linear(given: Arguments, span: Range) -> Law:
     start, end = _factor(given, "start_factor", span), _factor(given, "end_factor", span)
     if span.last == 0:
         return Law((Phase(0, _flat(start)),))
+    # The recursion multiplies by a quotient with start_factor below it (mmengine-LinearLR-038).
     failure = (1, "ZeroDivisionError: start_factor is 0") if start == 0 else None
     return Law((Phase(0, lambda j: along_line(start, end, j / span.last)),), failure)
 
@@ -111,10 +115,13 @@ def _cosine(given: Arguments, span: Range) -> Law:
         low is None or not has_ratio, "eta_min and eta_min_ratio exclude each other", span.where
     )
     low = _lowest(given, span) if low is not None or has_ratio else sp.S.Zero
+    # `or`: a T_max of 0 counts as none.
     length = abs(_number(given["T_max"] or span.end - span.begin, "T_max", span.where))
     falls = Phase(1, lambda j: _wave(j, length), low)
     if not length.is_Integer:
         return Law((falls,))
+    # A T_max shorter than the range goes up again (mmengine-CosineAnnealingLR-040). One step after
+    # the minimum the recursion would be 0/0, for which there is a case, as in torch.
     phases, turn = [falls], int(length) + 1
     while span.acts(turn) and len(phases) <= MAX_TURNS:
         phases.append(_after_turn(turn, length, low, span.base))
@@ -137,6 +144,7 @@ def _polynomial(given: Arguments, span: Range) -> Law:
     failure = None
     if power < 0 and last >= 1 and last.is_Integer:
         failure = (int(last), "ZeroDivisionError: 0 to a negative power")
+    # ((last - j) / last)**power as a product of the recursion's quotients.
     return Law((Phase(1, lambda j: (last - j) ** power / last**power, low),), failure)
 
 
@@ -158,6 +166,7 @@ def _one_cycle(given: Arguments, span: Range) -> Law:
         )
     total = exact_number(steps if steps is not None else span.end - span.begin)
     refuse_unless(
+        # isinstance(pct_start, float) of upstream: 1 is refused (mmengine-OneCycleLR-039).
         isinstance(part, float) and 0 <= part <= 1,
         f"pct_start must be a float from 0 to 1, got {part!r}",
         where,
@@ -168,6 +177,7 @@ def _one_cycle(given: Arguments, span: Range) -> Law:
     )
     along = along_cosine if strategy == "cos" else along_line
     # MMEngine computes the ends in floats and compares steps with them; the curves are exact.
+    # The peak is one step before the end of the part, as in torch's OneCycleLR.
     spans = [(part, 1, first, high)]
     if given["three_phase"]:
         spans += [(2 * part, 2, high, first), (1, 1, first, low)]
@@ -221,6 +231,7 @@ def _restarts(given: Arguments, span: Range) -> Law:
         if period > 1:
             phases.append(Phase(start + 1, _wave_from(start, period), low))
         start += period
+    # After the periods the value stays.
     return Law((*phases, Phase(start, _flat(sp.S.One))))
 
 
@@ -230,6 +241,7 @@ def _quadratic(given: Arguments, span: Range) -> Law:
     length = span.end - span.begin
     refuse_unless(length < FOREVER, "end must be given", span.where)
     unit = span.base / length**2
+    # (j + 1)² − 1 = 3 + 5 + … + (2j + 1), on top of the 1 of the first step.
     rises = Phase(1, _flat(sp.S.One), drive=lambda j: unit * ((j + 1) ** 2 - 1))
     return Law((Phase(0, None, drive=_flat(unit)), rises))
 
@@ -396,6 +408,8 @@ def build_action(
     """
     kind, where = CLASSES[name], group.where
     given = fill(parameters(**_SHARED, **kind.defaults), config, where)
+    # last_step other than -1 resumes a run from the value of a checkpoint, which the config does
+    # not have.
     refuse_unless(given["last_step"] == -1, "last_step is not read: it resumes a run", where)
     period, by_epoch = 1, given["by_epoch"] and not given["convert_to_iter_based"]
     if given["convert_to_iter_based"]:
@@ -409,6 +423,7 @@ def build_action(
     initial = base if law.initial is None else law.initial
     first = max(0, int(sp.ceiling(begin)))
     stop = None if end >= FOREVER and name != "Poly" else int(sp.ceiling(end))
+    # In an IterBasedTrainLoop no epoch ends: an entry by epochs acts once, when it is built.
     if by_epoch and not group.has_epochs:
         if first > 0:
             return None, initial

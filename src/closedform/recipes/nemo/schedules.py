@@ -79,6 +79,7 @@ def _length(values: Values, keys: Keys, kind: str, where: str) -> sp.Expr | None
     if steps is not None or ratio is None:
         return steps
     refuse_unless(values.max_steps is not None, f"{kind}_ratio needs max_steps", where)
+    # int() of a product of floats, as upstream.
     return exact_number(int(float(ratio) * values.max_steps))
 
 
@@ -103,8 +104,12 @@ def rate(context: Context, values: Values, lr: Any) -> Schedule:
             tuple(exact_number(group.get("lr", lr), "lr") for group in groups),
             context.of_group("lr", lr),
             warmup,
+            # A hold is counted from the warmup's end; without hold_steps it is 0 and the decay
+            # counts from update 0 (nemo-WarmupHoldAnnealLinear-044).
             sp.S.Zero if hold is None else warmup + hold,
             sp.S.Zero if constant is None else constant,
+            # max_steps may be missing: most policies then fail after the warmup, WarmupHoldPolicy
+            # too (nemo-WarmupHoldPolicy-036).
             sp.oo if values.max_steps is None else sp.Integer(values.max_steps),
         )
     )
@@ -119,8 +124,10 @@ def _policy(curve: ValueBuilder, *, is_open: bool = False) -> Build:
     """
 
     def build(policy: Policy) -> Schedule:
+        # (t + 1) / (W + 1): update 0 is above 0 and update W has the rate.
         rise = policy.base * (t + 1) / (policy.warmup + 1)
         stages = [
+            # first_after: the warmup's test is step <= warmup_steps.
             (lambda: rise, _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0),
             (lambda: policy.base, _COUNT.first_from(policy.hold)),
         ]
@@ -132,6 +139,7 @@ def _policy(curve: ValueBuilder, *, is_open: bool = False) -> Build:
         return by_intervals(
             name,
             *stages,
+            # first_after: the test of the end is step > max_steps.
             (lambda: curve(policy), _COUNT.first_after(policy.total)),
             (lambda: policy.low, None),
         )
@@ -162,6 +170,7 @@ def _square_root(policy: Policy) -> sp.Expr:
 def _polynomial(policy: Policy, done: sp.Expr, length: sp.Expr) -> sp.Expr:
     power = policy.values.power
     if policy.values.cycle:
+        # cycle stretches the length to whole cycles, at least one.
         length = length * sp.Max(1, sp.ceiling(quotient(done, length)))
     else:
         done = sp.Min(done, length)
@@ -192,6 +201,7 @@ def _hold_noam(policy: Policy) -> sp.Expr:
     if policy.warmup == 0:
         raise UndefinedError("ValueError: Noam scheduler cannot be used without warmup steps")
     rate = policy.values.decay_rate
+    # Steps of the hold are taken off the count of the root.
     hold = policy.hold - policy.warmup if policy.hold > 0 else sp.S.Zero
     rise = max(sp.S.One, policy.warmup**rate)
     return sp.Max(policy.base * rise / sp.Max(1, (t - hold) ** rate), policy.low)
@@ -203,6 +213,8 @@ def _annealing(policy: Policy) -> sp.Expr:
 
 
 def _inverse_root(policy: Policy) -> sp.Expr:
+    # Not floored by min_lr, which counts after max_steps only
+    # (nemo-InverseSquareRootAnnealing-042).
     return policy.base / sp.sqrt((t + 1) / (policy.warmup + 1))
 
 
@@ -234,6 +246,7 @@ def _cosine_to_constant(policy: Policy) -> Schedule:
     warmup = _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0
     return by_intervals(
         "CosineAnnealing",
+        # The warmup of this formula is t / W, unlike those of the other policies.
         (lambda: peak * t / policy.warmup, warmup),
         (fall, _COUNT.first_after(policy.warmup + length)),
         (lambda: policy.low, None),
@@ -247,12 +260,14 @@ def _noam(policy: Policy) -> Schedule:
     size = policy.values.d_model
     policy.refuse_unless(size > 0, f"d_model must be above 0, got {size}")
     factor = policy.base / sp.sqrt(size)
+    # max(1, t): updates 0 and 1 are equal.
     step = sp.Max(1, t)
     root = factor / sp.sqrt(step)
     if policy.warmup > 0:
         rise = factor * sp.Min(1 / sp.sqrt(step), step * policy.warmup ** sp.Rational(-3, 2))
     else:
         rise = root
+    # The floor holds for t > W only, so that it may lift the rate there (nemo-NoamAnnealing-042).
     first = max(2, _COUNT.first_after(policy.warmup)) if policy.warmup >= 1 else 0
     return by_intervals(
         "NoamAnnealing", (lambda: rise, first), (lambda: sp.Max(root, policy.low), None)
@@ -267,6 +282,7 @@ def _t5(policy: Policy) -> Schedule:
     policy.refuse_unless(policy.constant > 0, "constant_steps must be above 0")
     return by_intervals(
         "T5InverseSquareRootAnnealing",
+        # The base rate has no effect (nemo-T5InverseSquareRootAnnealing-042).
         (lambda: 1 / sp.sqrt(policy.constant), _COUNT.first_after(policy.constant)),
         (lambda: 1 / sp.sqrt(t), _COUNT.first_after(policy.total)),
         (lambda: policy.low, None),

@@ -37,6 +37,7 @@ from closedform.schedules import (
 )
 from closedform.schedules.blends import along_line
 
+# max_safe_ratio of wsd_scheduler.py.
 _LARGEST_RATIO = sp.Rational(1, 3)
 
 
@@ -55,6 +56,7 @@ def checkpoint_steps(total_steps: int, num_checkpoints: int = 3) -> list[int]:
         return [total_steps]
     marks: list[int] = []
     for index in range(num_checkpoints):
+        # total // 4 · 2^i: a quarter, a half, all of it, in whole steps.
         marks.append(min(total_steps // 4 * 2**index, total_steps))
         if marks[-1] == total_steps or marks[-1] == 0:
             break
@@ -151,6 +153,7 @@ def _plan(arguments: Mapping[str, Any], context: Context) -> WsdPlan:
     warmup = arguments["num_warmup_steps"]
     plan = WsdPlan(
         total_steps=total,
+        # int(0.01 · total) of upstream, which equals total // 100 for all runs below 200,000 steps.
         num_warmup_steps=total // 100 if warmup is None else warmup,
         decay_phase_ratio=arguments["decay_phase_ratio"],
         lr_min=arguments["lr_min"],
@@ -215,6 +218,8 @@ def _cosine(arguments: Arguments, context: Context) -> Schedule:
         else arguments["min_lr_ratio"] * base
     )
     default_start, ratio = arguments["warmup_starting_lr"], arguments["warmup_starting_lr_ratio"]
+    # The ratio's start with the default start's slope: cosine_scheduler.py adds num_updates · (lr -
+    # warmup_lr_init) / warmup.
     start = default_start if ratio is None else ratio * base
     fall = steps - warmup - cooldown
     if not (warmup.is_Integer and cooldown.is_Integer) and fall != 0 and arguments["k_decay"] != 0:
@@ -222,6 +227,7 @@ def _cosine(arguments: Arguments, context: Context) -> Schedule:
             low, base, (1 + sp.cos(sp.pi * ((t - warmup) / fall) ** arguments["k_decay"])) / 2
         )
         slope = base - default_start if context.as_implemented else base - start
+        # The cosine is cut at total - (warmup + cooldown), but counts from the warmup's end.
         end = fall if context.as_implemented else steps - cooldown
         rise = start + t * slope / warmup if warmup else start
         cut = sp.Piecewise((wave, t < sp.Max(end, warmup)), (low, True))

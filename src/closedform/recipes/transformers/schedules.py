@@ -59,6 +59,7 @@ class ScheduleNumbers:
     @property
     def rest(self) -> sp.Expr:
         """The updates after the warmup, at least 1."""
+        # max(1, ·) of transformers/optimization.py: a warmup of the whole run divides by 1.
         return max(sp.S.One, self.total - self.warmup)
 
     @property
@@ -68,6 +69,7 @@ class ScheduleNumbers:
 
     def rise(self) -> tuple[Callable[[], sp.Expr], int]:
         """The warmup from 0."""
+        # A warmup of 0 divides by 1, in an empty interval.
         line = self.base * self.count.n / max(sp.S.One, self.warmup)
         return (lambda: line), self.count.first_from(self.warmup)
 
@@ -96,12 +98,15 @@ def cosine(run: ScheduleNumbers, arguments: Values) -> Schedule:
 
 
 def _restarts(run: ScheduleNumbers, arguments: Values) -> Schedule:
+    # floor_mod of integers: (c·progress) % 1.0 of upstream in exact numbers.
     part = floor_mod(arguments.num_cycles * (run.count.n - run.warmup), run.rest) / run.rest
     return by_intervals(
         "cosine_with_restarts",
         run.rise(),
         (
             lambda: run.base * (1 + sp.cos(sp.pi * part)) / 2,
+            # progress >= 1.0 is tested before: the rate is 0 from the end on, where the cosine
+            # would restart.
             run.count.first_from(run.warmup + run.rest),
         ),
         (lambda: sp.S.Zero, None),
@@ -113,6 +118,8 @@ def _polynomial(run: ScheduleNumbers, arguments: Values) -> Schedule:
     refuse_unless(
         end < run.default, f"lr_end must be below the rate {run.default}, got {end}", run.where
     )
+    # No max(1, ·) here: a warmup of the whole run divides by zero when the scheduler steps after
+    # the last update (hf5-polynomial-036).
     length = run.total - run.warmup
 
     def fall() -> sp.Expr:
@@ -122,6 +129,7 @@ def _polynomial(run: ScheduleNumbers, arguments: Values) -> Schedule:
     return by_intervals(
         "polynomial",
         run.rise(),
+        # current_step > num_training_steps, so that update T is still on the curve.
         (fall, run.count.first_after(run.total)),
         (lambda: run.base * end / run.default, None),
     )
@@ -138,6 +146,7 @@ def _constant_with_warmup(run: ScheduleNumbers, arguments: Values) -> Schedule:
 
 
 def _inverse_root(run: ScheduleNumbers, arguments: Values) -> Schedule:
+    # num_warmup_steps or 10_000: transformers 5.23.0, optimization.py, get_inverse_sqrt_schedule.
     scale = (run.warmup or 10_000) if arguments.timescale is None else arguments.timescale
     fall = along_inverse_root(sp.S.One, sp.S.Zero, run.count.n - run.warmup, sp.Integer(scale))
     return _after_warmup("inverse_sqrt", run, fall)
@@ -171,6 +180,7 @@ def _cosine_one_ahead(run: ScheduleNumbers, arguments: Values) -> Schedule:
     if first is None:
         rise = (n + 1) / max(sp.S.One, run.warmup)
     else:
+        # max(1, W - 1): the last update of the warmup has the peak.
         rise = along_line(first, sp.S.One, n / max(sp.S.One, run.warmup - 1))
     ahead = 1 if run.as_implemented else 0
     wave = cosine_wave(arguments.num_cycles, (n + ahead - run.warmup) / run.rest)
@@ -204,12 +214,14 @@ def _wsd(run: ScheduleNumbers, arguments: Values) -> Schedule:
         arguments.num_decay_steps,
         arguments.num_stable_steps,
     )
+    # A given num_stable_steps wins over the length of the run.
     stable = run.total - run.warmup - decay if flat is None else flat
     begin = run.warmup + stable
     rise = _rising(arguments.warmup_type, n, max(sp.S.One, run.warmup))
     fall = _falling(arguments.decay_type, n - begin, max(sp.S.One, decay), arguments.num_cycles)
 
     def above_minimum(factor: sp.Expr) -> sp.Expr:
+        # min_lr_ratio is mixed into the warmup, too: it starts at that part of the rate.
         return run.base * sp.Max(0, along_line(low, sp.S.One, factor))
 
     return by_intervals(

@@ -38,6 +38,7 @@ JOINED = 2**16
 TILE = 2**17
 """The most elements of a large parameter that are stepped at once."""
 
+# More elements than any parameter has.
 _NO_TILES = 2**62
 
 ParamStates = Mapping[str, Tensor]
@@ -232,6 +233,7 @@ def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -
     rows = [row for row, param in enumerate(params) if is_flat(param)]
     for run in segments([params[row].numel() for row in rows]):
         members = [rows[index] for index in run]
+        # One parameter needs no vector.
         if len(members) < 2:
             continue
         for name, first in states[members[0]].items():
@@ -288,6 +290,7 @@ def adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     for tensor in nonempty:
         if tensor.data_ptr() != end or tensor.dtype != dtype or not tensor.is_contiguous():
             return None
+        # Two allocations may lie next to each other; a vector must not reach beyond its storage.
         if tensor.untyped_storage().data_ptr() != storage:
             return None
         total += tensor.numel()
@@ -432,6 +435,7 @@ class FlatStep:
         if self._version != group.version:
             self._start, self._version = program.start(group.inputs), group.version
             self._factors = []
+        # Loaded before the program runs, which may write over them.
         before = [None if column is None else column.load() for column in self._loaded]
         inputs = before
         if mask is not None:  # the program may write over what it is given

@@ -38,6 +38,7 @@ from closedform.torch.engine.kernels import (
 )
 from closedform.torch.param_groups import locate_errors, plain
 
+# A power of two, so that x·(1 - n·probe) is exact for the usual hyperparameters.
 _PROBE = 2.0**-10
 """A number in the range of every hyperparameter, used in place of 0."""
 
@@ -294,6 +295,7 @@ class Specializer:
         """The rule with these values, built once for plain ones."""
         if not all(map(_is_plain, numbers.values())):
             return self.source.build(numbers)
+        # With the type: 1, 1.0 and True are equal and hash alike.
         key = tuple((name, type(value), value) for name, value in numbers.items())
         if key not in self._built:
             rule = self.source.build(numbers)
@@ -309,6 +311,7 @@ class Specializer:
         for entry, value in _entries(numbers):
             if value is None or isinstance(value, str | Schedule):
                 continue
+            # A switch is turned, a number becomes 0 or is no longer 0.
             probe = not value if isinstance(value, bool) else 0 if value != 0 else _PROBE
             with suppress(ClosedFormError):
                 names.update(self.source.build(entry.with_number(numbers, probe)).states)
@@ -422,6 +425,7 @@ def _hypers_apart(
     for entry, value in entries:
         if exact_number(value, entry.key) not in rule.hyperparameters.values():
             continue
+        # Just below the value, which stays in the range of the hyperparameter.
         probe = float(value) * (1 - _PROBE) if value != 0 else _PROBE
         try:
             probed_rule = source.build(entry.with_number(numbers, probe))
@@ -458,6 +462,7 @@ def _hypers_together(
         probed_rule = source.build(probed_values)
     except ClosedFormError:
         return None
+    # Two entries with one number cannot be told apart.
     if probed_rule.all_expressions() != rule.all_expressions() or len(entry_of_number) < len(
         entries
     ):
@@ -591,6 +596,7 @@ class CompiledGroup:
                 self.version += 1
             elif self.written_values.get(name) != number:
                 self.inputs[name].fill_(number)
+                # Read by kernels that cache numbers computed from hyperparameters.
                 self.written_values[name] = number
                 self.version += 1
         return self.inputs

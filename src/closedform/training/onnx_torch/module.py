@@ -270,8 +270,8 @@ class OnnxModule(torch.nn.Module):
             if node.branches:
                 branch = node.branches[_is_true(operands[0])]
                 left += self._fold_constants(branch.nodes)
-                # The results of the branch get the names of the node by Identity, which is no copy
-                # in torch.
+                # The results of the branch get the names of the node; torch's Identity does not
+                # copy.
                 left += [
                     _identity(inner, outer, node.where)
                     for inner, outer in zip(branch.outputs, node.outputs, strict=True)

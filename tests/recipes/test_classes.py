@@ -146,6 +146,31 @@ def test_wsd_plan_tells_its_phases() -> None:
     assert plan.get_phase_info(999) == plan.get_decay_info()[2]
 
 
+def test_lengths_of_decays_are_products_of_floats() -> None:
+    """0.29 · 100 is 28.999999999999996: values of pytorch-accelerated 0.1.61."""
+    kwargs = {
+        "total_steps": 400,
+        "num_checkpoints": 3,
+        "decay_phase_ratio": 0.29,
+        "num_warmup_steps": 0,
+    }
+    plan = pytorch_accelerated.wsd_plan(kwargs)
+    assert [period["decay_steps"] for period in plan.get_decay_info()] == [28, 28, 57]
+    rate = frameworks.schedule("pytorch_accelerated", "WSDLrScheduler", kwargs, base=1)
+    values = {
+        71: 1.0,
+        72: 1.0,
+        73: 0.8110179524776229,
+        99: 0.01802047591854032,
+        172: 1.0,
+        173: 0.8110179524776229,
+        343: 1.0,
+        344: 0.8675468967467314,
+    }
+    # The lowest rate is 1e-6 by default; the tolerance is some roundings of the framework.
+    assert [rate(step) for step in values] == pytest.approx(list(values.values()), rel=1e-13)
+
+
 def test_continuation_has_no_warmup_by_its_documents() -> None:
     first = {"total_steps": 100, "num_warmup_steps": 10}
     kwargs = {

@@ -163,3 +163,22 @@ def test_gradients_are_differences_of_onnxruntime(name: str) -> None:
             found[place] = (ends[0] - ends[1]) / (2 * step)
         # Roundings of a loss of some 20 in float32, divided by the step.
         np.testing.assert_allclose(gradients[f"grad.{tensor.name}"], found, atol=1e-2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_exclusive_sums_are_not_differences(axis: int, reverse: int) -> None:
+    """A sum less its last term is NaN behind an infinity, and 0 behind 1e8 in float32."""
+    node = helper.make_node("CumSum", ["x", "axis"], ["y"], exclusive=1, reverse=reverse)
+    graph = helper.make_graph(
+        [node],
+        "sums",
+        [helper.make_tensor_value_info("x", 1, [3, 3])],
+        [helper.make_tensor_value_info("y", 1, [3, 3])],
+        [numpy_helper.from_array(np.array(axis, np.int64), "axis")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    value = np.array([[1, 1e8, 1], [np.inf, 2, 1e8], [3, 4, 5]], np.float32)
+    expected = run_on(open_session(model), {"x": value})[0]
+    assert np.isfinite(expected).any(), expected
+    np.testing.assert_array_equal(read_module(model)(torch.from_numpy(value)).numpy(), expected)

@@ -172,11 +172,6 @@ class WarmupDecayForm:
         return self.rise.start - clock * self.rise.slope
 
     @property
-    def has_line(self) -> bool:
-        """Whether the rise is a line, or there is none."""
-        return self.rise is None or self.rise.curve is CurveName.LINEAR
-
-    @property
     def has_plateau(self) -> bool:
         """Whether updates at the peak are between the rise and the decay."""
         return self.curve is not CurveName.CONSTANT and self.begin > self.warmup()

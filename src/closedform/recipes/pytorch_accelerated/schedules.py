@@ -111,7 +111,8 @@ class WsdPlan:
             {
                 "period_start": start,
                 "period_end": stop,
-                "decay_steps": (steps := int(self.decay_phase_ratio * (stop - start))),
+                # int() of a product of floats: 28 steps for 0.29 of 100 (wsd_scheduler.py:200).
+                "decay_steps": (steps := int(float(self.decay_phase_ratio) * (stop - start))),
                 "pre_decay_step": stop - steps,
             }
             for start, stop in zip(starts, self.checkpoint_steps, strict=False)
@@ -280,12 +281,17 @@ def _build_from_plan(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule
         )
     decay_marks = [mark for mark in marks if not stable or mark <= stable[0]["period_start"]]
     shape = "sqrt" if plan.use_inverse_sqrt_decay else "inverse"
+    # The exact ratio whose floors are these lengths; that of decay_phase_ratio may be one more.
+    ratio = max(
+        sp.Rational(info["decay_steps"], info["period_end"] - info["period_start"])
+        for info in plan.get_decay_info()
+    )
     falling = wsd_checkpoints(
         base,
         end,
         decay_marks[-1],
         0,
-        plan.decay_phase_ratio,
+        ratio,
         decay_marks,
         shape=shape,
     )

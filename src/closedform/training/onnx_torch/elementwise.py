@@ -189,8 +189,13 @@ def _cumulative_sum(call: NodeCall) -> Tensor:
     value, axis = call.tensor(), int(call.number(1))
     reverse = bool(call.attributes["reverse"])
     value = value.flip(axis) if reverse else value
+    if call.attributes["exclusive"]:
+        # A 0 in front instead of a sum less its last term, which is inf − inf, or cancels.
+        axes_after = value.dim() - 1 - axis % value.dim()
+        value = functional.pad(value, [*[0, 0] * axes_after, 1, 0]).narrow(
+            axis, 0, value.shape[axis]
+        )
     result = value.cumsum(axis)
-    result = result - value if call.attributes["exclusive"] else result
     return result.flip(axis) if reverse else result
 
 

@@ -360,8 +360,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 def _over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A section with changes; parameters of another class replace the default's parameters."""
     result = dict(base)
-    # Another name makes the default's parameters meaningless: those of tri_stage are unknown to a
-    # cosine.
+    # Another name makes the default's parameters meaningless: a cosine does not have the ones of
+    # tri_stage.
     is_other = "name" in changes and changes["name"] != base.get("name", changes["name"])
     for key, value in changes.items():
         inner = result.get(key)

@@ -51,7 +51,7 @@ PACKAGE = "speechbrain.nnet.schedulers"
 CLOCK = Clock(Unit.UPDATE)
 EPOCHS = Clock(Unit.EPOCH, is_stepped=True)
 LONGEST_PRODUCT = 4096
-# A number of stages: each factor is a stage of its own, and by_intervals is linear in them.
+# Each factor is a stage, and by_intervals is linear in their number.
 """The most factors of a CyclicCosineScheduler without a rate that are multiplied."""
 
 Stage = tuple[Callable[[], sp.Expr], int | None]

@@ -318,7 +318,7 @@ class ParamScheduler(LRScheduler):
         step = _clock_of(state_dict, where)
         if on_mismatch == "error":
             self._check_same(state_dict, where)
-        # -1 is the state before the first step, whose values are those of step 0.
+        # -1 is the state before the first step, with the values of step 0.
         self._write(max(step, 0))
         self.last_epoch = step
         self._step_count = int(state_dict.get("_step_count", step + 1))

@@ -298,7 +298,7 @@ class Tracer:
         return "static"
 
     def _slot(self, path: Path, value: Any, *, is_shared: bool) -> str:
-        # The states of the second parameter mirror those of the first.
+        # The second parameter has the states of the first.
         if path[0] == STATE and path[1] == 1:
             return "slot"
         keys = path[2:] if path[0] == STATE else path[1:]

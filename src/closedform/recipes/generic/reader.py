@@ -80,8 +80,8 @@ def read(reading: Reading, paths: Mapping[str, str] | None = None) -> Recipe:
         UnknownNameError: A concept or a path of ``paths`` does not exist.
     """
     document = interpolate(reading.document)
-    # Values that a program states elsewhere (argparse defaults, YAML beside the code) count where
-    # the config is silent.
+    # Values that a program states elsewhere (argparse defaults, a YAML file next to the code) count
+    # where the config is silent.
     elsewhere = stated_elsewhere(document)
     document = replace(document, content={**elsewhere, **document.content})
     book = Book(document, paths or {})
@@ -363,8 +363,8 @@ class _Proposal:
             if name == "multistep" and not book.candidates("milestones"):
                 name = "step" if book.candidates("step_size") else name
             return name
-        # Keys that only a schedule has, although none names it; step_size alone may be the size of
-        # a stride.
+        # Keys that only a schedule has, although none names it; a step_size without a gamma may be
+        # the size of a stride.
         speaking = [
             candidate
             for concept in OF_SCHEDULE

@@ -246,7 +246,7 @@ def _cosine_to_constant(policy: Policy) -> Schedule:
     warmup = _COUNT.first_after(policy.warmup) if policy.warmup > 0 else 0
     return by_intervals(
         "CosineAnnealing",
-        # The warmup of this formula is t / W, unlike those of the other policies.
+        # This warmup is t / W, the other policies have (t + 1) / (W + 1).
         (lambda: peak * t / policy.warmup, warmup),
         (fall, _COUNT.first_after(policy.warmup + length)),
         (lambda: policy.low, None),

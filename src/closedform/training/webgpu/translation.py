@@ -225,7 +225,7 @@ class Translation:
         # NumPy warns of a cast that overflows; ``is_lost`` finds it.
         with np.errstate(over="ignore", under="ignore"):
             narrow: NDArray[Any] = array.astype(_NUMPY[element])
-        # A float is lost if it becomes infinite or 0; roundings are those of float32.
+        # A float is lost if it becomes infinite or 0; else it is rounded to float32.
         is_lost = (
             (np.isfinite(array) & ~np.isfinite(narrow)) | ((array != 0) & (narrow == 0))
             if array.dtype.kind == "f"

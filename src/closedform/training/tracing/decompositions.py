@@ -21,6 +21,7 @@ from closedform.training.tracing.normalisation import NORMALISATION
 from closedform.training.tracing.onnx_registry import core_decompositions
 from closedform.training.tracing.operators import ATEN
 from closedform.training.tracing.random_operators import Draw, random_decompositions
+from closedform.training.tracing.reductions import REDUCTIONS
 from closedform.training.tracing.specials import SPECIALS
 
 
@@ -37,7 +38,8 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         **SPECIALS,
         **NORMALISATION,
         ATEN.native_layer_norm.default: layer_norm,
-        **{operator: _in_float32(operator) for operator in _SUMS},
+        **REDUCTIONS,
+        **{operator: _in_float32(operator) for operator in _SCATTERED_SUMS},
         **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
         **_BACKWARD,
         ATEN.empty_permuted.default: _zeros,
@@ -194,9 +196,8 @@ _WITH_ATTRIBUTES = (
 """Operators whose numbers are attributes in ONNX, which are float32, or constants that torch's
 exporter has in float32; onnxruntime 1.31 has LeakyRelu and Elu for float32 only."""
 
-_SUMS = (ATEN.sum.dim_IntList, ATEN.scatter_add.default, ATEN.index_put.default)
-"""In 16 bits, onnxruntime 1.31 does not scatter sums, and torch 2.13 leaves sums that are outputs
-of the graph in float32."""
+_SCATTERED_SUMS = (ATEN.scatter_add.default, ATEN.index_put.default)
+"""onnxruntime 1.31 does not have them in 16 bits."""
 
 
 def max_pool2d_backward(

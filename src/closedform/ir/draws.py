@@ -68,6 +68,7 @@ class Words(Generic[W]):
             seed: The word of the seed.
         """
         inner = low if high is None else self.add(low, self.mix(high))
+        # The key is a scalar: hashing it costs once, not per element.
         key = self.mix(self.add(self.mix(inner), self.constant(seed)))
         x = self.multiply(self.add(place, key), FIRST)
         x = self.add(self.multiply(self.fold(x, 15), SECOND), key)
@@ -77,6 +78,7 @@ class Words(Generic[W]):
 
 INTEGERS: Words[Any] = Words(
     lambda x, y: (x + y) & WORD,
+    # For int64 tensors the product wraps modulo 2**64, a multiple of 2**32: its low word is right.
     lambda x, factor: (x * factor) & WORD,
     lambda x, count: x >> count,
     lambda x, y: x ^ y,
@@ -108,7 +110,9 @@ def seed_word(seed: int) -> int:
 def seed_of_word(word: int) -> int:
     """Returns the seed of a word: the steps of ``mix`` are undone."""
     word ^= word >> 16
+    # Odd factors are invertible modulo 2**32.
     word = word * pow(SECOND, -1, 2**32) & WORD
+    # x ^ x >> 15 is undone by x ^ x >> 15 ^ x >> 30: further shifts exceed 32 bits.
     word ^= word >> 15 ^ word >> 30
     word = word * pow(FIRST, -1, 2**32) & WORD
     return ((word ^ word >> 16) - GOLDEN) & WORD
@@ -119,6 +123,8 @@ def uniform(shape: tuple[int, ...], step: int, seed: int, dtype: np.dtype[Any]) 
     count = int(np.prod(shape, dtype=np.int64))
     place = np.arange(count, dtype=np.uint64).astype(np.uint32).reshape(shape)
     low, high = np.array([step & WORD], np.uint32), np.array([step >> 32 & WORD], np.uint32)
+    # At least one axis: NumPy warns of the overflow of scalars and not of that of arrays.
     bits = UNSIGNED.bits(np.atleast_1d(place), low, high, seed_word(seed))
+    # 16 bits are exact in float32, and a product with a power of two rounds nothing.
     numbers: NDArray[Any] = bits.reshape(shape).astype(dtype) * dtype.type(2.0**-BITS)
     return numbers

@@ -70,6 +70,8 @@ def evaluate_node(node: Node, operands: tuple[Array, ...], sizes: Sizes | None =
     """
     axis_sizes: Sizes = {} if sizes is None else sizes
     with np.errstate(all="ignore"):
+        # order="C": a transpose is a view, and np.sum adds in memory order, so that its bits would
+        # depend on how an operand was made.
         result = np.asarray(KERNELS[node.op](node, operands, axis_sizes), order="C")
     expected = concrete_shape(node.type.shape, axis_sizes)
     if result.dtype != node.type.dtype.numpy or result.shape != expected:
@@ -147,6 +149,7 @@ def _as_array(value: ArrayLike, type_: TensorType, where: str) -> Array:
     is_bool = isinstance(value, bool) and type_.dtype is DType.BOOL
     is_integer = type(value) is int and (type_.dtype.is_integer or type_.dtype.is_float)
     is_float = type(value) is float and type_.dtype.is_float
+    # NumPy would make int64 of 1 and float64 of 0.1, which a float32 input refuses.
     if not (is_bool or is_integer or is_float):
         return np.asarray(value)
     try:
@@ -207,9 +210,9 @@ def _floor_mod(dividend: Array, divisor: Array) -> Any:
     if dividend.dtype.kind == "i":
         _refuse_zero(Op.FLOOR_MOD, divisor)
         return np.remainder(dividend, divisor)
-    rest = np.fmod(dividend, divisor)
-    is_off = (rest != 0) & (np.signbit(rest) != np.signbit(divisor))
-    return np.where(is_off, rest + divisor, rest)
+    remainder = np.fmod(dividend, divisor)
+    is_off = (remainder != 0) & (np.signbit(remainder) != np.signbit(divisor))
+    return np.where(is_off, remainder + divisor, remainder)
 
 
 def _is_below(first: Array, second: Array) -> Any:
@@ -221,6 +224,8 @@ def _is_below(first: Array, second: Array) -> Any:
 
 
 def _min(first: Array, second: Array) -> Any:
+    # NaN of either side wins: the first by ``first != first``, the second since no comparison with
+    # it holds. np.minimum leaves the sign of a zero open.
     return np.where(_is_below(first, second) | (first != first), first, second)
 
 
@@ -251,6 +256,7 @@ def _reduce_max(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
     result = np.max(operand, axis=axes, keepdims=keepdims)
     if operand.dtype.kind != "f":
         return result
+    # np.max returns either zero, depending on its vector length.
     has_zero = np.any((operand == 0) & ~np.signbit(operand), axis=axes, keepdims=keepdims)
     return np.where((result == 0) & has_zero, operand.dtype.type(0), result)
 
@@ -268,6 +274,8 @@ def _broadcast_to(node: Node, operands: tuple[Array, ...], sizes: Sizes) -> Any:
 
 
 def _lookup(table: Array, index: Array) -> Any:
+    # NumPy counts negative indices from the end, onnxruntime's Gather too, torch.take and XLA do
+    # not or clamp.
     is_out = (index < 0) | (index >= table.size)
     if np.any(is_out):
         wrong = np.asarray(index)[is_out].flat[0]

@@ -78,12 +78,14 @@ def _is_one(node: Node) -> bool:
 
 def _function(name: str, body: list[ast.stmt]) -> ScalarFunction:
     arguments = ast.arguments([], [ast.arg(_name(0))], None, [], [], None, [])
+    # The name is only shown in tracebacks; no text of the graph is parsed.
     definition = ast.FunctionDef(name, arguments, body, [], None)
     module = ast.fix_missing_locations(ast.Module([definition], []))
     code = compile(module, f"<graph {name}>", "exec")
     function_code = next(
         constant for constant in code.co_consts if isinstance(constant, types.CodeType)
     )
+    # __builtins__ has float and int only: a function cannot reach anything else.
     return types.FunctionType(function_code, dict(_NAMES))
 
 
@@ -111,9 +113,9 @@ def _greater(a: float, b: float) -> float:
 def _floor_mod(a: float, b: float) -> float:
     if b == 0 or not math.isfinite(a):
         raise UncommonError
-    rest = math.fmod(a, b)
-    is_off = rest != 0 and (rest < 0) != (math.copysign(1, b) < 0)
-    return rest + b if is_off else rest
+    remainder = math.fmod(a, b)
+    is_off = remainder != 0 and (remainder < 0) != (math.copysign(1, b) < 0)
+    return remainder + b if is_off else remainder
 
 
 _NAMES: Mapping[str, object] = {
@@ -137,6 +139,7 @@ _NAMES: Mapping[str, object] = {
 }
 """The names in the forms; NumPy's functions are called where they raise no floating-point flag."""
 
+# Python's integers do not wrap; one outside int64 is left to NumPy, which does.
 _WHOLE = "r if LOW <= (r := {}) <= HIGH else uncommon()"
 
 FLOATS: Mapping[Op, str] = {
@@ -144,13 +147,18 @@ FLOATS: Mapping[Op, str] = {
     Op.SUB: "a - b",
     Op.MUL: "a * b",
     Op.NEG: "-a",
+    # abs(-0.0) is 0.0: the comparison with 0.0 takes both zeros.
     Op.ABS: "a if a > 0.0 else 0.0 if a == 0.0 else -a",
+    # Python raises ZeroDivisionError where IEEE 754 has an infinity or NaN.
     Op.DIV: "a / b if b else uncommon()",
     Op.FLOOR_MOD: "floor_mod(a, b)",
     Op.MIN: "a if a < b else b if b < a else lesser(a, b)",
     Op.MAX: "a if a > b else b if b > a else greater(a, b)",
+    # math.floor returns an integer, which loses -0.0 and is long for large floats.
     Op.FLOOR: "a // 1.0 if -inf < a < inf else uncommon()",
     Op.SQRT: "root(a) if a >= 0.0 else uncommon()",
+    # exp overflows at 709.8 and is subnormal below -708.4: within 700, NumPy raises no flag and
+    # warns of nothing.
     Op.EXP: "float(exp(a)) if -700.0 < a < 700.0 else uncommon()",
     Op.LOG: "float(log(a)) if 0.0 < a < inf else uncommon()",
     Op.COS: "float(cos(a)) if -inf < a < inf else uncommon()",
@@ -191,6 +199,7 @@ CASTS: Mapping[tuple[DType, DType], str] = {
     (DType.I64, DType.BOOL): "a != 0",
     (DType.I64, DType.F64): "float(a)",
     (DType.F64, DType.BOOL): "a != 0.0",
+    # -LOW is 2**63, a float64; HIGH is not: compared with it, 2**63 would pass.
     (DType.F64, DType.I64): "int(a) if LOW <= a < -LOW else uncommon()",
 }
 """The forms of casts by dtype of the operand and of the result."""
@@ -262,6 +271,7 @@ class _Writer:
     def _place(self, result: int, top: _Block) -> None:
         """Finds the block of each node: the innermost one around all of its uses."""
         self.places[result] = top
+        # From the result down: all uses of a node have been seen when it is reached.
         for index in range(result, -1, -1):
             block = self.places.get(index)
             if block is None:
@@ -370,6 +380,7 @@ def _counts(graph: Graph) -> dict[int, _Count]:
         if marks.op is Op.CONST and marks.type.dtype is DType.I64 and _is_one(value):
             # A mark is counted where mark <= value: those to the right of it are not.
             function = "bisect_right" if test.op is Op.LE else "bisect_left"
+            # Counting does not depend on the order of the marks.
             table = tuple(sorted(int(mark) for mark in marks.array().reshape(-1)))
             counts[index] = _Count(function, table, test.operands[1])
     return counts

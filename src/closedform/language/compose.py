@@ -66,6 +66,8 @@ def sequential(
     local = [
         member.expr.xreplace({t: t - start}) for member, start in zip(members, starts, strict=True)
     ]
+    # Conditions t < mark in rising order: the first one that holds is the member, as in
+    # bisect_right of SequentialLR.
     branches = [(expr, t < mark) for expr, mark in zip(local, marks, strict=False)]
     expr = sp.Piecewise(*branches, (local[-1], True)) if branches else local[0]
     last = members[-1].duration
@@ -100,6 +102,7 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
     members, hyperparameters = _merge("chained", schedules)
     expr = members[0].expr
     for index, (member, schedule) in enumerate(zip(members[1:], schedules[1:], strict=True), 1):
+        # Open hyperparameters stand for themselves, so the quotient stays symbolic.
         initial = value_at(schedule.bound, {t: sp.Integer(0), **{s: s for s in schedule.open}})
         if initial == 0:
             raise DefinitionError(
@@ -195,6 +198,7 @@ def _combine_schedules(
     members, hyperparameters = _merge(composition, schedules)
     expr = combine([member.expr for member in members])
     durations = [member.duration for member in members if member.duration is not None]
+    # A member without a length may change for ever, so that the combination has none either.
     length = sp.Max(*durations) if len(durations) == len(members) else None
     domain = _joined_domain(members, expr)
     return Schedule.of(
@@ -300,6 +304,8 @@ def _merge(
         check_schedule(schedule, f"{composition} takes Schedules", f"member {index}")
     if not schedules:
         raise DefinitionError(f"{composition} needs at least one schedule, got none")
+    # The value belongs to the meaning: two members with steps=10 share it, with steps=10 and 20
+    # not, and one with an open steps neither.
     meanings: dict[str, set[tuple[sp.Symbol, sp.Expr | None]]] = {}
     for schedule in schedules:
         for symbol in schedule.expr.free_symbols - {t}:
@@ -312,6 +318,7 @@ def _merge(
         for symbol in schedule.expr.free_symbols - {t}:
             key = symbol.name
             if len(meanings[key]) > 1:
+                # steps_1 may itself be a hyperparameter.
                 key = _free_name(f"{symbol.name}_{number}", meanings)
                 new_symbols[symbol] = sp.Symbol(key, **symbol.assumptions0)
             if symbol.name in schedule.hyperparameters:

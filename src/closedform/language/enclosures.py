@@ -45,8 +45,11 @@ def floor_of(expr: sp.Expr, resolve: Resolve, value: Callable[[], sp.Expr]) -> i
         low, high = _floors(enclosure)
         if low is None or high is None:
             return None
+        # Both ends have one floor, so all numbers between them have it.
         if low == high:
             return low
+        # Algebra costs more than a longer enclosure, so it is asked only if doubling the bits did
+        # not help.
         is_near = bits >= _ALGEBRAIC_BITS and high == low + 1
         if is_near and (is_last or _is_zero(value() - high)):
             return high
@@ -72,10 +75,12 @@ def _enclosures(expr: sp.Expr, resolve: Resolve) -> Iterator[tuple[Enclosure, in
     }
     digits = sum(int(q.p).bit_length() + int(q.q).bit_length() for q in rationals)
     exponents = [power.exp for power in expr.atoms(sp.Pow) if power.exp.is_Integer]
+    # Separation bounds of algebraic numbers grow with the height: a power multiplies the digits.
     digits *= max([1, *(abs(int(exponent)) for exponent in exponents)])
     most = min(_LEAST_BITS + _BITS_OF_A_DIGIT * digits, _MOST_BITS)
     bits = _FIRST_BITS
     while True:
+        # A separate context: the precision of mpmath.iv is global.
         context = MPIntervalContext()
         context.prec = bits
         enclosure = _enclose_number(expr, context, resolve)
@@ -88,6 +93,8 @@ def _enclosures(expr: sp.Expr, resolve: Resolve) -> Iterator[tuple[Enclosure, in
 
 
 def _floors(enclosure: Enclosure) -> tuple[int | None, int | None]:
+    # Raw mpf tuples (sign, mantissa, exponent, bits): floor of mpmath rounds to the working
+    # precision.
     low, high = enclosure._mpi_
     return _floor(low), _floor(high)
 
@@ -98,6 +105,7 @@ def _floor(end: tuple[int, int, int, int]) -> int | None:
     if bits + exponent > _MOST_BITS or (mantissa == 0 and exponent != 0):
         return None
     number = -int(mantissa) if sign else int(mantissa)
+    # >> of Python rounds towards minus infinity, as a floor does.
     return number << exponent if exponent >= 0 else number >> -exponent
 
 
@@ -124,12 +132,15 @@ def _enclose_number(expr: sp.Basic, context: Any, resolve: Resolve) -> Enclosure
         args.append(enclosure)
     try:
         return function(context, expr.args, args)
+    # mpmath.iv raises these for a divisor that holds 0 and for intervals outside of a domain.
     except (ValueError, ZeroDivisionError, NotImplementedError, TypeError):
         return None
 
 
 def _approximate(number: sp.Basic, context: Any) -> Enclosure | None:
     """An interval around a number of another function: SymPy's digits, with the last ones off."""
+    # log10(2) = 0.30103, rounded up; 8 bits are the safety margin, as evalf promises its digits but
+    # proves no bound.
     digits = int(context.prec * 0.302) + 1
     value = number.evalf(digits, maxn=4 * digits)
     if not value.is_Float and not value.is_Integer:
@@ -152,11 +163,13 @@ def _product(context: Any, _: Sequence[sp.Basic], args: Sequence[Enclosure]) -> 
 def _power(context: Any, parts: Sequence[sp.Basic], args: Sequence[Enclosure]) -> Enclosure | None:
     base, exponent = args
     low, high = exponent._mpi_
+    # An integer exponent, exact: exp(n log b) would need b > 0.
     if low == high and low[2] >= 0 and _floor(low) is not None:
         whole = int(_floor(low) or 0)
         if whole < 0 and base.a <= 0 <= base.b:
             return None
         return base**whole if whole >= 0 else 1 / base**-whole
+    # 0**p has no logarithm, but a value.
     if parts[0].is_zero and exponent.a > 0:
         return context.mpf(0)
     if not base.a > 0:

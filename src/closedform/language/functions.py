@@ -30,9 +30,12 @@ class AllBut(sp.Tuple):
         return f"AllBut({printer._print(self.args[0])})"
 
 
+# No eval and no fdiff: SymPy must neither rewrite nor differentiate these; translations match their
+# arguments by position.
 class _TensorFunction(sp.Function):
     """A function of tensors, inert; arguments after the first ones are its static structure."""
 
+    # SymPy's Function is complex by default: sqrt(sum**2) would not become Abs(sum).
     def _eval_is_real(self) -> bool:
         return True
 
@@ -364,6 +367,7 @@ def rounded(x: Operand, dtype: str) -> sp.Expr:
     """
     if dtype not in ROUNDED:
         raise DefinitionError(f"rounded needs one of {ROUNDED}, got {dtype!r}")
+    # Str, not Symbol: free_symbols would list the dtype as a hyperparameter.
     return Rounded(operand(x, "rounded"), Str(dtype))
 
 
@@ -387,10 +391,12 @@ def uniform(x: Operand, seed: int = 0) -> sp.Expr:
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise DefinitionError(f"the seed must be an integer in [0, 2**32), got {seed!r}")
+    # The seed is a 32-bit word of the counter-based generator.
     return Uniform(operand(x, "uniform"), sp.Integer(seed))
 
 
 def _integer(value: object, name: str) -> sp.Integer:
+    # True is an int for Python, and SymPy's Integer(True) is 1.
     if isinstance(value, bool) or not isinstance(value, int):
         raise DefinitionError(f"{name} must be an integer, got {value!r}")
     return sp.Integer(value)

@@ -23,6 +23,8 @@ class FloorDiv(sp.Function):
     def eval(cls, a: sp.Expr, b: sp.Expr) -> sp.Expr | None:
         """Computes on rational numbers; anything else stays as it is."""
         if a.is_Rational and b.is_Rational and b != 0:
+            # On rationals only: for symbols SymPy's floor applies rules about parities (see
+            # sympy_parity).
             return sp.Integer((a / b).__floor__())
         return None
 

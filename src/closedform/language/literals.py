@@ -49,7 +49,10 @@ class FloatFormat:
             raise DefinitionError(f"{float(number)!r} has more than {self.precision} bits")
         is_power = significand == 2 ** (self.precision - 1)
         is_narrow_below = is_power and unit > Fraction(2) ** self.least_exponent
+        # Below a power of two floats are twice as dense, except at the least binade, where they are
+        # not.
         below = unit / 4 if is_narrow_below else unit / 2
+        # Ties go to even, so that the ends belong to a float with an even significand.
         return number - below, number + unit / 2, significand % 2 == 0
 
 
@@ -105,6 +108,8 @@ def literal(number: float, dtype: str = "float64") -> sp.Expr:
 def multiple_of_pi(low: Fraction, high: Fraction) -> sp.Rational | None:
     """Returns the factor of the multiple of pi between two positive numbers; None if none is."""
     for numerator in range(1, LARGEST_NUMERATOR + 1):
+        # The least denominator whose multiple is below high; only it can be the simplest one in
+        # between.
         first = math.ceil(numerator * _PI / high)
         if first <= LARGEST_DENOMINATOR and low < numerator * _PI / first < high:
             return sp.Rational(numerator, first)
@@ -119,6 +124,7 @@ def _shortest_decimal(
         unit = Fraction(10) ** (exponent - digits + 1)
         quotient = number // unit
         inside = [
+            # The order of choice: the nearest decimal, then the one with an even last digit.
             (abs(whole * unit - number), whole % 2, whole * unit)
             for whole in (quotient, quotient + 1)
             if low < whole * unit < high or (is_closed and whole * unit in (low, high))
@@ -131,6 +137,8 @@ def _shortest_decimal(
 def _exponent(number: Fraction, base: int) -> int:
     """The largest exponent of a power of the base that is at most a positive number."""
     bits = number.numerator.bit_length() - number.denominator.bit_length()
+    # number > 2**(bits - 1): a lower bound, less one for the rounding of math.log; the exact loop
+    # adds the missing ones.
     exponent = math.floor((bits - 1) * math.log(2, base)) - 1
     while Fraction(base) ** (exponent + 1) <= number:
         exponent += 1

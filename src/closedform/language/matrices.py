@@ -98,6 +98,8 @@ def inverse_root(
     bound = norm
     if bound is None:
         bound = reduce_max(reduce_sum(sp.Abs(x), (-1,), keepdims=True), (-2, -1), keepdims=True)
+    # A / bound has its eigenvalues in (0, 1], where the iteration converges monotonically; outside
+    # of (0, p + 1) it need not converge.
     definitions: Definitions = {f"{prefix}_bound": bound, f"{prefix}_unit": identity(x)}
     unit, size = local(f"{prefix}_unit"), local(f"{prefix}_bound")
     matrix, root = x / size, unit * size ** sp.Rational(-1, order)
@@ -107,6 +109,8 @@ def inverse_root(
         before = local(f"{prefix}_m{step - 1}")
         definitions[factor] = (order + 1) * unit / order - before / order
         power: sp.Expr = local(factor)
+        # T^p M by the binary digits of p, as powers of one matrix commute: 2 log2 p products, not
+        # p.
         remaining, place = order, 1
         parts: list[sp.Expr] = []
         while remaining:
@@ -120,6 +124,7 @@ def inverse_root(
         matrix = before
         for part in parts:
             matrix = matmul(part, matrix)
+        # X_0 is a multiple of the identity: the product of the first step is a scaling.
         definitions[f"{prefix}_{step}"] = (
             local(factor) * size ** sp.Rational(-1, order)
             if step == 1
@@ -127,6 +132,8 @@ def inverse_root(
         )
         root = local(f"{prefix}_{step}")
     if steps > SINGLE_STEPS:
+        # After convergence each further step of float32 only adds its rounding, about 2**-24 times
+        # the condition number.
         single = local(f"{prefix}_{SINGLE_STEPS}")
         definitions[prefix] = sp.Piecewise((single, IS_SINGLE), (root, True))
     return definitions
@@ -232,6 +239,7 @@ def _triangular_inverse(prefix: str, x: sp.Expr, size: int) -> Definitions:
     if not size:
         return {prefix: x}
     block = size
+    # The odd part of the size: from there on, every level joins two blocks of equal size.
     while block % 2 == 0:
         block //= 2
     count = size // block
@@ -253,12 +261,15 @@ def _triangular_inverse(prefix: str, x: sp.Expr, size: int) -> Definitions:
         definitions[f"{name}_pairs"] = reshape(pairs, (count, 2, block, 2, block))
         # The block at the right above: places 0 and 1 of the axes of the pair.
         pair = local(f"{name}_pairs")
+        # A product with a mask and a sum take the place of a slice; an infinite element makes NaN
+        # of it, as it would of the inverse.
         corner = reduce_sum(pair * mask(_at(pair, {1: 0, 3: 1})), (1, 3))
         halves = reshape(inverse, (count, 2, block, block))
         definitions[f"{name}_halves"] = halves
         half = local(f"{name}_halves")
         first, second = (reduce_sum(half * mask(_at(half, {1: place})), (1,)) for place in (0, 1))
         definitions[f"{name}_product"] = -matmul(matmul(first, corner), second)
+        # Axes: the pair, the block row, the row in it, the block column, the column in it.
         whole = (count, 2, block, 2, block)
         wide = broadcast_to(reshape(half, (count, 2, block, 1, block)), whole)
         product = broadcast_to(
@@ -282,6 +293,8 @@ def _diagonal_blocks(x: sp.Expr, count: int, block: int) -> sp.Expr:
     """The blocks on the diagonal of a matrix, of shape [count, block, block]."""
     if count == 1:
         return reshape(x, (1, block, block))
+    # Axes [block row, block column, row, column]: the sum over the block column leaves the
+    # diagonal.
     grid = permute(reshape(x, (count, block, count, block)), (0, 2, 1, 3))
     is_block = sp.Eq(positions(grid, 0), positions(grid, 1))
     return reduce_sum(grid * mask(is_block), (1,))
@@ -296,13 +309,15 @@ def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Defi
         )
     definitions: Definitions = {f"{prefix}_scaled": scaled_to_one(x)}  # Q has no scale
     reflections: list[tuple[sp.Symbol, sp.Symbol]] = []
-    x = rest = local(f"{prefix}_scaled")
+    x = remaining = local(f"{prefix}_scaled")
+    # The last column of a square matrix has nothing below its diagonal; LAPACK's dlarfg leaves it
+    # unchanged too, so the signs agree.
     for place in range(min(columns, rows - 1)):
         name = f"{prefix}_{place}"
         row, is_column = positions(x, -2), sp.Eq(positions(x, -1), place)
         # Products with 0 and 1, not choices: of a choice in a choice a proof has two cases.
         definitions[f"{name}x"] = reduce_sum(
-            rest * mask(sp.And(is_column, row >= place)), (-1,), keepdims=True
+            remaining * mask(sp.And(is_column, row >= place)), (-1,), keepdims=True
         )
         column = local(f"{name}x")
         diagonal_place, is_below = mask(sp.Eq(row, place)), mask(row > place)
@@ -318,8 +333,10 @@ def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Defi
         definitions[f"{name}b"] = mask(below > 0) / sp.Max(target * (target - head), LEAST)
         normal, factor = local(f"{name}v"), local(f"{name}b")
         reflections.append((normal, factor))
-        definitions[name] = _reflected(rest, normal, factor)
-        rest = local(name)
+        definitions[name] = _reflected(remaining, normal, factor)
+        remaining = local(name)
+    # Q = H_0 H_1 … applied to the first columns of the identity from the right, as in dorg2r: all
+    # products have [rows, columns] elements, never [rows, rows].
     basis: sp.Expr = identity(x)
     for place, (normal, factor) in reversed(list(enumerate(reflections))):
         definitions[f"{prefix}_q{place}"] = _reflected(basis, normal, factor)
@@ -328,6 +345,8 @@ def _orthogonal_factor(prefix: str, x: sp.Expr, rows: int, columns: int) -> Defi
 
 
 def _reflected(x: sp.Expr, normal: sp.Symbol, factor: sp.Symbol) -> sp.Expr:
+    # The product of vector and matrix first: rows × columns operations, where v v' would take rows²
+    # × columns.
     return x - normal * (factor * matmul(transpose(normal), x))
 
 

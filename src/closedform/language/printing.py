@@ -42,6 +42,7 @@ class _Code(StrPrinter):  # type: ignore[misc]
     def _print_Piecewise(self, expr: sp.Piecewise) -> str:
         *branches, last = expr.args
         text_so_far = str(self._print(last.expr))
+        # The nested where() evaluates its last argument for all steps that no condition takes.
         if last.cond != sp.true:
             raise ValueError("a branch for all other steps is missing")
         for branch in reversed(branches):
@@ -62,6 +63,7 @@ class _Code(StrPrinter):  # type: ignore[misc]
         return f"not ({self._print(expr.args[0])})"
 
     def _print_FloorDiv(self, expr: FloorDiv) -> str:
+        # Python's // and % round to minus infinity, as FloorDiv and FloorMod do; C's do not.
         return "(({}) // ({}))".format(*map(self._print, expr.args))
 
     def _print_FloorMod(self, expr: FloorMod) -> str:

@@ -41,8 +41,13 @@ def pairs_of_rounds(like: sp.Expr, columns: int) -> Iterator[sp.Basic]:
         columns: The number n.
     """
     row, column = positions(like, -2), positions(like, -1)
+    # The circle method of round-robin tournaments: columns i and j meet in round (i + j) mod count.
+    # An even number of columns has a last one outside the circle, which meets the i with 2i = round
+    # mod count; count is odd, so there is exactly one.
     count = columns - 1 + columns % 2
     for place in range(count):
+        # A mask over [n, n] in place of a gather: the IR has no indexing, and a product with the
+        # mask exchanges all pairs of a round at once.
         is_pair = sp.And(sp.Eq(floor_mod(row + column, count), place), sp.Ne(row, column))
         if columns % 2:
             yield is_pair
@@ -73,6 +78,8 @@ def right_singular_vectors(prefix: str, x: sp.Expr, rows: int, columns: int) -> 
         )
     definitions: Definitions = {
         f"{prefix}_x": scaled_to_one(x),
+        # Only the shape [n, n] of X'X is used, never its elements: its condition number is the
+        # square of that of X.
         f"{prefix}_like": matmul(transpose(local(f"{prefix}_x")), local(f"{prefix}_x")),
     }
     like = local(f"{prefix}_like")
@@ -87,14 +94,15 @@ def right_singular_vectors(prefix: str, x: sp.Expr, rows: int, columns: int) -> 
             local(f"{prefix}_p{place}") * order, (-2,), keepdims=True
         )
     matrix, vectors = local(f"{prefix}_x"), local(f"{prefix}_v")
+    # A fixed number of sweeps and no test of convergence: the graph has no loop.
     for sweep in range(sweeps(columns)):
         for place in range(len(rounds)):
             name = f"{prefix}_{sweep}_{place}"
             partner = local(f"{prefix}_p{place}")
             definitions |= _rotation(name, matrix, partner, local(f"{prefix}_u{place}"))
             for part, before in (("x", matrix), ("v", vectors)):
-                turned = local(f"{name}m") if part == "x" else matmul(before, partner)
-                definitions[f"{name}{part}"] = before * local(f"{name}c") - turned * local(
+                partner_columns = local(f"{name}m") if part == "x" else matmul(before, partner)
+                definitions[f"{name}{part}"] = before * local(f"{name}c") - partner_columns * local(
                     f"{name}s"
                 )
             matrix, vectors = local(f"{name}x"), local(f"{name}v")
@@ -109,7 +117,7 @@ def _rotation(name: str, matrix: sp.Expr, partner: sp.Expr, order: sp.Expr) -> D
     The rotation by the smaller angle, or, where the first column would be the shorter one, that and
     a quarter turn: sorted columns converge faster.
     """
-    size, other, product, gap = (local(f"{name}{part}") for part in ("d", "e", "o", "g"))
+    size, partner_size, product, gap = (local(f"{name}{part}") for part in ("d", "e", "o", "g"))
     tangent, cosine = local(f"{name}t"), local(f"{name}k")
     direction = sp.Piecewise((1, gap > 0), (-1, gap < 0), (order, True))
     is_turned = local(f"{name}w")
@@ -118,7 +126,12 @@ def _rotation(name: str, matrix: sp.Expr, partner: sp.Expr, order: sp.Expr) -> D
         f"{name}d": reduce_sum(matrix**2, (-2,), keepdims=True),
         f"{name}e": reduce_sum(local(f"{name}m") ** 2, (-2,), keepdims=True),
         f"{name}o": reduce_sum(matrix * local(f"{name}m"), (-2,), keepdims=True),
-        f"{name}g": other - size,
+        f"{name}g": partner_size - size,
+        # tan of the angle, as the smaller root of t² + (gap / product) t - 1: both summands of the
+        # divisor are >= 0, so nothing cancels (Golub and Van Loan, Matrix Computations, 4th
+        # edition, 8.5). ``gap`` and ``direction`` change sign with the column and ``product`` does
+        # not, so that the two columns of a pair compute opposite angles without seeing each other.
+        # LEAST makes 0 of 0 / 0.
         f"{name}t": 2
         * product
         * direction
@@ -141,6 +154,8 @@ def descending_order(values: sp.Symbol, like: sp.Expr, prefix: str) -> Definitio
         like: A tensor of shape [n, n].
         prefix: The beginning of the names.
     """
+    # Counting instead of sorting: n² comparisons, but no sort, whose order of equal values and of
+    # NaN differs between onnxruntime, torch and XLA.
     column = transpose(values)
     is_before = sp.Or(
         column > values,

@@ -147,12 +147,16 @@ class Schedule:
 
     def __setstate__(self, content: Mapping[str, Any]) -> None:
         for key, value in content.items():
+            # Past the own __setattr__, which refuses. Pickles hold no cache: it has graphs and
+            # callables.
             object.__setattr__(self, key, value)
         object.__setattr__(self, "_cache", {})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule):
             return NotImplemented
+        # By form and not by value: equal functions may be unequal here, which diff and the prover
+        # decide.
         return self.expr == other.expr and self.hyperparameters == other.hyperparameters
 
     def __hash__(self) -> int:
@@ -480,6 +484,8 @@ class Schedule:
                 hint="give the lower bound first",
             )
         expr = self.expr
+        # min(max(f, low), high), the order of torch.clamp and numpy.clip; low <= high was checked,
+        # so the order is free.
         if lowest is not None:
             expr = sp.Max(expr, lowest)
         if highest is not None:
@@ -495,11 +501,14 @@ class Schedule:
         offset = exact_number(steps, "steps")
         if not offset.is_integer:
             raise DefinitionError(f"steps must be an integer, got {steps!r}")
+        # Steps before 0 have no values: formulas are stated for t >= 0 only.
         local = t + offset if offset >= 0 else sp.Max(t + offset, 0)
         length = None if self.duration is None else sp.Max(self.duration - offset, 0)
         shifted_schedule = self._with(
             self.expr.xreplace({t: local}), self.hyperparameters, length=length
         )
+        # xreplace would write t + offset <= last, which _last_of refuses: conditions are shifted by
+        # hand.
         ends = [_last_of(rule) - offset for rule in self.domain if t in rule.free_symbols]
         if not ends:
             return shifted_schedule
@@ -516,6 +525,8 @@ class Schedule:
     def _with(
         self, expr: sp.Expr, hyperparameters: Mapping[str, Any], *, length: Any = ...
     ) -> Schedule:
+        # A hyperparameter that the new expression no longer has is dropped silently if it was one
+        # of this schedule; an unknown name stays, for the error of the constructor.
         used_names = {symbol.name for symbol in expr.free_symbols} | {t.name}
         unknown = set(hyperparameters) - used_names - set(self.hyperparameters)
         return Schedule.of(
@@ -604,6 +615,7 @@ def _domain(
             )
         if t in condition.free_symbols:
             _last_of(condition, where)
+        # A condition is only false if all its symbols have values; SymPy leaves any other one open.
         numbers = {s: values[s.name] for s in condition.free_symbols if s.name in values}
         if condition.xreplace(numbers) == sp.false:
             assignments = ", ".join(
@@ -627,6 +639,7 @@ def _last_of(condition: sp.Basic, where: str = "") -> sp.Expr:
             hint="a schedule begins at t = 0: write other conditions as branches of a Piecewise",
         )
     end = condition.rhs
+    # t is an integer: t <= 9.5 ends at 9, and t < 9.5 at ceil(9.5) - 1 = 9, t < 9 at 8.
     return sp.floor(end) if isinstance(condition, sp.Le) else sp.ceiling(end) - 1
 
 
@@ -659,6 +672,7 @@ def _expression(expr: Any, name: str) -> sp.Expr:
             where=f"schedule {name!r}",
             hint="tensors belong in an UpdateRule",
         )
+    # Symbols of one name with other assumptions are unequal: this one would stay open in a graph.
     if any(symbol.name == "t" and symbol != t for symbol in symbols):
         raise DefinitionError(
             "the expression holds a symbol t that is not the clock",

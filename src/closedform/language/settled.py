@@ -33,13 +33,18 @@ import sympy as sp
 
 from closedform.language.symbols import t
 
+# Bounds of the effort for one answer: where they are reached SymPy decides, at its usual cost.
 _MOST_BITS = 2**14
 _MOST_MARKS = 8
 _MOST_POINTS = 40
 
 _POSITIVE_INTEGER = sp.Symbol("n", integer=True, positive=True).assumptions0
+# Samples are positive integers: they are values of a symbol only if its assumptions hold for all
+# positive integers.
 _CLOCK = {t}
 
+# Traps turn a quiet NaN or infinity into an exception. With 60 digits, the error of a root stays
+# below _LEAST_GAP for values up to 1e30.
 _ROOTS = Context(
     prec=60,
     Emin=-5000,
@@ -75,6 +80,7 @@ def construct(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
     """
     args = [sp.Integer(operand) if isinstance(operand, int) else operand for operand in operands]
     try:
+        # cos asks whether 2 * angle / pi is an integer, to return 0, 1 or -1.
         if func is sp.cos:
             angle = _reduce_angle(args[0])
             return func(args[0]) if angle is None else func(angle, evaluate=False)
@@ -96,9 +102,13 @@ def square_root(operand: sp.Basic) -> Any:
     number, factors = operand.as_coeff_mul()  # SymPy asks for the sign of each factor
     if number > 0 and all(map(_is_shifted_extremum, factors)):
         product = sp.Mul(*factors, evaluate=False) if len(factors) > 1 else factors[0]
+        # The form that sp.sqrt returns: the root of the number outside, the root of the product
+        # unexpanded.
         root = sp.Pow(product, sp.S.Half, evaluate=False)
         return sp.Mul(*sp.Mul.make_args(sp.sqrt(number)), root, evaluate=False)
     root = sp.Pow(operand, sp.S.Half, evaluate=False)
+    # Only power_base: the root is distributed over the factors that are nonnegative, as Mul does
+    # it.
     return root.expand(
         deep=False,
         power_base=True,
@@ -120,6 +130,7 @@ def product(factors: Sequence[sp.Expr]) -> Any:
         return sp.Mul(*factors)
     numbers = [part for part in parts if part.is_Rational]
     non_numbers = [part for part in parts if not part.is_Rational]
+    # Mul.flatten sorts factors with Basic.compare; another order would make an unequal expression.
     ordered_factors = sorted(non_numbers, key=functools.cmp_to_key(sp.Basic.compare))
     return sp.Mul(*numbers, *ordered_factors, evaluate=False)
 
@@ -185,6 +196,8 @@ def _has_no_order(args: Sequence[sp.Basic]) -> bool:
             first, second = (values[index] for index in pair)
             if abs(first - second) <= _LEAST_GAP:
                 continue
+            # The first order is noted; a sample with the opposite order proves that neither operand
+            # is always the smaller one.
             if orders.setdefault(pair, first < second) is not (first < second):
                 open_pairs.discard(pair)
         if not open_pairs:
@@ -203,6 +216,7 @@ def _reduce_angle(angle: sp.Basic) -> sp.Expr | None:
     if isinstance(parts[0], sp.Rational) and not 0 < parts[0] < 2:
         return None
     turns = sp.Mul(*parts)
+    # One sample at which 2x is not an integer refutes that it always is.
     if all((2 * values[0]).denominator == 1 for values in _samples((turns,))):
         return None
     return sp.pi * turns
@@ -228,6 +242,8 @@ def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator
         raise _UnknownError
     names = sorted(symbols.union(*(expr.atoms(RealValued) for expr in exprs)), key=str)
     marks = {int(atom.p) for expr in exprs for atom in expr.atoms(sp.Integer)}
+    # Operands cross at the numbers that the expression contains: t - 2000 changes its sign after
+    # 2000.
     near = [mark + 1 for mark in sorted(marks)[:_MOST_MARKS] if mark > 0]
     steps = (*_STEPS, *near)
     signed_names = [
@@ -240,6 +256,7 @@ def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator
         turn = (index + index // len(steps)) % (len(signed_names) + 1)
         if turn:
             values[signed_names[turn - 1]] *= -1
+        # The clock is a nonnegative integer and may be 0; the other symbols may not.
         values[t] = Fraction(steps[index % len(steps)])
         try:
             yield [_value(expr, values, with_roots=with_roots) for expr in exprs]
@@ -249,6 +266,8 @@ def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator
 
 def _number(symbol: sp.Basic, index: int, place: int) -> Fraction:
     """A positive number for a symbol or reduction; of two, each is the larger in some samples."""
+    # 1 + 7**0 to 1 + 7**4: the stride differs with the place, so that two symbols are ordered in
+    # both ways within five samples.
     whole = 1 + 7 ** (index * (place + 1) % 5)
     is_below_one = symbol.is_integer is None and (index // 2 + place) % 2
     return Fraction(1, whole) if is_below_one else Fraction(whole)
@@ -283,6 +302,8 @@ def _power(base: Fraction, exponent: Fraction, *, with_roots: bool) -> Fraction:
     """A power, rounded to 60 digits if it is a root."""
     if exponent.denominator == 1:
         length = max(abs(base.numerator), base.denominator).bit_length()
+        # The result has about exponent × length bits; checked before, as the power itself would not
+        # return.
         if abs(exponent) * length > _MOST_BITS and base not in (0, 1, -1):
             raise _NoValueError
         return base ** int(exponent)
@@ -382,6 +403,7 @@ class _Powers:
     def power(self, base: sp.Rational, exponent: sp.Integer) -> sp.Expr:
         """Returns ``base**exponent``."""
         target = int(exponent)
+        # Milestones come in rising order: b**n is b**m * b**(n - m), one long product per branch.
         last, value = self._last.get(base, (0, sp.S.One))
         if target < last or base in (0, 1, -1):
             return base**exponent
@@ -400,6 +422,7 @@ def _is_settled(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:
             value.args and value.has(sp.Piecewise)
             for value, _ in (branch.args for branch in branches)
         )
+        # Piecewise.__new__ joins neighbours of equal value by an Or of their conditions.
         and all(one.args[0] != next_one.args[0] for one, next_one in pairwise(branches))
     )
 

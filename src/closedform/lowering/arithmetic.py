@@ -25,6 +25,7 @@ from closedform.lowering.safe_operand import SafeOperand
 from closedform.lowering.trigonometry import raised_cosine
 
 # Largest integer up to which every integer is exact in a float dtype.
+# Beyond, the spacing of the floats is 2.
 _EXACT = {DType.F64: 2**53, DType.F32: 2**24}
 
 
@@ -45,6 +46,7 @@ def lower_integral(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 
 def _is_exact_in_float(expr: sp.Expr, domain: Domain, limit: int) -> bool:
+    # Quotients of floats round before they are rounded down: floor(fl(a / b)) may be one too large.
     if isinstance(expr, FloorDiv | FloorMod | SafeOperand | sp.Piecewise):
         return False
     # The partial sums of a sum are within the sum of the sizes of its terms.
@@ -137,6 +139,7 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if integral:
         start = _line(low, constant, sp.Add(*integral), domain)
         return _add_terms(low, real_terms, expr, domain, start)
+    # ``c - x`` and not ``-x + c``: one node less.
     if constant > 0 and all(_sign(term) < 0 for term in real_terms):
         return _add_terms(low, real_terms, expr, domain, low.constant(constant))
     total = _add_terms(low, real_terms, expr, domain)
@@ -171,6 +174,7 @@ def split_radical(expr: sp.Mul) -> tuple[int, sp.Expr] | None:
     """
     number = sp.Mul(*(arg for arg in expr.args if arg.is_number))
     factors = [arg for arg in expr.args if not arg.is_number]
+    # sqrt(6)/1200: its square 6/1440000 goes back under the root.
     square = number**2
     is_radical = not number.is_Rational and square.is_Rational and len(factors) == 1
     if not is_radical or not isinstance(factors[0], sp.Pow) or factors[0].exp != sp.Rational(1, 2):
@@ -190,6 +194,7 @@ def _add_terms(
     domain: Domain,
     total: Value | None = None,
 ) -> Value:
+    # Positive terms first: the others are subtracted, so that no term needs a negation.
     ordered_terms = sorted(terms, key=lambda term: (_sign(term) < 0, *_order(low, term)))
     for term in ordered_terms:
         is_negative = total is not None and _sign(term) < 0
@@ -208,6 +213,8 @@ def _add_tensors(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Tensor terms in the stated order, then the scalar ones as a single scalar."""
     tensors = [term for term in expr.args if low.is_tensor(term)]
     scalars = sp.Add(*(term for term in expr.args if not low.is_tensor(term)))
+    # Scalars are one number of the scalar dtype, rounded once to that of the tensor, and cost one
+    # elementwise op.
     terms = [*tensors, scalars] if scalars != 0 else tensors
     return _add_terms(low, terms, expr, domain)
 
@@ -266,8 +273,10 @@ def reference(constant: sp.Rational, slope: sp.Rational, values: Interval) -> in
     """Returns the integer at which ``constant + slope * I`` is smallest, I in ``values``."""
     root = -constant / slope
     zero = Fraction(int(root.p), int(root.q))
+    # A zero beyond every step: shifting would only make the integers larger.
     if abs(zero) > MAX_STEP:
         return 0
+    # The zero itself is an integer: the line is then exactly 0 there and has no constant at all.
     if root.is_Integer:
         return int(root)
     if values.low <= zero <= values.high:
@@ -285,6 +294,8 @@ def _slope_times(low: Lowering, slope: sp.Rational, integer: sp.Expr, domain: Do
         return value
     if slope == -1:
         return low.emit(Op.NEG, value)
+    # x / q is rounded once; x * fl(1 / q) twice, and fl(1 / q) * q need not be 1: a decay would
+    # miss its end by an ulp.
     if slope.p in (1, -1):
         return low.emit(Op.DIV, value, low.constant(1 / slope))
     return low.emit(Op.MUL, value, low.constant(slope))

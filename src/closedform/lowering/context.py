@@ -179,7 +179,7 @@ class Lowering:
         return is_within and all(self.fits_integer(arg, domain) for arg in expr.args)
 
     def real(self, expr: sp.Expr, domain: Domain) -> Value:
-        """Lowers an expression to a float value of its own dtype."""
+        """Lowers an expression to a float value of its dtype."""
         key = (expr, domain)
         if key not in self._known:
             self._known[key] = self._real(expr, domain)

@@ -36,6 +36,7 @@ from closedform.ir.types import DType
 _SPLITTER = 4097.0
 # 40 digits: twice the digits of a pair.
 _DIGITS = 40
+# Below every root of a float32 that is not 0, and far above the subnormal numbers.
 _SMALLEST = 2.0**-120
 # Integers of i32 are taken apart at this place: both parts are exact in float32.
 _LOW_PART = 2**12
@@ -91,21 +92,25 @@ class Arithmetic:
             value: Of an integer dtype.
             largest: A bound of its size.
         """
+        # float32 holds integers up to 2**24; half a unit in the last place of 2**48 is 2**24, so
+        # the difference is exact, too.
         high = self.cast(value, DType.F32)
         if largest <= 2**24:
             return Number(high)
         # A value that rounds up to 2**31 does not come back to i32.
         if value.type.dtype is DType.I64 or largest <= 2**31 - 2**7:
-            rest = self.emit(Op.SUB, value, self.cast(high, value.type.dtype))
-            return Number(high, self.cast(rest, DType.F32))
+            error = self.emit(Op.SUB, value, self.cast(high, value.type.dtype))
+            return Number(high, self.cast(error, DType.F32))
+        # Both parts have at most 19 and 12 bits.
         part = self.builder.const(_LOW_PART, value.type.dtype)
-        rest = self.emit(Op.FLOOR_MOD, value, part)
-        whole = self.cast(self.emit(Op.SUB, value, rest), DType.F32)
-        return Number(*self.fast_two_sum(whole, self.cast(rest, DType.F32)))
+        remainder = self.emit(Op.FLOOR_MOD, value, part)
+        whole = self.cast(self.emit(Op.SUB, value, remainder), DType.F32)
+        return Number(*self.fast_two_sum(whole, self.cast(remainder, DType.F32)))
 
     def settle(self, number: Number) -> Number:
         """Returns the number with its powers of two multiplied in."""
         high, low = number.high, number.low
+        # One factor after the other: a single float32 does not hold the whole power of two.
         for factor in number.scale:
             high = self.emit(Op.MUL, high, factor)
             low = low if low is None else self.emit(Op.MUL, low, factor)
@@ -123,19 +128,20 @@ class Arithmetic:
         value = self.settle(replace(number, low=None)).high
         if number.low is None or len(number.scale) == 0 or not is_bounded:
             return value
+        # Back to the scale of the pair: exact, since the factors are powers of two.
         back = value
         for factor in reversed(number.scale):
             back = self.emit(Op.DIV, back, factor)
-        rest = self.emit(Op.ADD, self.emit(Op.SUB, number.high, back), number.low)
-        return self.emit(Op.ADD, value, self.settle(Number(rest, None, number.scale)).high)
+        loss = self.emit(Op.ADD, self.emit(Op.SUB, number.high, back), number.low)
+        return self.emit(Op.ADD, value, self.settle(Number(loss, None, number.scale)).high)
 
     def two_sum(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Returns (s, e) with s = a + b rounded and s + e == a + b."""
         total = self.emit(Op.ADD, a, b)
         second = self.emit(Op.SUB, total, a)
         first = self.emit(Op.SUB, total, second)
-        rest = self.emit(Op.SUB, a, first)
-        return total, self.emit(Op.ADD, rest, self.emit(Op.SUB, b, second))
+        error = self.emit(Op.SUB, a, first)
+        return total, self.emit(Op.ADD, error, self.emit(Op.SUB, b, second))
 
     def fast_two_sum(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Returns the same as ``two_sum`` where a is zero or not smaller than b in size."""
@@ -144,6 +150,8 @@ class Arithmetic:
 
     def split(self, a: Value) -> tuple[Value, Value]:
         """Returns (h, l) of 12 bits each with h + l == a."""
+        # Veltkamp's splitting: overflows for a above 2**115, which is why large powers stay in
+        # ``scale``.
         product = self.emit(Op.MUL, a, self.single(_SPLITTER))
         high = self.emit(Op.SUB, product, self.emit(Op.SUB, product, a))
         return high, self.emit(Op.SUB, a, high)
@@ -153,10 +161,10 @@ class Arithmetic:
         product = self.emit(Op.MUL, a, b)
         a_high, a_low = self.split(a)
         b_high, b_low = self.split(b)
-        rest = self.emit(Op.SUB, self.emit(Op.MUL, a_high, b_high), product)
-        rest = self.emit(Op.ADD, rest, self.emit(Op.MUL, a_high, b_low))
-        rest = self.emit(Op.ADD, rest, self.emit(Op.MUL, a_low, b_high))
-        return product, self.emit(Op.ADD, rest, self.emit(Op.MUL, a_low, b_low))
+        error = self.emit(Op.SUB, self.emit(Op.MUL, a_high, b_high), product)
+        error = self.emit(Op.ADD, error, self.emit(Op.MUL, a_high, b_low))
+        error = self.emit(Op.ADD, error, self.emit(Op.MUL, a_low, b_high))
+        return product, self.emit(Op.ADD, error, self.emit(Op.MUL, a_low, b_low))
 
     def add(self, x: Number, y: Number, *, is_same_sign: bool = False) -> Number:
         """Returns x + y.
@@ -168,42 +176,47 @@ class Arithmetic:
                 low parts may be added without care.
         """
         x, y = self.settle(x), self.settle(y)
-        high, rest = self.two_sum(x.high, y.high)
+        high, error = self.two_sum(x.high, y.high)
         if x.low is None and y.low is None:
-            return Number(high, rest)
+            return Number(high, error)
+        # SloppyDWPlusDW of Joldes and others, algorithm 5: 3 u² only where nothing cancels.
         if x.low is None or y.low is None or is_same_sign:
-            return Number(*self.fast_two_sum(high, self._sum(rest, x.low, y.low)))
-        low, rest_of_low = self.two_sum(x.low, y.low)
-        high, rest = self.fast_two_sum(high, self.emit(Op.ADD, rest, low))
-        return Number(*self.fast_two_sum(high, self.emit(Op.ADD, rest, rest_of_low)))
+            return Number(*self.fast_two_sum(high, self._sum(error, x.low, y.low)))
+        # AccurateDWPlusDW, algorithm 6: 3 u² for any signs, at 20 operations instead of 11.
+        low, error_of_low = self.two_sum(x.low, y.low)
+        high, error = self.fast_two_sum(high, self.emit(Op.ADD, error, low))
+        return Number(*self.fast_two_sum(high, self.emit(Op.ADD, error, error_of_low)))
 
     def add_smaller(self, x: Number, y: Number) -> Number:
         """Returns x + y where x is zero or much larger than y; the scales are none."""
-        high, rest = self.fast_two_sum(x.high, y.high)
-        return Number(*self.fast_two_sum(high, self._sum(rest, x.low, y.low)))
+        high, error = self.fast_two_sum(x.high, y.high)
+        return Number(*self.fast_two_sum(high, self._sum(error, x.low, y.low)))
 
     def multiply(self, x: Number, y: Number) -> Number:
         """Returns x * y; the scales are joined, not multiplied in."""
         scale = (*x.scale, *y.scale)
+        # A power of two needs no two_product, which takes 17 operations.
         for number, partner in ((x, y), (y, x)):
             if number.low is None and self._is_power_of_two(number.high):
                 return replace(self._times(partner, number.high), scale=scale)
-        high, rest = self.two_product(x.high, y.high)
+        high, error = self.two_product(x.high, y.high)
         if x.low is None and y.low is None:
-            return Number(high, rest, scale)
+            return Number(high, error, scale)
         cross_terms = self._sum(
             None if y.low is None else self.emit(Op.MUL, x.high, y.low),
             None if x.low is None else self.emit(Op.MUL, x.low, y.high),
         )
-        high, low = self.fast_two_sum(high, self.emit(Op.ADD, rest, cross_terms))
+        high, low = self.fast_two_sum(high, self.emit(Op.ADD, error, cross_terms))
         return Number(high, low, scale)
 
     def divide(self, x: Number, y: Number) -> Number:
         """Returns x / y for y not zero."""
         y = self.settle(y)
+        # DWDivDW2, algorithm 17: the quotient of the high parts and one correction.
         quotient = self.emit(Op.DIV, x.high, y.high)
-        product, rest = self.two_product(quotient, y.high)
-        remainder = self.emit(Op.SUB, self.emit(Op.SUB, x.high, product), rest)
+        product, error = self.two_product(quotient, y.high)
+        # Sterbenz: x.high and the product are within a few ulp, so that their difference is exact.
+        remainder = self.emit(Op.SUB, self.emit(Op.SUB, x.high, product), error)
         if x.low is not None:
             remainder = self.emit(Op.ADD, remainder, x.low)
         if y.low is not None:
@@ -215,8 +228,8 @@ class Arithmetic:
         """Returns the square root of x >= 0: that of the high part and one step of Newton's."""
         x = self.settle(x)
         root = self.emit(Op.SQRT, x.high)
-        product, rest = self.two_product(root, root)
-        remainder = self.emit(Op.SUB, self.emit(Op.SUB, x.high, product), rest)
+        product, error = self.two_product(root, root)
+        remainder = self.emit(Op.SUB, self.emit(Op.SUB, x.high, product), error)
         if x.low is not None:
             remainder = self.emit(Op.ADD, remainder, x.low)
         # At zero the remainder is zero, too, and 0/0 would be NaN.
@@ -242,9 +255,10 @@ class Arithmetic:
         high = self.emit(Op.FLOOR, x.high)
         if x.low is None:
             return Number(high)
+        # Only a whole high part lets the low part decide: floor(3 - 2**-30) is 2.
         is_whole = self.emit(Op.EQ, high, x.high)
-        rest = self.emit(Op.WHERE, is_whole, self.emit(Op.FLOOR, x.low), self.single(0.0))
-        return Number(*self.fast_two_sum(high, rest))
+        low = self.emit(Op.WHERE, is_whole, self.emit(Op.FLOOR, x.low), self.single(0.0))
+        return Number(*self.fast_two_sum(high, low))
 
     def select(self, condition: Value, x: Number, y: Number) -> Number:
         """Returns x where a condition holds, else y."""
@@ -310,6 +324,8 @@ def halves(number: Exact) -> tuple[float, float]:
 
 def _nearest(exact: Fraction) -> float:
     """The float32 nearest to a number; rounding by way of float64 may miss it by one."""
+    # Two roundings, to 53 and to 24 bits, may end one float32 off; its neighbours are compared
+    # exactly.
     about = np.float32(float(exact))
     around = (np.nextafter(about, -INFINITY), about, np.nextafter(about, INFINITY))
     return min((float(candidate) for candidate in around), key=lambda c: abs(Fraction(c) - exact))

@@ -145,6 +145,7 @@ def _lines(segment: Segment) -> list[Segment]:
     """The lines of a segment, split where clamps begin; none if it has other parts."""
     if linear_in(segment.value, t) is not None:
         return [segment]
+    # Between the crossings of its arguments, a Min or Max of lines is one of the lines.
     breaks = {
         math.ceil(root)
         for clamp in segment.value.atoms(sp.Min, sp.Max)
@@ -203,6 +204,8 @@ def line_of(segment: Segment) -> tuple[Fraction, Fraction, int]:
     slope, offset = linear if linear is not None else (Fraction(0), Fraction(0))
     if not slope:
         return offset, slope, segment.first
+    # Counted from the end where the line is small: rounding errors are then relative to the small
+    # value, and an end at 0 is exactly 0.
     start = min((segment.first, segment.last), key=lambda step: abs(offset + slope * step))
     return offset + slope * start, slope, start
 
@@ -216,6 +219,7 @@ def milestones_reached(low: Lowering, milestones: Sequence[int]) -> Value:
     shape = low.step.type.shape
     column = low.step
     if shape:
+        # Axes [step, milestone]: the reduction over the last one counts.
         column = low.builder.emit(Op.RESHAPE, low.step, shape=(*shape, 1))
     marks = low.builder.const(np.array(milestones), low.integer)
     is_reached = low.cast(low.emit(Op.LE, marks, column), low.integer)

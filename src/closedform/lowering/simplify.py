@@ -63,6 +63,7 @@ class Rewriter(ABC):
         """Rewrites an expression with operands; it visits those itself."""
 
 
+# Digits of a product modulo m; each is three nodes of the graph.
 _MOST_DIGITS = 16
 
 
@@ -96,6 +97,7 @@ def _reduced_mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
         parts = [_reduced_mod(arg, divisor, domain) for arg in expr.args]
         return FloorMod(sp.Add(*parts), divisor)
     if isinstance(expr, sp.Mul):
+        # Reduced after each factor: all intermediate values are below m².
         product: sp.Expr = sp.Integer(1)
         for arg in expr.args:
             product = _product(product, _reduced_mod(arg, divisor, domain), divisor, domain)
@@ -105,6 +107,8 @@ def _reduced_mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
 
 def _reduced_div(expr: sp.Expr, divisor: sp.Integer) -> sp.Expr:
     """Returns ``floor(expr / m)``, whole multiples of m taken out of each term before."""
+    # floor((c x + d) / m) = c floor(x / m) + floor((c (x mod m) + d) / m), the equation of the
+    # module's docstring, term by term.
     outside, inside = [], []
     for term in sp.Add.make_args(expr):
         factor, core = term.as_coeff_Mul()
@@ -122,6 +126,7 @@ def _product(left: sp.Expr, right: sp.Expr, divisor: sp.Integer, domain: Domain)
     if interval(left * right, domain).high <= limit:
         return _mod(left * right, divisor, domain)
     factor, cofactor = (right, left) if right.is_Integer else (left, right)
+    # A digit of w bits times a factor below m stays below 2**w * m <= limit.
     width = int(limit // divisor).bit_length() - 1
     bits = int(interval(cofactor, domain).high).bit_length()
     if not factor.is_Integer or width < 1 or bits > width * _MOST_DIGITS:
@@ -251,6 +256,7 @@ def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Bas
             return _comparison(reversed_relation.func, reversed_relation.lhs, reversed_relation.rhs)
     if isinstance(left, sp.Min | sp.Max) and kind in _CHAINED:
         join = _CHAINED[kind]
+        # Min(a, b) < c is "or", Max(a, b) < c is "and"; for > it is the other way round.
         if isinstance(left, sp.Min):
             join = sp.Or if join is sp.And else sp.And
         return join(*(_comparison(kind, arg, right) for arg in left.args))
@@ -261,10 +267,12 @@ def _contenders(kind: type[sp.Expr], args: list[sp.Expr], domain: Domain) -> lis
     """Returns the arguments of a Min or Max that may be its value, as far as intervals tell."""
 
     def loses(first: Interval, second: Interval) -> bool:
+        # At equality either argument may go: both have the same value there.
         return first.high <= second.low if kind is sp.Max else first.low >= second.high
 
     rivals = [(arg, interval(arg, domain)) for arg in args]
     for rival in list(rivals):
+        # The list shrinks while it is walked, so that of two equal arguments one remains.
         rival_ranges = [values for arg, values in rivals if arg is not rival[0]]
         if any(loses(rival[1], values) for values in rival_ranges):
             rivals.remove(rival)
@@ -283,6 +291,7 @@ def integral_multiple(expr: sp.Expr) -> tuple[sp.Expr, int] | None:
     denominators = [term.as_coeff_Mul()[0] for term in sp.Add.make_args(expr)]
     if not all(number.is_Rational for number in denominators):
         return None
+    # a mod b = ((s a) mod (s b)) / s for s > 0.
     scale = int(sp.ilcm(1, *(number.q for number in denominators)))
     multiple = sp.Add(*(scale * term for term in sp.Add.make_args(expr)))
     return (multiple, scale) if is_integral(multiple) else None

@@ -96,6 +96,8 @@ class _Stabilizer(Rewriter):
                 for new, old in zip(parts, expr.args, strict=True)
             )
             return expr if is_same else sp.Piecewise(*parts)
+        # 0 * exp(t) is NaN in floats once exp overflows; it is 0 only where all factors have
+        # values.
         if isinstance(expr, sp.Mul) and sp.S.Zero in expr.args and _is_total(expr):
             return sp.Integer(0)
         if isinstance(expr, sp.log) and isinstance(expr.args[0], sp.Mul):
@@ -145,6 +147,7 @@ class _Stabilizer(Rewriter):
 
         Also the conditions under which they are that.
         """
+        # Multiplied out, a*t - a*(t - 5) is 5*a: two exponents near 1e9 would cancel in floats.
         exponent = _collect_exponent(product.exponent)
         powers = {base: power for base, power in product.powers.items() if power != 0}
         plain = sp.exp(exponent) * sp.Mul(*(base**power for base, power in powers.items()))
@@ -186,6 +189,7 @@ class _Stabilizer(Rewriter):
         if expr.free_symbols - {t}:
             return False
         base, power = _as_power(expr)
+        # A small number with a negative power counts as large: its inverse is computed.
         size = interval(base**-power if _is_negative(power) else expr, domain).absolute().high
         return bool(size > self.largest)
 
@@ -194,6 +198,8 @@ class _Stabilizer(Rewriter):
         largest: tuple[float, _Factors] | None = None
         for term in total.args:
             factors = _factors(term, domain)
+            # Logarithms compare growth without overflow; the last step is where exponentials differ
+            # most.
             growth = _at_the_end(factors.logarithm, domain)
             if growth is None:
                 return None
@@ -295,6 +301,7 @@ def _quotients(powers: dict[sp.Expr, sp.Expr]) -> sp.Expr:
     below = {base: -power for base, power in powers.items() if power < 0}
     result: list[sp.Expr] = []
     while above and below:
+        # Any pairing is equal over the reals; insertion order makes it the same in each run.
         first, second = next(iter(above)), next(iter(below))
         common_power = min(above[first], below[second])
         quotient = _at_least_one(first) / _at_least_one(second)
@@ -318,6 +325,7 @@ def _at_the_end(expr: sp.Expr, domain: Domain) -> float | None:
         return None
     try:
         value = _float_at(expr, float(end))
+    # OverflowError and math domain errors; LookupError is a class without a row in _FLOATS.
     except (ArithmeticError, TypeError, ValueError, LookupError):
         return None
     return value if math.isfinite(value) else None

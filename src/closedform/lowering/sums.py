@@ -59,10 +59,12 @@ class SumTable:
         self, expr: sp.Basic, definitions: dict[str, sp.Expr], parts: dict[str, sp.Expr]
     ) -> sp.Basic:
         while True:
+            # Innermost first: a sum of a sum gets the name of the inner one before its own.
             inner = [s for s in expr.atoms(GlobalSum) if not s.args[0].has(GlobalSum)]
             if not inner:
                 return expr
             symbols = {}
+            # atoms() is a set: names must not depend on hash order.
             for total in sorted(inner, key=sp.default_sort_key):
                 key = self._name(total.args[0], definitions)
                 parts[key] = total.args[0]

@@ -96,6 +96,7 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
     quarter = fold_angle(numerator, denominator, domain)
     rise = complement(quarter, denominator) if factor > 0 else quarter
     height, floor = abs(factor), constant - abs(factor)
+    # Only near its zero does a raised cosine lose relative accuracy.
     if 0 <= floor < height * _LOW_FLOOR[low.scalar]:
         return _from_zero(low, floor, height, rise, denominator, domain)
     sine = _sine(low, 2 * rise - denominator, denominator, domain)
@@ -144,6 +145,8 @@ def _from_zero(
 ) -> Value:
     near = low.real(rise, domain)
     far = low.real(denominator - 2 * rise, domain)
+    # Q up to D/3 takes the first argument, D - 2Q the other: they are equal at D/3, where the form
+    # changes, so that one sine serves both.
     sine = _sine_of(low, low.emit(Op.MIN, near, far), denominator)
     is_near = low.emit(Op.LT, near, low.constant(sp.Rational(denominator, 3)))
     partner = low.emit(Op.WHERE, is_near, sine, low.constant(sp.Integer(-1)))
@@ -196,6 +199,7 @@ def _reduced_angle(low: Lowering, angle: sp.Expr, domain: Domain) -> tuple[sp.Ex
 def _modulo_turn(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
     """Returns the angle of any number of turns, folded to [0, D]."""
     within = remainder(numerator, sp.Integer(2 * denominator), domain)
+    # cos is even around pi: F = D - |(P mod 2D) - D|.
     return denominator - sp.Abs(within - denominator)
 
 
@@ -206,6 +210,8 @@ def _cosine(numerator: sp.Expr, denominator: int) -> sp.Expr:
 def fold_angle(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
     """Returns an integer F in [0, D] with ``cos(pi*F/D) == cos(pi*P/D)``."""
     values = interval(numerator, domain)
+    # The cheapest form that the interval allows: none, an Abs, a reflection at D, or the remainder
+    # by 2D.
     if 0 <= values.low and values.high <= denominator:
         return numerator
     if -denominator <= values.low and values.high <= denominator:

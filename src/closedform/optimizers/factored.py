@@ -165,6 +165,7 @@ def _second_moment(
     """The states, and definitions of their next values and of the step ``u``."""
     is_added = floor == "added"
     factors, whole = _STATES[floor]
+    # At t = 0 it is 0: the first mean is the first square, without a bias correction.
     decay = 1 - (t + 1) ** -hyper("decay_rate")
     square = gradient**2 + eps1 if is_added else gradient**2
     definitions = factors.definitions(square, decay)

@@ -95,8 +95,10 @@ def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
     Below the threshold, which is at least 4, the factor is that at the threshold: legal, if not 0.
     """
     power = beta2 ** (t + 1)
+    # ρ_∞ and ρ_t of Liu et al. (2020), algorithm 2.
     limit = 2 / (1 - beta2) - 1
     length = limit - 2 * (t + 1) * power / (1 - power)
+    # A back end computes the branch that is not taken, too: the root stays real there.
     safe_length = construct(sp.Max, length, threshold)
     ratio = (safe_length - 4) * (safe_length - 2) * limit / ((limit - 4) * (limit - 2))
     # SymPy returns the same expression, after 50 ms in which it asks for signs.
@@ -148,6 +150,7 @@ def clipped_update(name: str, clip_threshold: Hyper, where: str) -> tuple[Any, s
     value = hyperparameter(clip_threshold, "clip_threshold", where)
     if is_zero(value):
         raise DefinitionError("clip_threshold must be above 0, got 0", where=where)
+    # max(1, rms / d): no division by an rms of 0.
     return value, local(name) / construct(sp.Max, 1, rms(local(name)) / hyper("clip_threshold"))
 
 
@@ -195,6 +198,8 @@ class Factors:
         The roots of the two factors are multiplied, not the factors, which would overflow first.
         """
         row, column = local(self.row), local(self.column)
+        # Rows are the last axis but one of the parameter: the last axis of R where its own is
+        # dropped.
         row_mean_axis = -2 if self.keepdims else -1
         share = sp.sqrt(row / reduce_mean(row, (row_mean_axis,), keepdims=True))
         if self.keepdims:

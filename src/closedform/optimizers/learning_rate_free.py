@@ -152,6 +152,7 @@ def d_adapt_adam(
     mean = beta1 * state("exp_avg") + (1 - beta1) * rate * gradient
     mean_square = weighted_mean(state("exp_avg_sq"), gradient**2, beta2)
     path = slow * state("s") + (1 - slow) * rate * gradient
+    # The old moment: dadaptation forms the sum before it updates exp_avg_sq.
     before = sp.sqrt(state("exp_avg_sq")) + hyper("eps")
     agreement = rate * global_sum(gradient * state("s") / before)
     numerator = weighted_mean(shared("numerator_weighted"), agreement, slow)
@@ -247,6 +248,7 @@ def _next_estimate(
 ) -> sp.Expr:
     """The next d: the estimate, if it is larger, and known."""
     bounded_size = bounded_growth(estimate, SIZE, growth_rate, values, where)
+    # While all gradients were 0 the estimate is 0 / 0.
     return sp.Piecewise((sp.Max(SIZE, bounded_size), length > 0), (SIZE, True))
 
 
@@ -335,6 +337,7 @@ def prodigy(
     largest = sp.Piecewise((sp.Max(shared("d_max"), estimate), is_known), (shared("d_max"), True))
     following = largest
     if growth_rate is not None:
+        # prodigyopt: ``if d == d0: d = max(d, d_hat)``, so that the first growth is not bounded.
         first_size = sp.Piecewise((sp.Max(size, estimate), sp.Eq(size, hyper("d0"))), (size, True))
         next_size = bounded_growth(largest, first_size, growth_rate, values, "prodigy")
         following = sp.Piecewise((next_size, is_known), (size, True))

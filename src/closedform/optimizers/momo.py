@@ -97,6 +97,7 @@ def momo(
         lower = sp.Max(height / (2 * growth), least)
         bound = sp.Piecewise((lower, height < growth * shared("lb")), (shared("lb"), True))
     is_moving = length > _NO_STEP
+    # The divisor is floored in the branch that is not taken, too: a graph computes both.
     rate = sp.Max(height - growth * bound, 0) / sp.Max(length, _NO_STEP)
     rate = sp.Min(hyper("lr"), sp.Piecewise((rate, is_moving), (0, True)))
     states_of_model = {"barf": Shared(loss), "gamma": Shared(gamma)}

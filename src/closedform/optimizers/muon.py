@@ -57,6 +57,8 @@ factor of 1.01."""
 Coefficients = Sequence[Hyper] | Sequence[Sequence[Hyper]]
 """The numbers a, b, c of every iteration, or a triple for each iteration; the last one repeats."""
 
+# Convolution kernels [out, in, height, width]; Jordan's code flattens them as ``g.view(len(g),
+# -1)``.
 _IS_KERNEL = sp.Eq(RANK, 4)
 _KERNEL_COLUMNS = axis_size(1) * axis_size(2) * axis_size(3)
 _IS_TALL = sp.Or(
@@ -154,9 +156,12 @@ def muon(
     definitions["direction"] = direction
     definitions |= orthogonalize(ns_steps, values, floor=floor, precision=precision)
     rows, columns = axis_size(0), axis_size(1)
+    # s²: one root is taken below. 1/25 is the 0.2² of Moonlight (Liu et al. 2025), the rms of
+    # AdamW's steps.
     size = sp.Max(1, rows / columns) if scale == "original" else sp.Max(rows, columns) / 25
     rate = hyper("lr") * sp.sqrt(size)
     step = rate * local("orthogonal")
+    # "bf16" rounds every operation, the scaled step included; "bf16_fused" only sums of products.
     param = PARAM - (rounded(step, "bf16") if precision == "bf16" else step)
     factor = rate if decay == "scaled" else hyper("lr")
     param = param - decoupled_decay(values["weight_decay"], rate=factor)
@@ -232,6 +237,7 @@ def orthogonalize(
             sp.Piecewise((transpose(direction_matrix), _IS_TALL), (direction_matrix, True))
         )
     }
+    # The Gram matrix is the smaller one for wide matrices: rows² elements instead of columns².
     wide = local("wide")
     length = in_precision(sp.sqrt(reduce_sum(wide**2, (-2, -1), keepdims=True)))
     is_clamped = floor == "clamped"
@@ -241,6 +247,7 @@ def orthogonalize(
     for step in range(1, steps + 1):
         gram = in_precision(matmul(now, transpose(now)))
         definitions[f"gram_{step}"] = gram
+        # Steps beyond the last triple repeat it.
         suffix = f"_{min(step, several)}" if several else ""
         definitions |= _polynomial(step, now, precision, values, suffix)
         now = local(f"x_{step}")

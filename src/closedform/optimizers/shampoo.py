@@ -118,6 +118,7 @@ def shampoo(
     definitions["matrix"] = sp.Piecewise(
         (gradient, is_matrix),
         (expand_dims(gradient, -1), sp.Eq(RANK, 1)),
+        # A number as a matrix of shape [1, 1]: one formula for all ranks.
         (expand_dims(expand_dims(gradient, -1), -1), True),
     )
     matrix = local("matrix")
@@ -135,6 +136,7 @@ def shampoo(
         )
         positive_matrix = local(f"shifted_{side}")
         fourth = matrices.inverse_root(positive_matrix, 4, f"fourth_{side}", steps=root_steps)
+        # Both roots are defined, and ``for_shape`` drops the one that the rank does not take.
         half = matrices.inverse_root(positive_matrix, 2, f"half_{side}", steps=root_steps)
         definitions |= {**fourth, **half}
         root: sp.Expr = sp.Piecewise(

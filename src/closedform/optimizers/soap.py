@@ -148,6 +148,7 @@ def soap(
         first, second = (
             sp.Piecewise((1, is_first), (1 - hyper(beta) ** t, True)) for beta in ("beta1", "beta2")
         )
+        # At t = 0 both corrections would be 0: 0 / 0, in a branch that only the first step takes.
         rate = rate * sp.sqrt(second) / first
     definitions["moved"] = PARAM - rate * step
     next_param = local("moved")

@@ -75,6 +75,8 @@ def weight_average(
     if period > 1:
         branches = [(mean, sp.Eq(floor_mod(since, period), 0)), (average, True)]
     if start > 0:
+        # The branch that is inserted last takes precedence: a step that is left out over one before
+        # the start.
         branches = [(next_param, since < 0), *branches]
     if rule.advances != sp.true:
         branches = [(average, sp.Not(rule.advances)), *branches]

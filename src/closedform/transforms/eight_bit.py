@@ -31,6 +31,7 @@ from closedform.transforms.substitution import (
 _DECADES = 7
 """The decades below 1 that the map covers, each with twice as many codes as the one below."""
 
+# A block of zeros would have the scale 0 and codes of 0 / 0; torchao's kernels clamp at 1e-12.
 _LEAST_SCALE = sp.Rational(1, 10**12)
 
 
@@ -122,6 +123,7 @@ def _code_state(
     read, next_name = unused_name(extended_rule, name), unused_name(extended_rule, f"{name}_next")
     whole = sp.Piecewise((value, is_coded), (state(name), True))
     substituted_rule = substitute_symbols(extended_rule, {state(name): local(read)}, {read: whole})
+    # Axes [block, element]: the maximum over axis 1 is one scale a block.
     blocks = reshape(local(next_name), (count, block))
     largest = sp.Max(reduce_max(sp.Max(blocks, -blocks), (1,), True), _LEAST_SCALE)
     following = {
@@ -174,6 +176,8 @@ def _value(index: sp.Expr, parts: int) -> sp.Expr:
     for decade in range(_DECADES):
         first, begin = _midpoint(decade, parts, 0), 1 + _offset(decade, parts)
         width = _midpoint(decade, parts, 1) - first
+        # A decade is a line in the index: seven branches, where a table has 256 entries and needs a
+        # lookup for each element.
         line = first + width * (index - begin)
         branches.append((line, index < begin + parts * 2**decade))
     return sp.Piecewise(*branches, (sp.Integer(1), True))
@@ -186,7 +190,9 @@ def _index(size: sp.Expr, parts: int, has_one: int) -> sp.Expr:
     previous: sp.Expr = sp.Integer(0)
     for decade in range(_DECADES):
         first, count = _midpoint(decade, parts, 0), parts * 2**decade
+        # Rounding to nearest: the border of two values is their midpoint.
         branches.append((previous, size < (before + first) / 2))
+        # The lowest signed decade has a single value, and no width.
         width = _midpoint(decade, parts, 1) - first if count > 1 else sp.Integer(1)
         place = sp.floor((size - first) / width + sp.Rational(1, 2))
         inside = sp.Min(sp.Max(place, 0), count - 1)

@@ -161,6 +161,7 @@ def cautious(
             hint="make the rule cautious before other transforms",
         )
     data = {GRAD, *map(state, rule.states), *map(local, rule.definitions)}
+    # Terms without gradient or state are the decoupled weight decay.
     moving = [term for term in terms if term.free_symbols & data]
     step_name, mask_name = unused_name(rule, "step"), unused_name(rule, "mask")
     step, mask = local(step_name), local(mask_name)
@@ -170,6 +171,7 @@ def cautious(
         step_name: -sp.Add(*moving),
         mask_name: sp.Piecewise((1, agreement > 0), (0, True)),
     }
+    # Algorithm 1 divides by the mean of the mask, so that the step keeps its mean size.
     masked_step = step * mask / sp.Max(reduce_mean(mask), floor)
     param = sp.Add(*(term for term in terms if term not in moving)) - masked_step
     return replace(rule, param=param, definitions=definitions)

@@ -77,6 +77,8 @@ def master_weights(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
     # States that begin as the parameter begin as its widened value.
     extended_rule = with_states(rule, "master_weights", master=State(master, PARAM))
     substituted_rule = substitute_symbols(extended_rule, {PARAM: master})
+    # The master is the next parameter before rounding; the file rounds the output to the stored
+    # dtype.
     states = {**substituted_rule.states, "master": State(substituted_rule.param, PARAM)}
     return replace(substituted_rule, states=states, stored=stored)
 
@@ -179,6 +181,8 @@ def stochastic_rounding(rule: UpdateRule, *, stored: str = "bf16", seed: int = 0
         names[1]: following - nearest,
         names[2]: rounded(next_number, stored),
     }
+    # Strictly above: u = 0 must not move a number that needs no rounding, and P(u < d) = d exactly
+    # for d a multiple of 2**-16.
     is_moved = sp.Abs(rest) > uniform(PARAM, seed) * sp.Abs(neighbour - nearest)
     param = sp.Piecewise((neighbour, is_moved), (nearest, True))
     return replace(rule_of_16_bits, param=param, definitions=definitions)

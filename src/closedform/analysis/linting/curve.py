@@ -130,6 +130,7 @@ class Curve:
         *earlier, tail = self.branches
         if not earlier or not tail.is_constant:
             return None
+        # Constant stretches of one value in a row count as one tail.
         index = len(self.branches) - 1
         while index > 0 and self.branches[index - 1].is_constant:
             if self.branches[index - 1].end != self.end:
@@ -154,6 +155,8 @@ class Curve:
             values, steps = values[: rises[0] + 1], steps[: rises[0] + 1]
             is_ended = True
         else:
+            # Three equal values: an exponential that still falls has none in float64 before it
+            # underflows.
             is_ended = bool((values[-3:] == values[-1]).all()) and values.size > 3
         if not is_ended or not values[-1] < values[0]:
             return None
@@ -211,6 +214,7 @@ def _evaluate(
     effects: tuple[int, int] | None = None
     begin = previous = float(schedule(first))
     falls = 0
+    # Chunks: a run of 10^9 updates does not fit in memory at once.
     for start in range(first, last + 1, LIMITS.audit_chunk):
         steps = np.arange(start, min(start + LIMITS.audit_chunk, last + 1))
         values = _values(schedule, steps)
@@ -218,6 +222,7 @@ def _evaluate(
         change = max(change, float(np.abs(differences).max()))
         falls += int(np.count_nonzero(differences < 0))
         previous = float(values[-1])
+        # The least value up to each update: the rise is measured after it, not before.
         floor = np.minimum(np.minimum.accumulate(values), low)
         rise = max(rise, float((values - floor).max()))
         if values.min() < low:

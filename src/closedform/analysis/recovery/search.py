@@ -123,6 +123,7 @@ def residual_of(schedule: Schedule, points: Points) -> float:
     """Returns the largest distance of a schedule from the points, in units of their precision."""
     values = values_of(schedule.bound, points.steps)
     gaps = np.abs(values - points.values)
+    # The rounding of float64 in the evaluation, which is not a distance from the log.
     slack = 1e-14 * np.abs(points.values)
     return (
         float(np.max(np.maximum(gaps - slack, 0) / points.errors))
@@ -181,6 +182,8 @@ class Search:
         found_size = 99
         for size, candidate in self._possible(limit, most, least):
             # Another argument is worth it if it saves more than a digit.
+            # A call with n parameters costs at least 1 + 2n: one for the name, and a name and a
+            # digit for each argument.
             if self.effort.is_spent or (size > found_size and 2 + 2 * size >= limit):
                 break
             call = self.fit(candidate)
@@ -248,6 +251,8 @@ class Search:
         theta = starts(candidate, self.curve)
         if len(theta) == 0:
             return None
+        # Coarse to fine: hundreds of starts on 48 points, six on 160 with 8 steps, two with 30
+        # more.
         theta = theta[self._screen(candidate, theta).best(6)]
         problem = Problem(candidate, self.many, self.effort)
         # The steps of kinks are integers, which least squares would only blur.
@@ -306,6 +311,7 @@ class Search:
         except ClosedFormError:
             return None
         residual = residual_of(schedule, self.points)
+        # Written with "not", so that NaN is refused.
         if not residual <= 1 + 1e-9:
             return None
         text = call_text(candidate.name, arguments)

@@ -269,6 +269,7 @@ def _from_begin(points: Points, *, is_logged: bool) -> Iterator[_Rise]:
     if top == 0 or end_of_rise == 0:
         return
     # The line through the first values: its end is the peak, at the last of them or after it.
+    # The peak itself is on the line of the warmup or, if the decay has begun, above its last point.
     counts = [count for count in (top + 1, top) if count >= 2 and _is_line(points, count)]
     by_count = [list(_ends(points, count, top, end_of_rise)) for count in counts]
     # A log that begins later than it goes on has lost more than the warmup.
@@ -310,6 +311,8 @@ def _ends(points: Points, count: int, top: int, end_of_rise: int) -> Iterator[_R
     slope = float(v[count - 1] - v[0]) / float(t[count - 1] - t[0])
     begin = float(v[0]) - slope * float(t[0])
     spread = float(e[0] + e[count - 1])
+    # A line that passes 0 within its precision starts at 0: the simpler reading, confirmed by all
+    # values later.
     begin = 0.0 if abs(begin) <= 2 * spread else begin
     if begin < 0:
         return
@@ -368,6 +371,7 @@ def _constant_after_warmup(tail: _Tail) -> Iterator[Proposal]:
 
 
 def _linear(tail: _Tail) -> Iterator[Proposal]:
+    # Values near 0 and near 1 hardly bound the length: x / (1 - y) has an error of x e / (1 - y)².
     inside = (tail.y > 10 * tail.e) & (tail.y < 1 - tail.e) & (tail.x > 0)
     x, y, e = tail.x[inside], tail.y[inside], tail.e[inside]
     for length in _lengths(x / (1 - y + e), x / np.maximum(1 - y - e, 1e-300)):
@@ -378,6 +382,7 @@ def _cosine_lengths(tail: _Tail, stop: int | None = None) -> tuple[FloatArray, F
     """Bounds of the half period, from the values before the first minimum."""
     end = int(np.argmin(tail.y)) if stop is None else stop
     x, y, e = tail.x[:end], tail.y[:end], tail.e[:end]
+    # arccos is steep at both ends.
     inside = (x > 0) & (y < 1 - 2 * e) & (y > 2 * e)
     x, y, e = x[inside], y[inside], e[inside]
     low = math.pi * x / np.arccos(np.clip(2 * (y - e) - 1, -1, 1))
@@ -402,6 +407,7 @@ def _cosine(tail: _Tail) -> Iterator[Proposal]:
 
 
 def _restarts(tail: _Tail) -> Iterator[Proposal]:
+    # A restart jumps from near 0 to near 1; between two logged values it may lose part of either.
     jumps = np.flatnonzero((np.diff(tail.y) > 0.3) & (tail.y[1:] > 0.5))
     if not jumps.size:
         low, high = _bounds(*_cosine_lengths(tail))
@@ -455,6 +461,7 @@ def _cosine_with_minimum(tail: _Tail) -> Iterator[Proposal]:
 
 def _polynomial(tail: _Tail) -> Iterator[Proposal]:
     peak = float(tail.rise.peak)
+    # In the order in which configs use them: the first that fits is taken.
     for power in (1.0, 2.0, 3.0, 0.5, 1.5, 4.0):
 
         def fall(x: FloatArray, length: FloatArray, power: float = power) -> FloatArray:
@@ -473,6 +480,8 @@ def _inverse_root(tail: _Tail) -> Iterator[Proposal]:
     low = (y - e) ** 2 * x / (1 - (y - e) ** 2)
     high = (y + e) ** 2 * x / (1 - (y + e) ** 2)
     for scale in _lengths(low, high):
+        # 10,000 is the default of get_inverse_sqrt_schedule in transformers where there is no
+        # warmup.
         yield {} if scale == (tail.rise.warmup or 10_000) else {"timescale": scale}
 
 
@@ -565,6 +574,7 @@ def _integers(low: float, high: float) -> list[int]:
 def _round_integers(low: int, high: int) -> list[int]:
     """Integers from one to another, the roundest first, at most 60 of them."""
     numbers: list[int] = []
+    # Multiples of 10^k before multiples of 5 * 10^(k-1), from the largest k on.
     unit = 10 ** len(str(max(high, 1)))
     while unit >= 1 and len(numbers) < 60:
         first = -(-low // unit) * unit

@@ -279,6 +279,7 @@ def _clock(recipe: Recipe, factors: Factors, warmup: int) -> RescaledClock:
             where=recipe.source,
             hint="name the invariants to keep without it: keep=(…)",
         )
+    # After the warmup, s(t) is the line through (end / b, end) and (T tokens / b, T).
     rest = factors.batch * (total - end) / (total * factors.tokens - end)
     return RescaledClock(factors.batch, rest, end, offset)
 
@@ -317,6 +318,7 @@ def _rescaled_recipe(change: Change, names: tuple[str, ...]) -> Recipe:
         clipping = replace(clipping, threshold=change.clock.apply(clipping.threshold))
     horizon = recipe.horizon
     if horizon is not None:
+        # Rounded up: the run sees at least the tokens that were asked for.
         horizon = int(sp.ceiling(horizon * factors.tokens / factors.batch))
     return replace(
         recipe,
@@ -324,6 +326,7 @@ def _rescaled_recipe(change: Change, names: tuple[str, ...]) -> Recipe:
         horizon=horizon,
         facts=_rescaled_facts(recipe, factors, horizon),
         clipping=clipping,
+        # Another batch may be made of more micro-batches or larger ones: the recipe does not say.
         accumulation=recipe.accumulation if factors.batch == 1 else None,
         derived={},
         document=None,
@@ -364,6 +367,8 @@ def _rescaled_group(
     batch = change.factors.batch
     decay_factor: sp.Expr = sp.S.One
     if "timescale_tokens" in names:
+        # The timescale 1 / (lr wd) in tokens: Wang and Aitchison (2024), "How to set AdamW's weight
+        # decay".
         decay_factor = batch / rate
     elif "timescale_run" in names:
         decay_factor = batch / (change.factors.tokens * rate)
@@ -376,6 +381,7 @@ def _rescaled_group(
             continue
         factor = {"lr": rate, "weight_decay": decay_factor}.get(key, sp.S.One)
         if key == "eps" and "sde_moments" in names:
+            # The SDE scaling of Malladi et al. (2022) for Adam: eps' = eps / sqrt(b).
             factor = 1 / sp.sqrt(batch)
         curve = change.clock.apply(schedule, factor)
         if key in MOMENTS and schedule.bound != 0:

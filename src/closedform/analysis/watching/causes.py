@@ -145,6 +145,7 @@ class _Search:
         peak = int(np.argmax(self.curve))
         self.warmup = peak if self.curve[0] < self.curve[peak] else 0
         expected = self.at(measurements.updates)
+        # Not "> errors": NaN must count as apart.
         is_apart = ~(np.abs(expected - measurements.values) <= measurements.errors)
         self.departing = np.flatnonzero(is_apart)
         self.first = int(measurements.updates[self.departing[0]]) if self.departing.size else 0
@@ -191,6 +192,8 @@ class _Search:
         is_flat = len(before) > 1 and bool(np.ptp(before[:2]) == 0)
         early = self.first in (0, 1, self.warmup, self.warmup + 1) or is_flat
         is_excluded = self.numbers.accumulation == 1 and self.numbers.processes == 1
+        # A run that departs at its first updates is likelier stepped too often, a later one wrongly
+        # resumed.
         if early and not is_excluded:
             yield from several
         if not early and not is_resumed:

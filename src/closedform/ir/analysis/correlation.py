@@ -23,6 +23,7 @@ from closedform.ir.graph import Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 
+# Nodes of a form; longer sums gain little from correlation and cost more.
 _LARGEST_FORM = 12
 _SUMS = (Op.ADD, Op.SUB)
 # The error of the sums below, computed in float64.
@@ -55,6 +56,7 @@ def interval_of_sum(
     left, right = node.operands
     _collect(nodes, intervals, left, (1.0, 1.0), form)
     _collect(nodes, intervals, right, (1.0, 1.0) if node.op is Op.ADD else (-1.0, -1.0), form)
+    # Without a repeated leaf, interval arithmetic gives the same bounds.
     if not form.repeats or form.size > _LARGEST_FORM:
         return None
     low = high = size = 0.0
@@ -85,6 +87,7 @@ def _collect(
         _add_term(index, coefficient, form)
         return
     size = max(map(abs, coefficient))
+    # The rounding of an inner node reaches the result times the coefficient at that place.
     form.error += size * _rounding(_size(intervals[index]), node.type.dtype)
     if factor is not None:
         inner, ends = factor
@@ -107,6 +110,7 @@ def _scale(
     first, second = node.operands
     for scalar, cofactor in ((first, second), (second, first)):
         interval = intervals[scalar]
+        # A coefficient must be the same number for all elements, or it does not factor out.
         if nodes[scalar].type.shape or interval.maybe_nan or interval.has_infinity:
             continue
         is_constant = nodes[scalar].op is Op.CONST or bool(nodes[cofactor].type.shape)
@@ -119,6 +123,7 @@ def _add_term(index: int, coefficient: tuple[float, float], form: _Form) -> None
     coefficients = form.terms.get(index)
     if coefficients is not None:
         form.repeats = True
+        # Ends one ulp outward: the float sum of the ends is itself rounded.
         coefficient = (
             math.nextafter(coefficients[0] + coefficient[0], -math.inf),
             math.nextafter(coefficients[1] + coefficient[1], math.inf),
@@ -138,6 +143,8 @@ def _rounding(size: float, dtype: DType) -> float:
     info = np.finfo(dtype.numpy) if dtype in _ROUNDED else None
     if info is None:
         return math.inf
+    # eps is twice the unit roundoff: the factor 2 pays for an engine that flushes or fuses; the
+    # least subnormal number covers results near 0.
     return size * float(info.eps) + float(info.smallest_subnormal)
 
 
@@ -195,6 +202,8 @@ def rounding_of_integer(
     limits = full(node.type.dtype)
     size = max(abs(int(intervals[whole].low)), abs(int(intervals[whole].high)))
     dtype = nodes[nodes[part].operands[0]].type.dtype
+    # Half an ulp of a number below 2**e with a p-bit significand is 2**(e - p) / 2, at most size /
+    # 2**p.
     error = size // 2 ** (np.finfo(dtype.numpy).nmant + 1)
     # The float of a number next to the largest one may be beyond it.
     return error if size + error <= limits.high else None
@@ -217,8 +226,8 @@ def part_of(
     match node.op:
         case Op.ADD:
             left, right = node.operands
-            for addend, rest in ((left, right), (right, left)):
-                if intervals[rest].low >= 0:
+            for addend, partner in ((left, right), (right, left)):
+                if intervals[partner].low >= 0:
                     factor = part_of(nodes, intervals, part, addend)
                     if factor is not None:
                         return factor
@@ -229,8 +238,8 @@ def part_of(
             )
             return next((factor for factor in factors_of_operands if factor is not None), None)
         case Op.WHERE:
-            _, then, rest = node.operands
-            factors = [part_of(nodes, intervals, part, branch) for branch in (then, rest)]
+            _, then, otherwise = node.operands
+            factors = [part_of(nodes, intervals, part, branch) for branch in (then, otherwise)]
             return None if None in factors else max(filter(None, factors))
         case Op.SQRT:
             return 1.0 if _is_sum_of_squares(nodes, node.operands[0], part) else None

@@ -133,11 +133,14 @@ def _add(node: Node, operands: Operands) -> Interval:
     dtype = node.type.dtype
     if dtype.is_integer:
         return exact(int(first.low + second.low), int(first.high + second.high), dtype)
+    # inf - inf is the only NaN of a sum of numbers.
     clash = (first.high == math.inf and second.low == -math.inf) or (
         first.low == -math.inf and second.high == math.inf
     )
     kind = dtype.numpy.type
     with np.errstate(all="ignore"):
+        # The sum in the dtype, not widened: IEEE 754 rounds correctly and rounding is monotone, so
+        # the rounded corners bound all rounded sums.
         low = float(kind(first.low) + kind(second.low))
         high = float(kind(first.high) + kind(second.high))
     return Interval(
@@ -156,8 +159,10 @@ def _mul(node: Node, operands: Operands) -> Interval:
     first, second = operands
     dtype = node.type.dtype
     if dtype.is_integer:
+        # A bilinear function has its extreme values at the corners of a box.
         products = [int(a * b) for a in first.ends for b in second.ends]
         return exact(min(products), max(products), dtype)
+    # 0 * inf is the only NaN of a product of numbers.
     clash = (first.contains(0) and second.has_infinity) or (
         second.contains(0) and first.has_infinity
     )
@@ -183,6 +188,7 @@ def _abs(node: Node, operands: Operands) -> Interval:
 
 def _div(node: Node, operands: Operands) -> Interval:
     first, second = operands
+    # 0 / 0 and inf / inf are the only NaN of a quotient of numbers.
     clash = (first.contains(0) and second.contains(0)) or (
         first.has_infinity and second.has_infinity
     )
@@ -203,6 +209,8 @@ def _nonzero_parts(divisor: Interval) -> list[tuple[int, int]]:
 
 def _floor_div(node: Node, operands: Operands) -> Interval:
     first, second = operands
+    # Monotone in each operand on either sign of the divisor; the check refuses a divisor that may
+    # be 0.
     quotients = [int(a) // b for a in first.ends for part in _nonzero_parts(second) for b in part]
     if not quotients:
         return full(node.type.dtype)
@@ -217,10 +225,13 @@ def _floor_mod(node: Node, operands: Operands) -> Interval:
     if not parts:
         return full(node.type.dtype)
     low, high = int(first.low), int(first.high)
+    # The whole interval lies in one period, where the remainder rises.
     if second.low == second.high and low // int(second.low) == high // int(second.low):
         return Interval(low % int(second.low), high % int(second.low))
+    # 0 <= a mod b <= min(a, b - 1).
     if low >= 0 and second.low > 0:
         return Interval(0, min(high, int(second.high) - 1))
+    # A floored remainder has the sign of its divisor and is smaller in size.
     return Interval(min(0, parts[0][0] + 1), max(0, parts[-1][1] - 1))
 
 
@@ -292,6 +303,8 @@ def _monotone(function: Callable[[Any], Any], least: float) -> IntervalRule:
         with np.errstate(all="ignore"):
             low = function(dtype.numpy.type(max(operand.low, least)))
             high = function(dtype.numpy.type(operand.high))
+        # sqrt, exp and log are not correctly rounded by all engines: MKL's sqrt is off by 1 ulp,
+        # libm's functions by up to 4.
         bounds = _widen_bounds(node.op, low, high, dtype, maybe_nan)
         if node.op is Op.LOG:
             return _on_its_side(bounds, 0.0, operand.high <= 1, operand.low >= 1)
@@ -305,6 +318,7 @@ def _monotone(function: Callable[[Any], Any], least: float) -> IntervalRule:
 
 def _sine_or_cosine(_: Node, operands: Operands) -> Interval:
     (operand,) = operands
+    # sin and cos of an infinity are NaN.
     return Interval(-1.0, 1.0, operand.maybe_nan or operand.has_infinity)
 
 
@@ -312,6 +326,7 @@ def _pow(node: Node, operands: Operands) -> Interval:
     """Bounded where the base is positive, or not negative with an exponent not negative."""
     base, exponent = operands
     maybe_nan = base.maybe_nan or exponent.maybe_nan
+    # A negative base has real powers at integers only, and 0 none below 0.
     if not (base.low > 0 or (base.low >= 0 and exponent.low >= 0)):
         return full(node.type.dtype)
     corners = _corners(np.power, operands, node.type.dtype)
@@ -328,6 +343,8 @@ def _pow(node: Node, operands: Operands) -> Interval:
 def _order(holds: Callable[[Any, Any], bool]) -> IntervalRule:
     def rule(_: Node, operands: Operands) -> Interval:
         first, second = operands
+        # Every comparison with NaN is false, so NaN excludes "always true" and never "always
+        # false".
         is_true = holds(first.high, second.low) and not (first.maybe_nan or second.maybe_nan)
         return Interval(int(is_true), int(holds(first.low, second.high)))
 
@@ -354,6 +371,7 @@ def sum_of_floats(operand: Interval, reduced_dims: Sequence[Dim], node: Node) ->
     """
     info = np.finfo(node.type.dtype.numpy)
     sizes = [dim for dim in reduced_dims if isinstance(dim, int)]
+    # The size of a named axis is unknown, so that the number of terms has no bound.
     count = math.prod(sizes) if len(sizes) == len(reduced_dims) else math.inf
     one_sign = operand.low >= 0 or operand.high <= 0
     sign_bounds = Interval(
@@ -361,10 +379,13 @@ def sum_of_floats(operand: Interval, reduced_dims: Sequence[Dim], node: Node) ->
         0.0 if operand.high <= 0 else math.inf,
         operand.maybe_nan or not one_sign,
     )
+    # (1 + eps)**count <= 1 + 2 * count * eps while count * eps <= 1/2 (Higham, Accuracy and
+    # Stability of Numerical Algorithms, lemma 3.1).
     slack = 2.0 * count * float(info.eps)
     largest = max(-operand.low, operand.high)
     if count == 0:
         return Interval(0.0, 0.0)
+    # Otherwise a partial sum might overflow in some order, and two such sums might be inf - inf.
     if slack > 0.1 or largest * count > float(info.max) / 2:
         return sign_bounds
     low, high = operand.low * count, operand.high * count
@@ -401,6 +422,7 @@ ARITHMETIC: Mapping[Op, IntervalRule] = {
     Op.LT: _order(operator.lt),
     Op.LE: _order(operator.le),
     Op.EQ: _eq,
+    # On {0, 1} "and" is the minimum and "or" the maximum.
     Op.AND: _extremum(min),
     Op.OR: _extremum(max),
     Op.NOT: _not,

@@ -81,6 +81,7 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
         >>> faults(graph, Ranges(graph.nodes, 2**50))
         ()
     """
+    # All intervals first: ``table.where`` also reads the intervals of later nodes.
     for index in range(len(graph.nodes)):
         table.of(index)
     root = _Region(table)
@@ -128,6 +129,7 @@ class _Region:
         """Adds a demand, unless a region around this one has it, where the interval is wider."""
         region: _Region | None = self
         while region is not None:
+            # Demands are ordered, so the strongest one covers the others.
             if region.demands[index] >= demand:
                 return
             region = region.parent
@@ -147,6 +149,8 @@ def _visit(nodes: Sequence[Node], region: _Region, regions: list[_Region], limit
     """Passes the demands of one region on, from the last node to the first."""
     intervals = region.table.intervals
     while region.pending:
+        # Users have higher indices than operands: from the last node on, a demand is final when it
+        # is visited.
         index = max(region.pending)
         region.pending.remove(index)
         node, demand = nodes[index], region.demands[index]
@@ -169,11 +173,14 @@ def _visit_where(
     region.demand(condition, Demand.NUMBER)
     condition_range = region.table.intervals[condition]
     for truth, branch in zip((True, False), branches, strict=True):
+        # A decided condition: the other branch needs nothing.
         if condition_range.low == condition_range.high:
             if condition_range.low == truth:
                 region.demand(branch, demand)
             continue
         key = condition, truth
+        # Each region costs a pass over the nodes; without a limit, nested conditions make it
+        # quadratic.
         if key not in region.inner and len(regions) >= limit:
             region.demand(branch, demand)
             continue
@@ -211,6 +218,8 @@ def _sum(node: Node, demand: Demand, operands: tuple[Interval, ...]) -> tuple[De
     """An infinity that is added to numbers far below the largest one stands for a large number."""
     if not node.type.dtype.is_float:
         return _pass_demand(node, demand, operands)
+    # A true value beyond max plus at most max / 4 in size is beyond 3/4 max: still "large",
+    # whatever is added.
     bound = float(np.finfo(node.type.dtype.numpy).max) / 4
     first, second = (_most(operand) <= bound for operand in operands)
     return (
@@ -257,6 +266,7 @@ OPERAND_DEMANDS: Mapping[Op, DemandRule] = {
     Op.DIV: _quotient,
     Op.MIN: _number,
     Op.MAX: _number,
+    # exp of an infinity in the place of a large number is inf or 0, as exp of that number.
     Op.EXP: _number,
     Op.LT: _number,
     Op.LE: _number,
@@ -311,6 +321,8 @@ def _inexact(nodes: Sequence[Node], intervals: Sequence[Interval]) -> frozenset[
         if not node.type.dtype.is_float:
             continue
         if node.op is Op.CAST and nodes[node.operands[0]].type.dtype.is_integer:
+            # Integers up to 2**53 are float64, up to 2**24 float32; beyond, every second one is
+            # missing.
             bits = np.finfo(node.type.dtype.numpy).nmant + 1
             if _most(intervals[node.operands[0]]) > 2.0**bits:
                 inexact_nodes.add(index)

@@ -45,6 +45,8 @@ from closedform.ir.types import DType, convert
 
 RangeRule = Callable[["Ranges", Node, Operands], Interval]
 
+# Bounds of the effort: factors of a product, conditions in one another, nodes behind a branch that
+# are computed again. Without the last two, the cost would be nodes × conditions.
 _MAX_FACTORS = 8
 _MAX_DEPTH = 2
 _FEW_NODES = 200
@@ -83,6 +85,7 @@ class Ranges:
     _spectra: Spectra | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        # The table of a branch starts from the intervals of the table around it, norms included.
         if self.flushes and not self.conditions and any(n.op is Op.MATMUL for n in self.nodes):
             self._spectra = Spectra(self.nodes)
 
@@ -111,6 +114,7 @@ class Ranges:
             return interval
         left = left_without(self.nodes, node)
         if left is not None:
+            # Both results are possible, that of the op and that of an engine that removed it.
             interval = hull([interval, self.of(left)])
         return flush_subnormals(interval, node.type.dtype)
 
@@ -148,6 +152,8 @@ class Ranges:
             # The condition may order the operands of a difference, whose ranges stay the same.
             is_difference = self.flushes and node.op is Op.SUB and interval.low < 0
             if (is_difference or not changed_nodes.isdisjoint(node.operands)) and not is_mixed:
+                # Both intervals are sound, so their intersection is; where it is empty the branch
+                # is never taken, and the wider one does no harm.
                 interval = intersection(interval, inner.bound(node)) or interval
             if index == condition:
                 interval = Interval(int(truth), int(truth))
@@ -193,6 +199,7 @@ def left_without(nodes: Sequence[Node], node: Node) -> int | None:
         inner = nodes[constant]
         if inner.op is Op.CONST and inner.array().size == 1:
             number = float(inner.array().ravel()[0])
+            # A cheap test first; the conversion to float32 decides.
             is_near = 0 < abs(number - neutral) < 1e-6
             if is_near and float(np.float32(number)) == neutral:
                 return remaining
@@ -258,6 +265,7 @@ def _where(table: Ranges, node: Node, operands: Operands) -> Interval:
     condition = operands[0]
     _, then, otherwise = node.operands
     branches = []
+    # [0, 1] is open: then both branches are possible.
     if condition.high:
         branches.append(_branch(table, node.operands[0], True, then))
     if not condition.low:
@@ -294,8 +302,10 @@ def _cast(table: Ranges, node: Node, operands: Operands) -> Interval:
         is_zero = operand.low == operand.high == 0 and not operand.maybe_nan
         return Interval(int(not operand.contains(0)), int(not is_zero))
     if not target.is_integer:
+        # Rounding to a narrower dtype is monotone: the rounded ends bound the rounded values.
         low, high = (float(convert(np.asarray(e, source.numpy), target)) for e in operand.ends)
         return Interval(low, high, operand.maybe_nan)
+    # C, NumPy and onnxruntime convert NaN and infinities to different integers.
     if operand.maybe_nan or operand.has_infinity:
         return full(target)
     return exact(math.trunc(operand.low), math.trunc(operand.high), target)
@@ -313,6 +323,7 @@ def _reduce_sum(table: Ranges, node: Node, operands: Operands) -> Interval:
     if any(isinstance(dim, str) for dim in reduced_dims):
         return full(dtype)
     count = math.prod(int(dim) for dim in reduced_dims)
+    # Partial sums may wrap and come back, since addition is modular: only the total has to fit.
     return exact(int(operand.low * count), int(operand.high * count), dtype)
 
 
@@ -326,6 +337,7 @@ def _lookup(table: Ranges, node: Node, operands: Operands) -> Interval:
     if source.op is not Op.CONST:
         return entries
     array = source.array()
+    # Only the entries that the index can reach.
     values = array[max(int(index.low), 0) : max(int(index.high) + 1, 0)]
     return _of_array(values if values.size else array, node.type.dtype)
 
@@ -370,6 +382,8 @@ def _matmul(table: Ranges, node: Node, operands: Operands) -> Interval:
     size = _size(first) * _size(second)
     if isinstance(count, str) or first.maybe_nan or second.maybe_nan or not math.isfinite(size):
         return full(dtype)
+    # A dot product of count terms, in any order and with or without FMA: Higham's gamma_n with a
+    # factor 4 to spare; 1e-30 covers terms that underflow.
     bound = size * count * (1 + 4 * count * float(np.finfo(dtype.numpy).eps)) + 1e-30
     low = 0.0 if first.low >= 0 and second.low >= 0 else -bound
     return Interval(low, bound) if bound <= float(np.finfo(dtype.numpy).max) / 2 else full(dtype)
@@ -385,6 +399,7 @@ def _mul(table: Ranges, node: Node, operands: Operands) -> Interval:
     if not node.type.dtype.is_float or interval.low >= 0:
         return interval
     counts = _factors(table.nodes, node)
+    # Each even power is >= 0, and rounding, underflow and NaN do not make a product negative.
     is_squared = all(count % 2 == 0 or table.of(i).low >= 0 for i, count in counts.items())
     return Interval(0.0, interval.high, interval.maybe_nan) if is_squared else interval
 

@@ -80,6 +80,7 @@ def leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple
     node = nodes[condition]
     if node.op is Op.NOT:
         yield from leaves(nodes, node.operands[0], not truth)
+    # Only these determine their operands: a false And says of neither operand that it is false.
     elif (node.op is Op.AND and truth) or (node.op is Op.OR and not truth):
         for operand in node.operands:
             yield from leaves(nodes, operand, truth)
@@ -92,10 +93,13 @@ def _facts(
 ) -> Iterator[Fact]:
     for node, holds in leaves(nodes, condition, truth):
         left, right = node.operands
+        # a < b of integers is a + 1 <= b.
         step = int(nodes[left].type.dtype.is_integer)
         if holds:
             is_strict = node.op is Op.LT
             yield Fact(left, right, step if is_strict else 0, True, is_strict=is_strict)
+            # An equality is two inequalities; in floats 0.0 == -0.0, and intervals do not tell
+            # zeros apart.
             if node.op is Op.EQ:
                 yield Fact(right, left, 0, excludes_nan=True)
             continue
@@ -225,6 +229,7 @@ def constant_step(node: Node, intervals: Sequence[Interval]) -> tuple[int, int] 
 
 Conditions = tuple[tuple[int, bool], ...]
 
+# Factors of a product that are looked through.
 _DEPTH = 6
 
 
@@ -266,6 +271,8 @@ def _orders(
         if max(left, right) >= len(intervals):
             continue
         yield left, right
+        # fl(a - b) < 0 implies a < b: gradual underflow makes fl(a - b) 0 only where a == b, and
+        # flushing to zero can only turn a negative difference into 0.
         if node.op is Op.LT and nodes[left].op is Op.SUB and intervals[right].high <= 0:
             yield nodes[left].operands[0], nodes[left].operands[1]
         if node.op is Op.LT and nodes[right].op is Op.SUB and intervals[left].low >= 0:
@@ -281,19 +288,22 @@ def _below(
     node, greater_node = nodes[lesser], nodes[greater]
     if node.op is not Op.MUL or depth == 0 or intervals[lesser].has_infinity:
         return False
-    for factor_node, rest in (node.operands, node.operands[::-1]):
+    for factor_node, cofactor in (node.operands, node.operands[::-1]):
+        # c * r <= r for c in [0, 1] and r >= 0, also rounded: rounding is monotone and r is a
+        # float.
         is_part = (
             0 <= intervals[factor_node].low
             and intervals[factor_node].high <= 1
-            and intervals[rest].low >= 0
+            and intervals[cofactor].low >= 0
         )
-        if is_part and _below(nodes, intervals, rest, greater, depth - 1):
+        if is_part and _below(nodes, intervals, cofactor, greater, depth - 1):
             return True
         if greater_node.op is Op.MUL:
             for square_base, factor in (greater_node.operands, greater_node.operands[::-1]):
+                # g * (c * g) <= g * g for c in [-1, 1].
                 is_square = square_base == factor
                 if (
-                    rest == square_base
+                    cofactor == square_base
                     and is_square
                     and _shrinks(nodes, intervals, factor_node, factor, depth)
                 ):
@@ -313,8 +323,8 @@ def _shrinks(
     return any(
         -1 <= intervals[factor].low
         and intervals[factor].high <= 1
-        and _shrinks(nodes, intervals, rest, of, depth - 1)
-        for factor, rest in (node.operands, node.operands[::-1])
+        and _shrinks(nodes, intervals, cofactor, of, depth - 1)
+        for factor, cofactor in (node.operands, node.operands[::-1])
     )
 
 

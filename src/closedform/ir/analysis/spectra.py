@@ -26,6 +26,8 @@ from closedform.ir.graph import Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 
+# Points at which a polynomial is evaluated, and its highest degree: a step of Newton-Schulz of
+# degree 5 starts from a new base.
 _POINTS = 4096
 _DEGREE = 16
 # The relative error of the sums and products below, in float64.
@@ -92,6 +94,8 @@ class Spectra:
         if index in self.bases:
             whole = _norm_of_quotient(self.nodes, index, ranges)
             frobenius = self._most(index, ranges) * math.sqrt(self._count(index))
+            # The node becomes a base, a polynomial of itself without error: degrees and errors
+            # start anew.
             norm = min(limit for limit in (norm, whole, frobenius) if limit is not None)
             spectrum = _Spectrum(index, _PLAIN, (0.0, 1.0), 0.0) if math.isfinite(norm) else None
             self.norms[index] = norm
@@ -165,13 +169,17 @@ class Spectra:
         left, right = (self.spectra.get(operand) for operand in node.operands)
         if left is None or right is None or left.base != right.base:
             return None
+        # Only X X' and X' X have inner factors V'V = I or U'U = I.
         if left.form[1] != right.form[0]:
             return None
         size = len(left.coefficients) + len(right.coefficients) - 1
         if size > _DEGREE:
             return None
+        # The product of polynomials; the singular vectors between two factors of one base cancel.
         coefficients = tuple(np.convolve(left.coefficients, right.coefficients).tolist())
         inner = int(self.nodes[node.operands[0]].type.shape[-1])
+        # A B - (A + E)(B + F): by the spectral norm of one factor and the Frobenius norm of the
+        # error of the other.
         error = self._exact_norm(left) * right.error + left.error * self._exact_norm(right)
         rounding = inner * float(np.finfo(node.type.dtype.numpy).eps)
         if rounding > 0.1:
@@ -197,6 +205,7 @@ class Spectra:
     def _exact_norm(self, spectrum: _Spectrum) -> float:
         """The largest value of the polynomial in size, at points and by its slope between them."""
         most = self.norms[spectrum.base]
+        # (2**20)**15 is far from the largest float64, so no term of the polynomial overflows.
         if not math.isfinite(most) or most > 2.0**20:
             return math.inf
         at = np.linspace(0.0, most, _POINTS)
@@ -206,12 +215,15 @@ class Spectra:
             for power, number in enumerate(spectrum.coefficients)
             if power
         )
+        # Mean value theorem: between two points the value changes by at most the slope times their
+        # distance.
         return float((values.max() + slope * most / (_POINTS - 1)) * _SLACK)
 
     def _norm(self, spectrum: _Spectrum) -> float:
         return (self._exact_norm(spectrum) + spectrum.error) * _SLACK
 
     def _frobenius(self, spectrum: _Spectrum) -> float:
+        # The Frobenius norm is at most sqrt(rank) times the spectral norm.
         rank = min(int(dim) for dim in self.nodes[spectrum.base].type.shape)
         return (math.sqrt(rank) * self._exact_norm(spectrum) + spectrum.error) * _SLACK
 
@@ -267,13 +279,14 @@ def _is_norm(nodes: Sequence[Node], ranges: Sequence[Interval], index: int, of: 
     """Whether a value is at least the root of the sum of all squares of a matrix, rounded."""
     node = nodes[index]
     match node.op:
+        # A max with a floor, and a sum with an epsilon >= 0, only enlarge the divisor.
         case Op.MAX:
             return any(_is_norm(nodes, ranges, operand, of) for operand in node.operands)
         case Op.ADD:
             left, right = node.operands
             return any(
-                ranges[rest].low >= 0 and _is_norm(nodes, ranges, operand, of)
-                for operand, rest in ((left, right), (right, left))
+                ranges[addend].low >= 0 and _is_norm(nodes, ranges, operand, of)
+                for operand, addend in ((left, right), (right, left))
             )
         case Op.RESHAPE | Op.BROADCAST_TO:
             return _is_norm(nodes, ranges, node.operands[0], of)

@@ -25,12 +25,16 @@ from closedform.ir.graph import Array, Graph
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, StepArray
 
+# Bounds of the effort: parts of the range, and units of work. They end a check as OPEN, never as
+# MET.
 _SEGMENTS = 400
 _WORK = 2_000_000
 # Units of work: the range of a node and its obligations, the values of a node, elements in a unit.
 _PER_RANGE = 30
 _PER_NODE = 10
 _PER_UNIT = 200
+# Samples of a round, failing samples that are examined one by one, and changes of conditions that
+# are located.
 _ROUND = 256
 _CANDIDATES = 8
 _CHANGES = 64
@@ -134,6 +138,8 @@ def _open_at(steps: GraphSteps, step: int) -> tuple[tuple[Fault, ...], tuple[Fau
     Where none is open without it, a subnormal number that is flushed to zero is what fails.
     """
     open_ = _open(steps.graph, step, step)
+    # Nothing open without flushing: the gap between 0 and the least normal number is the only
+    # cause.
     is_flushed = bool(open_) and not _open(steps.graph, step, step, flushes=False)
     values = steps.values(np.array([step]), flushes=is_flushed)
     certain = tuple(fault for fault in open_ if _is_certain(values, fault))
@@ -178,6 +184,8 @@ class _Found:
 def _first_open(partition: Subdivision, first: int, last: int) -> _Found | None:
     """The first step that is not shown to be finite; None if all are."""
     graph = partition.steps.graph
+    # A reduction over the axis of the steps makes one step depend on the others: parts show
+    # nothing.
     if joins_steps(graph):
         return _Found(first)
     open_cell = partition.first(first, last, lambda low, high: not _open(graph, low, high))
@@ -234,16 +242,22 @@ class Subdivision:
                 self.is_over = True
                 return low, high
             middle = self._middle(low, high)
+            # The lower half is on top of the stack, so the first part that is not shown is the
+            # first one of all.
             pending += [(middle, high), (low, middle - 1)]
         return None
 
     def _middle(self, low: int, high: int) -> int:
         """Where the second half begins: at a change, or such that both differ by one factor."""
         if high + 1 >= 4 * (low + 1):
+            # The geometric mean: curves in t change with the ratio of steps, and halves of [0,
+            # 2**53] would need dozens of parts before they reach step 1000.
             middle = math.isqrt((low + 1) * (high + 1))
         else:
             middle = (low + high + 1) // 2
         middle = min(max(middle, low + 1), high)
+        # At a change of a condition the intervals of both halves decide it, which no other step
+        # does.
         inside = [step for step in self.changes if low < step <= high]
         return min(inside, key=lambda step: abs(step - middle)) if inside else middle
 
@@ -289,6 +303,7 @@ def node_values(
             operands = tuple(values[operand] for operand in node.operands)
             value = np.asarray(KERNELS[node.op](node, operands, sizes or {}))
             if flushes and dtype.is_float:
+                # After each node, as FTZ and DAZ of a CPU act on each operation.
                 is_subnormal = np.abs(value) < LEAST_NORMAL[dtype]
                 value = np.where(is_subnormal, value.dtype.type(0), value)
             values.append(value)
@@ -356,6 +371,7 @@ class GraphSteps:
 
     def _by_step(self, index: int, value: Array) -> Array:
         """A value with the axis of the steps first; without axes if it is the same at each."""
+        # Integers stay integers: float64 does not hold all of int64.
         wide = value if value.dtype.kind in "bi" else value.astype(np.float64)
         shape = self.graph.nodes[index].type.shape
         if self.axis is None or self.axis not in shape:
@@ -400,6 +416,8 @@ def _first_at(
         if not len(wrong):
             return failing_step
         place = int(wrong[0])
+        # Each round narrows the gap between the last sample that is finite and the first that is
+        # not.
         failing_step, high = int(samples[place]), int(samples[place]) - 1
         low = int(samples[place - 1]) + 1 if place else high + 1
         if not effort.left:
@@ -413,7 +431,9 @@ def samples_of(first: int, last: int) -> StepArray:
         return np.arange(first, last + 1, dtype=np.int64)
     length = last - first
     powers = [2**power for power in range(length.bit_length())]
+    # Floats and integers overflow or lose bits at powers of two.
     near = {first + power + offset for power in powers for offset in (-1, 0, 1)}
+    # Equal ratios and equal parts: failures of exponentials and of lines.
     ratios = np.exp(np.linspace(0, math.log(length), _ROUND // 4)).astype(np.int64)
     parts = {first + length * part // (_ROUND // 8) for part in range(_ROUND // 8 + 1)}
     start = range(first, first + _ROUND // 4)

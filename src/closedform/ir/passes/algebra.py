@@ -65,6 +65,7 @@ class Algebra:
 
 
 def _mul_one(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    # 1 * x is x, 1 / x is not.
     orders = [operands, operands[::-1]] if node.op is Op.MUL else [operands]
     for value, factor in orders:
         number = rewriter.number(factor)
@@ -80,6 +81,7 @@ def _add_zero(rewriter: Rewriter, node: Node, operands: Operands) -> Value | Non
         number = rewriter.number(zero)
         if number != 0 or value.type != node.type:
             continue
+        # -0.0 + 0.0 is 0.0: the sign of a zero would change.
         if not is_positive_zero(number) or not rewriter.interval(value).contains(0):
             return value
     return None
@@ -92,6 +94,7 @@ def _sub_zero(rewriter: Rewriter, node: Node, operands: Operands) -> Value | Non
         exact = not is_negative_zero(number) or not rewriter.interval(first).contains(0)
         return first if exact else None
     number = rewriter.number(first)
+    # 0.0 - 0.0 is 0.0 and neg 0.0 is -0.0, so that only -0.0 - x is neg x.
     if number == 0 and not is_positive_zero(number) and second.type == node.type:
         return rewriter.emit(Op.NEG, second)
     return None
@@ -135,6 +138,8 @@ def _abs(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
 
 HOLDS: Mapping[DType, frozenset[DType]] = {
     DType.BOOL: frozenset(DType),
+    # float32 holds integers up to 2**24 and float64 up to 2**53; float16 has more bits of
+    # significand than bfloat16 and fewer of exponent, so neither holds the other.
     DType.I32: frozenset({DType.I32, DType.I64, DType.F64}),
     DType.I64: frozenset({DType.I64}),
     DType.F16: frozenset({DType.F16, DType.F32, DType.F64}),
@@ -166,6 +171,7 @@ def _decide_comparison(rewriter: Rewriter, node: Node, operands: Operands) -> Va
         is_ordered = _is_before(
             rewriter.interval(lesser), rewriter.interval(greater), node.type.dtype
         )
+        # min and max return NaN if either operand is NaN.
         is_number = not rewriter.interval(loser).maybe_nan
         if is_ordered and is_number and winner.type == node.type:
             return winner
@@ -174,6 +180,8 @@ def _decide_comparison(rewriter: Rewriter, node: Node, operands: Operands) -> Va
 
 def _is_before(first: Interval, second: Interval, dtype: DType) -> bool:
     if first.high == second.low:
+        # Touching at 0, the operands may be 0.0 and -0.0, which min and max order and intervals do
+        # not.
         return dtype.is_integer or first.high != 0
     return first.high < second.low
 
@@ -215,6 +223,8 @@ def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Va
             narrow_node = node_of(node.op, narrow_operands, {})
         except GraphError:  # the source broadcasts to its own shape, not to the other operands
             continue
+        # The broadcast may carry a bound that a condition gave it; the narrow node must not lose
+        # it.
         if narrow_node.type == node.type and rewriter.bound(narrow_node) == rewriter.bound(node):
             return rewriter.emit(node.op, *narrow_operands)
     return None
@@ -232,6 +242,7 @@ def _single_number(rewriter: Rewriter, node: Node, operands: Operands) -> Value 
     interval = rewriter.bound(node)
     if interval.low != interval.high or interval.maybe_nan:
         return None
+    # An interval [0, 0] does not tell 0.0 from -0.0.
     if dtype.is_float and (interval.low == 0 or interval.has_infinity):
         return None
     return rewriter.const(np.asarray(interval.low, dtype.numpy), node.type)
@@ -314,6 +325,7 @@ def _remove_negation(rewriter: Rewriter, _: Node, operands: Operands) -> Value |
         return None
     least, value = rewriter.operands(condition)
     number = _integer(rewriter, least)
+    # k + 1 would wrap.
     if number is None or number == full(least.type.dtype).high:
         return None
     if _integer(rewriter, value) is not None:  # both are constants: exchanging them has no end
@@ -348,6 +360,7 @@ def _decide_condition(rewriter: Rewriter, node: Node, _: Operands) -> Value | No
 
 def _neutral(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
     """RewriteRule 5."""
+    # true is neutral for and, false for or.
     neutral = int(node.op is Op.AND)
     for value, other in (operands, operands[::-1]):
         interval = rewriter.interval(other)
@@ -389,6 +402,8 @@ def _move_constant(rewriter: Rewriter, node: Node, operands: Operands) -> Value 
         if number is None or offset is None:
             continue
         base, shift = offset
+        # x + k does not wrap by ``offset``; m - k is checked here, so both comparisons are of exact
+        # integers.
         if not full(bound.type.dtype).contains(number - shift):
             continue
         moved_bound = _constant(rewriter, number - shift, bound.type)

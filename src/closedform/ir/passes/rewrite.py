@@ -79,6 +79,7 @@ class Rewriter:
         if node.op is not Op.CONST:
             return None
         array = node.array().ravel()
+        # Bytes and not ==: 0.0 == -0.0, and NaN != NaN.
         if not array.size or array.tobytes() != array[:1].tobytes() * array.size:
             return None
         return float(array[0]) if node.type.dtype.is_float else int(array[0])
@@ -88,6 +89,7 @@ class Rewriter:
         node = self.node(value)
         if node.op not in (Op.ADD, Op.SUB) or not value.type.dtype.is_integer:
             return None
+        # ``of`` fills the table up to this node, from which constant_step reads.
         self.interval(value)
         step = constant_step(node, self._ranges.intervals)
         return None if step is None else (Value(step[0], self._nodes[step[0]].type), step[1])
@@ -116,6 +118,7 @@ def rewrite(graph: Graph, rule: RewriteRule) -> Graph:
     values: list[Value] = []
     for node in graph.nodes:
         operands = tuple(values[operand] for operand in node.operands)
+        # Equal operand types: the stated type still holds, and no inference has to run.
         if all(v.type == graph.nodes[i].type for v, i in zip(operands, node.operands, strict=True)):
             moved_node = Node(node.op, tuple(v.index for v in operands), node.attributes, node.type)
             values.append(rewriter.add(moved_node, operands))
@@ -126,6 +129,8 @@ def rewrite(graph: Graph, rule: RewriteRule) -> Graph:
     for output in graph.outputs:
         rewriter.builder.output(output.name, values[output.index])
     result = rewriter.builder.build()
+    # Rules may undo each other's work; an equal graph must be the same object, by which a pipeline
+    # sees that nothing changes.
     return graph if result == graph else result
 
 
@@ -189,6 +194,8 @@ class Fold:
             return None
         result = evaluate_node(node, tuple(source.array() for source in sources))
         if node.type.dtype.is_float:
+            # x86 makes NaN with the sign bit set, ARM without: one pattern makes files equal
+            # everywhere.
             result = np.where(np.isnan(result), np.asarray(np.nan, result.dtype), result)
         return rewriter.const(result, node.type)
 
@@ -223,6 +230,7 @@ class Share:
     def __call__(self, graph: Graph) -> Graph:
         """Returns the graph with its nodes shared; the same object if they are already."""
         ordered_graph = rewrite(graph, _order_operands)
+        # The builder numbers equal nodes once: rebuilding the graph is enough to share them.
         shared_graph = rewrite(ordered_graph, _touch)
         return graph if shared_graph == graph else shared_graph
 
@@ -289,6 +297,7 @@ class Pipeline:
             for pass_ in self.passes:
                 before, graph = graph, _run(pass_, graph)
                 idle_passes = idle_passes + 1 if graph is before else 0
+                # Not "a round without change": the last change may be in the middle of a round.
                 if idle_passes == len(self.passes):
                     return graph
         names = ", ".join(pass_.name for pass_ in self.passes)

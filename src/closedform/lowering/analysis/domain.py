@@ -71,6 +71,7 @@ class Interval:
         return Interval(-self.high, -self.low, self.is_nonzero)
 
     def __add__(self, other: Interval) -> Interval:
+        # Exact ends, so sums and products need no outward rounding.
         return Interval(_sum(self.low, other.low, -1), _sum(self.high, other.high, 1))
 
     def __mul__(self, other: Interval) -> Interval:
@@ -84,6 +85,7 @@ class Interval:
 
     def reciprocal(self) -> Interval:
         """Returns the values of 1/x; everything where x may be zero."""
+        # 1/x of an interval around 0 is two rays: their hull is everything.
         if not self.is_nonzero or self.low < 0 < self.high:
             return ALL
         low = _inverse(self.high, -INFINITY if self.high <= 0 else INFINITY)
@@ -94,6 +96,7 @@ class Interval:
         """Returns the values of x**exponent for an integer exponent >= 0."""
         if exponent == 0:
             return point(Fraction(1))
+        # The ends would have about bits × exponent bits; checked before the power is computed.
         if max(_bits(self.low), _bits(self.high)) * exponent > _MAX_BITS:
             return self._large_power(exponent)
         low, high = _power(self.low, exponent), _power(self.high, exponent)
@@ -164,6 +167,7 @@ def _sum(a: Bound, b: Bound, direction: int) -> Bound:
 
 
 def _product(a: Bound, b: Bound) -> Bound:
+    # 0 times an infinite end is 0: the infinity is only a bound, and no value is infinite.
     if a == 0 or b == 0:
         return Fraction(0)
     if isinstance(a, float) or isinstance(b, float):
@@ -196,9 +200,11 @@ def _floor(bound: Bound) -> Bound:
 
 def _outward(function: Callable[[float], float], bound: Bound, direction: float) -> Bound:
     try:
+        # One ulp for the rounding of the argument, four for the error of libm's function.
         value = function(math.nextafter(as_float(bound), direction))
     except OverflowError:
         value = INFINITY
+    # The argument is outside of the domain of the function: no bound on this side.
     except ValueError:
         return direction
     for _ in range(4):
@@ -338,12 +344,15 @@ def _union(parts: Iterable[Domain | None]) -> Domain | None:
     bounds = dict(first.bounds)
     for part in rest:
         for symbol, interval in part.bounds.items():
+            # The hull: a domain has no holes, so an "or" of two distant conditions also holds the
+            # steps between them.
             bounds[symbol] = bounds[symbol].union(interval)
     return Domain(bounds)
 
 
 def _narrow_by_comparison(domain: Domain, condition: Relational) -> Domain | None:
     symbols = condition.free_symbols & set(domain.bounds)
+    # Comparisons of two symbols would need polyhedra.
     if len(symbols) != 1 or condition.free_symbols != symbols:
         return domain
     (symbol,) = symbols
@@ -383,6 +392,7 @@ def _cut(
     elif operator is sp.Ge:
         low = max(low, root if whole or not is_integer else Fraction(math.ceil(root)))
     elif operator is sp.Ne and is_integer:
+        # x != root only moves an end of integers; a hole inside cannot be represented.
         low = root + 1 if low == root else low
         high = root - 1 if high == root else high
     if low > high:

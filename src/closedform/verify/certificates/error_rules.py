@@ -21,6 +21,7 @@ from closedform.ir.ops import OPS, Op
 from closedform.ir.types import DType, FloatArray
 
 # The error of a bound that is itself computed by some operations in float64.
+# 32 roundings of float64, of 2**-53 each.
 _WIDER = 1 + 2.0**-48
 # NumPy's own functions are within 4 ulp, as the op table says of every engine.
 _LIBM = 2.0**-49
@@ -77,6 +78,8 @@ ErrorRule = Callable[[Node, Sequence[Node], Sequence[Enclosure]], Enclosure]
 def _ulp(size: FloatArray, dtype: DType) -> FloatArray:
     """The unit in the last place of the largest float that a value of this size is rounded to."""
     info = np.finfo(dtype.numpy)
+    # The next float: a size just below a power of two may be rounded up to it, where the unit
+    # doubles.
     _, exponent = np.frexp(np.nextafter(size, np.inf))
     unit: FloatArray = np.ldexp(
         1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant)
@@ -98,6 +101,8 @@ def _add_rounding(
     ``share`` is the error of the operands as a part of the result.
     """
     is_zero = (low == 0) & (high == 0)
+    # One ulp outward for the float64 in which the bound was computed; an exact 0 stays, so that "is
+    # 0" is not lost.
     low = np.where(is_zero, low, np.nextafter(low, -np.inf))
     high = np.where(is_zero, high, np.nextafter(high, np.inf))
     low, high = (np.ceil(low), np.floor(high)) if whole else (low, high)
@@ -113,6 +118,7 @@ def _add_rounding(
     rounding = np.where(is_exact, 0, units * _ulp(size, dtype))
     overflow = np.where(size >= float(info.max), np.inf, 0)
     error = (error + rounding + overflow) * _WIDER
+    # (1 + share)(1 + u) - 1 = share + u (1 + share); u ulp is at most u eps of a normal number.
     relative = (share + np.where(is_exact, 0, units * float(info.eps) * (1 + share))) * _WIDER
     # Below the normal numbers the spacing is not in proportion to the value.
     least = np.maximum(np.maximum(low, -high), 0) * (1 - relative)
@@ -127,10 +133,13 @@ def _share_of_sum(a: Enclosure, b: Enclosure, *, is_difference: bool = False) ->
     """The error of a sum of numbers of one sign as a part of it."""
     low, high = (-b.high, -b.low) if is_difference else (b.low, b.high)
     is_one_sign = ((a.low >= 0) & (low >= 0)) | ((a.high <= 0) & (high <= 0))
+    # For a, b of one sign the error a e + b e' is at most (a + b) max(e, e'); with opposite signs
+    # the sum may be near 0 and its error not.
     return np.where(is_one_sign, np.maximum(a.share, b.share), np.inf)
 
 
 def _share_of_product(a: Enclosure, b: Enclosure) -> FloatArray:
+    # (1 + e)(1 + e') - 1.
     return a.share + b.share + a.share * b.share
 
 
@@ -150,6 +159,7 @@ def _const(node: Node, _: Sequence[Node], __: Sequence[Enclosure]) -> Enclosure:
     is_whole = bool((values == np.floor(values)).all())
     if not node.type.dtype.is_float:
         return Enclosure(values, values, np.zeros_like(values), is_whole)
+    # A constant stands for a number that was rounded to it, unless it is whole: 2.0 is the count 2.
     half = np.where(values == np.floor(values), 0, _ulp(np.abs(values), node.type.dtype) / 2)
     return Enclosure(values - half, values + half, half, is_whole)
 
@@ -181,8 +191,10 @@ def _sub(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
 def _mul(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
     low, high = _corners(np.multiply, a, b)
+    # A square: interval arithmetic would take x and -x for the same operand.
     if node.operands[0] == node.operands[1]:
         low, high = a.least * a.least, a.size * a.size
+    # (a + e)(b + e') - a b.
     error = a.size * b.error + b.size * a.error + a.error * b.error
     share = _share_of_product(a, b)
     return _add_rounding(node, low, high, error, whole=_all_whole(operands), share=share)
@@ -191,6 +203,7 @@ def _mul(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
 def _div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     a, b = operands
     low, high = _corners(np.divide, a, b)
+    # (1 + e) / (1 - e') - 1 = (e + e') / (1 - e').
     share = np.where(b.share < 1, (a.share + b.share) / (1 - b.share), np.inf)
     least = np.maximum(b.least - b.error, b.least * (1 - b.share))
     # The error of a quotient is |x/y| of that of y, and 1/|y| of that of x, with the computed y.
@@ -222,6 +235,7 @@ def _floor(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     (a,) = operands
     below, above = np.nextafter(a.low - a.error, -np.inf), np.nextafter(a.high + a.error, np.inf)
     is_same = np.floor(below) == np.floor(above)
+    # A floor jumps: an error of any size moves it by 1 at an integer.
     error = np.where((a.error == 0) | is_same, 0, np.ceil(a.error) + 1)
     return Enclosure(np.floor(a.low), np.floor(a.high), error, is_whole=True)
 
@@ -265,9 +279,11 @@ def _doubt(operands: Sequence[Enclosure]) -> FloatArray:
 def _sqrt(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     (a,) = operands
     low = np.sqrt(a.low)
+    # sqrt(1 ± e) is off by at most 1 - sqrt(1 - e), which is larger than sqrt(1 + e) - 1.
     share = np.where(a.share <= 1, 1 - np.sqrt(1 - np.minimum(a.share, 1)), np.inf)
     # A computed operand below zero has no root.
     least = np.maximum(a.low - a.error, a.low * (1 - a.share))
+    # sqrt(x) - sqrt(y) = (x - y) / (sqrt(x) + sqrt(y)), without cancellation.
     error = np.where(a.error == 0, 0, a.error / (low + np.sqrt(np.maximum(least, 0))))
     error = np.where(least >= 0, error, np.inf)
     return _add_rounding(node, low, np.sqrt(a.high), error, whole=False, share=share)
@@ -276,6 +292,7 @@ def _sqrt(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclo
 def _exp(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     (a,) = operands
     low, high = np.exp(a.low) * (1 - _LIBM), np.exp(a.high) * (1 + _LIBM)
+    # exp(x + e) - exp(x) = exp(x) expm1(e).
     error = high * np.expm1(a.error) * (1 + _LIBM)
     return _add_rounding(node, low, high, error, whole=False)
 
@@ -284,6 +301,7 @@ def _log(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     (a,) = operands
     low, high = np.log(a.low), np.log(a.high)
     slack = np.maximum(np.abs(low), np.abs(high)) * _LIBM
+    # log(x + e) - log(x) <= e / (x - e), the slope at the nearer end.
     error = a.error / (a.low - a.error) + np.where(a.low > a.error, 0, np.inf)
     return _add_rounding(node, low - slack, high + slack, error, whole=False)
 
@@ -297,6 +315,7 @@ def _sine_or_cosine(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]
         low = np.where(is_rising, np.sin(a.low) - _LIBM, low)
         high = np.where(is_rising, np.sin(a.high) + _LIBM, high)
     unit = float(np.finfo(node.type.dtype.numpy).eps)
+    # Two cosines differ by at most 2, however wrong the angle is.
     error = np.minimum(a.error, 2.0) + OPS[node.op].ulp * unit
     return Enclosure(low, high, error * _WIDER)
 
@@ -331,6 +350,7 @@ def _whole_power(node: Node, a: Enclosure, exponent: FloatArray) -> Enclosure:
     low = np.where(is_even, np.power(a.least, exponent), np.power(a.low, exponent))
     high = np.where(is_even, np.power(a.size, exponent), np.power(a.high, exponent))
     slack = np.maximum(np.abs(low), np.abs(high)) * _LIBM
+    # Mean value theorem: the slope n x**(n - 1) at the largest size.
     error = exponent * np.power(a.size + a.error, exponent - 1) * a.error * (1 + _LIBM)
     share = np.power(1 + a.share, exponent) * (1 + _LIBM) - 1
     low = np.where(is_even, np.maximum(low - slack, 0), low - slack)
@@ -485,10 +505,12 @@ def _lookup(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclo
     size = len(table.low)
     first = np.clip(index.low, 0, size - 1).astype(np.int64)
     last = np.clip(index.high, 0, size - 1).astype(np.int64)
+    # An index interval reaches a run of entries: their hull.
     slices = [slice(int(a), int(b) + 1) for a, b in zip(first.flat, last.flat, strict=True)]
     low = np.array([table.low[part].min() for part in slices]).reshape(first.shape)
     high = np.array([table.high[part].max() for part in slices]).reshape(first.shape)
     error = np.array([table.error[part].max() for part in slices]).reshape(first.shape)
+    # An index that may be off by one reads another entry.
     doubt = np.where(index.error == 0, 0, np.inf)
     return Enclosure(low, high, error + doubt, table.is_whole)
 

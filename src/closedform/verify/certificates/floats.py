@@ -50,6 +50,8 @@ MEANING = (
     "{last}{inputs}"
 )
 
+# Powers of two to which ranges of states are widened; a few sizes, so that the search for an
+# invariant ends.
 _EXPONENTS = (0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96)
 
 
@@ -151,6 +153,7 @@ def _size_of(dtype: DType, size: float) -> Interval:
     unknown = full(dtype)
     if not dtype.is_float:
         return unknown if dtype is DType.BOOL else Interval(-(2**24), 2**24)
+    # The largest float16 is 65504.
     size = min(size, 2.0**15) if dtype is DType.F16 else size
     return Interval(-size, size)
 
@@ -246,6 +249,7 @@ def _kinds(program: Program) -> list[_Kind]:
     names_of_calls: dict[tuple[tuple[int, int], ...], list[str]] = {}
     parts: list[SumStage | Program] = [*program.stages, program]
     for call in program.calls:
+        # Parameters with the same bodies in all stages need one check.
         key = tuple(
             (place, call_of_part.body)
             for place, part in enumerate(parts)

@@ -31,6 +31,7 @@ from closedform.verify.checker.terms import CHOICES, RejectedProofError
 from closedform.verify.tactics.solver import z3
 
 _FUNCTIONS = ("cospi", "sinpi", "exp", "log", "floor", "^", "lookup", "pi", "opaque")
+# Bounds of the search; where they end it, the goal has no proof script.
 _MOST_RANGES = 400
 _MOST_LEMMAS = 600
 
@@ -77,6 +78,7 @@ class _Search:
     def numbered_proof(self, step: Step, places: list[int]) -> dict[str, Any]:
         """The steps with the numbers of rows, and the rows that the statement lacks."""
         rows: list[Any] = []
+        # Reversed: of two rows of one term the first number wins.
         row_of = {term: row for row, term in reversed(list(enumerate(places)))}
         nodes = self.terms.nodes
         places_of_step = [part.term for part in places_in(step)]
@@ -101,9 +103,11 @@ class _Search:
     def refute(self, facts: Facts, depth: int = 0) -> Step:
         """Returns a step that refutes the facts."""
         self.spend()
+        # The checker recurses once for each step, and Python's stack holds about 1000 frames.
         if depth > 60:
             raise NoProofError("it splits too deep")
         boxes = Boxes(self.replay, facts)
+        # The cheapest steps first: what one interval or one equation decides needs no z3.
         end = boxes.contradiction()
         if end is not None:
             return end
@@ -167,6 +171,8 @@ class _Search:
         holding: set[int] = set()
         for term in self._below(facts):
             op, args, _ = nodes[term]
+            # Of an ite only the condition counts: choices in its branches are met after it is
+            # decided.
             below = args[:1] if op == "ite" else args
             if op in CHOICES and not any(arg in holding for arg in below):
                 return term
@@ -192,9 +198,12 @@ class _Search:
                 rest = {m: -c / value for m, c in literal.form.items() if m != monomial}
                 new = forms.term_of(rest)
                 inside = self._below(f for f in facts if f != fact)
+                # x = f(x) would be rewritten for ever, and a symbol of no other fact changes
+                # nothing.
                 if symbol in self.terms.below(new) or symbol not in inside:
                     continue
                 more_facts = self.replay._replace_terms(facts, {symbol: new}, fact)
+                # Not used again below this step, or a = b and b = a would alternate.
                 self._used_equations.append(fact)
                 try:
                     step = self.refute(more_facts, depth + 1)
@@ -224,6 +233,7 @@ class _Search:
         for _, literal in self._literals(facts):
             if literal.relation != ">=" or constant_of(literal.form) is not None:
                 continue
+            # Forms are compared up to a positive factor: 2x - 4 >= 0 is x - 2 >= 0.
             scale = content(literal.form)
             form = {monomial: value / scale for monomial, value in literal.form.items()}
             seen.add(key_of(form))
@@ -274,6 +284,7 @@ class _Search:
             if high is None:
                 return None
             # One range without choices: by its order, else in two halves.
+            # Halves double the cases; an argument by order is one case, if there is one.
             if self._innermost_choice(facts) is None and high - low > 3:
                 try:
                     return self._by_order(facts, depth)
@@ -299,6 +310,7 @@ class _Search:
                 if end is not None:
                     more.append(terms.less_equal(symbol, terms.rational(end)))
                 more_facts = self.replay.knowing(facts, *more)
+            # Ranges between the ends of choices are disjoint work, so they do not count as depth.
             steps.append(self.refute(more_facts, depth + (not is_split)))
         return ["range", Place(symbol), ends, steps]
 
@@ -325,6 +337,8 @@ class _Search:
             if slope is None or len(form) > 2 or (len(form) == 2 and () not in form):
                 continue
             at = -form.get((), fmpq(0)) / slope
+            # Last integers before the root: for a whole root r the relation may change at r - 1 | r
+            # and at r | r + 1.
             ends |= {int(at.floor()), int(at.ceil()) - 1}
         return {end for end in ends if end >= low and (high is None or end < high)}
 
@@ -399,6 +413,7 @@ class _Search:
             count = sum(step is None for step in closing_steps)
             if best is None or count < best[0]:
                 best = count, clause, closing_steps
+            # At most one alternative stays open: the split does not branch the search.
             if count <= 1:
                 break
         if best is not None and (best[0] <= 1 or not differences):
@@ -430,6 +445,7 @@ class _Search:
             if terms.nodes[floor][0] != "floor":
                 continue
             splits: list[tuple[int, Step]] = []
+            # Small floors only: each candidate costs two searches for a combination.
             for number in map(terms.rational, range(3)):
                 bounds = (
                     terms.less_equal(number, floor),
@@ -522,6 +538,7 @@ class _Search:
         prefix: list[Step] = []
         zero = terms.rational(0)
         position, open_sign = 0, None
+        # Clearing a quotient may add a fact with another one: bounded, since products grow.
         while position < len(facts) and len(prefix) < 80:
             fact = facts[position]
             literal = self.replay.literal(fact)
@@ -577,6 +594,8 @@ class _Search:
         terms_before: list[int] = []
         seen_atoms: set[int] = set()
         pending = list(facts)
+        # Lemmas mention further functions (a sine its cosine); one more round states lemmas
+        # about these.
         for _ in range(2):
             atoms = self._atoms_in(pending) - seen_atoms
             seen_atoms |= atoms
@@ -589,6 +608,7 @@ class _Search:
                 names: list[tuple[tuple[int, ...], int, int]] = [
                     ((term,), n, t) for n, t in enumerate(self.replay.lemmas.of(term))
                 ]
+                # Pairs grow with the square of the number of functions.
                 for earlier in terms_before[:10]:
                     pair_of_ops = self.terms.nodes[earlier][0], self.terms.nodes[term][0]
                     is_of_one_op = pair_of_ops[0] == pair_of_ops[1] != "/"
@@ -631,10 +651,12 @@ class _Search:
     def _core(self, facts: Facts, lemmas: Iterable[int]) -> list[int] | None:
         """The facts and lemmas that z3 finds to contradict each other; None if it finds none."""
         truths = list(dict.fromkeys((*facts, *lemmas)))
+        # Reals first: nonlinear real arithmetic is decidable, that of integers is not.
         for make in (z3.Real, z3.Int):
             self.spend()
             context = z3.Context()
             solver = z3.Solver(ctx=context)
+            # Units of z3's own count, not seconds: the same answer on each machine.
             solver.set("rlimit", 500_000)
             # Gröbner bases are not counted in these units: one question took more than 5 minutes.
             solver.set("smt.arith.nl.grobner", False)

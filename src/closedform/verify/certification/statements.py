@@ -14,7 +14,7 @@ from closedform.verify.terms.tree import Op, Term, walk
 def statement_of(goal: Term, assume: Iterable[Term] = ()) -> dict[str, Any]:
     """Returns a goal and its assumptions as JSON data, each term printed as it is written.
 
-    A symbol of the prover is distinguished from those of users by a prefix of its name.
+    A prefix of its name distinguishes a symbol of the prover from the symbols of users.
     """
     assumptions = tuple(assume)
     places: dict[Term, int] = {}

@@ -116,6 +116,7 @@ def limits(root: Term, directions: Directions) -> tuple[Term, Term]:
         way = directions.get(node, 0)
         if way == 0:
             return build.rebuild(node, lefts), build.rebuild(node, rights)
+        # t == 5 holds at a single point: it is false just before and just after.
         if node.op is Op.EQUAL:
             return build.FALSE, build.FALSE
         if node.op is Op.FLOOR:
@@ -242,6 +243,7 @@ def _crossings(root: Term) -> list[Goal]:
     if len(floors) > LIMITS.floors or len(unread) > LIMITS.unread_directions:
         return [_not_looked_at(f"{len(floors)} floors, {len(unread)} conditions of no direction")]
     goals: list[Goal] = []
+    # Both directions are tried for a comparison of unknown direction: 2**n cases, hence the limit.
     for guess in itertools.product((1, -1), repeat=len(unread)):
         known_ways = {node: way for node, way in ways.items() if way is not None}
         known_ways |= dict(zip(unread, guess, strict=True))
@@ -255,6 +257,7 @@ def _at_crossings(
 ) -> Iterator[Goal]:
     of_relations = {node: ways[node] for node in relations}
     before, after = limits(root, of_relations)
+    # Any subset of the floors may jump at this point, where their arguments are whole together.
     for choice in itertools.product((False, True), repeat=len(floors)):
         case = _floor_case(floors, choice, ways)
         sides = (
@@ -278,6 +281,7 @@ def _floor_case(floors: list[Term], choice: tuple[bool, ...], ways: Directions) 
     """The case that some floors have whole arguments, where they jump, and the others have not."""
     before, there, after = {}, {}, {}
     facts: list[Term] = []
+    # At t = 0 there is no limit from the left.
     past = [build.less(build.ZERO, TIME)]
     for index, (node, is_whole) in enumerate(zip(floors, choice, strict=True), 1):
         count = build.own_symbol(f"floor {index}", integer=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -39,13 +40,14 @@ _MINUS = Fraction(-1)
 
 def map_numbers(tensor: Tensor, function: Callable[[Sum], Sum]) -> Tensor:
     """Returns the tensor of a function of each number, whose form is found once for all places."""
+    # Free indices stand for every place, so that a function is applied once and not at each read.
     places = tuple(0 if is_one(size) else fresh("p") for size in tensor.shape)
     value = function(tensor.at(places))
     free = [place for place in places if not isinstance(place, int)]
 
     def at(index: Indices) -> Sum:
-        own = [i for i, size in zip(index, tensor.shape, strict=True) if not is_one(size)]
-        return substitute(value, tuple(zip(free, own, strict=True)))
+        moving = [i for i, size in zip(index, tensor.shape, strict=True) if not is_one(size)]
+        return substitute(value, tuple(zip(free, moving, strict=True)))
 
     return Tensor(tensor.shape, at)
 
@@ -68,10 +70,7 @@ def _subtract(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _multiply(*tensors: Tensor) -> Tensor:
-    first, *rest = tensors
-    for second in rest:
-        first = combine(product, first, second)
-    return first
+    return functools.reduce(lambda a, b: combine(product, a, b), tensors)
 
 
 def _function(form: Callable[[Sum], Sum]) -> Callable[..., Tensor]:
@@ -125,6 +124,7 @@ def _log_softmax(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -
 
 
 def _number(value: float) -> Tensor:
+    # Attributes of ONNX are float32: epsilon is the exact value of the float, not 1e-5.
     constant = (Summand(Fraction(float(np.float32(value)))),) if value else ()
     return Tensor((), lambda index: constant)
 
@@ -137,6 +137,7 @@ def _normalise(
     mean = _reduce("ReduceMean", node, [value, places], {}, keeps=True)
     deviation = _subtract(value, mean)
     squares = combine(product, deviation, deviation)
+    # The biased variance, as LayerNormalization of ONNX divides by the count.
     variance = _reduce("ReduceMean", node, [squares, places], {}, keeps=True)
     radicand = combine(lambda a, b: (*a, *b), variance, _number(epsilon))
     inverse = map_numbers(radicand, lambda sums: power(sums, Fraction(-1, 2)))
@@ -147,6 +148,7 @@ def _entries(numbers: Sequence[int]) -> Callable[[Indices], Any]:
     def at(index: Indices) -> Any:
         result = z3.IntVal(numbers[-1])
         for place, number in enumerate(numbers[:-1]):
+            # A table as nested choices, of at most as many entries as a tensor has axes.
             result = z3.If(as_index(index[0]) == place, z3.IntVal(number), result)
         return z3.simplify(result)
 
@@ -225,8 +227,10 @@ def _extreme(name: str) -> Callable[..., Any]:
         keeps = attributes.get("keepdims", 1)
 
         def at(index: Indices) -> Sum:
-            rest = iter(index)
-            outer: list[Index] = [0 if a in axes and not keeps else next(rest) for a in range(rank)]
+            outer_places = iter(index)
+            outer: list[Index] = [
+                0 if a in axes and not keeps else next(outer_places) for a in range(rank)
+            ]
             element: Sum = value.at(tuple(places(outer)))
             return element
 
@@ -260,6 +264,8 @@ def places_of_extremes(
     def places(index: Sequence[Index]) -> list[Index]:
         result = list(index)
         for axis, function in functions.items():
+            # The place of a maximum depends on the places across the reduced axes; two tensors of
+            # one normal form share the function, so that gather and scatter of a maximum cancel.
             arguments = [as_index(index[a]) for a in across]
             result[axis] = function(*arguments, as_index(value.shape[axis]))
         return result

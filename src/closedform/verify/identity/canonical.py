@@ -84,10 +84,13 @@ class Canonical:
         """Whether the numerator of a term is 0 by the relations of the generators."""
         form = self.of(term)
         above = self._normal(form.above)
+        # A denominator that is 0 by the relations shows nothing: 0/0 is not 0.
         return above.is_zero() and not self._normal(form.below).is_zero()
 
     def of(self, term: Term) -> Quotient:
         """The canonical form. The first of two passes finds the common base angles."""
+        # cos(x/2) and cos(x/3) are polynomials in cos(x/6): all denominators must be seen before
+        # the first generator is chosen.
         for scanning in (True, False):
             self._scanning = scanning
             self._forms = {}
@@ -163,17 +166,20 @@ class Canonical:
     def _angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
         constant = part.constant
         if constant is not None:
+            # Reduced to [-1, 1) half turns.
             return self._constant_angle(multiple - 2 * fmpq(((multiple + 1) / 2).floor()), part)
         if multiple.q == 1 and self._is_whole(part):
             if int(multiple.p) % 2 == 0:
                 return number(fmpq(1)), number(fmpq(0))
             index = self._index(("alternating", part.key))
+            # (-1)^n is its own inverse: its square is 1.
             self._relations[index] = 2, number(fmpq(1))
             return generator(index), number(fmpq(0))
         return self._general_angle(multiple, part)
 
     def _constant_angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
         """An angle from -pi to pi, by one from -pi/2 to pi/2."""
+        # Angles whose sine and cosine are square roots of rationals.
         if int(multiple.q) in (1, 2, 3, 4, 6):
             return self._special_angle(multiple)
         if abs(multiple) <= fmpq(1, 2):
@@ -186,6 +192,7 @@ class Canonical:
         cosine, times = self._base("cos", part.key, multiple)
         sine, _ = self._base("sin", part.key, multiple)
         c, s = generator(cosine), generator(sine)
+        # Normal forms hold each sine to a power below 2, so that equal polynomials are equal.
         self._relations[sine] = 2, number(fmpq(1)) - c * c
         return (c, s) if self._scanning else _chebyshev(c, s, times)
 
@@ -271,10 +278,12 @@ class Canonical:
                 sign = Sign.POSITIVE if sign is Sign.NEGATIVE else Sign.NONNEGATIVE
             if sign is Sign.POSITIVE:
                 positive.append((factor, times))
+            # 0^p needs p > 0; as a divisor a factor that may be 0 stays with the others.
             elif sign is Sign.NONNEGATIVE and times > 0:
                 zeros.append((factor, times))
             else:
                 cofactor = cofactor * factor**times
+        # All factors have signs: (x y)^p = x^p y^p.
         if cofactor.constant == 1:
             return positive + zeros + _primes(content) if content > 0 else [(base, 1)]
         for factor, times in zeros:

@@ -199,6 +199,7 @@ class Congruence:
         for form in factors:
             if not form:
                 return ()
+            # Sums are atoms in a product, not multiplied out: (a + b)^8 (c + d)^8 has 81 terms.
             if len(form) > 1:
                 sums.append(form)
                 continue
@@ -221,6 +222,7 @@ class Congruence:
             base: Form = ((((atom, ONE),), ONE),)
             if exponent.q == 1 and atom in self.primes:
                 base = forms.constant(self.primes[atom])
+            # A whole power of a root is a power of its radicand: (r^(1/2))^2 = r.
             elif exponent.q == 1 and atom in self.bases and not self._is_sum(atom):
                 base, is_final = self.bases[atom], False
             if len(base) > 1:
@@ -243,6 +245,7 @@ class Congruence:
 
     def _as_atom(self, form: Form) -> tuple[int, fmpq]:
         """(a, c) with ``form = c a`` and a the atom of a sum whose first coefficient is 1."""
+        # 2x + 2y and x + y share one atom, with the factor outside.
         leading = form[0][1]
         monic = forms.scale(form, 1 / leading)
         atom = self._number("base", monic)
@@ -288,6 +291,7 @@ class Congruence:
     def _prime(self, number: fmpq, exponent: fmpq) -> Form:
         atom = self._number("number", number)
         self.primes[atom] = number
+        # 2^(5/2) = 4 * 2^(1/2): exponents of numbers in [0, 1), or equal numbers had several forms.
         whole = fmpq(exponent.floor())
         rest = exponent - whole
         return self._collect_powers(_power_of(number, int(whole.p)), {atom: rest})
@@ -300,6 +304,7 @@ class Congruence:
             if not monomial:
                 return forms.constant(ONE)
             ((atom, inner), *more) = monomial
+            # (x^2)^(1/2) is |x|, not x.
             is_even = inner.q == 1 and int(inner.p) % 2 == 0
             # Of an unsure one not: ((-1)^n)^(1/2) is not (-1)^(n/2).
             if not more and not is_even and atom not in self.unsure:
@@ -364,11 +369,13 @@ class Congruence:
 
     def _choice(self, node: Term, facts: Known) -> Form:
         condition, then, otherwise = node.args
+        # Terms are compared where both have a value; there, the other branch is taken.
         if then.op is Op.UNDEFINED or otherwise.op is Op.UNDEFINED:
             return self.form(otherwise if then.op is Op.UNDEFINED else then, facts)
         truth = self.truth(condition, facts)
         if isinstance(truth, bool):
             return self.form(then if truth else otherwise, facts)
+        # One orientation, so that ite(c, a, b) and ite(not c, b, a) are one atom.
         if forms.is_negated(truth):
             truth, then, otherwise = forms.opposite(truth), otherwise, then
         holds = self.form(then, facts | forms.facts_of(truth, True))
@@ -408,9 +415,11 @@ class Congruence:
         if number is not None:
             return build.is_satisfied(node.op, number)
         if node.op is not Op.EQUAL and forms.is_whole(difference, self.whole):
+            # a <= b of integers is a < b + 1.
             bound = () if node.op is Op.LESS else forms.constant(ONE)
             return forms.WHOLE, forms.total((difference, bound))
         leading = difference[0][1]
+        # An equation may be multiplied with -1, an inequality only with positive numbers.
         by = leading if node.op is Op.EQUAL else abs(leading)
         return node.op, forms.scale(difference, 1 / by)
 

@@ -341,7 +341,7 @@ class Bounds:
         return self._written(proof)
 
     def join_ends(self, low: str, high: str, target: Interval) -> Proof:
-        """Returns the proof of an interval by those of its ends; an open end has none."""
+        """Returns the proof of an interval by the proofs of its ends; an open end has none."""
         return f"(b_both {low or '(b_unknown _)'} {high or '(b_unknown _)'})", target
 
     def _inverse(self, inside: Proof, target: Interval) -> Proof:

@@ -45,6 +45,7 @@ class _Z3:
             raise MissingSolverError(
                 "this proof needs the solver z3, which is not installed", hint=_INSTALL
             ) from error
+        # Cached on the object, so that __getattr__ is asked once per name.
         setattr(self, name, attribute)
         return attribute
 
@@ -93,7 +94,7 @@ _MOST_UNITS = 2**32 - 1
 
 @contextmanager
 def session() -> Iterator[None]:
-    """One context of z3 for all questions within: those of one goal."""
+    """One context of z3 for all questions within: the questions of one goal."""
     before = _SESSIONS.is_open, _SESSIONS.session
     _SESSIONS.is_open, _SESSIONS.session = True, None
     try:
@@ -175,6 +176,7 @@ def entails(
     for reading, share in _SHARES.items():
         if reading is SolverMode.INTEGER and not has_integers:
             continue
+        # nlsat decides the same question: it would find a model, too.
         if reading is SolverMode.NONLINEAR and model is not None:
             continue
         answer = ask(statements, effort.portion(units * share), reading)
@@ -186,6 +188,7 @@ def entails(
     return None, model
 
 
+# Shares of the effort.
 _SHARES = {SolverMode.REAL: 0.25, SolverMode.NONLINEAR: 0.35, SolverMode.INTEGER: 0.4}
 
 
@@ -253,7 +256,7 @@ class Question:
         }
 
     def _instantiate(self) -> None:
-        """States the lemmas; those of lemmas (a sine's cosine, a floor's power) included."""
+        """States the lemmas, and lemmas of their functions (a sine's cosine, a floor's power)."""
         earlier_functions: list[Term] = []
         position = 0
         while (
@@ -319,10 +322,14 @@ class Question:
                 return product
             case Op.DIVIDE:
                 quotient = self._fresh("quotient")
+                # Division by 0 is any number in SMT-LIB; so it is here, and definedness is a
+                # separate goal.
                 self._definitions.append(z3.Implies(args[1] != 0, quotient * args[1] == args[0]))
                 return quotient
             case Op.PI:
                 circle = self._fresh("pi")
+                # z3 knows no pi; five digits suffice for comparisons with small numbers, and more
+                # would only lengthen numerals.
                 low, high = fmpq(314159, 100000), fmpq(31416, 10000)
                 self._definitions += [circle > self._constant(low), circle < self._constant(high)]
                 return circle
@@ -337,6 +344,7 @@ class Question:
         constants = [self._constant(value) for value in node.value]
         self._definitions += [entry >= self._constant(min(node.value))]
         self._definitions += [entry <= self._constant(max(node.value))]
+        # A longer table is only bounded: the cases would be most of the question.
         if len(constants) <= 64:
             cases = enumerate(constants)
             self._definitions += [

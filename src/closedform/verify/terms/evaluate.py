@@ -28,6 +28,8 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.tree import Op, Term, walk
 
+# Bits, each four times those before: most comparisons are decided at 64, and one that 1024 bits
+# leave open is probably an equality.
 PRECISIONS = (64, 256, 1024)
 # Units of work for one operation on fractions or balls.
 _STEP = 3
@@ -94,6 +96,7 @@ def _evaluate_at(term: Term, point: Mapping[str, Any], bits: int) -> Result:
 
 def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:
     """Evaluates with a stack: missing operands of a node are pushed until none is missing."""
+    # A stack and not recursion: sums of thousands of terms exceed Python's limit.
     results: dict[Term, Result] = {}
     pending = [root]
     meter = METER
@@ -207,8 +210,11 @@ def _step_junction(node: Term, values: dict[Term, Result]) -> tuple[Sequence[Ter
         return missing, None
     results = [values[arg] for arg in node.args]
     decisive = node.op is Op.OR
+    # Three-valued logic: a decisive part outweighs an undefined one, whatever the order of the
+    # parts.
     if decisive in results:
         return (), decisive
+    # Undecided first: with more digits that part may turn out to be decisive.
     for kind in (_Undecided, Undefined):
         for result in results:
             if isinstance(result, kind):
@@ -244,6 +250,7 @@ def _add(_: Term, args: list[Any], __: Any) -> Result:
 def _multiply(_: Term, args: list[Any], __: Any) -> Result:
     product = args[0]
     for arg in args[1:]:
+        # 0 times a ball is exactly 0, also a ball that is not finite by too few digits.
         if _is_zero(product) or _is_zero(arg):
             product = fmpq(0)
         elif isinstance(product, arb) == isinstance(arg, arb):
@@ -262,6 +269,7 @@ def _divide(node: Term, args: list[Any], _: Any) -> Result:
     below_sign = _sign(below)
     if below_sign == 0:
         return Undefined(f"division by zero: {node.args[1]} is 0")
+    # The divisor may be 0: neither a value nor Undefined yet.
     if below_sign is _UNDECIDED:
         return _UNDECIDED
     if isinstance(above, fmpq) and isinstance(below, fmpq):
@@ -284,6 +292,7 @@ def _power(node: Term, args: list[Any], _: Any) -> Result:
             return fmpq(0)
         return _UNDECIDED if exponent_sign is _UNDECIDED else Undefined("0 to a power below 0")
     if isinstance(base, fmpq) and isinstance(exponent, fmpq):
+        # An exact root stays a fraction, of which comparisons are decided without digits.
         root = _exact_root(base, int(exponent.q))
         if root is not None:
             return _whole_power(node, root, int(exponent.p))
@@ -304,8 +313,10 @@ def _whole_power(node: Term, base: Any, exponent: int) -> Result:
     if isinstance(base, fmpq):
         bits = max(int(base.p).bit_length(), int(base.q).bit_length())
         if base in (0, 1, -1) or (bits - 1) * abs(exponent) < LIMITS.number_bits:
+            # For 0, 1 and -1 only the parity of the exponent matters, however long it is.
             small = exponent if base not in (0, 1, -1) else exponent % 2 or 2
             return base**small if small > 0 else 1 / base**-small
+    # arb takes exponents of a machine word; beyond, by way of the logarithm.
     if abs(exponent) < 2**62:
         return _ball(base) ** fmpz(exponent)
     if base_sign is _UNDECIDED:
@@ -316,6 +327,7 @@ def _whole_power(node: Term, base: Any, exponent: int) -> Result:
 
 def _exact_root(number: fmpq, degree: int) -> fmpq | None:
     """The rational ``degree``-th root of a number above 0, if it has one."""
+    # Only perfect 65th powers and higher ones would have such a root.
     if degree > 64:
         return None
     roots = [fmpz(part).root(degree) for part in (number.p, number.q)]
@@ -328,6 +340,7 @@ def _exponential(ball: arb) -> Result:
     return ball.exp() if abs(ball) < arb(_LARGEST_EXPONENT) else _UNDECIDED
 
 
+# Niven's theorem: the cosines of rational angles that are rational are 0, ±1/2 and ±1.
 _COSINES = {
     fmpq(0): fmpq(1),
     fmpq(1, 3): fmpq(1, 2),
@@ -350,6 +363,7 @@ def _cosine(turns: Any) -> Result:
 
 
 def _sine(turns: Any) -> Result:
+    # sin(x) = cos(x - pi/2): one table serves both.
     return turns.sin_pi() if isinstance(turns, arb) else _cosine(turns - fmpq(1, 2))
 
 
@@ -373,6 +387,8 @@ def _floor(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
     whole = args[0].floor().unique_fmpz()
     if whole is not None:
         return fmpq(whole)
+    # floor(log(n) / log(b)): the ball always holds the integer where n is a power of b, so powers
+    # are compared as integers.
     inner = node.args[0]
     if inner.op is Op.DIVIDE and all(arg.op is Op.LOG for arg in inner.args):
         number, base = (_evaluate(arg.args[0], point) for arg in inner.args)
@@ -387,11 +403,13 @@ def _whole_log(number: fmpq, base: fmpq, estimate: arb) -> Result:
     bits = max(int(base.p).bit_length(), int(base.q).bit_length())
     if not estimate.rad() < arb(1) or bits * (abs(guess) + 2) > LIMITS.number_bits:
         return _UNDECIDED
+    # A radius below 1 and the rounding of the midpoint: the answer is within 2 of the guess.
     return fmpq(max(n for n in range(guess - 2, guess + 3) if base**n <= number))
 
 
 def _extreme(node: Term, args: list[Any], _: Any) -> Result:
     left, right = args
+    # Equal terms compare equal, even if their ball is too wide to show it.
     if node.args[0] == node.args[1]:
         return left
     order = _compare(left, right)

@@ -110,6 +110,7 @@ def sign_of_product(args: Sequence[Sign]) -> Sign:
 def _product(node: Term, args: Sequence[Sign]) -> Sign:
     """Equal factors of unknown sign make squares."""
     unknown = [arg for arg, sign in zip(node.args, args, strict=True) if sign is Sign.ANY]
+    # x * x >= 0 whatever the sign of x is; x * x * x is open.
     if any(unknown.count(arg) % 2 for arg in unknown):
         return Sign.ANY
     definite_signs = [sign for sign in args if sign is not Sign.ANY]
@@ -136,11 +137,14 @@ def _logarithm(node: Term, _: Sequence[Sign]) -> Sign:
 
 
 def _floor(_: Term, args: Sequence[Sign]) -> Sign:
+    # floor(1/2) = 0: a positive number becomes nonnegative, a negative one stays negative.
     return Sign.NONNEGATIVE if args[0] in NON_NEGATIVE else args[0]
 
 
 def _extremum(node: Term, args: Sequence[Sign]) -> Sign:
     """The greater of two is at least either, the lesser at most either."""
+    # From the greatest on: max(a, b) >= a has at least the sign of the first of its operands in
+    # this order.
     order = [Sign.POSITIVE, Sign.NONNEGATIVE, Sign.ANY, Sign.NONPOSITIVE, Sign.NEGATIVE]
     places = sorted(order.index(arg) for arg in args)
     return order[places[0] if node.op is Op.MAXIMUM else places[-1]]
@@ -229,6 +233,7 @@ def _common(directions: Directions) -> Direction:
 
 def _extremum_direction(_: Term, directions: Directions, __: Signs, strictly: bool) -> Direction:
     """With a constant a minimum may stand still."""
+    # Max and min of monotone functions are monotone, but max(f, c) is constant while f < c.
     if strictly and Direction.CONSTANT in directions:
         return Direction.UNKNOWN
     return _common(directions)
@@ -253,6 +258,8 @@ def direction_of_product(directions: Directions, signs: Signs, strictly: bool = 
             return _scale_direction(cofactor_direction, sign, strictly)
     if Sign.ANY in signs:
         return Direction.UNKNOWN
+    # The size of a product is the product of the sizes, and a product of nonnegative functions that
+    # rise rises; the sign of the product turns it.
     of_sizes = [
         direction if sign in NON_NEGATIVE else direction.opposite
         for direction, sign in zip(directions, signs, strict=True)
@@ -277,6 +284,8 @@ def _product_direction(
 
 def _quotient_direction(_: Term, directions: Directions, signs: Signs, strictly: bool) -> Direction:
     """A product with the inverse, which moves the other way while the divisor keeps its sign."""
+    # 1/f falls where f rises only while f has one sign: 1/x rises from x = -1 to x = 1, over a
+    # pole.
     if signs[1] not in STRICT:
         return Direction.UNKNOWN
     return direction_of_product((directions[0], directions[1].opposite), signs, strictly)
@@ -284,11 +293,13 @@ def _quotient_direction(_: Term, directions: Directions, signs: Signs, strictly:
 
 def _power_direction(node: Term, directions: Directions, signs: Signs, strictly: bool) -> Direction:
     """A power to a constant exponent."""
+    # x**x has no direction by its parts.
     if directions[1] is not Direction.CONSTANT:
         return Direction.UNKNOWN
     if signs[0] in NON_NEGATIVE:
         return _scale_direction(directions[0], signs[1], strictly)
     exponent = node.args[1]
+    # Below 0 only whole powers are defined; odd ones rise everywhere, even ones fall.
     if not (build.is_rational(exponent) and exponent.value.q == 1 and exponent.value > 0):
         return Direction.UNKNOWN
     if not _is_even(exponent):

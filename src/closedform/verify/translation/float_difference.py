@@ -111,6 +111,8 @@ def bound_difference(
     assignments = [Assignment(rule, params) for rule, params in model.members]
     rule_graph = flatten(compile_assignments("rule", assignments, GraphOptions(dtype=dtype)))
     initial = {state.name: state.initial for state in states_of(model)}
+    # Sums of gradients of both signs may cancel, so that a least size of their elements says
+    # nothing of the sum.
     if not all(_is_elementwise(graph) for graph in (file_graph, rule_graph)):
         box = replace(box, least_grad=0.0)
     runs = [_Run(graph, initial, box) for graph in (file_graph, rule_graph)]
@@ -118,6 +120,7 @@ def bound_difference(
     worst = 0.0
     for count in range(box.steps):
         errors = [run.step(count) for run in runs]
+        # Triangle inequality: both are compared with the exact step.
         worst = max(worst, *(sum(error[name] for error in errors) for name in names))
     return FloatDifference(worst, dtype, box)
 
@@ -127,8 +130,8 @@ def _is_elementwise(graph: Graph) -> bool:
     grads: list[frozenset[str]] = []
     for node in graph.nodes:
         name = str(node.attribute("name")) if node.op is Op.INPUT else ""
-        own = frozenset({name}) if name.startswith(naming.GRAD) else frozenset()
-        grads.append(own.union(*(grads[place] for place in node.operands)))
+        inputs = frozenset({name}) if name.startswith(naming.GRAD) else frozenset()
+        grads.append(inputs.union(*(grads[place] for place in node.operands)))
         is_joined = node.op in _JOINING and bool(grads[-1])
         if is_joined or len(grads[-1]) > 1 or (grads[-1] and node.op is Op.RESHAPE):
             return False
@@ -187,6 +190,7 @@ class _Run:
         for name in self.inputs:
             following = outputs.get(naming.following(name))
             if following is not None:
+                # One interval again: as separate cases they would double at each step.
                 self.inputs[name] = _hull(following)
         return {name: float(np.max(entry.error)) for name, entry in outputs.items()}
 
@@ -194,6 +198,7 @@ class _Run:
         least, most = self.box.least_grad, self.box.grad
         if not least:
             return _between(-most, most)
+        # Two intervals along the axis of the intervals: the negative and the positive gradients.
         return Enclosure(np.array([-most, least]), np.array([-least, most]), np.zeros(2))
 
 
@@ -209,6 +214,8 @@ def _number(value: object, dtype: DType) -> Enclosure:
     """A number of the language, and its distance from the float of a dtype."""
     exact = value_of(term(value), {})
     number = float(exact)
+    # A float of the dtype is exact, and has no error; any other number is half a unit away from its
+    # float.
     if build.exact(number) == exact and dtype.numpy.type(number) == number:
         return Enclosure(
             np.array([number]), np.array([number]), np.zeros(1), is_whole=number.is_integer()

@@ -98,6 +98,7 @@ class ForeignStep:
     @property
     def states(self) -> list[Port]:
         """The states that something but themselves depends on."""
+        # A state that is passed through and read by nothing has no influence on the others.
         idle = self.unchanged - self.read_inputs
         return [
             port
@@ -144,6 +145,7 @@ class ForeignStep:
         inputs: dict[str, Value] = {}
         outputs = self.outputs
         counts = [type_.dtype for port, type_ in self.types.items() if port in renaming]
+        # The narrowest counter: the proof holds for the steps at which none has overflowed.
         step_type = TensorType(DType.I32 if DType.I32 in counts else DType.I64)
         for node in self.graph.nodes:
             if node.op is Op.INPUT:
@@ -155,6 +157,7 @@ class ForeignStep:
             port = outputs.get(output.name)
             if port is not None:
                 value = values[output.index]
+                # The rule has no boolean states; a truth is the number 0 or 1.
                 if value.type.dtype is DType.BOOL:
                     value = builder.emit(Op.CAST, value, to=DType.F32)
                 builder.output(naming.following(str(port)), value)
@@ -333,7 +336,7 @@ class RuleState:
 
 
 def states_of(model: Model) -> list[RuleState]:
-    """Returns the states of all parameters, and those of the whole model."""
+    """Returns the states of all parameters and of the whole model."""
     states = []
     for param, shape in model.shapes.items():
         rule = model.reading(param).rule
@@ -365,6 +368,7 @@ def meanings_of(
     for place, state in enumerate(states):
         fits = is_shaped(state.shape, type_.shape) and port.param in (state.param, "")
         if fits and state.is_counter is type_.dtype.is_integer:
+            # Names are only hints for the order of the search: the proof decides.
             rank = 0 if state.label == port.label else 10 + place
             meanings.append((rank, Meaning(state.name)))
     is_number = all(size == 1 for size in type_.shape)

@@ -212,6 +212,9 @@ def _compare_outputs(
     pairs = _pairs(expected, exact, graph, last, effort.check)
     for pair in pairs:
         steps = StepRange(CLOCK, 0, last)
+        # Pairs of float32 equal their source only up to rounding: over the reals the error terms
+        # vanish and nothing is left to compare, so that only points of the graph as it is run
+        # refute.
         if pair.name in split_outputs and not is_rule:
             open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
         else:
@@ -269,6 +272,7 @@ def last_step(graph: Graph, is_rule: bool) -> int:
     step = _step(graph)
     dtype = DType.I64 if step is None else step.type.dtype
     last = LAST_STEP[dtype]
+    # t + 1 must not wrap.
     return last - 1 if is_rule and last == full(dtype).high else last
 
 
@@ -309,6 +313,8 @@ def _pairs(
     on_segments = map(without_special_angles, curved)
     looked_at = dict.fromkeys((*roots, *exact, *on_segments, *_inverses(roots)))
     check()
+    # A float of the graph is matched with the exact constants that its source may have produced:
+    # those in it, at ends of its lines, and their inverses.
     constants = Constants(looked_at, _ends_of_lines(all_segments), check=check)
 
     def outputs(constant: Constant) -> Mapping[str, Term]:
@@ -327,6 +333,7 @@ def _pairs(
     for output in expected:
         sides = output.term, terms[output.name]
         key = tuple(_without_name(side, output.param) for side in sides) if has_several else sides
+        # Fifty layers of one rule are one proof.
         pairs.setdefault(key, Pair(output.name, *sides, floats, segments[output.term]))
     return list(pairs.values())
 
@@ -371,6 +378,7 @@ def _compare(
     for first, end, (expected, computed) in align_segments(pair.segments, computed_segments):
         run = StepRange(steps.clock, first, end - 1)
         way = None if not effort.left else _way(expected, computed, run, is_rule)
+        # Equal where both are defined: of a schedule the graph must also have a value everywhere.
         if way is None or not (is_rule or is_defined(computed, run)):
             yield OpenRun(run, expected, computed, way is not None)
         if way is not None:
@@ -423,6 +431,7 @@ def _prove(pair: Pair, run: OpenRun, effort: Effort, is_rule: bool) -> Verdict:
         if not is_rule:
             yield from (obligation.claim for obligation in obligations(computed))
 
+    # The prover splits into the branches of choices, which so many do not leave effort for.
     if sum(node.op is tree.Op.ITE for node in walk(computed)) > LIMITS.listed_branches:
         return _unknown(pair, steps, None, effort)
     tactics: dict[str, None] = {}

@@ -269,6 +269,7 @@ class _RuleHeader:
             if options.precision is Precision.DOUBLE_FLOAT
             else f"{c_type(options.scalar_dtype)} precision"
         )
+        # Graphs of the sums, in their order, then the step.
         *stages, step = graphs
         if step is None:
             raise ExportError("the rule has no step", where=f"rule {rule.name!r}")
@@ -414,6 +415,7 @@ class _RuleHeader:
         is_read = any("param[i]" in start for start in starts.values())
         # -Wunused-parameter in user code.
         void_casts = [] if is_read else ["    (void)param;"]
+        # States of rank 0 are given by address, not as arrays.
         single = {self._names[port] for port in self._single}
         numbers = [f"    *{name} = {starts[name]};" for name in starts if name in single]
         stores = [f"        {name}[i] = {starts[name]};" for name in starts if name not in single]

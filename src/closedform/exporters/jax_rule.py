@@ -72,6 +72,7 @@ def jax_rule(
         check: Is called with the step of a model that has one parameter of each kind, with scalars
             of float64, when the first update of parameters of some shapes and dtypes is traced.
     """
+    # By shapes and dtypes: jit traces update anew for each of them.
     programs: dict[tuple[object, ...], Program] = {}
 
     def program(leaves: Sequence[_Leaf], dtype: DType) -> Program:
@@ -174,6 +175,7 @@ def _leaves(rule: UpdateRule, params: Any) -> list[_Leaf]:
     """The parameters of a pytree; an elementwise rule takes them flat and shares a graph."""
     leaves = []
     for path, array in jax.tree_util.tree_leaves_with_path(params):
+        # A pytree that is one array has an empty path.
         name = jax.tree_util.keystr(path, simple=True, separator=".") or "param"
         shape = tuple(jnp.shape(array))
         leaf_rule = rule if rule.is_elementwise else rule.for_shape(shape, name)
@@ -183,6 +185,7 @@ def _leaves(rule: UpdateRule, params: Any) -> list[_Leaf]:
         raise SessionError("there are no parameters", where=f"rule {rule.name!r}")
     if len(set(names)) == len(names):
         return leaves
+    # Paths such as ("a.b",) and ("a", "b") have one name.
     return [_Leaf(f"{place}", leaf.shape, leaf.rule) for place, leaf in enumerate(leaves)]
 
 
@@ -262,8 +265,11 @@ def _run(
         totals: dict[str, Array] = {}
         for call in stage.calls:
             for name, part in outputs_of(stage.bodies, call, scalars, values).items():
+                # In the order of the parameters, so that the sum has the same rounding in each
+                # trace.
                 totals[name] = part if name not in totals else totals[name] + part
         values |= totals
+    # After the sums, which bias corrections or a clipping may depend on.
     scalars = _outputs(program.scalars, values)
     results = {name: value for name, value in scalars.items() if not name.startswith(naming.SCALAR)}
     for call in program.calls:

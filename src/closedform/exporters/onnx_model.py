@@ -263,6 +263,7 @@ def _value_names(graph: Graph) -> list[str]:
     for output in graph.outputs:
         # An input or constant cannot be an output: it gets an Identity.
         if graph.nodes[output.index].op not in (Op.INPUT, Op.CONST):
+            # A value that is two outputs has the first name, and an Identity for the second.
             names.setdefault(output.index, output.name)
     reserved_names = {*inputs, *counts}
     for index, node in enumerate(graph.nodes):

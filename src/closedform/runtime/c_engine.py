@@ -87,6 +87,7 @@ class CompiledModel:
             raise SessionError(
                 error.what, where=error.where, hint='run it with backend="onnxruntime"'
             ) from None
+        # One library for all rules of the model: their sums are over all parameters.
         self._library = CLibrary(headers)
         self._prefixes = list(rules)
         self._stages = _stages(headers)
@@ -94,6 +95,7 @@ class CompiledModel:
             ParamGroup(assignment.rule, {name: params[name] for name in assignment.params})
             for assignment in spec.assignments
         ]
+        # The clock is an array like the others, so that views and state dicts hold it.
         self.arrays: dict[str, Array] = {STEP: np.zeros((), np.int64)}
         for group in groups:
             for label, common_state in group.rule.shared.items():
@@ -184,6 +186,7 @@ class CompiledModel:
 
     def _advance(self, numbers: Numbers) -> None:
         """Writes the next clock and the next states of the model."""
+        # A rule without a function <name>_next counts each step.
         next_value = int(numbers[STEP]) + 1
         results: dict[str, Array] = {}
         for prefix in self._prefixes:
@@ -214,6 +217,7 @@ class CompiledModel:
         function = self._library.find_function(name)
         if function is None or not part.count:
             return
+        # ctypes releases the interpreter's lock during the call.
         arguments: list[Any] = []
         for parameter in function.parameters:
             if parameter.port == SIZE:
@@ -235,6 +239,7 @@ class CompiledModel:
             array = tensors[port]
         if array is None:  # no gradient: its terms of the sums are those of zeros
             return int(self._zeros.ctypes.data)
+        # The address of an element: the C function sees a shorter array.
         return int(array.ctypes.data) + part.first * array.itemsize
 
 

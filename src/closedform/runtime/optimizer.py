@@ -103,6 +103,7 @@ class OptimizerSession(Serialized):
         spec = ModelSpec(rule, {name: array.shape for name, array in params.items()}, groups)
         options = GraphOptions(dtype=dtype)
         _check_backend(backend, providers, f"rule {rule.name!r}")
+        # Rules that store tensors in 16 bits need a copy in the dtype of the computation.
         is_in_place = backend != "c" and all(
             assignment.rule.is_in_one_dtype for assignment in spec.assignments
         )
@@ -116,6 +117,7 @@ class OptimizerSession(Serialized):
         if backend == "c":
             self._engine = CompiledModel(spec, options, params, threads)
         elif is_in_place:
+            # With equivalent_states the rules compute multiples of the states.
             rules = [assignment.rule for assignment in spec.assignments]
             if equivalent_states:
                 rules, self._scaling = scaled_rules(spec.assignments)
@@ -352,6 +354,7 @@ def _in_place(
             state_arrays, items = whole_tensors(member, sessions_by_shape)
             tensors += items
         arrays |= state_arrays
+    # Tiles run in parallel, then whole tensors one by one, each with all threads of onnxruntime.
     phases = [(tiles, workers), (tensors, 1)]
     return InPlace(name, members, tuple(params), arrays, [p for p in phases if p[0]])
 

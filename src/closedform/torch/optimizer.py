@@ -209,6 +209,7 @@ class Optimizer(TrainEvalOptimizer):
             if _is_scheduled(group.get(scheduled_key))
         }
         values = self._checked_values({**group, **scheduled_values}, where)
+        # The rule is built once here, so that a wrong value is an error of the constructor.
         rule = self._specializer.rule(values, where)
         self._check_rule(rule, group, where)
         if any(parameter.is_complex() for parameter in group["params"]):

@@ -347,6 +347,8 @@ class ParamScheduler(LRScheduler):
 
     def _digest(self) -> str:
         """The digest of the exact expressions of all entries."""
+        # srepr of the exact expressions: two schedules with equal values at all steps may differ in
+        # it, which is an error to be overridden, not a silent change.
         content = [(entry.index, entry.key, _codes(entry.values)) for entry in self._entries]
         return hashlib.sha256(repr(content).encode()).hexdigest()
 

@@ -73,6 +73,7 @@ class InPlaceStep:
         inner = [port for name, port in state_ports.items() if name in session.inputs]
         self._buffer = DoubleBuffer(session, inner, where, reports)
         self._split, self._session = split, session
+        # Which gradients are late depends on the sizes of the first batch.
         self._is_split_for_sizes = False
         outer = [port for name, port in state_ports.items() if name not in session.inputs]
         self._apart = allocate(outer).arrays
@@ -80,8 +81,10 @@ class InPlaceStep:
         self._views = {name: read_only(array) for name, array in self._apart.items()}
         sessions: dict[bytes, OnnxSession] = {}
         for tail in split.tails.values():
+            # Parameters with equal updates share a session; its bytes are the key.
             if tail.model not in sessions:
                 model = ModelProto.FromString(tail.model)
+                # One thread each: the tiles are what runs in parallel.
                 sessions[tail.model] = open_session(model, threads=1)
         self._pool = WorkerPool(threads or cores())
         self._workers = [_Worker(sessions) for _ in range(threads or cores())]
@@ -93,6 +96,7 @@ class InPlaceStep:
             self._split, self._session = split, self._open_gradients(split.gradients)
         declared = {name: self._session.outputs[name] for name in split.further}
         arrays = {**self._reported, **self._buffer.following}
+        # Factors of gradients may have the rows of the batch: onnxruntime allocates those.
         free = [name for name, port in declared.items() if None in port.shape]
         self._further = {
             name: np.zeros(static_shape(port), port.dtype)
@@ -137,6 +141,7 @@ class InPlaceStep:
         was_broken, self._is_broken = self._is_broken, True
         for name, value in values.items():
             put(self._now(name), value)
+        # Only a whole state mends an interrupted one.
         self._is_broken = was_broken and not values.keys() >= set(self._order)
 
     def run(self, feeds: Mapping[str, Array]) -> None:

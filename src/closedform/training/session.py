@@ -104,13 +104,17 @@ class TrainSession(Serialized):
             "threads": threads,
             "has_memory_pattern": False,
         }
+        # Other providers have their own memory: updates in place are for arrays of the CPU.
         split = None if providers else split_file(train)
+        # Blocked layouts (NCHWc) are kernels of the CPU provider.
         open_step = open_session if providers else open_blocked
         self._session = open_step(train if split is None else split.gradients, **self._options)
         check_schema(self._session.metadata, self._where)
+        # eval.onnx is opened when it is first asked for: many runs only train.
         self._forward: OnnxSession | None = None
         self._writer: ThreadPoolExecutor | None = None
         self._evaluation: OnnxSession | None = None
+        # NumPy's SeedSequence takes integers from 0 on; a bool is not a seed.
         if type(seed) is not int or seed < 0:
             raise SessionError(f"seed must be an integer >= 0, got {seed!r}", where=self._where)
         self._seed = seed
@@ -120,6 +124,7 @@ class TrainSession(Serialized):
         self._carried = {n: p for n, p in inputs.items() if n.startswith(_CARRIED)}
         self._batch = {n: p for n, p in inputs.items() if n.startswith(BATCH)}
         self._random = {n: p for n, p in inputs.items() if n.startswith(RANDOM)}
+        # Inputs without a prefix are hyperparameters of the rule.
         rest = inputs.keys() - self._carried.keys() - self._batch.keys() - self._random.keys()
         self._hypers = {name: inputs[name] for name in inputs if name in rest}
         if STEP not in inputs or LOSS not in outputs:
@@ -129,6 +134,7 @@ class TrainSession(Serialized):
                 hint="export it with closedform.training.export",
             )
         self._reported = {
+            # Arrays that onnxruntime writes into at each step, so that a step allocates nothing.
             name: np.zeros([size or 0 for size in port.shape], port.dtype)
             for name, port in outputs.items()
             if name in (LOSS, LEARNING_RATE) or (name.startswith(METRIC) and None not in port.shape)
@@ -242,6 +248,7 @@ class TrainSession(Serialized):
         Raises:
             SessionError: A progress bar is requested and rich is not installed.
         """
+        # Asked without importing it.
         has_rich = importlib.util.find_spec("rich") is not None
         if progress and not has_rich:
             raise SessionError(
@@ -306,6 +313,7 @@ class TrainSession(Serialized):
             self._evaluation = open_session(self._folder / EVAL_LOSS_FILE, **self._options)
         ports = {n: p for n, p in self._evaluation.inputs.items() if n.startswith(BATCH)}
         outputs = self._ran(self._evaluation, read_batch(batch, ports, self._where), sample)
+        # Nothing is written over the reported arrays of a training step.
         outputs_by_name = dict(zip(self._evaluation.outputs, outputs, strict=True))
         metrics = {
             n.removeprefix(METRIC): v for n, v in outputs_by_name.items() if n.startswith(METRIC)
@@ -341,6 +349,7 @@ class TrainSession(Serialized):
         ranges = index_ranges.read(session.metadata)
         ports = {name: session.inputs[name] for name in batch}
         feeds = self._check_indices(session, batch, ports, ranges, seed)
+        # The session's arrays are inputs by name; no weight is copied.
         now = self._buffer.arrays
         feeds |= {name: now[name] for name in session.inputs if name in now}
         try:
@@ -365,8 +374,10 @@ class TrainSession(Serialized):
         """
         sizes = {f"{PARAM}{name}": array.size for name, array in self.params.items()}
         ports = [self._carried[name] for name in sizes]
+        # All parameters of a model have one dtype.
         whole = Port("the vector", ports[0].dtype, (sum(sizes.values()),))
         flat = check_array(vector, whole, "the vector", self._where)
+        # The places of the cuts: all ends except the last.
         parts = np.split(flat, np.cumsum(list(sizes.values()))[:-1])
         self._buffer.write(
             {
@@ -481,7 +492,9 @@ class TrainSession(Serialized):
             future.set_result(None)
             return future
         if self._writer is None:
+            # One thread, so that saves are written in the order of their calls.
             self._writer = ThreadPoolExecutor(1, "closedform-save")
+        # Copied before the next step may write; the thread only reads the copies.
         copies = {name: array.copy() for name, array in arrays.items()}
         return self._writer.submit(write_state, path, copies)
 
@@ -499,6 +512,7 @@ class TrainSession(Serialized):
         check_names(places, self._carried, "array", where, StateError)
         for name, port in self._carried.items():
             check_stored(places[name], port, repr(name), where, StateError)
+        # The step is read and checked first: a file of another clock changes nothing.
         step = np.zeros((), self._carried[STEP].dtype)
         try:
             places[STEP].read_into(step)

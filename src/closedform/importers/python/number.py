@@ -35,6 +35,7 @@ _Method = Callable[["Number", Any], Any]
 def _comparison(kind: Callable[..., sp.Basic], native: Callable[[Any, Any], Any]) -> _Method:
     def compare(self: Number, right: Any) -> Any:
         run = self.run
+        # SymPy does not decide t < oo for an expression of unknown sign.
         if isinstance(right, float) and math.isinf(right):
             # The expression is finite: 0 compares with the infinity as it does.
             return bool(kind(_ZERO, sp.oo if right > 0 else -sp.oo))
@@ -185,6 +186,7 @@ class Number:
         """The integer, by which the run splits its steps."""
         value = self.run.concrete(self.expr, purpose)
         if self.ref is not None:
+            # The tape replays the run in floats: there the integer must be the same.
             self.run.tape.check(self.ref, value)
         return value
 
@@ -222,6 +224,7 @@ class Number:
             return record(
                 self.run, round, (self,), lambda: Number(self.run, half_even(self.expr), True)
             )
+        # round(x, -2) has a scale below 1: the same formula.
         scale = sp.Integer(10) ** int(digits)
 
         def compute() -> Number:

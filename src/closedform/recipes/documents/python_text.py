@@ -19,6 +19,7 @@ from closedform.errors import ConfigError
 from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE, checked_keys
 from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
 
+# 2**10**9 would fill the memory; configs have numbers of tokens, below 64 bits.
 MAX_BITS = 4096
 """The most binary digits of an integer that is computed."""
 
@@ -144,6 +145,7 @@ def run_function(module: PythonText, name: str, source: str) -> PythonText | Non
     arguments = [*definition.args.posonlyargs, *definition.args.args]
     defaults = definition.args.defaults
     for index, argument in enumerate(arguments):
+        # Defaults belong to the last arguments.
         place = index - len(arguments) + len(defaults)
         default = literal(defaults[place], module.names, source) if place >= 0 else None
         frame.names[argument.arg] = Unresolved(argument.arg) if place < 0 else default
@@ -244,6 +246,7 @@ def _run(
     interpreter = _Interpreter(module.names, source, module.convert)
     for statement in outer:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            # Functions around it: a call of one may change what it mentions.
             interpreter.definitions[statement.name] = statement
     try:
         interpreter.run(body)
@@ -284,6 +287,7 @@ class _Interpreter:
         self.definitions: dict[str, _Definition] = {}
         self.paths: dict[str, str] = {}  # of names that are an entry of an unknown object
         self.line = 0
+        # After max = …, max(…) calls that.
         self._bound: set[str] = set()  # names that hide a builtin
         self._dotted: dict[str, set[str]] = {}  # dotted names by their first part
         for name in names:
@@ -931,12 +935,14 @@ class _Interpreter:
         for part in ast.walk(node):
             if isinstance(part, ast.Lambda):
                 self._hide(part)
+        # The arguments as they are now: later changes of a list are not the call's.
         final = _Final(self)
         call = ConfigCall(
             name,
             tuple(final.value(argument) for argument in args),
             {key: final.value(argument) for key, argument in kwargs.items()},
         )
+        # A method may change the object that it is called on.
         if isinstance(owner, ConfigCall):
             self._unknown.setdefault(id(owner), (owner, self._reason("its value", node)))
         # detectron2's LazyCall makes a config of the call and runs nothing.
@@ -991,6 +997,7 @@ class _Final:
         if not isinstance(value, dict | list | tuple | ConfigCall):
             return value
         self._sizes += 1
+        # a = []; a.append(a) contains itself.
         is_cycle = id(value) in self._active
         if self._sizes > MAX_NODES or len(self._active) > MAX_DEPTH or is_cycle:
             raise ConfigError(TOO_LARGE, where=self.interpreter.source)
@@ -1071,9 +1078,11 @@ def _bindings(node: ast.AST) -> list[str]:
                 names.append(name)
             case ast.MatchMapping(rest=str() as name):
                 names.append(name)
+            # Its arguments are bound within it.
             case ast.Lambda():
                 continue
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                # PEP 572: a walrus in a comprehension binds in the scope around it.
                 walrus = (inner for inner in ast.walk(part) if isinstance(inner, ast.NamedExpr))
                 names += [inner.target.id for inner in walrus]
                 continue
@@ -1166,6 +1175,7 @@ def _dict(
     for key, value in zip(keys, values, strict=True):
         name = None if key is None else inner(key)
         item = inner(value)
+        # {**other} has no key.
         if key is None:
             if not isinstance(item, dict):
                 return Unresolved(_text(node))

@@ -216,6 +216,7 @@ class Specialization:
             ):
                 return False
         for _, entry, (low, high) in self.inputs:
+            # Inputs may have any value in their range without a new compilation.
             number = entry.of(values)
             if isinstance(number, Tensor):
                 continue
@@ -273,12 +274,15 @@ class Specializer:
         Raises:
             ClosedFormError: The values are invalid; ``where`` is named.
         """
+        # Few: one for each combination of switches and zeros that occurs.
         for specialization in self.made:
             if specialization.matches(values):
                 return specialization
         with locate_errors(where):
             specialization = self._make(values, shape)
         self.made.append(specialization)
+        # The oldest goes first; a schedule of a value that is no input would otherwise fill the
+        # memory.
         del self.made[:-_SPECIALIZATIONS]
         return specialization
 
@@ -385,6 +389,8 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     numbers = dict(values)
     for entry, value in _entries(values):
         if isinstance(value, Tensor):
+            # A tensor may be filled with another value later, so that its 0 must not leave a term
+            # out.
             numbers = entry.with_number(numbers, plain(value) or _PROBE)
     return numbers
 

@@ -370,6 +370,8 @@ def _compute(
     """
     failures: list[Exception] = []
 
+    # An error of the comparison must not pass for one of the model: it is noted and raised at the
+    # end.
     def hand_over(name: str, value: torch.Tensor) -> None:
         if value.is_floating_point() and value.numel():
             try:

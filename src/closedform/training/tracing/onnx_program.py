@@ -77,13 +77,17 @@ def write_onnx(
     try:
         with phase("lower"), quiet(), _zero_one_free():
             normalize_operands(graph_module)
+            # The order of torch.onnx's own pipeline (_core.py of torch 2.13), without its
+            # decompositions: the trace has them.
             _fx_passes.insert_type_promotion_nodes(graph_module)
             _fx_passes.remove_assertion_nodes(graph_module)
             onnx_program: Any = _core._exported_program_to_onnx_program(
                 program,  # type: ignore[arg-type]
                 registry=registry(opset),
             )
+            # torchlib writes opset 18; the converter of onnxscript raises it.
             onnx_program.model = exporter.onnxscript_apis.convert_version(onnx_program.model, opset)
+            # Free sizes get the names of the user in place of s0, s1.
             _ir_passes.rename_axis(onnx_program.model, dict(symbols.items()))
             _fold(onnx_program.model)
     except Exception as error:
@@ -113,6 +117,7 @@ def _widen_scalars(graph_module: torch.fx.GraphModule) -> None:
 
     def is_rounded(value: object) -> bool:
         return (
+            # Numbers that float32 holds, such as 0.5, need no tensor.
             isinstance(value, float) and math.isfinite(value) and float(np.float32(value)) != value
         )
 
@@ -130,6 +135,7 @@ def _widen_scalars(graph_module: torch.fx.GraphModule) -> None:
             operands = number.args
         with graph.inserting_before(user):
             size_node = graph.call_function(call, operands, options)
+        # The translation reads shapes and dtypes from meta["val"].
         size_node.meta = {**user.meta, "val": torch.empty((), dtype=torch.float64, device="meta")}
         return size_node
 
@@ -138,6 +144,7 @@ def _widen_scalars(graph_module: torch.fx.GraphModule) -> None:
             node.meta.get("val"),
             *(source_node.meta.get("val") for source_node in node.all_input_nodes),
         )
+        # In float32 the exporter's constants are right as they are.
         is_wide = any(isinstance(v, torch.Tensor) and v.dtype is torch.float64 for v in values)
         if not is_wide or not isinstance(node.target, torch._ops.OpOverload):
             continue
@@ -152,6 +159,7 @@ def _widen_scalars(graph_module: torch.fx.GraphModule) -> None:
             graph.erase_node(node)
             continue
         if node.target in (aten.full.default, aten.scalar_tensor.default):
+            # full has a size and a number, scalar_tensor only a number.
             *size, number = node.args[:2]
             if is_rounded(number):
                 with graph.inserting_before(node):
@@ -162,6 +170,8 @@ def _widen_scalars(graph_module: torch.fx.GraphModule) -> None:
                 node.replace_all_uses_with(spread)
                 graph.erase_node(node)
             continue
+        # A number cannot be replaced by a tensor in an overload of numbers: mul.Scalar becomes
+        # mul.Tensor.
         overload = OF_TENSORS.get(node.target, node.target)
         for place, argument in enumerate(overload._schema.arguments[: len(node.args)]):
             if not isinstance(argument.type, torch.TensorType):
@@ -212,6 +222,7 @@ def _fold(model: Any) -> None:
     from onnxscript.rewriter.rules import common
 
     passes: Any = ir.passes.common
+    # Functions of torchlib first: constants are folded within their bodies.
     optimizer.inline(model)
     optimizer.fold_constants(model, onnx_shape_inference=True)
     rules = (
@@ -247,6 +258,7 @@ def _program(graph_module: torch.fx.GraphModule) -> _Program:
     _separate_outputs(graph_module)
     graph = graph_module.graph
     for node in graph.nodes:
+        # Buffers of the graph module are lifted constants.
         if node.op == "get_attr":  # a constant, whose values the translation takes from here
             node.meta["val"] = _attribute(graph_module, str(node.target)).detach()
     (result,) = graph.find_nodes(op="output")
@@ -282,6 +294,7 @@ def _separate_outputs(graph_module: torch.fx.GraphModule) -> None:
     (result,) = graph.find_nodes(op="output")
     visited, outputs = set(), []
     for node in result.args[0]:
+        # One value as two outputs, or an input as an output.
         if node in visited or node.op != "call_function":
             with graph.inserting_before(result):
                 copy = graph.call_function(torch.ops.aten.clone.default, (node,))
@@ -299,6 +312,7 @@ def _strip_metadata(model: onnx.ModelProto) -> None:
     bodies = (model.graph, *model.functions)
     values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
     for part in (*values, *bodies, *(node for body in bodies for node in body.node)):
+        # Also paths of the user's source, which no other machine has.
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
 
@@ -344,6 +358,7 @@ def _check_operators(graph_module: torch.fx.GraphModule, where: str) -> None:
         is_bf16 = isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
         if not is_bf16 or not isinstance(target, torch._ops.OpOverload):
             continue
+        # Moves of bfloat16 run; arithmetic has no kernel.
         if str(target.overloadpacket) not in _MOVES:
             raise TrainingExportError(
                 f"onnxruntime does not compute {operator_of(node)} in bfloat16, "
@@ -380,6 +395,7 @@ def _unsupported_error(
         and str(node.target.overloadpacket) not in _MOVES
         and not operators.is_registered(node.target)
     ]
+    # False sorts first: the node that torch's message names.
     without.sort(key=lambda node: repr(node.target) not in message)
     if not without:
         return explain_error(error, where, "a traced operator")
@@ -404,6 +420,7 @@ def without_kernel(text: str, where: str, place: str = "") -> TrainingExportErro
 
 def explain_error(error: Exception, where: str, place: str) -> TrainingExportError:
     """Returns an error of torch in one line, with its place and a hint."""
+    # The first cause is torch's own error; the outer ones say that the export failed.
     *_, cause = _chain(error)
     kind = type(cause).__name__
     text = str(cause).strip().splitlines()[0] if str(cause).strip() else kind

@@ -69,16 +69,19 @@ class _Environment(ShapeEnv):
         torch asks for each branch anew, also for what follows from earlier ones.
         """
         value = super().evaluate_sym_node(sym_node, *options, **keywords)
+        # A branch that holds for all sizes has no symbol left.
         if isinstance(value, BooleanAtom) and sym_node.expr.free_symbols:
             place = _branch_place()
             if place is not None:
                 condition = sym_node.expr if value else sp.Not(sym_node.expr)
+                # A conjunction is several conditions, each with a separate message.
                 for part in sp.And.make_args(condition):
                     self.branches.setdefault(part, place)
         return value
 
     def is_implied(self, condition: sp.Basic) -> bool:
         """Whether a condition holds for all sizes of two or more."""
+        # From 2 on, as torch: sizes 0 and 1 are special for broadcasting.
         ranges = tuple((symbol, ValueRanges(2, int_oo)) for symbol in condition.free_symbols)
         # Without axioms: the condition itself may be one.
         return self._maybe_evaluate_static(condition, axioms=(), var_to_range=ranges) is not None
@@ -95,12 +98,14 @@ def _branch_place() -> str | None:
 
     Operators in C++ ask without ``SymBool``. Modules of torch branch like modules of users.
     """
+    # Frame 0 is this function, 1 evaluate_sym_node.
     frame: FrameType | None = sys._getframe(2)
     for _ in range(_DEPTH):
         if frame is not None and frame.f_code is not torch.SymBool.__bool__.__code__:
             frame = frame.f_back
     if frame is None or frame.f_code is not torch.SymBool.__bool__.__code__:
         return None
+    # SymBool and its callers stand in torch/__init__.py.
     while frame.f_back is not None and frame.f_code.co_filename == torch.__file__:
         frame = frame.f_back
     path = frame.f_code.co_filename
@@ -172,6 +177,7 @@ class Symbols:
             # 4·batch is {4: 1, batch: 1}.
             powers = expression.as_powers_dict()
             rest = {base: power for base, power in powers.items() if not base.is_Integer}
+            # A quotient or a floor of sizes has no sizes that it is made of.
             is_product = all(b in by_symbol and p == int(p) > 0 for b, p in rest.items())
             coefficient = math.prod(base**p for base, p in powers.items() if base.is_Integer)
             if not rest:
@@ -189,8 +195,10 @@ class Symbols:
         """Raises ExportError where the traces fix a size."""
         for name, size in self._sizes.items():
             symbol = size.node._expr
+            # An equality of two sizes replaces one by the other.
             value = self._environment.replace(symbol)
             bound = self._environment.bound_sympy(value)
+            # Fixed by an equation, or by two inequalities.
             if value.is_number or bound.lower == bound.upper:
                 raise self._fixed_size_error({name}, f"the model fixes it to {value}", where)
         conditions = [guard.expr for guard in self._environment.guards]
@@ -209,6 +217,7 @@ class Symbols:
         """
         free = {name for tensor in inputs for name in self._batch.sizes.get(tensor, {}).values()}
         equal = (guard.expr for guard in self._environment.guards if _is_equation(guard.expr))
+        # Equations of operators have no place in the model.
         places = {**dict.fromkeys(equal, ""), **self._environment.branches}
         conditions: dict[SizeCondition, None] = {}
         for condition, place in places.items():
@@ -228,6 +237,7 @@ class Symbols:
 
         A loop over a size runs as often as in the example, so that the trace is of that length.
         """
+        # A divisibility holds for many sizes: it is a condition of the file, not an error.
         if getattr(condition, "rel_op", "") != "==" or condition.has(Mod, PythonMod):
             return
         numbers = [side for side in condition.args if side.is_number]
@@ -292,6 +302,7 @@ def traced_operators(
     drawing = drawing or function
     if has_draws is None:
         has_draws = _has_draws(drawing, kinds, of)
+    # A separate run: make_fx needs all inputs before it begins.
     draws = _draws(drawing, arguments, kinds, symbols, of) if has_draws else {}
     names += [f"{naming.RANDOM}{label}" for label in draws]
     flat = [*(value for values in arguments for value in values), *draws.values()]
@@ -299,6 +310,7 @@ def traced_operators(
 
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
         del distribution, dtype
+        # In the order of the first run: the trace draws in the same order.
         return left.pop(0).reshape(shape)
 
     table = decompositions(draw)
@@ -329,6 +341,7 @@ def traced_operators(
         symbols.sizes_by_data(),
     ):
         with phase("trace"):
+            # The second trace decomposes what autograd has recorded in the first one.
             first = make_fx(call, tracing_mode="symbolic", decomposition_table=table)(*flat)
             first.graph.eliminate_dead_code()
         with phase("decompose"):
@@ -341,6 +354,7 @@ def traced_operators(
                 )(*flat)
                 interpreter = RealInterpreter(without_writes, of.where)
             second = make_fx(
+                # Writes in place become values.
                 functionalize(interpreter.run),
                 tracing_mode="symbolic",
                 decomposition_table={**onnx_decompositions(opset), **table},

@@ -74,6 +74,7 @@ def _axes(reader: Reader, node: NodeProto) -> tuple[int, ...] | None:
 def _squeeze(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     shape, axes = operands[0].type.shape, _axes(reader, node)
     if axes is None:
+        # A free size stays: it is 1 only in some batches.
         removed = {axis for axis, size in enumerate(shape) if size == 1}
     else:
         removed = {axis % len(shape) for axis in axes}
@@ -96,6 +97,7 @@ def _flatten(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
     if not all(isinstance(size, int) for size in shape):
         raise VerificationError(f"it is of the sizes {list(shape)}, which are not numbers")
     place = axis if axis >= 0 else axis + len(shape)
+    # An axis of 0 gives [1, n], since an empty product is 1.
     sides = tuple(math.prod(map(int, side)) for side in (shape[:place], shape[place:]))
     return _reshaped(reader, operands[0], sides)
 
@@ -135,6 +137,7 @@ def _shape(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
 def _constant_of_shape(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
     shape = reader.whole_numbers(node.input[0])
     tensor = attributes_of(node, value=None)["value"]
+    # The default of ConstantOfShape is float32 0.
     number = np.zeros(1, np.float32) if tensor is None else numpy_helper.to_array(tensor)
     if math.prod(shape) > MOST_ENTRIES:
         raise VerificationError(
@@ -173,10 +176,12 @@ def _average(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
 def _clip(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Clip: the lower bound first, the upper bound of that (where both cross, it is the upper)."""
     attributes = attributes_of(node, min=None, max=None)
+    # Bounds are operands from opset 11 on, attributes before.
     names = [*node.input, "", ""][1:3]
     remaining = iter(operands[1:])
     result = operands[0]
     for op, name, label in ((Op.MAX, names[0], "min"), (Op.MIN, names[1], "max")):
+        # Operands that are left out have a name "" and no value.
         bound = next(remaining) if name else None
         if bound is None and attributes[label] is not None:
             bound = reader.builder.const(attributes[label], result.type.dtype)
@@ -194,6 +199,7 @@ def _sigmoid(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Va
 def _tanh(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     attributes_of(node)
     unit, two = (reader.constant(number, operands[0]) for number in (1, 2))
+    # (exp(2x) - 1)/(exp(2x) + 1) over the real numbers; for floats it overflows at x = 44.
     exponential = reader.emit(Op.EXP, reader.emit(Op.MUL, two, operands[0]))
     above = reader.emit(Op.SUB, exponential, unit)
     return reader.emit(Op.DIV, above, reader.emit(Op.ADD, exponential, unit))
@@ -201,6 +207,7 @@ def _tanh(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
 
 def _ceiling(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     attributes_of(node)
+    # ceil(x) = -floor(-x), exact in floats.
     below = reader.emit(Op.FLOOR, reader.emit(Op.NEG, operands[0]))
     return reader.emit(Op.NEG, below)
 
@@ -223,6 +230,7 @@ def _is_infinite(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -
     if not (attributes["detect_negative"] and attributes["detect_positive"]):
         raise VerificationError("it detects infinities of one sign only")
     dtype = operands[0].type.dtype
+    # Graphs have no infinities as numbers: beyond the largest number there is nothing else.
     largest = reader.builder.const(float(np.finfo(dtype.numpy).max), dtype)
     return reader.emit(Op.LT, largest, reader.emit(Op.ABS, operands[0]))
 
@@ -237,6 +245,7 @@ def _compared_with_infinity(
         if node.op is not Op.CONST or not dtype.is_float or not np.all(np.isinf(node.array())):
             continue
         signs = set(np.sign(node.array()).ravel().tolist())
+        # A constant with both infinities is not one comparison.
         if len(signs) == 1:
             largest = reader.builder.const(float(np.finfo(dtype.numpy).max), dtype)
             return largest, number, int(signs.pop())
@@ -249,6 +258,7 @@ def _equal(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
     if comparison is None:
         return ONNX_ROWS["Equal"](reader, node, operands)
     largest, number, sign = comparison
+    # x = -∞ where -x is beyond the largest number.
     beyond = number if sign > 0 else reader.emit(Op.NEG, number)
     result = reader.emit(Op.LT, largest, beyond)
     reader.infinite[result] = number, sign
@@ -262,6 +272,7 @@ def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Valu
     is_constant = chosen.op is Op.CONST and then.type.dtype.is_float
     shape = broadcast(broadcast(condition.type.shape, then.type.shape), otherwise.type.shape)
     if is_constant and shape == otherwise.type.shape and chosen.array().size:
+        # Where(x = ∞, ∞, x) is x: some exporters write such guards.
         number, sign = reader.infinite.get(condition, (None, 0))
         infinity = sign * np.inf
         if number == otherwise and sign and bool(np.all(chosen.array() == infinity)):
@@ -276,16 +287,19 @@ def _tests_for_nan(reader: Reader, condition: Value) -> bool:
     node = reader.builder.node(condition)
     operands = [reader.value_at(place) for place in node.operands]
     if node.op is Op.OR:
+        # isnan(x) or isnan(y).
         return all(_tests_for_nan(reader, operand) for operand in operands)
     if node.op is not Op.NOT:
         return False
     comparison = reader.builder.node(operands[0])
+    # not (x = x).
     return comparison.op is Op.EQ and len(set(comparison.operands)) == 1
 
 
 def _less(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     """Less; a float is less than an infinity where it is at most the largest number."""
     comparison = _compared_with_infinity(reader, operands)
+    # x < ∞ is x <= largest; x < -∞ and ∞ < x have other forms.
     if comparison is None or comparison[1] is not operands[0] or comparison[2] < 0:
         return ONNX_ROWS["Less"](reader, node, operands)
     return reader.emit(Op.LE, comparison[1], comparison[0])
@@ -293,6 +307,7 @@ def _less(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
 
 def _gemm(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     attributes = attributes_of(node, alpha=1.0, beta=1.0, transA=0, transB=0)
+    # alpha·A'·B' + beta·C (onnx.defs, Gemm); beta scales C before the sum.
     matrices = [
         reader.emit(Op.TRANSPOSE, operand, permutation=(1, 0)) if attributes[label] else operand
         for operand, label in zip(operands[:2], ("transA", "transB"), strict=True)
@@ -315,15 +330,18 @@ def _einsum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Val
     equation = attributes_of(node, equation=b"")["equation"].decode().replace(" ", "")
     left, arrow, result_labels = equation.partition("->")
     labels = left.split(",")
+    # A repeated label takes a diagonal, "..." broadcasts.
     if not arrow or "." in equation or any(len(set(part)) < len(part) for part in labels):
         raise VerificationError(f"its equation {equation!r} is not supported")
     if len(labels) != len(operands) or len(set(result_labels)) < len(result_labels):
         raise VerificationError(f"its equation {equation!r} does not fit its operands")
+    # A scalar product: the order of its elements does not matter.
     if not result_labels and len(set(labels)) == 1:
         operands = _without_reshapes(reader, operands)
         shape = operands[0].type.shape
         product = _product(reader, operands)
         return reader.emit(Op.REDUCE_SUM, product, axes=tuple(range(len(shape))), keepdims=False)
+    # The order of the axes that are summed is free; sorted, it is the same in each read.
     summed = sorted(set("".join(labels)) - set(result_labels))
     order = [*result_labels, *summed]
     factors = [
@@ -371,6 +389,7 @@ def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
     """A cast; that of a constant of integers is a constant, such as a shape."""
     result = ONNX_ROWS["Cast"](reader, node, operands)
     array = reader.arrays.get(node.input[0])
+    # Floats are not folded: a cast may round them.
     if array is not None and result.type.dtype.is_integer:
         reader.arrays[node.output[0]] = array.astype(result.type.dtype.numpy)
     return result

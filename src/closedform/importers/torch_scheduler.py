@@ -43,6 +43,7 @@ from closedform.language.symbols import internal_symbol
 _PREVIOUS = internal_symbol("previous", "recurrence", real=True)
 _TOLERANCE = 1e-9
 """Of the largest value: a recurrence in float64 rounds once or more a step."""
+# Beyond the usual warmups and milestones of an example; each step of torch takes microseconds.
 _COMPARED_STEPS = 160
 _MOST_COMPARED = 20_000
 _COMPOSITES = (SequentialLR, ChainedScheduler)
@@ -78,6 +79,7 @@ def schedules_of(scheduler: UserValue, prover: Prover) -> list[Schedule]:
 
 def _method_of(scheduler: object) -> str | None:
     """The method of the number of updates, of a class that is not one of torch."""
+    # A subclass of torch's class has get_lr, whatever other methods it has.
     if isinstance(scheduler, LRScheduler):
         return None
     return next((name for name in _METHODS if hasattr(scheduler, name)), None)
@@ -106,6 +108,7 @@ class _Reader:
         method = _method_of(scheduler)
         if method is not None:
             return self._by_rate(scheduler, method)
+        # Before LRScheduler, of which it is a subclass in torch 2.13.
         if isinstance(scheduler, ReduceLROnPlateau):
             raise TraceError(
                 "the value depends on a metric, which is not known before the run",
@@ -113,6 +116,7 @@ class _Reader:
                 hint="closedform.schedules.reduce_on_plateau is a rule with a state",
             )
         own_schedules = getattr(scheduler, "schedules", None)
+        # A scheduler of closedform.torch: its schedules are exact.
         if isinstance(own_schedules, list) and all(
             isinstance(member, Schedule) for member in own_schedules
         ):
@@ -144,6 +148,7 @@ class _Reader:
         if isinstance(first, SequentialLR):
             # torch sets the first value by a step, which is the second one of the inner clock.
             starts = [self.schedule(member) for member in first._schedulers]
+            # The inner clock is one step ahead.
             marks = [mark - 1 for mark in first._milestones] + marks
         elif isinstance(first, ChainedScheduler):
             starts = [self._product(first, [self._late(part) for part in first._schedulers])]
@@ -154,6 +159,7 @@ class _Reader:
     def _product(self, scheduler: ChainedScheduler, members: Sequence[Schedule]) -> Schedule:
         """The product of what the members make of the initial value."""
         base = self._base(scheduler)
+        # Each member multiplies the value that it finds by its ratio to the base.
         expr = base * sp.Mul(*(member.expr / base for member in members))
         return Schedule(expr, name=type(scheduler).__name__)
 
@@ -162,11 +168,14 @@ class _Reader:
         schedule = self.schedule(scheduler)
         if isinstance(scheduler, _COMPOSITES):
             return schedule
+        # get_lr of torch returns the initial value while _initial_step is set, else one step of the
+        # recurrence.
         is_ahead = self._first(scheduler, is_initial=False) != self._first(scheduler)
         return schedule.shift(1) if is_ahead else schedule
 
     def _base(self, scheduler: Any) -> sp.Expr:
         name = f"initial_{_field(scheduler)}"
+        # initial_lr may be a tensor.
         return exact_number(float(self._group(scheduler)[name]), name)
 
     def _group(self, scheduler: Any) -> dict[str, Any]:
@@ -178,15 +187,18 @@ class _Reader:
     def _by_rate(self, scheduler: Any, method: str = "get_lr") -> Schedule:
         """The schedule that a method computes, or the closed form of its recurrence."""
         name = type(scheduler).__name__
+        # A get_lr that is a function of last_epoch needs no induction.
         whole = self._run(scheduler, method, first=0, is_initial=False)
         if not _depends(whole) and whole.cells[0].value is not None:
             return whole.schedule(name, {})
+        # From step 1 on, with a symbol for the value before.
         later = self._run(scheduler, method, first=1)
         first = self._first(scheduler, method)
         if not _depends(later):
             return Schedule(join_cells([ValueRange(0, 1, first), *later.cells]), name=name)
         following = join_cells(later.cells)
         for candidate in self._candidates(scheduler, later, first):
+            # Induction: the first value, and each value from the one before.
             if self.prover.follows(candidate.expr, first, _PREVIOUS, following):
                 return candidate
         raise TraceError(
@@ -199,6 +211,7 @@ class _Reader:
     def _candidates(self, scheduler: Any, later: Traced, first: sp.Expr) -> Iterator[Schedule]:
         name = type(scheduler).__name__
         if hasattr(scheduler, _CLOSED):
+            # torch's own closed form first; it is proved, not trusted.
             yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
         formula = closed_form(later.cells, first, _PREVIOUS)
         if formula is not None:
@@ -218,6 +231,7 @@ class _Reader:
         """The schedule of a class whose ``step`` takes the number of the step."""
         name = type(scheduler).__name__
         parameters = list(inspect.signature(type(scheduler).step).parameters)
+        # self and the step.
         if len(parameters) < 2:
             raise TraceError(
                 "the class overrides step() with a method that does not take the number of it",
@@ -233,6 +247,7 @@ class _Reader:
         self, scheduler: Any, method: str, *, first: int, is_initial: bool | None = None
     ) -> Traced:
         """Returns the result of a method for the group, with the clock at the step."""
+        # Without its constructor, which would take a step.
         stand_in: Any = object.__new__(type(scheduler))
         stand_in.__dict__.update({**vars(scheduler), "optimizer": None})
         groups, field = _entries(scheduler), _field(scheduler)

@@ -98,8 +98,10 @@ class OpenSchedule:
     def rates(self, values: FloatArray) -> FloatArray:
         """Returns the rates of all updates."""
         steps = np.arange(self.horizon, dtype=np.float64)
+        # A search tries numbers at which the formula is 0/0; the law then has no value there.
         with np.errstate(all="ignore"):
             rates = self._program.value({t: steps, **dict(zip(self._symbols, values, strict=True))})
+        # A formula without t is one number.
         return np.broadcast_to(np.asarray(rates, dtype=np.float64), steps.shape)
 
     def series(self, values: Sequence[Any], functions: Mapping[Any, Any], number: Any) -> list[Any]:
@@ -107,7 +109,9 @@ class OpenSchedule:
         program = CompiledCurve(self.form.bound, functions=functions, number=number)
         symbols = dict(zip(self._symbols, values, strict=True))
         return [
-            program.value({t: number(sp.Integer(step)), **symbols}) for step in range(self.horizon)
+            # Step by step: numbers of ball arithmetic have no arrays.
+            program.value({t: number(sp.Integer(step)), **symbols})
+            for step in range(self.horizon)
         ]
 
 
@@ -175,15 +179,18 @@ def power_decay(peak: Number, steps: int, warmup: int = 0) -> Schedule:
 
     Source: WSD with a power of 1.5 in section 5 of Luo et al., arXiv 2503.12811.
     """
+    # A positive length, so that SymPy divides by it without a case for 0.
     end, power, decay = hyper("end"), hyper("power"), hyper("decay", integer=True, positive=True)
     top = exact_number(peak, "peak")
     falling = end + (top - end) * ((steps - t) / decay) ** power
     branches = [(top, t < steps - decay), (falling, t < steps), (end, True)]
     if warmup:
+        # The warmup is tested first: a decay longer than the run must not begin within it.
         branches.insert(0, (top * t / warmup, t < warmup))
     return Schedule(sp.Piecewise(*branches), name="power_decay", length=steps)
 
 
+# Several starts, since the objective has several minima.
 _DECAYS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """Shares of a run in which a table falls where a search begins."""
 
@@ -213,6 +220,7 @@ class NonIncreasing:
     knots: int = 32
 
     def __post_init__(self) -> None:
+        # The last update is a knot, too.
         span = self.horizon - 1 - self.warmup
         if not 1 <= self.knots <= span:
             raise ArgumentError(
@@ -246,7 +254,9 @@ class NonIncreasing:
         starts = []
         left = 1 - np.arange(self.knots + 1) / self.knots
         for share in _DECAYS:
+            # 1.5 is the power of section 5 of Luo et al. (see power_decay).
             levels = _FLOOR + (1 - _FLOOR) * np.minimum(left / share, 1) ** 1.5
+            # The fall that leads from each level to the next one, for an end of 0.
             starts.append(1 - levels[1:] / levels[:-1])
         return starts
 
@@ -254,6 +264,7 @@ class NonIncreasing:
     def marks(self) -> list[int]:
         """The updates of the knots, that at the end of the warmup first."""
         span = self.horizon - 1 - self.warmup
+        # Knots are whole updates, so that the schedule has exact branches.
         return [self.warmup + round(span * index / self.knots) for index in range(self.knots + 1)]
 
     def _levels(self, falls: Sequence[Any], peak: Any, end: Any) -> list[Any]:
@@ -271,6 +282,7 @@ class NonIncreasing:
         for index in range(self.knots):
             slope = (levels[index + 1] - levels[index]) / (marks[index + 1] - marks[index])
             branches.append((levels[index] + slope * (t - marks[index]), t < marks[index + 1]))
+        # The last level goes on after the run.
         branches.append((levels[-1], True))
         return Schedule(sp.Piecewise(*branches), name="non_increasing", length=self.horizon)
 
@@ -287,6 +299,7 @@ class NonIncreasing:
         """Returns the rates of all updates in the arithmetic of some functions."""
         peak, end = (number(exact_number(value, "value")) for value in (self.peak, self.end))
         levels, marks = self._levels(values, peak, end), self.marks
+        # Fractions of steps are exact before they become numbers of the arithmetic.
         rates = [peak * number(sp.Rational(step, self.warmup)) for step in range(self.warmup)]
         for index in range(self.knots):
             span = marks[index + 1] - marks[index]

@@ -74,6 +74,7 @@ class Run:
         points = {
             step: float(loss)
             for step, loss in zip(log.steps, log.metrics[metric], strict=True)
+            # Losses of the warmup would be fitted by a law that has none.
             if loss is not None and step >= first
         }
         rates: Schedule | FloatArray
@@ -90,7 +91,9 @@ class Run:
                     hint="give the schedule",
                 )
             steps = sorted(known)
+            # Logs have every n-th update; the laws sum the rates of all.
             rates = np.interp(np.arange(steps[-1] + 1), steps, [known[step] for step in steps])
+            # Beyond the last rate nothing is known.
             points = {step: loss for step, loss in points.items() if step <= steps[-1]}
         else:
             rates = schedule
@@ -179,6 +182,7 @@ def fit(
         declaration,
         {symbol.name: float(value) for symbol, value in point.items()},
         _huber(residuals),
+        # exp(-r) - 1 = prediction/loss - 1, without cancellation.
         float(np.mean(np.abs(np.expm1(-residuals)))),
         is_converged,
     )
@@ -201,6 +205,7 @@ class _Problem:
                     f"{len(run.losses)}",
                     where=f"run {index}",
                 )
+            # not > also refuses NaN.
             if any(not loss > 0 for loss in run.losses):
                 raise ArgumentError(
                     f"losses must be above 0, got {min(run.losses)}", where=f"run {index}"
@@ -213,9 +218,11 @@ class _Problem:
 
     def start(self, values: Mapping[str, float]) -> dict[sp.Symbol, float]:
         """Returns where the search begins: L0 below all losses, and A by the median of them."""
+        # L0 has to be below all losses; 0.9 leaves the power law something to explain.
         least = 0.9 * float(self.losses.min(initial=np.inf))
         sums = [float(rates.sums.between(0, number)) for rates, number in self.points]
         height = float(np.median(self.losses)) - least
+        # A/S^0.5 through the median of the losses.
         guesses = {"L0": least, "alpha": 0.5, "A": height * float(np.median(sums)) ** 0.5}
         return {
             symbol: float(values.get(symbol.name, guesses.get(symbol.name, 1.0)))
@@ -228,12 +235,14 @@ class _Problem:
             [self.evaluator.loss(rates, point, number) for rates, number in self.points]
         )
         logarithms = np.log(np.where(predictions > 0, predictions, np.nan))
+        # An infinite residual: such a step is not taken.
         residuals: FloatArray = np.nan_to_num(np.log(self.losses) - logarithms, nan=np.inf)
         return residuals
 
     def slopes(self, point: Mapping[sp.Symbol, float], free: Sequence[sp.Symbol]) -> FloatArray:
         """Returns the derivatives of log(prediction) by the logarithms of parameters."""
         columns = [self.law.parameters.index(symbol) for symbol in free]
+        # d/d(log θ) = θ d/dθ: parameters are positive and of very different size.
         scale = np.array([point[symbol] for symbol in free])
         rows = [
             self.evaluator.parameter_gradient(rates, point, number)[columns]
@@ -249,17 +258,22 @@ class _Problem:
 
         The objective is that of the Huber loss, so that no step raises it.
         """
+        # The usual start of Levenberg and Marquardt: nearly a Gauss-Newton step.
         damping = 1e-3
         residuals = self.residuals(point)
         objective = _huber(residuals)
         for _ in range(_ITERATIONS):
+            # Iteratively reweighted least squares: δ/|r| beyond δ makes a square of the linear
+            # part.
             weights = np.sqrt(HUBER / np.maximum(np.abs(residuals), HUBER))
             matrix = self.slopes(point, free) * weights[:, None]
             normal = matrix.T @ matrix
             vector = matrix.T @ (weights * residuals)
             before = objective
             while damping < 1e12:
+                # Marquardt's scaling by the diagonal; 1e-300 for a parameter without effect.
                 scaling = np.diag(np.diag(normal) * damping + 1e-300)
+                # lstsq, since two parameters may have the same effect on these runs.
                 change = np.linalg.lstsq(normal + scaling, vector, rcond=None)[0]
                 candidate = dict(point)
                 # A step of more than a factor of e leaves the range in which the slopes hold.
@@ -268,6 +282,7 @@ class _Problem:
                 trial = self.residuals(candidate)
                 if _huber(trial) < objective:
                     point, residuals, objective = candidate, trial, _huber(trial)
+                    # Faster down than up by less than one step: 5 and 4 do not cycle.
                     damping = max(damping / 5, 1e-12)
                     break
                 damping *= 4

@@ -73,7 +73,7 @@ class InPlaceStep:
         inner = [port for name, port in state_ports.items() if name in session.inputs]
         self._buffer = DoubleBuffer(session, inner, where, reports)
         self._split, self._session = split, session
-        # Which gradients are late depends on the sizes of the first batch.
+        # The sizes of the first batch decide which gradients are late.
         self._is_split_for_sizes = False
         outer = [port for name, port in state_ports.items() if name not in session.inputs]
         self._apart = allocate(outer).arrays

@@ -65,8 +65,10 @@ class Axes:
 
     def size(self, number: int) -> sp.Expr:
         """Returns a size as an expression in the sizes of the parameters."""
+        # Sizes of 1 and 0 have no primes to show which axis they are.
         if number <= 1:
             return sp.Integer(number)
+        # The number of elements has a symbol, which works for any number of axes.
         if number == math.prod(self.shape) and len(self.shape) != 1:
             return SIZE
         if number == math.prod(self.twin) and len(self.twin) != 1:
@@ -74,8 +76,10 @@ class Axes:
         result, rest = sp.Integer(1), number
         for sizes, symbol_of in ((self.shape, axis_size), (self.twin, _other_axis)):
             for axis, size in enumerate(sizes):
+                # Sizes are distinct primes: a factor shows its axis.
                 while size > 1 and rest % size == 0:
                     result, rest = result * symbol_of(axis), rest // size
+        # A factor that is not a size, such as 2 in 2·n.
         return result * rest
 
     def numbers(self) -> dict[sp.Symbol, sp.Integer]:
@@ -129,6 +133,7 @@ class Definitions:
         here = self.here if guards is None else guards
         if isinstance(expr, sp.Symbol) or expr.is_number:
             return expr
+        # SymPy's expressions are hashed by structure: equal ones share a definition.
         symbol = self._names.get(expr)
         if symbol is None:
             place = self._counts.get(hint, 0) + 1
@@ -137,6 +142,7 @@ class Definitions:
             self._names[expr] = symbol
             self.expressions[symbol] = expr
             self.shapes[symbol] = shape
+        # Used on two ways through the step: only what both have is certain.
         self.guards[symbol] = self.guards.get(symbol, here) & here
         return symbol
 
@@ -188,6 +194,7 @@ class Definitions:
         if self.is_of_tensor(condition):
             return self.sum_over_params(condition)
         mirror_image = self.mirror(condition)
+        # A number such as a step count is the same for both parameters.
         return condition if self.is_of_tensor(mirror_image) else mirror_image
 
     def are_same(self, first: sp.Basic, second: sp.Basic) -> bool:
@@ -196,6 +203,8 @@ class Definitions:
 
     def hide(self, condition: sp.Basic) -> sp.Basic:
         """Returns a condition by a definition that is 1 where it holds and 0 elsewhere."""
+        # A comparison with a definition is opaque for SymPy, which would simplify branches for real
+        # numbers without NaN.
         return sp.Ne(self.define(sp.Piecewise((1, condition), (0, True)), (), "mask"), 0)
 
     def sum_over_params(self, expr: sp.Basic) -> sp.Basic:
@@ -241,6 +250,7 @@ class Definitions:
         sums, left = [], []
         for term in twin_terms:
             mirror_image = self.mirror(term)
+            # The same term of both parameters: a term of a sum over all.
             if mirror_image in result:
                 result.remove(mirror_image)
                 sums.append(self._over_all(mirror_image))

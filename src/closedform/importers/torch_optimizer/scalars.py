@@ -66,6 +66,7 @@ class SymbolicCount(float):
         return self.run.decide(sp.Ne(self.expr, 0), plain(self) != 0)
 
     def __index__(self) -> int:
+        # The loop would have another length in each step.
         if t in self.expr.free_symbols or is_of_data(self.expr):
             raise self.run.refuse(f"an index or a number of rounds is {self.expr}")
         return int(plain(self))
@@ -76,10 +77,12 @@ SYMBOLIC = (SymbolicFloat, SymbolicCount)
 
 def symbolic(value: float, expr: sp.Basic, run: Decider) -> Any:
     """Returns a number with an expression; a plain one where the expression is its value."""
+    # A constant needs no expression, and plain numbers reach functions of C.
     if isinstance(expr, sp.Expr) and (expr.is_Rational or expr in (sp.oo, -sp.oo, sp.nan)):
         return value
     if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
         return value
+    # A bool is an int for arithmetic, as in Python.
     number: Any = SymbolicCount(value) if isinstance(value, int) else SymbolicFloat(value)
     number.expr = expr
     number.run = run
@@ -89,6 +92,7 @@ def symbolic(value: float, expr: sp.Basic, run: Decider) -> Any:
 def plain(value: UserValue) -> Any:
     """Returns the value of a number without its expression."""
     if isinstance(value, SymbolicCount):
+        # Past the methods of the class, which would trace.
         return int(float.__float__(value))
     if isinstance(value, np.integer | np.floating):
         return value.item()
@@ -110,6 +114,7 @@ def expression(value: UserValue) -> sp.Expr:
     if isinstance(value, float) and not math.isfinite(value):
         return sp.nan if math.isnan(value) else sp.oo if value > 0 else -sp.oo
     if isinstance(value, int | float):
+        # The exact value of the shortest decimal: 0.9 is 9/10.
         return exact_number(value + 0)  # a length of a list of parameters refuses this
     raise TraceError(f"a number was expected, got {type(value).__name__} {value!r}")
 
@@ -138,10 +143,12 @@ def _binary(
     rule: Callable[[sp.Expr, sp.Expr], sp.Expr],
 ) -> None:
     """Gives both classes an operator and its reflection."""
+    # Operators in which Python raises ZeroDivisionError, torch not.
     is_division = name in ("truediv", "floordiv", "mod")
 
     def apply(a: Any, b: Any) -> Any:
         if is_division and isinstance(b, SYMBOLIC) and plain(b) == 0:
+            # Both ways are traced: the one that raises, and the other.
             if b.run.decide(sp.Eq(b.expr, 0), value=True):
                 raise b.run.fail(ZeroDivisionError("division by zero"))
             # Traced as if it were not 0: the value is only a stand-in.
@@ -169,6 +176,7 @@ def _define_comparison(
     def compare(self: Any, right: Any) -> Any:
         if not _is_real(right):
             return NotImplemented
+        # The truth for the numbers of this run, with the condition for all others.
         holds = function(plain(self), plain(right))
         condition = comparison(kind_of, self.expr, expression(right))
         return self.run.decide(condition, holds)
@@ -235,6 +243,7 @@ def _refusing(operation: str) -> Callable[..., Any]:
 def _ufunc(self: Any, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
     """A function of NumPy of numbers, one of them symbolic."""
     rule = _UFUNCS.get(ufunc.__name__)
+    # ufunc.reduce, out= and where= work on arrays.
     if rule is None or method != "__call__" or options or not all(map(_is_real, args)):
         raise self.run.refuse(f"numpy.{ufunc.__name__} of the number {self.expr} is not traced")
     return rule(*args)
@@ -330,6 +339,7 @@ def _extremum(function: Callable[..., Any], kind: Callable[..., sp.Expr]) -> Cal
     def apply(*args: Any, **options: Any) -> Any:
         operands = args
         if len(args) == 1 and not options:
+            # max of one iterable.
             operands = tuple(args[0])
             args = (operands,)
         is_plain = not any(isinstance(arg, SYMBOLIC) for arg in operands)
@@ -349,6 +359,7 @@ def _check_finite(value: Any) -> None:
     if not isinstance(value, SYMBOLIC) or not is_of_data(value.expr):
         return
     number = plain(value)
+    # One decision for finite numbers, two for the others.
     if not value.run.decide(sp.Eq(non_finite(value.expr), 0), math.isfinite(number)):
         if value.run.decide(is_nan(value.expr), number != number):
             raise value.run.fail(ValueError("cannot convert float NaN to integer"))
@@ -360,6 +371,7 @@ def _truncate(value: Any) -> Any:
     if isinstance(value, SymbolicCount):
         return value
     run, inner = value.run, value.expr
+    # trunc(x) is ceil for x < 0, else floor.
     is_negative = run.decide(sp.Lt(inner, 0), plain(value) < 0)
     whole = -sp.floor(-inner) if is_negative else sp.floor(inner)
     return symbolic(math.trunc(plain(value)), whole, run)
@@ -373,6 +385,7 @@ def _member(kind: type, name: str) -> Any:
 
     def apply(*args: Any, **options: Any) -> Any:
         if args and isinstance(args[0], SYMBOLIC):
+            # float.__add__(x, 1) is x + 1 for a symbolic x.
             return getattr(args[0], name)(*args[1:], **options)
         return member(*args, **options)
 
@@ -439,6 +452,7 @@ class Type(metaclass=_TypeType):
         if len(args) == 1 and isinstance(args[0], SYMBOLIC):
             return Float if isinstance(args[0], Float) else Int
         kind = type(*args, **options)
+        # type(x) is float compares with the names that the code sees.
         return {float: Float, int: Int}.get(kind, kind) if len(args) == 1 else kind
 
 
@@ -474,6 +488,7 @@ def _is_tensor(value: object) -> bool:
 
 
 def _log(x: sp.Expr, *base: sp.Expr) -> sp.Expr:
+    # math.log(x, base) divides two logarithms as well.
     return sp.log(x) / sp.log(base[0]) if base else sp.log(x)
 
 

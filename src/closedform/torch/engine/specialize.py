@@ -281,8 +281,7 @@ class Specializer:
         with locate_errors(where):
             specialization = self._make(values, shape)
         self.made.append(specialization)
-        # The oldest goes first; a schedule of a value that is no input would otherwise fill the
-        # memory.
+        # The oldest goes first; a value that changes in every step would otherwise fill the memory.
         del self.made[:-_SPECIALIZATIONS]
         return specialization
 

@@ -49,7 +49,9 @@ def find_nonfinite(schedule: Schedule, graph: Graph) -> StepCheck | None:
     if len(graph.inputs) != 1:
         return None
     last = LAST_STEP[graph.inputs[0].type.dtype]
-    return first_nonfinite(graph, 0, min(last, schedule.last_step or last))
+    if schedule.last_step is not None:
+        last = min(last, schedule.last_step)
+    return first_nonfinite(graph, 0, last)
 
 
 def refuse_nonfinite(schedule: Schedule, graph: Graph, check: StepCheck | None) -> None:

@@ -202,7 +202,8 @@ def float_within(
         'PROVED'
     """
     graph, last = _compile_subject(lr, dtype, scalar_dtype)
-    end = until if until is not None else min(last, int(lr.length or last))
+    length = last if lr.length is None else min(last, int(lr.length))
+    end = length if until is None else until
     return _near(lr, graph, end, ulp=ulp)
 
 
@@ -277,7 +278,8 @@ def _compile_subject(
             hint="bind them first",
         )
     options = GraphOptions(dtype=dtype, scalar_dtype=scalar_dtype, step_shape=("n",))
-    return compile_schedule(lr, options), min(MAX_STEP, lr.last_step or MAX_STEP)
+    last = MAX_STEP if lr.last_step is None else min(MAX_STEP, lr.last_step)
+    return compile_schedule(lr, options), last
 
 
 def _claim(
@@ -349,6 +351,7 @@ def _monotone(graph: Graph, last: int, direction: Direction, effort: Effort) -> 
     steps = GraphSteps(graph)
     index = graph.outputs[0].index
     samples = samples_of(0, last)
+    # Each sample with its next step, and that with the one after it.
     for at in (samples, np.minimum(samples + 1, last)):
         before, after = _values(steps, at), _values(steps, np.minimum(at + 1, last))
         wrong_steps = np.flatnonzero(direction * (after.astype(np.float64) - before) < 0)
@@ -358,6 +361,8 @@ def _monotone(graph: Graph, last: int, direction: Direction, effort: Effort) -> 
             return _refutation_at(int(at[place]), reason)
     if joins_steps(graph):
         return Verdict(Status.UNKNOWN, reason="the value at a step depends on other steps")
+    # Between changes of conditions all branches are fixed, and directions are those of the branch
+    # taken.
     starts = sorted({0, *changes_of(steps, 0, last, effort)})
     ends = [*(start - 1 for start in starts[1:]), last]
     for start, end in zip(starts, ends, strict=True):
@@ -368,9 +373,12 @@ def _monotone(graph: Graph, last: int, direction: Direction, effort: Effort) -> 
                 reason=f"it is not decided from t = {start} to {end}: not all operations there "
                 "are rounded as IEEE 754 says, or they have different directions",
             )
+    # From part to part, the value at the last step against that at the first of the next one.
     for end in ends[:-1]:
         value, next_value = _output(graph, end, end), _output(graph, end + 1, end + 1)
         if (
+            # Both ends of both intervals are against the direction: certain, whatever the values
+            # are.
             direction * (next_value.low - value.high) < 0
             and direction * (next_value.high - value.low) < 0
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -51,10 +52,34 @@ class DType(StrEnum):
             return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
         return np.dtype(_NUMPY[self])
 
+    @property
+    def limits(self) -> Any:
+        """The limits of a float dtype, with the attributes of ``numpy.finfo``."""
+        if self is DType.BF16:
+            # NumPy knows no limits of dtypes that other packages define.
+            import ml_dtypes
+
+            return ml_dtypes.finfo(self.numpy)  # type: ignore[no-untyped-call]
+        return np.finfo(self.numpy)
+
 
 INTEGERS = frozenset({DType.I32, DType.I64})
 FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
 COMPUTED_FLOATS = frozenset({DType.F32, DType.F64})
+
+HOLDS: Mapping[DType, frozenset[DType]] = {
+    DType.BOOL: frozenset(DType),
+    # float32 holds integers up to 2**24 and float64 up to 2**53; float16 has more bits of
+    # significand than bfloat16 and fewer of exponent, so neither holds the other.
+    DType.I32: frozenset({DType.I32, DType.I64, DType.F64}),
+    DType.I64: frozenset({DType.I64}),
+    DType.F16: frozenset({DType.F16, DType.F32, DType.F64}),
+    DType.BF16: frozenset({DType.BF16, DType.F32, DType.F64}),
+    DType.F32: frozenset({DType.F32, DType.F64}),
+    DType.F64: frozenset({DType.F64}),
+}
+"""The dtypes that hold every value of a dtype."""
+
 
 _NUMPY = {
     DType.BOOL: np.bool_,
@@ -128,10 +153,13 @@ def convert(array: NDArray[Any], target: DType) -> NDArray[Any]:
     is_float = array.dtype.kind not in "biu"
     with np.errstate(all="ignore"):
         if target is DType.BF16 and array.dtype.kind != "b":
+            # By way of float32, as engines convert; directly from float64 it would be rounded once.
             return np.asarray(array.astype(np.float32).astype(target.numpy))
         if not is_float or not target.is_integer:
             return np.asarray(array.astype(target.numpy))
         wide = np.trunc(array.astype(np.float64))
         least = np.iinfo(target.numpy).min
+        # C leaves a float outside of the integer's range undefined; x86 returns the least integer,
+        # as here. 2**63 is a float64, 2**63 - 1 is not.
         fits = (wide >= least) & (wide < -float(least))
         return np.where(fits, wide, float(least)).astype(target.numpy)

@@ -105,3 +105,22 @@ def test_float32_is_as_near_to_float64_as_the_bound_says(seed: int) -> None:
         part = np.where(np.isfinite(share), share, 0) * np.abs(exact)
         is_within = np.abs(computed - exact) <= part + slack
         assert np.all(is_within | ~np.isfinite(share))
+
+
+@pytest.mark.parametrize("target", [DType.BF16, DType.F16, DType.F32])
+@pytest.mark.parametrize("source", [DType.F32, DType.F64])
+def test_conversions_are_as_near_as_the_bound_says(source: DType, target: DType) -> None:
+    builder = Builder("stored")
+    x = builder.input("x", TensorType(source, ()), Role.PARAM)
+    stored = builder.emit(Op.CAST, x, to=target)
+    builder.output("y", builder.emit(Op.CAST, stored, to=source))
+    graph = builder.build()
+    numbers = np.geomspace(2.0**-20, 2.0**12, 999).astype(source.numpy)
+    exact = numbers.astype(np.float64)
+    zero = np.zeros(exact.shape)
+    bound = enclosures_of_outputs(graph, {"x": Enclosure(exact, exact, zero)})["y"].error
+    rounded = np.array([evaluate(graph, {"x": number})["y"] for number in numbers], np.float64)
+    distance = np.abs(rounded - exact)
+    assert (distance <= bound).all()
+    # Half a unit in the last place, and not the double of it, is what a conversion may lose.
+    assert distance.max() > 0.4 * bound.max() or source is target

@@ -20,7 +20,7 @@ from closedform.ir.passes.rewrite import (
     is_positive_zero,
     rewrite,
 )
-from closedform.ir.types import DType, TensorType
+from closedform.ir.types import HOLDS, DType, TensorType
 
 Operands = tuple[Value, ...]
 
@@ -134,20 +134,6 @@ def _abs(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
     low = rewriter.interval(operand).low
     is_exact = low > 0 or (low == 0 and operand.type.dtype.is_integer)
     return operand if is_exact else None
-
-
-HOLDS: Mapping[DType, frozenset[DType]] = {
-    DType.BOOL: frozenset(DType),
-    # float32 holds integers up to 2**24 and float64 up to 2**53; float16 has more bits of
-    # significand than bfloat16 and fewer of exponent, so neither holds the other.
-    DType.I32: frozenset({DType.I32, DType.I64, DType.F64}),
-    DType.I64: frozenset({DType.I64}),
-    DType.F16: frozenset({DType.F16, DType.F32, DType.F64}),
-    DType.BF16: frozenset({DType.BF16, DType.F32, DType.F64}),
-    DType.F32: frozenset({DType.F32, DType.F64}),
-    DType.F64: frozenset({DType.F64}),
-}
-"""The dtypes that hold every value of a dtype."""
 
 
 def _cast(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from closedform.ir.graph import Node
 from closedform.ir.ops import OPS, Op
-from closedform.ir.types import DType, FloatArray
+from closedform.ir.types import HOLDS, DType, FloatArray
 
 # The error of a bound that is itself computed by some operations in float64.
 # 32 roundings of float64, of 2**-53 each.
@@ -77,7 +77,7 @@ ErrorRule = Callable[[Node, Sequence[Node], Sequence[Enclosure]], Enclosure]
 
 def _ulp(size: FloatArray, dtype: DType) -> FloatArray:
     """The unit in the last place of the largest float that a value of this size is rounded to."""
-    info = np.finfo(dtype.numpy)
+    info = dtype.limits
     # The next float: a size just below a power of two may be rounded up to it, where the unit
     # doubles.
     _, exponent = np.frexp(np.nextafter(size, np.inf))
@@ -111,7 +111,7 @@ def _add_rounding(
     if dtype.is_integer:
         wraps = np.where(size > float(np.iinfo(dtype.numpy).max), np.inf, 0)
         return Enclosure(low, high, error * _WIDER + wraps, whole)
-    info = np.finfo(dtype.numpy)
+    info = dtype.limits
     # Sums, differences and products of whole numbers are exact while they fit.
     is_exact = (error == 0) & (is_zero | (whole & (size <= 2.0 ** (info.nmant + 1))))
     units = max(0.5, OPS[node.op].ulp)
@@ -402,8 +402,7 @@ def _cast(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) ->
             return a
         error = np.where(a.error == 0, 0, np.ceil(a.error) + 1)
         return Enclosure(np.trunc(a.low), np.trunc(a.high), error, is_whole=True)
-    holds = sources[0].type.dtype in (DType.BOOL, DType.F32, dtype)
-    if holds:
+    if dtype in HOLDS[sources[0].type.dtype]:
         return a
     return _add_rounding(node, a.low, a.high, a.error, whole=a.is_whole, share=a.share)
 

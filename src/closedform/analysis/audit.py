@@ -178,6 +178,8 @@ class _Totals:
     def of(cls, schedule: Schedule, total: int) -> _Totals:
         sums, peak, highest = [], 0, -math.inf
         for steps, values in _chunks(schedule, total):
+            # fsum of fsums: exact within a chunk, so that the area does not depend on the size of
+            # chunks but by an ulp.
             sums.append(math.fsum(values[steps < total]))
             if values.max() > highest:
                 peak, highest = int(steps[values.argmax()]), float(values.max())

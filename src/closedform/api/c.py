@@ -120,6 +120,7 @@ def header_and_verdict(
             for key, value in source.hyperparameters.items()
             if isinstance(value, Schedule)
         }
+        # A schedule in a rule is a scalar: its error is that of the scalar dtype.
         scalar_options = replace(options, dtype=options.scalar_dtype)
         notes = [
             f"{key}: {error_note(value, scalar_options, compile_schedule(value, scalar_options))}"

@@ -168,6 +168,7 @@ def to_onnx(
     )
     check_source(source, options, params=params, groups=groups)
     if path is not None:
+        # Before the work: a missing folder is reported at once, not after minutes of proofs.
         checked_path(path)
     form = onnx_format(opset=opset, inline=inline, target=target)
     if isinstance(source, UpdateRule):

@@ -38,6 +38,7 @@ def check(graph: Graph, where: str = "") -> None:
     Raises:
         GraphError: The graph breaks rules; the message has a line for each.
     """
+    # Ranges read types and operands, so values are checked only in graphs of sound structure.
     problems = list(_structure(graph))
     if not problems:
         problems = list(_values(graph))
@@ -132,6 +133,7 @@ def _node(graph: Graph, index: int) -> Iterator[str]:
 
 def _operands(node: Node, index: int) -> Iterator[str]:
     for operand in node.operands:
+        # type() and not isinstance: True is an int, and would be node 1.
         if type(operand) is not int or not 0 <= operand < index:
             yield f"operands must be earlier nodes, in 0..{index - 1}, got {operand!r}"
 
@@ -234,6 +236,7 @@ def _divisor(graph: Graph, node: Node, intervals: tuple[Interval, ...]) -> Itera
     name = label(graph, node.operands[1])
     if divisor.contains(0):
         yield f"divisor {name} is not proved nonzero, its range is {divisor}: use max(divisor, 1)"
+    # x86's idiv raises SIGFPE for the least integer by -1, as for a divisor of 0: the process ends.
     least = int(np.iinfo(node.type.dtype.numpy).min)
     if dividend.contains(least) and divisor.contains(-1):
         yield (

@@ -36,9 +36,11 @@ def format_number(number: Any, dtype: DType) -> str:
     value = float(number)
     if np.isinf(value):
         return "inf" if value > 0 else "-inf"
+    # NumPy prints the shortest decimal in the precision of its dtype.
     decimal = repr(value) if dtype is DType.F64 else _with_point(str(number))
     if parse_number(decimal, dtype) == _data(number):
         return decimal
+    # A decimal of a bfloat16 or float16 may not read back by way of float64; the hex form is exact.
     return re.sub(r"\.?0*p", "p", value.hex())
 
 

@@ -207,6 +207,8 @@ def _reshape(types: tuple[TensorType, ...], attributes: Attributes) -> TensorTyp
         raise GraphError(
             f"cannot reshape {operand} to {list(shape)}: the number of elements differs"
         )
+    # ONNX's Reshape has one -1 to infer; a second named size would need shape arithmetic in the
+    # graph.
     if len(_size(shape)[1]) > 1:
         raise GraphError(f"cannot reshape {operand} to {list(shape)}: more than one named size")
     return TensorType(operand.dtype, shape)
@@ -215,6 +217,7 @@ def _reshape(types: tuple[TensorType, ...], attributes: Attributes) -> TensorTyp
 def _broadcast_to(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     (operand,) = types
     shape = _shape_attribute(attributes, "shape")
+    # A named size is unknown when the constant operand of ONNX's Expand is written.
     if any(isinstance(dim, str) for dim in shape) or broadcast(operand.shape, shape) != shape:
         raise GraphError(f"cannot broadcast {operand} to {list(shape)}")
     return TensorType(operand.dtype, shape)
@@ -262,6 +265,7 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.NEG, 1, NUMBERS, _elementwise),
         OpSpec(Op.ABS, 1, NUMBERS, _elementwise),
         OpSpec(Op.DIV, 2, COMPUTED_FLOATS, _elementwise),
+        # Only integers: a floor of a rounded quotient of floats may be one too large.
         OpSpec(Op.FLOOR_DIV, 2, INTEGERS, _elementwise),
         OpSpec(Op.FLOOR_MOD, 2, NUMBERS, _elementwise),
         OpSpec(Op.MIN, 2, NUMBERS, _elementwise),
@@ -292,6 +296,7 @@ OPS: Mapping[Op, OpSpec] = {
     )
 }
 
+# Bit for bit: IEEE 754 rounds a + b and b + a alike.
 COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.EQ, Op.AND, Op.OR})
 
 

@@ -244,6 +244,7 @@ def _numbers(graph: Graph) -> list[bool]:
         if node.op is Op.INPUT:
             is_number.append(not node.type.shape and node.attribute("role") in _NUMBERS)
         else:
+            # A broadcast number is a tensor: handing it over would cost its memory.
             is_spread = node.op is Op.BROADCAST_TO
             is_number.append(not is_spread and all(is_number[operand] for operand in node.operands))
     return is_number
@@ -252,6 +253,8 @@ def _numbers(graph: Graph) -> list[bool]:
 def _read_by_tensors(graph: Graph, is_number: list[bool]) -> list[bool]:
     """Whether the second graph has each node: as it is, or handed over as a number."""
     is_read = [not is_scalar for is_scalar in is_number]
+    # From the outputs down; a number that is handed over needs none of its operands in the second
+    # graph.
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
         if is_read[index] and not (is_number[index] and _is_handed_over(node)):

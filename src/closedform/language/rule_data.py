@@ -134,6 +134,7 @@ def _write(expr: Any) -> Data:
     kind = type(expr).__name__
     if isinstance(expr, ExprCondPair):
         return ["pair", *map(_write, expr.args)]
+    # The class itself and not its name: a user's class may be called Max.
     if KINDS.get(kind) is not type(expr):
         raise DefinitionError(
             f"{kind} is not written as data, got {expr}",
@@ -159,6 +160,7 @@ def _read(data: Any) -> Any:
         case "pair":
             return tuple(map(_read, parts))
         case "Piecewise":
+            # Evaluated, SymPy would take milliseconds a branch, and could reorder what was written.
             return sp.Piecewise(*map(_read, parts), evaluate=False)
         case _:
             return KINDS[kind](*map(_read, parts))

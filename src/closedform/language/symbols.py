@@ -85,6 +85,7 @@ def internal_symbol(label: str, use: str, **assumptions: bool) -> sp.Symbol:
     return sp.Symbol(InternalName(label, use), **assumptions)
 
 
+# The assumptions are part of its identity: sp.Symbol("t") is another symbol.
 t = sp.Symbol("t", integer=True, nonnegative=True)
 """The clock: the number of optimizer steps done so far, an integer >= 0."""
 
@@ -115,6 +116,7 @@ def hyper(name: str, *, integer: bool = False, positive: bool | None = None) -> 
             f"got {name!r}",
             hint="choose another name",
         )
+    # None and not False: SymPy's integer=False states that the value is never an integer.
     return sp.Symbol(name, real=True, integer=integer or None, positive=positive)
 
 
@@ -141,6 +143,7 @@ def exact_number(value: object, name: str = "value") -> sp.Expr:
     Raises:
         DefinitionError: Not a number, a bool, a string, not finite, or not real.
     """
+    # bool is a Real for Python, and strings would be parsed by SymPy, which evaluates them.
     if isinstance(value, bool | str) or not isinstance(value, Real | sp.Expr | Fraction):
         raise DefinitionError(
             f"{name} must be a number, got {type(value).__name__} {value!r}",
@@ -176,5 +179,6 @@ def operand(value: Operand, function: str) -> sp.Expr:
 
 def rationalize(expr: sp.Basic) -> sp.Basic:
     """Returns ``expr`` with each Float replaced by the decimal that its shortest repr shows."""
+    # 0.1 in an expression is meant as 1/10: repr is the shortest decimal that reads back.
     floats = {number: sp.Rational(repr(float(number))) for number in expr.atoms(sp.Float)}
     return expr.xreplace(floats) if floats else expr

@@ -115,6 +115,7 @@ class UpdateRule:
             else exact_number(value, f"hyperparameter {key!r} of {self.name}")
             for key, value in self.hyperparameters.items()
         }
+        # Frozen: the checked values replace the given ones only here.
         object.__setattr__(self, "hyperparameters", values)
         self._check_ranges()
         object.__setattr__(self, "param", self._checked_expression("param", self.param))
@@ -127,6 +128,7 @@ class UpdateRule:
         for name, expr in self.definitions.items():
             definitions[name] = self._checked_expression(name, expr)
             self._check_symbols(f"definition {name!r}", definitions[name], symbols)
+            # Definitions see only those before them, so there is no cycle.
             symbols.add(local(name))
         object.__setattr__(self, "definitions", definitions)
         self._check_names({symbol.name for symbol in symbols})
@@ -149,6 +151,7 @@ class UpdateRule:
         return hash((self.name, *self.expressions().items()))
 
     def _check_scalar(self, label: str, expr: sp.Basic, tensors: set[sp.Symbol]) -> None:
+        # Inside of a global sum tensors are allowed: it is one number for the model.
         outside = expr.xreplace({total: sp.Integer(1) for total in expr.atoms(GlobalSum)})
         tensor_names = sorted(symbol.name for symbol in outside.free_symbols & tensors)
         if tensor_names:

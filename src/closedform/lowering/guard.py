@@ -184,6 +184,7 @@ class _Guard:
         inside = narrow(domain, total_part, holds=is_and)
         if len(total) == len(expr.args) or inside is None:
             return expr if inside is not None else total_part
+        # For an Or the path is the second branch: the total part does not hold there.
         conditions, place = ((total_part,), 0) if is_and else ((total_part, sp.true), 1)
         partial = [arg for arg in expr.args if arg not in total]
         guarded_parts = []
@@ -254,6 +255,8 @@ class _Guard:
 def _hold(operand: sp.Expr, inside: Interval, needs: Requirement, condition: sp.Basic) -> sp.Expr:
     """The operand clamped to its bound nearer to zero, or replaced by 1 outside of the branch."""
     low, high = inside.low, inside.high
+    # Max(x, low) is x in the branch, as x >= low there, and legal everywhere; one node instead of a
+    # where.
     if isinstance(low, Fraction) and low >= 0 and needs.is_met(point(low)):
         return construct(sp.Max, operand, _rational(low))
     if isinstance(high, Fraction) and high < 0 and needs.is_met(point(high)):
@@ -288,7 +291,9 @@ def _power_requirement(expr: sp.Pow, domain: Domain) -> tuple[int, Requirement] 
     exponent = expr.args[1]
     powers = interval(exponent, domain)
     if _is_whole(exponent):
+        # 0**0 is 1 in SymPy, IEEE 754 pow, NumPy and torch.
         return None if powers.is_nonnegative else (0, NONZERO)
+    # 0**p is 0 for p > 0 and has no value for p < 0.
     return (0, NONNEGATIVE) if powers.is_positive else (0, POSITIVE)
 
 

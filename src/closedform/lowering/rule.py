@@ -112,6 +112,7 @@ class BodyLowering(Lowering):
             sp.Integer(math.prod(size for size in shape if isinstance(size, int)))
         )
         count = self.outer.fold(Op.MUL, [known_sizes, *map(self._size_of, names)])
+        # The mean of no elements is 0 / 1.
         count = self.outer.emit(Op.MAX, count, self.outer.constant(sp.Integer(1)))
         return self._from_outside(self.outer.cast(count, self.tensor))
 
@@ -184,6 +185,7 @@ class RuleLowering:
         totals = {sum_symbol(name) for name in names if name.startswith(naming.TOTAL)}
         # Totals and states of the model are data, as tensors are: their values are not known.
         self.data = frozenset(totals | set(rule.shared_symbols.values()))
+        # Numbers as points of the domain, not substituted: SymPy would distribute 0.9 * (a + b).
         points = {symbol: interval(number, Domain()) for symbol, number in self.numbers.items()}
         self.domain = Domain({**domain.bounds, **points})
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
@@ -212,6 +214,7 @@ class RuleLowering:
 
     def _prepared_rule(self, rule: UpdateRule) -> _Prepared:
         """Returns a resolved rule, simplified and guarded; rules that are equal share it."""
+        # Most shapes resolve to equal expressions: hundreds of parameters are simplified once.
         key = (*rule.definitions.items(), *rule.expressions().items())
         if key not in self._prepared:
             self._prepared[key] = self._prepare(rule)

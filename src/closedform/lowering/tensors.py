@@ -89,6 +89,7 @@ def _transpose(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand = low.real(expr.args[0], domain)
     if operand.type.rank < 2:
         raise low.error(f"transpose needs a matrix, got {operand.type}")
+    # Batch axes stay in front.
     order = (*range(operand.type.rank - 2), operand.type.rank - 1, operand.type.rank - 2)
     return low.builder.emit(Op.TRANSPOSE, operand, permutation=order)
 

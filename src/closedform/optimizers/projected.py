@@ -94,6 +94,7 @@ def adamp(
     ratio, states = adam_moments(gradient, amsgrad=False, correct_bias=True, eps_added=eps_added)
     if flag(nesterov, "nesterov", where):
         mean = states["exp_avg"].next
+        # The mean is a subexpression of the ratio, so that the corrections stay as they are.
         ratio = ratio.xreplace({mean: blend(mean, gradient, hyper("beta1"))})
     definitions = _projection_definitions(ratio, gradient)
     step = hyper("lr") * _choose_by_rank("projected", "perturb")
@@ -162,6 +163,7 @@ def sgdp(
     direction = gradient + mu * buffer if flag(nesterov, "nesterov", where) else buffer
     definitions = _projection_definitions(direction, gradient)
     step = hyper("lr") * _choose_by_rank("projected", "perturb")
+    # SGDP of pytorch_optimizer scales the decay by 1 / (1 - momentum).
     rate = hyper("lr") * _decay_factor() / (1 - mu)
     decay = decoupled_decay(values["weight_decay"], rate=rate)
     states = {"momentum_buffer": State(buffer)}
@@ -194,6 +196,7 @@ def _projection_definitions(direction: sp.Expr, gradient: sp.Expr) -> Mapping[st
     is_channel, is_layer = local("channel") > 0, local("layer") > 0
     return {
         "perturb": direction,
+        # The mean size of a channel: all of them have the same number of elements.
         "channel": _is_scale_invariant(gradient, channels, SIZE / sp.Max(1, axis_size(0))),
         "layer": _is_scale_invariant(gradient, all_axes, SIZE),
         "radius": sp.Piecewise((_norm(PARAM, channels), is_channel), (_norm(PARAM, all_axes), True))
@@ -221,6 +224,7 @@ def _is_scale_invariant(gradient: sp.Expr, axes: _Extent, count: sp.Expr) -> sp.
     """1 where the largest cosine between weights and gradient is small, else 0."""
     eps = hyper("eps")
     product = reduce_sum(PARAM * gradient, *axes)
+    # Each norm is floored, as in torch.nn.functional.cosine_similarity.
     lengths = sp.Max(_norm(PARAM, axes), eps) * sp.Max(_norm(gradient, axes), eps)
     largest = reduce_max(sp.Max(product, -product) / lengths)
     return sp.Piecewise((1, largest < hyper("delta") / sp.sqrt(sp.Max(1, count))), (0, True))

@@ -208,6 +208,7 @@ def _averaged_rule(
     # The sum is 0 as long as the learning rate is.
     part = sp.Piecewise((share / total, total > 0), (0, True))
     base = state("z")
+    # y' = (1 - β) z' + β x' with x' = (1 - c) x + c z', solved for y so that x needs no state.
     change = rate * (1 - weight * (1 - part))
     return rule_of(
         name,
@@ -215,6 +216,7 @@ def _averaged_rule(
         {**states, "z": State(base - rate * direction, PARAM)},
         values,
         shared={"lr_max": Shared(largest), "weight_sum": Shared(total)},
+        # x = (y - (1 - β) z) / β.
         evaluation=PARAM + (1 - 1 / weight) * (base - PARAM),
     )
 

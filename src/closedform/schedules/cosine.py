@@ -112,6 +112,7 @@ def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0
     count = positive_steps(cycles, "cycles", where, "1/2 is a plain fall")
     n, c = steps_symbol(number), hyper("cycles", positive=True)
     a, b = hyper("start"), hyper("end")
+    # The last value as a separate formula, not at min(t, N): its cosine is a constant of the graph.
     swing, final = along_cosine(a, b, 2 * c * t / n), along_cosine(a, b, 2 * c)
     return Schedule(
         sp.Piecewise((swing, t < n), (final, True)),
@@ -157,6 +158,7 @@ def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedu
             f"flat must be at least 0 and below steps, got {flat!r} of {steps!r}",
             where="flat_cosine",
         )
+    # Integer symbols where the numbers are: t - F is then computed in integers, without a rounding.
     n, f = steps_symbol(number), hyper("flat", integer=bool(flat_steps.is_Integer))
     progress = construct(sp.Min, construct(sp.Max, t - f, 0), n - f) / (n - f)
     return Schedule(

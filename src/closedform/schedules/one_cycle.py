@@ -182,6 +182,8 @@ def cycle_phases(
 def _bounds(n: sp.Expr, r: sp.Expr, *, three_phase: bool) -> list[sp.Expr]:
     """Where the phases begin, and the last one ends."""
     middle = [2 * r * n - 2] if three_phase else []
+    # OneCycleLR of torch counts ``pct_start * total_steps - 1`` steps, a fraction if it is not
+    # whole.
     return [sp.Integer(0), r * n - 1, *middle, n - 1]
 
 
@@ -209,12 +211,14 @@ def _phases(
     ):
         if index > last:
             break
+        # Only the last phase is clamped: the others end at their conditions.
         time = clock if index == last else t
         progress = (time - begin) / (stop - begin)
         phase_value = ANNEALS[anneal](hyper(here), hyper(there), progress)
         branches.append((phase_value, sp.true if index == last else t <= stop))
     expr = sp.Piecewise(*branches)
     arguments = {**values, "steps": phases.steps, "rise": phases.rise}
+    # r n = 1 makes the first phase empty, and torch divides by its length.
     domain = [r >= 0, r <= 1, sp.Ne(r * n, 1)]
     if clamp:
         domain += [bound < n - 1 for bound in bounds[1 : last + 1]]

@@ -70,6 +70,7 @@ def refined(
     )
     half = int(sp.floor(part * len(values))) // 2
     weights = [median ** -float(exponent) for median in running_median(values, half)]
+    # Suffix sums from the end: linear, where a sum for each step is quadratic.
     later = [*accumulate(reversed(weights[1:]))][::-1]
     heights = [weight * rest for weight, rest in zip(weights, [*later, 0.0], strict=True)]
     largest = max(heights)

@@ -64,6 +64,7 @@ def warm_restarts(
     n = steps_symbol(number)
     sums = _sums_of_powers(factor, count)
     if factor > 1:
+        # At most 50 periods up to 2**50, as each is at least twice as long as the one before.
         progress = _growing_periods(n, factor, sums)
     elif count is None:
         progress = floor_mod(t, n) / n
@@ -83,6 +84,7 @@ def _sums_of_powers(factor: int, restarts: int | None) -> list[int]:
     """S_1/N, S_2/N, … up to the end of the last period."""
     if factor == 1:
         return [1 if restarts is None else restarts + 1]
+    # S_{i+1} = M S_i + 1: the geometric sums, in integers.
     sums = [1]
     while len(sums) <= restarts if restarts is not None else sums[-1] <= _LAST_RESTART:
         sums.append(sums[-1] * factor + 1)
@@ -193,6 +195,7 @@ def jagged_factor(
     part = floor_mod(step, period)
     return sp.Piecewise(
         (sp.S.One, sp.Lt(step, period - fall)),
+        # After the first branch, so that step 0 begins with the warmup of the schedule itself.
         (along_line(low, sp.S.One, part / rise), sp.Lt(part, rise)),
         (along_line(low, sp.S.One, (period - part) / fall), sp.Ge(part, period - fall)),
         (sp.S.One, True),

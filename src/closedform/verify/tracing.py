@@ -163,6 +163,7 @@ class TracingProver:
 
     def _charge(self, effort: Effort) -> None:
         """Charges the work of a question to that of the trace."""
+        # The work of all questions of a trace is bounded, not only that of each.
         allowance = min(LIMITS.question_work, self._work)
         self._work = max(0, self._work - (allowance - effort.signed_left))
 
@@ -175,6 +176,7 @@ class TracingProver:
             return [True, False]
         truths = _Steps.of(statement)
         possible = {truths.truth(step) for step in self._witnesses_of(facts).steps}
+        # Both truths were seen: no proof of either can succeed.
         if possible >= {True, False}:
             return []
         return [truth for truth in (True, False) if truth in possible] or [True, False]
@@ -236,6 +238,8 @@ class _Steps:
         for node in walk(root):
             sizes[node] = 1 + sum(sizes[arg] for arg in node.args)
             depths[node] = 1 + max((depths[arg] for arg in node.args), default=0)
+        # A closure evaluates shared parts once per occurrence, which is exponential in the worst
+        # case.
         if sizes[root] > _LARGEST_TREE or depths[root] > _DEEPEST_TREE:
             return cls(root, sizes[root], None)
         with ctx.workprec(_BITS):
@@ -317,6 +321,7 @@ def _exact(number: float) -> sp.Expr:
     multiple = multiple_of_pi(*sorted(abs(Fraction(int(x.p), int(x.q))) for x in (low, high)))
     if multiple is not None:
         return multiple * sp.pi if number > 0 else -multiple * sp.pi
+    # 1 / sqrt(512), as of attention scales and inverse square root schedules.
     squares = sorted((low * low, high * high))
     square = simplest_between(squares[0], squares[1])
     if bits(square) <= _FEW_BITS:

@@ -54,6 +54,7 @@ class Subject:
             rate = group.schedules.get("lr")
             if rate is None or rate.open:
                 continue
+            # Groups often differ in their weight decay only: one finding for all that share a rate.
             key = (str(rate.expr), str(rate.hyperparameters))
             if key not in curves:
                 last = rate.last_step
@@ -229,6 +230,7 @@ def _explanation(ratio: float, counts: Mapping[str, float]) -> str | None:
     for name, count in counts.items():
         if abs(ratio / count - 1) <= _EXPLAINED:
             return f"{name} ({count:g})"
+    # Micro-batches times processes is the usual pair.
     for (first, many), (second, more) in combinations(counts.items(), 2):
         if abs(ratio / (many * more) - 1) <= _EXPLAINED:
             return f"{first} ({many:g}) times {second} ({more:g})"
@@ -259,6 +261,7 @@ def check_zeros(subject: Subject) -> Iterator[Finding]:
             (curve.leading_zeros, 0, "first"),
             (at_end, subject.updates - at_end, "last"),
         ):
+            # One update at 0 is the first of every linear warmup.
             if count >= 2:
                 yield _finding(
                     "updates-without-effect",

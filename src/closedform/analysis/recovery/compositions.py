@@ -142,6 +142,8 @@ class _Composer:
         if later is None:
             return None
         factor = _factor(points, later.schedule, mark)
+        # The same curve over the whole run, times a warmup at first: a product rather than two
+        # stretches.
         if factor is not None:
             schedule = schedules.product([factor.schedule, later.schedule])
             text = f"product([{factor.text}, {later.text}])"
@@ -160,6 +162,7 @@ class _Composer:
             period = int(step)
             if not 2 <= period <= len(v) // 2:
                 continue
+            # The curve against itself one period later, within the precision of both values.
             if np.any(np.abs(v[period:] - v[:-period]) > 1.01 * (e[period:] + e[:-period])):
                 continue
             inner = self.single(points.select(points.steps < period), limit - 3)
@@ -187,6 +190,7 @@ class _Composer:
         place = int(np.searchsorted(t, curve.jumps[0]))
         if place < 3 or place + 2 >= len(v):
             return None
+        # The next value by the parabola through the last three: the jump is the quotient to it.
         before = 2 * v[place - 1] - v[place - 2]
         before += v[place - 1] - 2 * v[place - 2] + v[place - 3]
         if before == 0:

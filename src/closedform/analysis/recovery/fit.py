@@ -118,6 +118,7 @@ class Problem:
         """
         count = len(theta)
         points = self.points
+        # Effort is values of the curve, not seconds: the same result on each machine.
         self.effort.left -= count * len(points.steps) * (1 + len(self.linear))
         weights = 1 / points.errors
         shape = (count, len(points.steps))
@@ -127,6 +128,7 @@ class Problem:
             columns = [parameter - base for parameter in gradients]
         with np.errstate(all="ignore"):
             target = (points.values - base) * weights
+        # Finite, so that one bad point neither makes the cost NaN nor overflows when it is squared.
         target = np.where(np.abs(target) < np.sqrt(_BAD), target, np.sqrt(_BAD))
         values = {parameter.name: theta[:, index] for index, parameter in enumerate(self.others)}
         if columns:
@@ -160,11 +162,15 @@ class Problem:
         theta = best_theta.copy()
         fits = self.project(theta)
         residuals, costs = fits.residuals, fits.costs
+        # Levenberg-Marquardt, all starts at once: a start that gets worse takes shorter steps,
+        # others go on.
         damping = np.full(len(theta), 1e-3)
         for _ in range(iterations):
             jacobian = self.jacobian(theta, residuals)
             if frozen is not None:
                 jacobian[:, :, frozen] = 0.0
+            # Columns of length 1: steps of 1e5 updates and rates of 1e-4 would make the normal
+            # matrix singular.
             scale = np.sqrt(np.sum(jacobian**2, axis=1)) + 1e-300
             jacobian = jacobian / scale[:, None, :]
             normal = np.einsum("pnk,pnl->pkl", jacobian, jacobian)
@@ -216,6 +222,7 @@ class Problem:
                 Role.FACTOR: 1e-12,
                 Role.NUMBER: 1e-12,
             }.get(parameter.role, 1e-3)
+            # Forward differences; the floor keeps a parameter at 0 from having no step.
             size = 1e-6 * np.maximum(np.abs(theta[:, index]), least)
             sizes[:, index] = size
             shifted_theta[:, index, index] += size
@@ -245,6 +252,7 @@ def _solve_least_squares(basis: FloatArray, target: FloatArray) -> FloatArray:
     scaled_basis = basis / scale[:, None, :]
     normal = np.einsum("pnm,pnl->pml", scaled_basis, scaled_basis)
     right = np.einsum("pnm,pn->pm", scaled_basis, target)
+    # The pseudoinverse takes the smallest solution where points do not tell two parameters apart.
     inverse = np.linalg.pinv(normal, rcond=1e-13, hermitian=True)
     solution = np.einsum("pml,pl->pm", inverse, right)
     left = target - np.einsum("pnm,pm->pn", scaled_basis, solution)  # one step of refinement

@@ -33,6 +33,7 @@ def flat_runs(points: Points) -> list[tuple[int, int]]:
     """Returns the stretches of constant values: the positions of their first and last point."""
     v, e = points.values, points.errors
     is_flat = np.abs(np.diff(v)) <= e[1:] + e[:-1]
+    # Much narrower than the precision: a slow decay, too, changes less than it from point to point.
     is_flat &= np.abs(np.diff(v)) <= 0.02 * (e[1:] + e[:-1])
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_flat, [False]]).astype(int)))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
@@ -52,6 +53,7 @@ def jumps(points: Points, ratio: float = 4.0) -> list[int]:
     noise = (e[1:] + e[:-1]) / np.diff(t)
     before = np.concatenate([[np.inf], np.abs(slope[:-1])])
     after = np.concatenate([np.abs(slope[1:]), [np.inf]])
+    # The slope at either end has one neighbour, the others the steeper of two.
     around = np.where(
         np.isinf(before),
         after,
@@ -93,6 +95,7 @@ def kinks(points: Points, most: int = 6) -> list[int]:
         change = np.abs(np.diff(slope))
         floor = noise[1:] + noise[:-1]
         near = np.full(len(change), np.inf)
+        # Two points away: the neighbours of a kink share its change of slope.
         near[2:] = np.minimum(near[2:], change[:-2])
         near[:-2] = np.minimum(near[:-2], change[2:])
         score = change / (floor + near)

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 MOST_DIGITS = 9
+# Denominators whose quotients have no finite decimal.
 _DENOMINATORS = (3, 6, 7, 9, 11, 12)
 
 

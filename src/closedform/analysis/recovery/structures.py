@@ -62,6 +62,8 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 """Name of a parameter with few values -> its values; flags have two."""
 
 SAMPLE: Mapping[str, Any] = {
+    # Values that are all different: in the expression of a schedule each is recognized as its
+    # argument.
     "start": Fraction(3, 7),
     "end": Fraction(1, 7),
     "peak": Fraction(9, 7),
@@ -260,6 +262,7 @@ def forms() -> tuple[FunctionForm, ...]:
         for constants, free in _variants(name, getattr(schedules, name))
         if free
     ]
+    # Short forms first: the search ends when a longer one cannot be cheaper.
     return tuple(sorted(all_forms, key=lambda form: (form.size, len(form.fixed_arguments))))
 
 

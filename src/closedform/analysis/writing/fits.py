@@ -78,6 +78,7 @@ def fit_segment(
         part = _part(schedule, first, reach - first, stride)
         if part is None:
             continue
+        # Two points are on any curve.
         if before is not None and part.count <= _LONGEST_POINT and _agrees(before, part):
             return CurveSegment(first, end, before.curve, before.numbers, before.stride)
         for curve, fit in _FITS:

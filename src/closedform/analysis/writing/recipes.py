@@ -151,6 +151,7 @@ def write_recipe(
         candidate = _try_config(recipe, framework, writer, config, facts, total, optimizer.version)
         if _rank(candidate, total) < _rank(best, total):
             best = candidate
+        # Writers yield their likeliest config first: the first exact one ends the search.
         if best.verdict is Verdict.EXACT and not best.left_out:
             break
     return best
@@ -275,6 +276,7 @@ def _impossible(framework: str, writer: Writer, why: str, left_out: tuple[str, .
 def _rank(result: Written, total: int) -> tuple[int, float, int]:
     """The order of verdicts: one that holds until after the run is before all gaps."""
     left = len(result.left_out)
+    # A config that differs only after the run is as good as an exact one to train with.
     is_whole = result.until is None or result.until >= total
     match result.verdict:
         case Verdict.EXACT:
@@ -363,6 +365,8 @@ def _factor(first: Schedule, second: Schedule) -> Any:
     """The constant that one schedule is a multiple of the other by, None if there is none."""
     if first == second:
         return exact_number(1)
+    # The ratio at the first value that is not 0; the quotient of the whole schedules is then
+    # compared.
     for step in (0, 1, 2, 10, 100):
         if first.exact(step) != 0:
             ratio = (second.exact(step) / first.exact(step)).cancel()

@@ -414,6 +414,7 @@ def _with_cycles(
         middle, size, begin, length = segment.numbers
         if length != first[3] or begin != first[2] + index * first[3]:
             return None
+        # Equal ratios of middle and size: the minimum is the same part of each peak.
         if middle * first[1] != size * first[0]:
             return None
     ratios = {later.numbers[1] / before.numbers[1] for before, later in itertools.pairwise(decays)}

@@ -18,6 +18,8 @@ from closedform.ir.analysis.ranges import Ranges, intersection
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
 
+# The last four open conditions, the nearest to the fault, and at most 32 cases: 2**4 and the
+# alternatives of or.
 _CONDITIONS = 4
 _CASES = 32
 _POLES = (Op.DIV, Op.POW)
@@ -68,6 +70,8 @@ def cases(table: Ranges, conditions: Sequence[int]) -> list[Ranges]:
                 following.append(part)
                 continue
             for truth in (True, False):
+                # A true "or" narrows nothing as a whole; one of its operands holds, so it is split
+                # further.
                 for fact, holds in _alternatives(table.nodes, condition, truth):
                     inner = part.where(fact, holds)
                     if inner is not None:
@@ -114,6 +118,7 @@ def _congruent(table: Ranges) -> Ranges:
 
     Numbers that are known are equal up to the sign of zero, which only a pole at zero shows.
     """
+    # Elements of one tensor are in different cases: equal intervals do not make equal elements.
     if table.elementwise:
         return table
     nodes, intervals = table.nodes, table.intervals
@@ -129,6 +134,7 @@ def _congruent(table: Ranges) -> Ranges:
         is_point = interval.low == interval.high and not interval.maybe_nan
         if is_point and not node.type.shape:
             key = ("number", node.type, interval.low)
+        # 1 / 0.0 and 1 / -0.0 differ, although 0.0 == -0.0.
         elif node.op in _POLES and any(intervals[operand].contains(0) for operand in node.operands):
             key = index
         leader = leaders.setdefault(key, index)

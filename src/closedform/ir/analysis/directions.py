@@ -54,6 +54,7 @@ def _direction(
         return _of_where(operand_directions, operands[0])
     if all(direction is Direction.CONSTANT for direction in operand_directions):
         return Direction.CONSTANT
+    # exp of an engine is within 4 ulp and need not be monotone; a sum that wraps is not either.
     is_inexact = OPS[node.op].ulp and node.type.dtype.is_float
     if is_inexact or (node.type.dtype.is_integer and interval == full(node.type.dtype)):
         return Direction.NONE
@@ -76,6 +77,7 @@ def _direction(
         case Op.FLOOR | Op.CAST | Op.RESHAPE | Op.BROADCAST_TO | Op.REDUCE_SUM | Op.REDUCE_MAX:
             return operand_directions[0]
         case Op.LT | Op.LE:
+            # a < b turns true as a falls or b rises, with false < true.
             return _common((_turn_direction(operand_directions[0]), operand_directions[1]))
         case _:
             return Direction.NONE

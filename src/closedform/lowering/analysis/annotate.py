@@ -46,6 +46,7 @@ def interval(expr: sp.Expr, domain: Domain) -> Interval:
     if rule is None:
         return ALL
     intervals = domain._intervals
+    # Cached on the domain: passes ask for the same parts again and again.
     if expr not in intervals:
         intervals[expr] = rule(expr, domain)
     return intervals[expr]
@@ -90,6 +91,7 @@ def split(condition: sp.Basic, domain: Domain) -> tuple[Domain | None, Domain | 
 
 
 def _decide_comparison(condition: Relational, domain: Domain) -> bool | None:
+    # SymPy cancels equal terms of both sides, so that t + 1 > t is decided.
     difference = interval(condition.lhs - condition.rhs, domain)
     outcomes = {
         sp.Lt: (difference.is_negative, difference.is_nonnegative),
@@ -104,6 +106,7 @@ def _decide_comparison(condition: Relational, domain: Domain) -> bool | None:
 
 
 def _number(expr: sp.Expr) -> Interval:
+    # SymPy's evalf promises 30 digits; 25 are used.
     value = sp.N(expr, 30)
     if not value.is_Float or not value.is_finite:
         return ALL
@@ -148,10 +151,13 @@ def _pow(expr: sp.Expr, domain: Domain) -> Interval:
     powers = interval(exponent, domain)
     if exponent.is_Rational and abs(exponent) == sp.S.Half:
         root = values.monotone(math.sqrt)
+        # Widening must not make a root negative.
         root = Interval(max(root.low, Fraction(0)), root.high, values.is_nonzero)
         return root if exponent > 0 else root.reciprocal()
     if not values.is_positive and powers.low <= 0:
         return ALL
+    # b**e is monotone in b for fixed e, and in e for fixed b: its extremes over a box are at
+    # corners.
     corners = [_corner(b, e) for b in (values.low, values.high) for e in (powers.low, powers.high)]
     low = min(corner.low for corner in corners)
     high = max(corner.high for corner in corners)
@@ -160,6 +166,7 @@ def _pow(expr: sp.Expr, domain: Domain) -> Interval:
 
 def _corner(base: Bound, exponent: Bound) -> Interval:
     """An enclosure of base**exponent for a base >= 0; one of the two may be infinite."""
+    # 1**oo is 1 here: a value near it is the business of the other corners.
     if base == 1 or exponent == 0:
         return point(Fraction(1))
     if isinstance(base, float) or isinstance(exponent, float):
@@ -211,6 +218,7 @@ def _floor_mod(expr: sp.Expr, domain: Domain) -> Interval:
     numerator, divisor = (interval(arg, domain) for arg in expr.args)
     if divisor.is_positive:
         is_reduced = numerator.is_nonnegative and numerator.high < divisor.low
+        # A remainder of integers is at most b - 1, one of reals below b.
         top = divisor.high - 1 if is_integral(expr) else divisor.high
         return numerator if is_reduced else Interval(Fraction(0), min(top, _or_inf(numerator)))
     if divisor.is_negative:

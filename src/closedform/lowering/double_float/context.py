@@ -56,6 +56,7 @@ class DoubleFloat:
     def _number(self, expr: sp.Expr, domain: Domain) -> Number:
         if expr.is_number:
             return self.constant(expr)
+        # A Piecewise of integers stays here: its branches may become a table of pairs.
         is_arithmetic = not isinstance(expr, sp.Piecewise)
         if is_arithmetic and is_integral(expr) and self.low.fits_integer(expr, domain):
             return self._integral(expr, domain)

@@ -68,6 +68,7 @@ def power_of_two(
     position = math.emit(Op.MUL, x.high, math.single(_POWERS))
     nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, position, math.single(0.5)))
     whole = math.emit(Op.FLOOR, math.emit(Op.MUL, nearest, math.single(1 / _POWERS)))
+    # Integers below 2**24 in float32: all of these operations are exact.
     entry = math.emit(Op.SUB, nearest, math.emit(Op.MUL, whole, math.single(_POWERS)))
     index = _index(math, entry, 0, _POWERS - 1)
     # The subtraction is exact: both are near each other.
@@ -86,6 +87,8 @@ def _clamp_exponent(
     math: Arithmetic, x: Number, low: float | Fraction, high: float | Fraction
 ) -> Number:
     """An exponent clamped to the range beyond which every float32 result is zero or infinite."""
+    # Only the high part: where it is clamped the result is zero or infinite whatever the low part
+    # is.
     value = x.high
     if low < _LEAST_EXPONENT:
         value = math.emit(Op.MAX, value, math.single(_LEAST_EXPONENT))
@@ -98,6 +101,7 @@ def _times_small_exponential(math: Arithmetic, table: Number, y: Number) -> Numb
     """``table * exp(y)`` for a small y: y**2/2 and further terms in plain float32."""
     cubic = _polynomial(math, y.high, (1 / 2, 1 / 6, 1 / 24))
     tail = math.emit(Op.MUL, math.emit(Op.MUL, y.high, y.high), cubic)
+    # exp(y) - 1 and not exp(y): the leading 1 is the table entry, which is added last.
     growth, remainder = math.fast_two_sum(y.high, tail)
     low = remainder if y.low is None else math.emit(Op.ADD, remainder, y.low)
     return math.add_smaller(table, math.multiply(table, Number(growth, low)))
@@ -177,6 +181,7 @@ def sine_of_quarter(math: Arithmetic, turns: Number, per_quarter: int) -> Number
     angle = math.multiply(remainder, math.constant(sp.pi / (2 * _SINES)))
     index = _index(math, nearest, 0, _SINES)
     table = _table(range(_SINES + 1), lambda k: mpmath.sinpi(k / (2 * _SINES)))
+    # cos(k pi / 2N) = sin((N - k) pi / 2N): one table for both.
     complement = math.emit(Op.SUB, math.builder.const(_SINES, DType.I32), index)
     sine, cosine = (_lookup_pair(math, table, place) for place in (index, complement))
     return _rotate_sine(math, sine, cosine, angle)
@@ -189,6 +194,8 @@ def _rotate_sine(math: Arithmetic, sine: Number, cosine: Number, angle: Number) 
     even = math.emit(Op.MUL, sine.high, _polynomial(math, square, (-1 / 2, 1 / 24)))
     odd = math.emit(Op.MUL, cosine.high, math.emit(Op.MUL, b, math.single(1 / 6)))
     tail = math.emit(Op.MUL, square, math.emit(Op.SUB, even, odd))
+    # cos a * b is up to 2**-8 of the result, so it needs a pair; the terms of order b² are below
+    # 2**-17.
     correction = math.multiply(cosine, angle)
     low = tail if correction.low is None else math.emit(Op.ADD, correction.low, tail)
     return math.add_smaller(sine, Number(correction.high, low))
@@ -204,6 +211,7 @@ def _polynomial(math: Arithmetic, x: Value, coefficients: tuple[float, ...]) -> 
 
 def _index(math: Arithmetic, value: Value, first: int, last: int) -> Value:
     """A whole float as an index that is in range whatever it is."""
+    # NaN and infinities convert to some integer; clamping makes a legal index of any.
     index = math.cast(value, DType.I32)
     floor, top = (math.builder.const(bound, DType.I32) for bound in (first, last))
     return math.emit(Op.MIN, math.emit(Op.MAX, index, floor), top)

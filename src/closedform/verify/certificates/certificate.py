@@ -250,6 +250,7 @@ def _steps_to_compare(steps: Any, starts: Sequence[int]) -> NDArray[np.int64]:
         return np.asarray(steps)
     if len(steps) <= LIMITS.exhaustive_steps:
         return np.array(steps, np.int64)
+    # A fixed seed: a certificate is a function of the schedule and the engine.
     rng = np.random.default_rng(0)
     count = len(steps)
     marks = [*starts, *(2**power for power in range(54))]
@@ -258,6 +259,7 @@ def _steps_to_compare(steps: Any, starts: Sequence[int]) -> NDArray[np.int64]:
         np.arange(LIMITS.end_steps),
         np.arange(count - LIMITS.end_steps, count),
         rng.integers(0, count, LIMITS.random_steps),
+        # Also uniform in the logarithm: most of what happens is early.
         np.exp(rng.uniform(0, np.log(count), LIMITS.random_steps // 5)).astype(np.int64),
         np.array([steps.index(step) for step in sorted(near) if step in steps], np.int64),
     ]

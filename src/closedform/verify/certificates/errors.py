@@ -61,7 +61,9 @@ def bound_error(graph: Graph, first: int, last: int, starts: Sequence[int] = ())
     result = analyse(graph, lows, highs)
     for _ in range(LIMITS.error_rounds):
         before = float(result.error.max())
+        # The second condition is for infinite errors, of which inf > inf is false.
         worst = np.flatnonzero((result.error > before * (1 - _GAIN)) | (result.error == before))
+        # A worst interval of one step cannot be halved: the maximum stays.
         if (highs[worst] == lows[worst]).any() or len(lows) + len(worst) > LIMITS.error_intervals:
             break
         middles = lows[worst] + (highs[worst] - lows[worst]) // 2
@@ -93,6 +95,7 @@ def _intervals(
     for start, end in zip(marks, [*marks[1:], last + 1], strict=True):
         length = end - start
         cuts |= {start, *(start + length * part // parts for part in range(parts))}
+        # Lengths that double: errors change with the binary exponent of the step.
         cuts |= {start + 2**power for power in range(min(doublings, length.bit_length() - 1))}
     firsts = np.array(sorted(cuts), np.int64)
     return firsts, np.append(firsts[1:] - 1, last)
@@ -141,6 +144,7 @@ def enclosures_of_outputs(graph: Graph, inputs: Mapping[str, Enclosure]) -> dict
 
 def _with_unknown(result: Enclosure) -> Enclosure:
     """An enclosure in which an unknown value may be anything."""
+    # 0 * inf in a rule: a bound that was not found, which must not compare as small.
     is_unknown = np.isnan(result.error) | np.isnan(result.low) | np.isnan(result.high)
     return Enclosure(
         np.nan_to_num(result.low, nan=-np.inf, neginf=-np.inf, posinf=np.inf),

@@ -76,6 +76,8 @@ def measure(
     # A NaN is infinitely wrong.
     given = np.where(np.isnan(outputs), np.inf, outputs.astype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):
+        # given - high is exact when both are near (Sterbenz), so only the small difference is
+        # rounded.
         errors = np.abs((given - high) - low) * _SLACK
     units = unit_in_last_place(high, low, dtype)
     scale = float(np.abs(high).max())
@@ -124,12 +126,14 @@ def _are_rounded(
         above = np.nextafter(values, kind(np.inf)).astype(np.float64) - values
         below = values - np.nextafter(values, kind(-np.inf)).astype(np.float64)
     rest = (high - values.astype(np.float64)) + low
+    # The gaps on both sides differ at powers of two.
     half = np.where(rest > 0, above, below) / 2
     # Next to 0 half the gap underflows, and a schedule may stay at 0 for a million steps.
     result = is_number & ((np.abs(rest) < half) | (rest == 0))
     is_near = np.abs(np.abs(rest) - half) <= half * _TIE
     near = np.flatnonzero(is_number & is_near & (rest != 0))
     for place in near:
+        # Near ties: decided with the exact value, in fractions.
         gap = fmpq(*float(half[place]).as_integer_ratio())
         distance = abs(exact(int(steps[place])) - fmpq(*float(values[place]).as_integer_ratio()))
         result[place] = _is_nearest(distance, gap, values[place])

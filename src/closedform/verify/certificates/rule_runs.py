@@ -23,6 +23,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph, Role
 from closedform.ir.program import Program, flatten
 
+# Steps of a run, and the step from which large gradients come, when moments have settled.
 _STEPS = 48
 _LATE = 40
 _MOST_ELEMENTS = 2**14
@@ -206,5 +207,7 @@ def _root(
     if low.shape != value.shape:
         return value
     with np.errstate(all="ignore"):
+        # A state that is linear in the gradient: the line through its values at 0 and 1 gives the
+        # gradient at which it is 0, where divisors made of it vanish.
         root = np.nan_to_num(-low / (high - low), nan=0.0)
     return np.clip(root, -size, size).astype(value.dtype)

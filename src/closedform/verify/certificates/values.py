@@ -59,6 +59,7 @@ class ExactValues:
             )
         self.term = term
         self._clock = clock
+        # levels=0: floors stay, or a schedule by epochs had a segment for each epoch.
         self._segments = partition(term, clock, 0, FOREVER, levels=0)
 
     @property
@@ -83,6 +84,7 @@ class ExactValues:
                 if first < end:
                     term = segment.term(self._clock)
                     function = compile_steps(term, self._clock)
+                    # A constant segment is evaluated once.
                     chosen_steps = (
                         steps[first:end] if self._clock in walk(term) else steps[first : first + 1]
                     )
@@ -110,7 +112,9 @@ class ExactValues:
             ball = arb(function(step))
         except (UndecidedError, ZeroDivisionError):
             ball = arb(self.at_step(step))
+        # Cancellation: only such steps are evaluated again, node by node.
         if ball.rel_accuracy_bits() < _LEAST_BITS:
             ball = arb(self.at_step(step))
+        # ball - high is exact in arb, so the two floats hold 106 bits.
         high = float(ball)
         return high, float(ball - high)

@@ -228,6 +228,7 @@ def rule_file(model: ModelProto) -> str | None:
 def is_foreign_step(model: CheckedModel) -> bool:
     """Whether a file is a step of an optimizer: it has several outputs, or tensors as inputs."""
     inputs = [type_of(value) for value in model.graph.input]
+    # A schedule has one output and takes the step, and scalars.
     has_tensors = any(type_.dtype.is_float and type_.shape for type_ in inputs)
     return len(model.graph.output) > 1 or has_tensors
 
@@ -308,6 +309,7 @@ def _status(text: str) -> str:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
+        # The metadata is text of unknown origin: nesting can exhaust the stack of the JSON parser.
         return "something other than JSON"
     status = content.get("status") if isinstance(content, dict) else None
     return str(status) if status in {*map(str, Status), "NOT VALIDATED"} else "no verdict"
@@ -361,6 +363,7 @@ def _verdict_on_schedule(model: CheckedModel, source: Schedule, effort: Effort) 
     verdict = validate(source, read_model(model), effort=effort)
     if not verdict.proved or not defaults_of(model):
         return verdict
+    # The defaults of optional inputs are a second comparison, with as much effort as the first.
     again = Effort.of(units, effort.seconds)
     bound = validate(source, read_model(model, has_optional=False), effort=again)
     return verdict if bound.proved else bound

@@ -113,6 +113,8 @@ def same_rule(
         )
         for label, left, right in pairs
     ]
+    # Induction: the coupling of the states holds before the first step (these goals) and is kept by
+    # each step (those above).
     begin = {state(name): expr for name, expr in first.initial.items()}
     for name, expr in coupling.items():
         left, right = term(expr.xreplace(begin)), term(second.initial[name])
@@ -322,6 +324,8 @@ def after_steps(
     condition = step.read(where)
     _check_condition(condition, step)
     before, premises = _before(condition)
+    # Where the condition holds on a prefix of the steps, a failing step refutes; otherwise the
+    # chain is only broken there, and the formula may still be true.
     is_prefix = all(map(_is_prefix, given_by(condition)))
     goals: list[Goal] = []
     presumes: list[Goal] = []
@@ -330,6 +334,7 @@ def after_steps(
         presumes.append(Goal(text, term(condition), is_somewhere=True))
     for name, expr in closed_forms.items():
         begin, initial_value = term(expr.xreplace({t: sp.Integer(0)})), term(step.initial[name])
+        # The induction hypothesis: the states before the step are the formulas at t.
         step_value = step.states[name].xreplace(places)
         later = expr.xreplace(STEP_LATER)
         displays = (("the step", term(step_value)), ("the formula", term(later)))

@@ -94,6 +94,7 @@ def by_parity(root: Term) -> Term:
         if node.op is not Op.POWER or not build.is_rational(args[0]) or not is_integer(args[1]):
             return build.rebuild(node, tuple(args))
         base, exponent = args
+        # Fixed exponents have a parity, and bases >= 0 need none.
         if build.is_rational(exponent) or base.value >= 0:
             return build.rebuild(node, (base, exponent))
         size = build.power(build.negative(base), exponent)
@@ -169,12 +170,14 @@ def _step_by_step(reading: ScheduleReading, direction: str) -> list[Goal] | None
         for cell in real_cells(as_choices(root))
         if cell.value != build.UNDEFINED and (cell.last is None or cell.first <= cell.last)
     ]
+    # A cell with conditions left is not one formula: then two arbitrary steps are compared.
     if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in cells):
         return None
     is_strict = direction.startswith("strictly")
     goals = [
         _within(cell, reading, direction)
         for cell in cells
+        # A constant cell is monotone, but not strictly, unless it is a single step.
         if TIME in walk(cell.value) or (is_strict and cell.first != cell.last)
     ]
     for cell_before, next_cell in itertools.pairwise(cells):
@@ -337,6 +340,8 @@ def _clocks(ratio: sp.Rational, offset: sp.Integer) -> tuple[Term, Term]:
     """
     index = CLOCK
     if ratio.q != 1:
+        # f(q n) is compared with g(p n + b): both steps are integers, without a condition of
+        # divisibility.
         index = build.own_symbol(f"t/{ratio.q}", integer=True, sign=Sign.NONNEGATIVE)
     own_clock = build.multiply(build.rational(int(ratio.q)), index)
     clock = build.add(build.multiply(build.rational(int(ratio.p)), index), build.rational(offset))

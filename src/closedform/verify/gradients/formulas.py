@@ -44,6 +44,7 @@ def by_cases(function: Callable[[Sum], Sum], value: Sum) -> Sum:
     value = normal(value)
     for summand in value:
         for condition in conjuncts(summand.condition):
+            # A condition on a bound index is a part of the sum, not a case of its value.
             if any(contains(condition, index) for index, _ in summand.bound):
                 continue
             truth = condition.arg(0) if z3.is_not(condition) else condition
@@ -70,6 +71,7 @@ def exponential(value: Sum) -> Sum:
 def _exponential(value: Sum) -> Sum:
     result: Sum = (Summand(Fraction(1)),)
     for summand in normal(value):
+        # exp(-inf) is 0: the mask of an attention.
         if any(access.tensor == INFINITY for access in summand.accesses):
             if summand.factor > 0 or len(summand.accesses) > 1 or summand.bound:
                 raise VerificationError("an exponential of infinity is not read")

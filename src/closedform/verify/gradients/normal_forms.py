@@ -89,6 +89,7 @@ def number_of(value: Any) -> Sum:
         return (Summand(Fraction(value)),) if value else ()
     if z3.is_bool(value):
         return restrict((Summand(Fraction(1)),), value)
+    # Sums of monomials: each becomes a summand.
     value = z3.simplify(value, som=True)
     if z3.is_int_value(value):
         return number_of(value.as_long())
@@ -147,10 +148,12 @@ def _without_equations(summand: Summand) -> Summand:
         if not equations:
             return summand
         solution = solve(variable, equations)
+        # i = f(i) determines nothing.
         if solution is None or contains(solution, variable):
             continue
         value = z3.simplify(solution)
         bound = tuple(pair for pair in summand.bound if not pair[0].eq(variable))
+        # The eliminated index had a range, which its solution must keep as a condition.
         inside = z3.And(value >= 0, value < size)
         pairs = ((variable, value),)
         condition = z3.substitute(summand.condition, *pairs)
@@ -167,6 +170,7 @@ def _without_equations(summand: Summand) -> Summand:
 
 def _is_implied(goal: Any, condition: Any, bound: Sequence[tuple[Index, Index]]) -> bool:
     solver = z3.Solver()
+    # Units of z3 and not time; what it cannot decide stays a condition.
     solver.set("rlimit", 10**5)
     solver.add(condition, z3.Not(goal), *(z3.And(i >= 0, i < size) for i, size in bound))
     solver.add(*ranges_of_places(goal))
@@ -232,6 +236,8 @@ def _with_digits(summand: Summand) -> Summand:
             if not contains(above, variable):
                 continue
             numbers = [f for f in _factors(divisor) if z3.is_int_value(f) and f.as_long() > 1]
+            # i = base * high + low: a reshape splits an index by a size, or by a number that
+            # divides it.
             for base in [divisor, *numbers]:
                 parts = _quotient(z3.simplify(as_term(size)), base)
                 if parts is None or (z3.is_int_value(parts) and parts.as_long() == 1):
@@ -372,6 +378,8 @@ def _summand_key(summand: Summand, names: Mapping[str, str]) -> str:
     for place in range(len(bound)):
         by_role.setdefault(role(place), []).append(place)
     groups = [by_role[key] for key in sorted(by_role)]
+    # All orders of equal roles are tried for the least text; beyond the limit equal sums may get
+    # two texts, and are then not recognized.
     if math.prod(math.factorial(len(group)) for group in groups) > _MOST_ORDERS:
         groups = [[place] for group in groups for place in group]
     orders = itertools.product(*map(itertools.permutations, groups))

@@ -47,6 +47,7 @@ def settle_choices(root: Term, clock: Term, first: int, last: int) -> Term:
         if rebuilt.op in (Op.MINIMUM, Op.MAXIMUM):
             sign = sign_of(build.subtract(*rebuilt.args))
             if sign is not Sign.ANY:
+                # At equality either argument is the value.
                 is_first = (sign in NON_NEGATIVE) == (rebuilt.op is Op.MAXIMUM)
                 return rebuilt.args[0 if is_first else 1]
         elif rebuilt.op is Op.ABSOLUTE:

@@ -82,6 +82,8 @@ class StepRange:
         low = high = form.constant
         for times in form.multiples.values():
             low, high = (low, high + times) if times > 0 else (low + times, high)
+        # Each decay is strictly between 0 and 1, so the bounds are not attained: sign strict at low
+        # = 0.
         if low >= 0:
             return Sign.POSITIVE
         return Sign.NEGATIVE if high <= 0 else Sign.ANY
@@ -138,6 +140,7 @@ def are_equal(left: SegmentValue, right: SegmentValue, steps: StepRange) -> str 
 
 def _way_of_floors(left: Term, right: Term, steps: StepRange) -> str | None:
     """The name of the way in which floors of the clock are shown to be equal in two terms."""
+    # Within a period the floors have been resolved; a second period would not end.
     if steps.clock == PHASE:
         return None
     if _are_equal_by_floor(left, right, steps):
@@ -262,6 +265,8 @@ def _cycles(steps: StepRange, *sides: Term) -> Iterator[tuple[Term, int]]:
     ``p t + c = q * cycle + phase``, where the floor is the cycle; these are more t than there are.
     """
     forms = dict.fromkeys(_floored_forms(steps, *sides))
+    # floor(p t / q) has the period q up to a linear term: all floors repeat after the least common
+    # multiple.
     period = math.lcm(*(int(form.slope(steps.clock).q) for form in forms))
     if 1 < period <= LIMITS.cycle_period:
         yield build.add(build.multiply(build.rational(period), CYCLE), PHASE), period
@@ -340,6 +345,7 @@ def _with_common_rise(choice: Term, count: Term) -> Term:
     condition, *branches = choice.args
     forms = [linear_forms(branch).get(branch, LinearForm()) for branch in branches]
     rise = forms[0].slope(count)
+    # Only equal rises factor out of a choice.
     if rise == 0 or any(form.slope(count) != rise for form in forms):
         return choice
     rests = [LinearForm(form.constant, form.other_coefficients(count)).as_term() for form in forms]
@@ -369,6 +375,7 @@ def operand_fits(node: Term, sign_of: Callable[[Term], Sign]) -> bool:
 
 
 def _power_fits(base: Term, exponent: Term, sign_of: Callable[[Term], Sign]) -> bool:
+    # x**0 and whole powers are defined for every x.
     if is_rational(exponent) and exponent.value >= 0:
         return exponent.value.q == 1 or sign_of(base) in (Sign.POSITIVE, Sign.NONNEGATIVE)
     if sign_of(base) is Sign.POSITIVE:

@@ -37,6 +37,7 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
         if node.op in (Op.COSPI, Op.SINPI):
             return _cosine(node, args[0])
         if node.op in (Op.MINIMUM, Op.MAXIMUM):
+            # min and max commute: one order makes equal terms equal.
             args.sort(key=_size)
         if node.op is Op.FLOOR:
             return floor_of(args[0])
@@ -87,6 +88,7 @@ def without_special_angles(root: Term) -> Term:
         is_circular = node.op in (Op.COSPI, Op.SINPI)
         if is_circular and build.is_rational(args[0]) and args[0].value.q in (1, 2):
             shift = fmpq(0) if node.op is Op.COSPI else _HALF
+            # Quarter turns: cos is 1, 0, -1, 0.
             halves = int((2 * (args[0].value - shift)).p) % 4
             return build.rational((1, 0, -1, 0)[halves])
         return build.rebuild(node, tuple(args)) if args else node
@@ -154,6 +156,7 @@ def float_at(node: Term, point: Mapping[str, fmpq], unknown: float = math.nan) -
 def _root(base: fmpq, exponent: fmpq) -> Term:
     """A half-integer power of a rational number: ``(p/q)^(n/2) = (pq)^(n/2) / q^n``."""
     plain = build.power(build.rational(base), build.rational(exponent))
+    # Bounded, since the number is factored.
     if exponent.q != 2 or base <= 0 or not 0 < exponent < 8 or max(base.p, base.q) > 2**32:
         return plain
     outside, inside = fmpq(1, int(base.q) ** int(exponent.p)), 1
@@ -254,6 +257,7 @@ def _ratio(form: LinearForm, base: LinearForm, clock: Term) -> fmpq | None:
         ratios = [form.slope(clock) / base.slope(clock)]
     else:
         ratios = []
+    # The smallest multiple: Chebyshev polynomials grow with it.
     ratio = min(
         (quarter_turns for quarter_turns in ratios if quarter_turns != 0),
         key=_size_of,
@@ -278,8 +282,10 @@ def _reduce_angle(angle: LinearForm, clock: Term) -> tuple[int, LinearForm]:
         if symbol == clock or not (is_integer(symbol) and multiple.q == 1 and multiple.p % 2 == 0)
     }
     form = LinearForm(angle.constant, multiples)
+    # cos(-x) = cos(x).
     if form.leading(clock) < 0:
         form = form.scale(fmpq(-1))
+    # cos has the period 2 in half turns, and cos(x + 1) = -cos(x).
     height = form.constant - 2 * fmpq((form.constant / 2).floor())
     sign = 1
     if height >= 1:

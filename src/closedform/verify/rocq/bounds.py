@@ -22,6 +22,7 @@ from closedform.verify.rocq.power_bounds import power_bounds
 if TYPE_CHECKING:
     from closedform.verify.rocq.script import Script
 
+# Cosines that are rational; all others are bounded by series.
 _COSINES = {
     fmpq(0): "cospi_zero",
     fmpq(1): "cospi_one",
@@ -51,6 +52,7 @@ class Bounds:
         if proof[1] == target:
             return proof
         (low, high), (least, most) = proof[1], target
+        # The kernel would refuse a wrong containment; this error names it before Rocq runs.
         holds_low = least is None or (low is not None and least <= low)
         holds_high = most is None or (high is not None and high <= most)
         if not (holds_low and holds_high):
@@ -90,6 +92,7 @@ class Bounds:
             total = f"(b_add {total[0]} {part[0]})", ends
         if total is None:
             return "(b_whole 0)", (fmpq(0), fmpq(0))
+        # The printed proof may be as narrow as the checker's interval without its remainder rule.
         if _holds(self.intervals.of(form), total[1]):
             return total
         return self._common(total, self._remainder(form))
@@ -169,6 +172,7 @@ class Bounds:
             return f"(b_swap (b_zero_left {right[0]}))", zero
         (a, b), (c, d) = left[1], right[1]
         target = arithmetic._times(left[1], right[1])
+        # Four finite ends: the corners. With an open end only products of known sign have a lemma.
         if a is not None and b is not None and c is not None and d is not None:
             low, high = target
             ends = f"{end_text(low)} {end_text(high)}"
@@ -301,6 +305,7 @@ class Bounds:
         if op == "symbol":
             return self._symbol(atom, target)
         if op == "pi":
+            # The ends of the lemma b_pi of Closedform.v, which are the ends of the checker.
             return "b_pi", (fmpq(314_159_265, 10**8), fmpq(314_159_266, 10**8))
         if op == "ite":
             return self._of_choice(self.forms.terms_of_atoms[atom], target)

@@ -229,6 +229,7 @@ class Script:
     def run(self, step: Any, facts: Facts, names_in_scope: set[int], depth: int) -> None:
         """Writes a step and those after it."""
         while True:
+            # Rocq's parser and kernel recurse over nested proofs.
             if depth > 150:
                 raise InexpressibleError("the proof is too deep")
             name, *rest = cast("list[Any]", step)
@@ -416,6 +417,8 @@ class Script:
             text, strict = self.positive(fraction(number)), True
             for place in squares:
                 root = polynomial(self.replay.forms.of(self.places[place]))
+                # Lemma names: "a" is above 0, "l" at least 0; a product is strict where both
+                # factors are.
                 text = f"(mul_{'a' if strict else 'l'}l {text} (square_least ({root})))"
                 strict = False
             for place in factors:

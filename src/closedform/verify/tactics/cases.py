@@ -127,10 +127,12 @@ def _innermost_choice(root: Term) -> Term | None:
 def _without_choice(sequent: Sequent, node: Term, effort: Effort) -> Iterator[Sequent]:
     for condition, branch in alternatives(node):
         case = sequent.knowing(condition)
+        # A contradictory case proves everything; dropping it early keeps the others from doubling.
         if condition.op is Op.FALSE or not is_feasible(case.facts, effort):
             continue
         goal = substitute(case.goal, {node: branch})
         if node.op is Op.ITE:
+            # Lowerings repeat a condition: deciding it once decides all choices by it.
             goal = _settle(goal, node.args[0], holds=condition == node.args[0])
         yield replace(case, goal=goal)
 

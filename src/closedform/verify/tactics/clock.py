@@ -135,6 +135,7 @@ class _Decider:
 
     def _tactics(self, segment: Segment[int]) -> tuple[str, ...] | None:
         """The tactics that prove a segment, or None."""
+        # Cheap tactics first; z3 and single steps last.
         quick = self._quick(segment)
         if quick is not None:
             return quick
@@ -178,6 +179,7 @@ class _Decider:
         difference = subtract(*segment.term(self._clock).args)
         if not is_zero(difference):
             return False
+        # An identity holds where both sides are defined, which a trend shows on the whole segment.
         return trend(difference, self._clock, segment.first, segment.last) is not None
 
     def _is_monotone(self, segment: Segment[int]) -> bool:
@@ -207,6 +209,7 @@ class _Decider:
         statement = segment.term(self._clock)
         if direction in (Direction.INCREASING, Direction.CONSTANT):
             return self._holds(statement, segment.first)
+        # Without a last step, a falling difference has no least value.
         falls = direction is Direction.DECREASING and segment.end != FOREVER
         return falls and self._holds(statement, segment.last)
 
@@ -219,6 +222,7 @@ class _Decider:
         inner = walk_segment(Segment(0, period, statement), self._clock, self._effort)
         if inner.counterexample is not None:
             step = inner.counterexample
+            # The first step of the segment with this place in the period.
             step += -((step - segment.first) // period) * period
             if step <= segment.last:
                 self._result.counterexample = step

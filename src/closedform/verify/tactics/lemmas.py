@@ -73,6 +73,7 @@ def _exponential(e: Term) -> Iterator[Term]:
     yield implies(less(u, ZERO), less(e, ONE))
     yield implies(less(ZERO, u), less(ONE, e))
     yield implies(equal(u, ZERO), equal(e, ONE))
+    # From 1 - u <= exp(-u).
     yield implies(less(u, ONE), less_equal(multiply(e, subtract(ONE, u)), ONE))
 
 
@@ -83,6 +84,7 @@ def _logarithm(logarithm: Term) -> Iterator[Term]:
     yield implies(equal(u, ONE), equal(logarithm, ZERO))
     yield implies(less(ZERO, u), less(u, ONE), less(logarithm, ZERO))
     yield implies(less(ZERO, u), less_equal(logarithm, subtract(u, ONE)))
+    # log(1/u) <= 1/u - 1, times u.
     yield implies(less(ZERO, u), less_equal(subtract(u, ONE), multiply(u, logarithm)))
 
 
@@ -91,6 +93,7 @@ def _floor(whole: Term) -> Iterator[Term]:
     u = whole.args[0]
     yield less_equal(whole, u)
     yield less(u, add(whole, ONE))
+    # Over the reals a floor is any number in (u - 1, u]: its order to 0 and 1 has to be stated.
     for bound in (ZERO, ONE):
         yield implies(less_equal(bound, u), less_equal(bound, whole))
         yield implies(less(u, bound), less_equal(whole, subtract(bound, ONE)))
@@ -113,6 +116,7 @@ def _power(p: Term) -> Iterator[Term]:
     if e == HALF:
         yield from _square_root(p)
         return
+    # b**e is convex in b for e >= 1 and e <= 0, so above its tangent at 1, and concave in between.
     tangent = add(ONE, multiply(e, subtract(b, ONE)))
     yield implies(less(ZERO, b), less(ZERO, p))
     yield implies(equal(b, ZERO), less(ZERO, e), equal(p, ZERO))

@@ -104,6 +104,7 @@ def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int)
             simplify_point(counterexample, goal, sampler.assumptions, soon), tactic, point_tally
         )
 
+    # Points before tactics: most false claims fail at one of the first, which costs microseconds.
     tally = sampler.search(LIMITS.first_points, effort.portion(min(LIMITS.first_work, units / 4)))
     if tally.counterexample is not None:
         return refute(tally.counterexample, SAMPLES, tally)
@@ -216,6 +217,7 @@ def _near(model: Mapping[str, fmpq], sampler: Sampler) -> Counterexample | None:
     symbols_by_name = symbols(sampler.goal, *sampler.assumptions)
     point = {name: model.get(name, fmpq(1)) for name in symbols_by_name}
     whole = [name for name, node in symbols_by_name.items() if node.value.integer]
+    # The relaxation gives integers fractions; the claim is examined at the integer below and above.
     point.update({name: fmpq(point[name].floor()) for name in whole})
     for candidate in (point, *({**point, name: point[name] + 1} for name in whole)):
         counterexample = examine(sampler.goal, sampler.assumptions, candidate)
@@ -249,6 +251,7 @@ def _random_facts(
     for draw in range(LIMITS.region_draws):
         facts = []
         for name, node in symbols_by_name.items():
+            # z3 solves for one integer, the clock, more often than for several in products.
             if node.value.integer and name not in ("t", "s"):
                 large = chance.choice((1, 2, 3, 97, 1000))
                 number = chance.randint(1, 60) if draw % 3 else large
@@ -296,6 +299,7 @@ def _symbol_of(node: Term, names_of_functions: list[tuple[Term, Term]]) -> Term:
             return name
     is_reduction = kind_of(node.value) in (REDUCE_SUM, REDUCE_MAX)
     is_large = is_reduction and is_non_negative(node.args[0])
+    # A sum or maximum of numbers >= 0 is >= 0, that of none included.
     sign = Sign.NONNEGATIVE if is_large else Sign.ANY
     name = own_symbol(f"{kind_of(node.value)}#{len(names_of_functions)}", sign=sign)
     names_of_functions.append((node, name))

@@ -64,6 +64,7 @@ def is_rational(node: Term) -> bool:
 
 def add(*terms: Term) -> Term:
     """Returns a sum; its rational constants are one, and a zero is left out."""
+    # Only constants are folded: x - x stays, since x may be undefined.
     constant = sum((node.value for node in terms if is_rational(node)), fmpq(0))
     rest = tuple(node for node in terms if not is_rational(node))
     if constant != 0 or not rest:
@@ -280,6 +281,7 @@ def either(*goals: Term) -> Term:
 def _junction(goals: Iterable[Term], op: Op, neutral: Term, decisive: Term) -> Term:
     flat: dict[Term, None] = {}
     for goal in goals:
+        # One level is enough: goals are built by these constructors, so they are flat already.
         flat.update(dict.fromkeys(goal.args if goal.op is op else (goal,)))
     flat.pop(neutral, None)
     if decisive in flat:

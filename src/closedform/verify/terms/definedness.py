@@ -128,6 +128,7 @@ def _obligations_on_paths(root: Term) -> list[Obligation]:
         node, path = pending.pop()
         if node not in partial or (node, id(path)) in path_by_visit:
             continue
+        # A graph with shared parts has exponentially many paths.
         if len(path_by_visit) == LIMITS.paths:
             return _taken_on_common_paths(root, partial)
         path_by_visit[node, id(path)] = path
@@ -157,6 +158,7 @@ def _ways_of_junction(node: Term, path: _Path, partial: set[Term]) -> list[tuple
         return []
     total = node.args if node.op is Op.AND else tuple(map(negate, node.args))
     for arg, open_ in zip(node.args, total, strict=True):
+        # Total arguments may be assumed for all others; partial ones only where they have a value.
         if arg not in partial:
             path = (path, open_)
     if len(partial_args) == 1:
@@ -267,6 +269,7 @@ def _power_demand(node: Term) -> Obligation | None:
     if is_rational(exponent):
         if exponent.value.q == 1 and exponent.value >= 0:
             return None
+        # x**(1/3) has no real value below 0 here, as in SymPy, where it is complex.
         if exponent.value > 0:
             return Obligation(less_equal(ZERO, base), (), PartialOperation.ROOT, node)
     if _is_whole(exponent):

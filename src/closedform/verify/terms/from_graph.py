@@ -126,6 +126,7 @@ def _check_digits(node: Node, value: TermValue) -> None:
             )
 
 
+# Not FLOOR and not comparisons: there a relative error of 2**-53 may change the result by 1.
 _CONTINUOUS = frozenset({Op.ADD, Op.SUB, Op.EXP, Op.POW, Op.COS, Op.SIN})
 """Ops that a small error of a small operand changes little."""
 
@@ -191,6 +192,7 @@ class GraphReader:
         if self.is_strict and self._rounds_integers(node):
             bits.append(conversions.EXACT_BITS[node.type.dtype])
             exact = _change_terms(exact, lambda operand: conversions.exact_in(operand, min(bits)))
+        # Small integers are exact in the float, so the value is exact for them.
         is_coarse = bool(bits) and not conversions.is_small(interval, min(bits))
         if is_coarse and node.type.dtype.is_float:
             self._bits[len(self.values)] = min(bits)
@@ -293,6 +295,7 @@ class GraphReader:
 def select(condition: Term, then: Term, otherwise: Term) -> Term:
     """Returns the choice between two terms, as an extremum or a sign where it is one."""
     if condition.op is tree.Op.LESS:
+        # where(a < b, a, b) is min(a, b): the prover knows bounds of extrema without splitting.
         if condition.args == (then, otherwise):
             return build.minimum(then, otherwise)
         if condition.args == (otherwise, then):
@@ -311,6 +314,7 @@ def _equal(left: Term, right: Term) -> Term:
 
 def turns(angle: Term) -> Term:
     """Returns an angle divided by pi; pi is cancelled where it is a factor, not by simplifying."""
+    # Cosines are in half turns here (cospi), so that rational angles are exact.
     factor = _without_pi(angle)
     return build.divide(angle, build.PI) if factor is None else factor
 

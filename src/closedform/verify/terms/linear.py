@@ -45,6 +45,7 @@ class LinearForm:
         total = dict(self.multiples)
         for atom, multiple in addend.multiples.items():
             total[atom] = total.get(atom, _ZERO) + multiple
+        # No zeros: equal forms are equal mappings.
         return LinearForm(constant, {atom: factor for atom, factor in total.items() if factor != 0})
 
     def __sub__(self, subtrahend: LinearForm) -> LinearForm:
@@ -90,6 +91,7 @@ class LinearForm:
 
     def sign_between(self, clock: Term, first: int, last: int) -> Sign:
         """Returns its sign at all steps from ``first`` to ``last``; other symbols as declared."""
+        # A line is between its ends; other symbols count with their declared signs.
         ends = sorted((self.at(clock, first), self.at(clock, last)))
         signs = [
             facts.sign_of_product((facts.sign_of_number(multiple), facts.sign_of(atom)))
@@ -130,6 +132,7 @@ def combine_forms(node: Term, args: Sequence[LinearForm]) -> LinearForm | None:
             for arg in args:
                 if arg.is_constant:
                     factor *= arg.constant
+                # At most one factor may hold atoms, or the product is not linear.
                 elif result.is_constant:
                     result = arg
                 else:

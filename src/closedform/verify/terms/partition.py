@@ -149,6 +149,7 @@ class _Partition(Generic[Place]):
         self.clock = clock
         self.check = check
         self._known: dict[_Request[Place], Segments[Place]] = {}
+        # Terms without choices are one segment on every interval: found once, bottom up.
         self._fixed: dict[Term, SegmentValue] = {}
         for node in walk(root):
             args = [self._fixed.get(arg) for arg in node.args]
@@ -170,6 +171,8 @@ class _Partition(Generic[Place]):
         answer = self._answer(key)
         if answer is not None:
             return answer
+        # Generators on a stack instead of recursion: chains of 10,000 branches exceed Python's
+        # limit.
         waiting: list[tuple[_Request[Place], _Task[Place]]] = [(key, self._divide(*key))]
         while True:
             key, task = waiting[-1]
@@ -284,6 +287,8 @@ class _Partition(Generic[Place]):
         elif form.is_constant:
             yield first, end, (form.constant > 0) - (form.constant < 0)
         else:
+            # Three parts: before the root, at it, after it; at a root between two integers the
+            # middle one is empty.
             at, past = self.around(form.root(self.clock))
             rising = 1 if form.slope(self.clock) > 0 else -1
             for start, stop, sign in ((first, at, -rising), (at, past, 0), (past, end, rising)):
@@ -369,14 +374,18 @@ class _Steps(_Partition[int]):
             is_integer(symbol) and multiple.q == 1 for symbol, multiple in remaining.items()
         ):
             yield first, end, None
+        # floor(p t + c) = p t + floor(c) for integers p and t.
         elif slope.q == 1:
             yield first, end, LinearForm(fmpq(form.constant.floor()), form.multiples)
+        # A cut at each level would be as many segments as periods.
         elif abs(slope) * (end - 1 - first) > self._levels:
             yield first, end, None
         else:
             start = first
             while start < end:
                 level = int(form.at(self.clock, start).floor())
+                # The step at which the line leaves its level: upwards at level + 1, downwards below
+                # level.
                 bound = (level + (slope > 0) - form.constant) / slope
                 stop = int(bound.ceil()) if slope > 0 else int(bound.floor()) + 1
                 yield start, min(stop, end), LinearForm(fmpq(level), remaining)

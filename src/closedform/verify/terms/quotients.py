@@ -14,6 +14,7 @@ from flint import Ordering, fmpq, fmpq_mpoly_ctx, fmpz
 
 from closedform.verify.terms.limits import LIMITS
 
+# A context of flint has a fixed number of generators.
 GENERATORS = 48
 
 
@@ -121,6 +122,8 @@ def in_lowest_terms(above: Any, below: Any) -> Quotient:
     if above.is_zero():
         return number(fmpq(0))
     if not below.is_constant():
+        # The time of a gcd is not bounded by the size of its operands: its bounds are checked
+        # before.
         is_long = len(above) * len(below) > LIMITS.divisor_terms
         is_high = _degree(above, below) > LIMITS.divisor_degree
         if min(len(above), len(below)) > 1 and (is_long or is_high):

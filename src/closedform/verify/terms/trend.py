@@ -75,6 +75,8 @@ def trend(term: Term, clock: Term, first: int, last: int) -> Trend | None:
             else:
                 return None
             if node.op is Op.ADD:
+                # The sum of collected multiples: 1 - c + c is 1, where operand by operand it were
+                # an interval.
                 node_trend = Trend(node_trend.direction, _range_of(forms[node], forms, trends))
             if node != clock and (node.op is Op.SYMBOL or not has_others.isdisjoint(node.args)):
                 has_others.add(node)
@@ -160,6 +162,7 @@ def _multiply(_: Term, args: list[Trend]) -> Trend:
 def _product(left: Trend, right: Trend) -> Trend:
     signs = left.sign, right.sign
     direction = direction_of_product((left.direction, right.direction), signs)
+    # A constant scales the range exactly; the product of intervals would be wider by its radius.
     for constant, varying in ((left, right), (right, left)):
         if constant.direction is Direction.CONSTANT and constant.sign is not Sign.ANY:
             return Trend(direction, varying.range.scale(constant.range.low))
@@ -168,6 +171,7 @@ def _product(left: Trend, right: Trend) -> Trend:
 
 def _divide(_: Term, args: list[Trend]) -> Trend:
     above, below = args
+    # A divisor without a strict sign may be 0: nothing is known, definedness included.
     if below.sign not in STRICT:
         raise NoTrend
     if below.direction is Direction.CONSTANT and below.range.low is not None:
@@ -230,6 +234,7 @@ def _cosine(offset: fmpq) -> TrendRule:
         if low is None or high is None or turns.direction is Direction.UNKNOWN:
             return Trend(Direction.UNKNOWN, _UNIT)
         half_turn = _floor_of(plus(low, -offset))
+        # Monotone only within one half turn.
         if half_turn is None or not plus(high, -offset) <= half_turn + 1:
             return Trend(Direction.UNKNOWN, _UNIT)
         falls = half_turn % 2 == 0

@@ -61,6 +61,7 @@ def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
         half = (build.exact(neighbor) - build.exact(float(value))) / 2
         end = build.exact(float(value)) + (-half if is_largest else half)
         if dtype is not DType.F64:
+            # Exporters round a Fraction to float64 and that to float32.
             further = build.exact(float(np.spacing(np.float64(abs(number))))) / 2
             end += further if direction > 0 else -further
         ends.append(end)
@@ -89,6 +90,7 @@ def simplest_between(low: fmpq, high: fmpq) -> fmpq:
             wholes.append(whole if whole == low else whole + 1)
             break
         wholes.append(whole)
+        # Inversion exchanges the ends.
         low, high = 1 / (high - whole), 1 / (low - whole)
     result = wholes.pop()
     while wholes:
@@ -135,6 +137,7 @@ class Constants:
         for term in (build.PI, *irrationals, *(build.multiply(build.PI, x) for x in irrationals)):
             check()
             ends = enclosure(term)
+            # Only numbers of known sign may divide the interval.
             if ends is not None and (ends[0] > 0 or ends[1] < 0):
                 self._irrationals.append((term, *ends))
 
@@ -158,6 +161,7 @@ class Constants:
             1/10
         """
         kind = dtype.numpy.type
+        # Only a rest below half a unit of ``high`` disappears in the sum.
         if low == 0 or kind(low) + kind(high) != kind(high):
             return None
         high_value = build.exact(high)
@@ -168,6 +172,7 @@ class Constants:
         """The simplest number of the source in an interval, or one of few bits."""
         simplest = simplest_between(low, high)
         candidates = _between(self._rationals, low, high)
+        # Lowerings fold constants: 2 * height, end - start and 1 / steps are in no source.
         if not candidates and bits(simplest) > _FEW_BITS[dtype]:
             candidates = self._sums_and_products(low, high)
         if candidates or bits(simplest) <= _FEW_BITS[dtype]:
@@ -186,6 +191,8 @@ class Constants:
         ]
         plain = (bits(simplest), len(multiples), build.rational(simplest))
         best = min([plain, _root(low, high, len(multiples) + 1), *multiples])
+        # 53 bits in an interval of relative width 2**-53 are chance: no number of that length is
+        # evidence.
         return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
 
     def _sums_and_products(self, low: fmpq, high: fmpq) -> list[fmpq]:
@@ -208,6 +215,7 @@ class Constants:
         """The simplest multiple of each irrational number that is surely in an interval."""
         for term, *ends in self._irrationals:
             quotients = [(low / end, high / end) for end in ends]
+            # Inside for both ends of the enclosure, so for the irrational number itself.
             least = max(min(pair) for pair in quotients)
             greatest = min(max(pair) for pair in quotients)
             if least <= greatest:

@@ -108,6 +108,7 @@ class _Known:
 
     def implies(self, demand: Obligation, effort: Effort) -> bool:
         """Returns whether an operation of the graph is shown to be defined."""
+        # An operation of the source counts where its conditions are among those of the graph.
         applicable = [
             obligation for obligation in self.given if set(obligation.path) <= set(demand.path)
         ]
@@ -223,6 +224,7 @@ class _Known:
             ]
             if demand.kind is PartialOperation.DIVISION:
                 nonzero = {atom for form in source_forms for atom in self._factors(form)}
+                # A product is not 0 if none of its factors is.
                 return bool(required_form) and self._factors(required_form) <= nonzero
             return any(self._is_positive_multiple(required_form, form) for form in source_forms)
         except NoForm:

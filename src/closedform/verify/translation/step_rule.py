@@ -202,6 +202,7 @@ class _Rules:
             return PARAM
         number = numbers.pop() if numbers else 0
         if isinstance(number, float):
+            # The shortest decimal of the float32 that the file holds.
             return sp.Rational(Fraction(str(np.float32(number))))
         return sp.Integer(int(number))
 
@@ -246,6 +247,7 @@ class _Rules:
                 by_param.setdefault(owners.pop(), []).append(part)
             else:
                 rest.append(part)
+        # A sum over some parameters only has no expression in the language.
         if by_param.keys() != set(self.params) or any(len(v) > 1 for v in by_param.values()):
             return node
         parts = {param: self._sum_operand(part, param) for param, (part,) in by_param.items()}
@@ -269,6 +271,7 @@ class _Rules:
             return None
         (shape,) = function.shapes
         axes = tuple(axis for axis, size in enumerate(shape) if size != 1)
+        # Axes of size 1 need not be summed.
         is_whole = shape == self.step.shapes[param] and function.axes == axes
         return part.args[0] if is_whole else None
 
@@ -400,4 +403,5 @@ def _reduction(
     rank = len(function.shapes[0])
     if len(function.axes) == rank:
         return reduce(operand)
+    # From the end, so that the rule does not depend on the rank.
     return reduce(operand, tuple(axis - rank for axis in function.axes))

@@ -60,6 +60,7 @@ MOST_CHECKS = 2000
 MOST_BEGINNINGS = 32
 """Assignments of first values to the states of a file that are refuted, each by itself."""
 
+# Bits of the balls: four steps of roots and quotients of numbers of 53 bits stay narrow.
 _PRECISION = 192
 Point = dict[str, Array]
 
@@ -207,6 +208,7 @@ class Runs:
 
     def trajectory(self) -> list[Point]:
         """Returns some points of a run of the rule, each with the inputs of the step after it."""
+        # A fixed seed: proposals, and so verdicts, are the same in each run.
         draw = random.Random(1)
         state = self.beginning(draw)
         points = []
@@ -238,7 +240,9 @@ class Runs:
         (port, meanings), *rest = options
         for meaning in _likely(meanings, renaming, port):
             longer = {**renaming, port: meaning}
+            # Only outputs that the new meaning completes: each is evaluated once on a path.
             ready = self._ready(longer) - self._ready(renaming)
+            # Beyond the limit the renaming is not refused but left to the proof.
             if self.checks > MOST_CHECKS or self._agrees(longer, sorted(ready), points):
                 yield from self._extend(longer, rest, points)
 
@@ -295,6 +299,8 @@ class Runs:
         differences = []
         for renaming in beginnings:
             difference = self._refute_from(renaming)
+            # A refutation must hold for every meaning of the first values, or the file may still be
+            # the rule.
             if difference is None:
                 return None
             differences.append(difference)

@@ -39,6 +39,8 @@ def _first_change(relation: Relational) -> int | None:
     step = _crossing(relation.lhs - relation.rhs)
     if step is None:
         return None
+    # A zero between two steps changes the truth at the first step after it, a whole zero of <= or >
+    # one step later.
     return step if _holds(relation, step) != _holds(relation, step - 1) else step + 1
 
 

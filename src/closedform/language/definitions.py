@@ -57,6 +57,7 @@ def taken_by(results: Iterable[sp.Basic], definitions: Mapping[str, sp.Expr]) ->
     """
     symbols = {symbol for expr in results for symbol in expr.free_symbols}
     used_definitions: dict[str, sp.Expr] = {}
+    # From the last one on: a definition refers to earlier ones only, so one pass is enough.
     for name, expr in reversed(list(definitions.items())):
         if local(name) in symbols:
             used_definitions[name] = expr

@@ -125,6 +125,7 @@ def assign(
     names_by_group: list[dict[str, Shape]] = [{} for _ in (None, *groups)]
     for name, shape in params.items():
         matching = (i for i, group in enumerate(groups, 1) if group.matches(name, shape))
+        # Place 0 is the rule of the model.
         names_by_group[next(matching, 0)][name] = shape
     for group, names in zip(groups, names_by_group[1:], strict=True):
         if not names:
@@ -180,4 +181,5 @@ def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRul
 
 def literal_glob(name: str) -> str:
     """A glob that matches only this name."""
+    # fnmatch has no escape character; a set of one character is taken literally.
     return "".join(f"[{char}]" if char in "*?[" else char for char in name)

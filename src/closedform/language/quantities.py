@@ -46,6 +46,7 @@ class Quantity:
     def __eq__(self, other: object) -> Equation:  # type: ignore[override]
         return Equation(self, exact_number(other, "the right side"))
 
+    # == makes an equation, so that quantities cannot be keys.
     __hash__ = None  # type: ignore[assignment]
 
     def updates(self, schedule: Schedule) -> int:

@@ -80,6 +80,8 @@ def _threshold(
     kind = condition.func if factor > 0 else condition.reversedsign.func
     bound = -constant * multiple[1] / factor
     if kind in (sp.Lt, sp.Ge):
+        # I < x is I < ceil(x), and I <= x is I <= floor(x), for integers I: the threshold is not
+        # rounded.
         return kind, expr, sp.ceiling(bound)
     if kind in (sp.Le, sp.Gt):
         return kind, expr, sp.floor(bound)

@@ -120,6 +120,7 @@ class _Part:
             if shape not in bodies:
                 bodies[shape] = lower(param, shape)
             body, scalars = bodies[shape]
+            # Equal graphs are equal values: rules that lower alike share a body.
             place = self._bodies.setdefault(body, len(self._bodies))
             scalar_names = tuple(
                 self._names.setdefault(v, naming.scalar(len(self._names))) for v in scalars
@@ -168,6 +169,7 @@ def _check_agreement(label: str, statements: Sequence[tuple[RuleLowering, Any]])
     for lowering, value in statements:
         expr = value if isinstance(value, sp.Basic) else value.next
         start = () if isinstance(value, sp.Basic) else (value.initial, value.is_counter)
+        # With numbers: two rules may write one value by different names.
         keys.append((expr.xreplace(lowering.numbers), *start))
     for (lowering, _), key in zip(statements, keys, strict=True):
         if key != keys[0]:

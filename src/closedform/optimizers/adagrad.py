@@ -146,6 +146,7 @@ def adadelta(
     eps_symbol, decay = hyper("eps"), hyper("rho")
     gradient = with_penalty(ascent_or_descent(maximize, "adadelta"), values["weight_decay"])
     mean_square = weighted_mean(state("square_avg"), gradient**2, decay)
+    # Two roots and not the root of the quotient: the order in which torch rounds.
     ratio = sp.sqrt(state("acc_delta") + eps_symbol) / sp.sqrt(mean_square + eps_symbol)
     change = ratio * gradient
     states = {
@@ -220,6 +221,8 @@ def rmsprop(
     states = {"square_avg": State(square)}
     if flag(centered, "centered", "rmsprop"):
         mean = blend(state("grad_avg"), gradient, decay)
+        # E g² - (E g)² may be below 0 by rounding, as in torch, whose ``addcmul(value=-1)`` is the
+        # same difference.
         spread = square - mean**2
         states["grad_avg"] = State(mean)
     direction = gradient / (sp.sqrt(spread) + hyper("eps"))
@@ -335,7 +338,10 @@ def _accumulate_square(old: sp.Expr, square: sp.Expr, beta2: Hyper) -> sp.Expr:
 def _least(accumulators: Sequence[sp.Expr]) -> sp.Expr:
     """The least of the accumulators that a parameter of each rank has."""
     branches = [
-        (sp.Min(*accumulators[:rank]), sp.Le(RANK, rank)) for rank in range(1, len(accumulators))
+        # A branch for each rank; for_shape takes one, so that no graph has accumulators of missing
+        # axes.
+        (sp.Min(*accumulators[:rank]), sp.Le(RANK, rank))
+        for rank in range(1, len(accumulators))
     ]
     return sp.Piecewise(*branches, (sp.Min(*accumulators), True))
 
@@ -345,4 +351,5 @@ def _scale_gradient(gradient: sp.Expr, moment: sp.Expr, eps: Hyper) -> sp.Expr:
     if eps is not None and not is_zero(eps) and not isinstance(eps, Schedule):
         return gradient / sp.sqrt(moment + hyper("eps"))
     below = moment if is_zero(eps) else moment + hyper("eps")
+    # 0 / 0 where all gradients were 0 so far.
     return sp.Piecewise((0, sp.Eq(below, 0)), (gradient / sp.sqrt(below), True))

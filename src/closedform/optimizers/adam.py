@@ -172,6 +172,7 @@ def adam_moments(
     correction1 = 1 - beta1 ** (t + 1)
     correction2 = sp.sqrt(1 - beta2 ** (t + 1))
     if eps_added == "before_correction":
+        # The scalar factors first: one product with a tensor.
         return correction2 / correction1 * mean / (sp.sqrt(largest) + eps), states
     return mean / correction1 / (sp.sqrt(largest) / correction2 + eps), states
 
@@ -225,6 +226,7 @@ def adamax(
     gradient = with_penalty(ascent_or_descent(maximize, "adamax"), values["weight_decay"])
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
     decayed_norm = hyper("beta2") * state("exp_inf")
+    # ε inside of the maximum, as torch adds it, so that the divisor is never 0.
     largest = construct(sp.Max, decayed_norm, sp.Abs(gradient) + hyper("eps"))
     rate = hyper("lr") / (1 - hyper("beta1") ** (t + 1))
     states = {"exp_avg": State(mean), "exp_inf": State(largest)}
@@ -304,6 +306,7 @@ def nadam(
     square = weighted_mean(state("exp_avg_sq"), gradient**2, hyper("beta2"))
     now, following = _momentum(t + 1), _momentum(t + 2)
     store = storage(scalar_states, "nadam")
+    # torch stores mu_product as a float32 tensor, which rounds it at each step.
     product = store(state("mu_product") * store(now))
     ahead = product * following
     if flag(doubled_factor, "doubled_factor", "nadam"):
@@ -323,6 +326,7 @@ def nadam(
 
 def _momentum(step: sp.Expr) -> sp.Expr:
     """The momentum of a step, counted from 1."""
+    # 0.96 of Dozat (2016), a constant in torch, too.
     power = sp.Rational(96, 100) ** (step * hyper("momentum_decay"))
     return hyper("beta1") * (1 - power / 2)
 
@@ -393,6 +397,8 @@ def radam(
     size = sp.sqrt(square) + hyper("eps")
     adaptive_scale = product([factor, sp.sqrt(correction), 1 / size])
     scale = sp.Piecewise((adaptive_scale, construct(sp.Gt, length, 5)), (1, True))
+    # The length never exceeds 5 then, and the factor would be the root of a quotient that may be
+    # negative or 0 / 0.
     if _is_never_rectified(values["beta2"]):
         scale = sp.Integer(1)
     param = PARAM - hyper("lr") / (1 - hyper("beta1") ** (t + 1)) * mean * scale

@@ -81,6 +81,7 @@ def madgrad(
     total = state("s") + weight * gradient
     states = {"grad_sum_sq": State(squares), "s": State(total)}
     if is_zero(values["momentum"]):
+        # p = x0 - s / cbrt(v), solved for x0, so that no state holds it.
         first = PARAM + state("s") / _cube_root(state("grad_sum_sq"))
         param = first - total / _cube_root(squares)
     else:

@@ -131,6 +131,7 @@ def fromage(lr: Hyper = 1e-2, *, maximize: bool = False) -> UpdateRule:
         "change": local("ratio") * gradient,
     }
     rate = hyper("lr")
+    # Without the divisor the norm of the weights grows by sqrt(1 + η²) at each orthogonal step.
     param = (PARAM - rate * local("change")) / sp.sqrt(1 + rate**2)
     return rule_of("fromage", param, {}, values, definitions=definitions)
 
@@ -202,6 +203,7 @@ def lamb(
 def _trust_ratio(direction: sp.Expr) -> sp.Expr:
     weight = sp.Min(sp.sqrt(reduce_sum(PARAM**2)), hyper("largest_norm"))
     step = sp.sqrt(reduce_sum(squared(direction)))
+    # Layers that begin with zeros, and steps of 0, have the ratio 1.
     return sp.Piecewise((weight / step, sp.And(weight > 0, step > 0)), (1, True))
 
 

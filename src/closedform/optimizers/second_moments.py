@@ -142,6 +142,7 @@ def acprop(
         state("exp_avg_var"), square(gradient - state("exp_avg")), hyper("beta2")
     )
     correction = sp.Piecewise((1, sp.Eq(t, 0)), (sp.sqrt(1 - hyper("beta2") ** t), True))
+    # At t = 0 the spread is its initial 0: without the 1 the first step would be g / ε.
     root = sp.Piecewise((1, sp.Eq(t, 0)), (sp.sqrt(state("exp_avg_var")), True))
     param = PARAM - hyper("lr") * (gradient / (root / correction + hyper("eps")))
     param = param - decoupled_decay(values["weight_decay"])
@@ -298,6 +299,7 @@ def adopt(
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "adopt")
     if not is_decoupled:
         gradient = with_penalty(gradient, values["weight_decay"])
+    # The moment before this gradient: the proof of convergence needs the two to be independent.
     normalized_gradient = gradient / sp.Max(sp.sqrt(state("exp_avg_sq")), hyper("eps"))
     if clip_exponent is not None:
         values["clip_exponent"] = hyperparameter(clip_exponent, "clip_exponent", "adopt")
@@ -382,4 +384,5 @@ def stable_adamw(
 def _corrected_rate(beta: str) -> sp.Expr:
     """The decay rate with which a running mean is one of all gradients so far: 0 at first."""
     power = hyper(beta) ** (t + 1)
+    # Equal to (β - β^(t+1)) / (1 - β^(t+1)), and exactly 0 at t = 0.
     return 1 - (1 - hyper(beta)) / (1 - power)

@@ -104,6 +104,8 @@ def next_momentum(gradient: sp.Expr, *, is_dampened: bool, first: str) -> sp.Exp
     if not is_dampened:
         return momentum_term + gradient
     usual = momentum_term + (1 - hyper("dampening")) * gradient
+    # torch begins the buffer with the undampened gradient of the first step (``buf =
+    # torch.clone(grad)``).
     return sp.Piecewise((gradient, sp.Eq(t, 0)), (usual, True)) if first == "gradient" else usual
 
 
@@ -117,6 +119,7 @@ def check_nesterov(momentum: Hyper, dampening: Hyper, where: str = "sgd") -> Non
         raise DefinitionError(
             "nesterov needs a momentum above 0, got momentum 0", where=where, hint="try 0.9"
         )
+    # Nesterov's form assumes the whole gradient in the buffer; torch refuses other dampenings, too.
     if dampening is None or isinstance(dampening, Schedule) or dampening != 0:
         raise DefinitionError(
             f"nesterov needs dampening 0, got dampening {dampening}",
@@ -188,6 +191,7 @@ def asgd(
     # The decay joins the gradient: the factor 1 - lambd*rate, rounded to float32, would err by up
     # to 3e-8 at each step to the same side, and a separate term would round the parameter twice.
     param = PARAM - rate * (gradient + hyper("lambd") * PARAM)
+    # The mu of the step before: torch writes eta and mu after it has used them.
     average = state("ax") + state("mu") * (param - state("ax"))
     next_rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * (t + 1)) ** hyper("alpha")
     next_weight = 1 / construct(sp.Max, 1, t + 1 - hyper("t0"))

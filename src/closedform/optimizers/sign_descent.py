@@ -233,6 +233,7 @@ def rprop(
     )
     size = construct(sp.Min, before * factor, hyper("largest_step"))
     size = construct(sp.Max, size, hyper("smallest_step"))
+    # iRprop-: after a change of sign the step is left out, and the next one compares with 0.
     effective_gradient = sp.Piecewise((0, turns), (gradient, True))
     states = {"prev": State(effective_gradient), "step_size": State(size, first)}
     return rule_of("rprop", PARAM - sign(effective_gradient) * size, states, values)

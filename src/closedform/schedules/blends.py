@@ -19,6 +19,7 @@ def along_cosine(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:
 
 def along_half_cosine(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:
     """Returns the second half of ``along_cosine``: from midway between the values to ``end``."""
+    # The second half of a cosine begins midway.
     return along_cosine(start, end, (1 + progress) / 2)
 
 
@@ -34,6 +35,7 @@ def along_geometric(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:
 
 def along_half_exponential(start: sp.Expr, end: sp.Expr, progress: sp.Expr) -> sp.Expr:
     """Returns ``end + (start - end) (2 * 2^-p - 1)``: half an exponential, lowered to its end."""
+    # 2^(1 - p) - 1 falls from 1 to 0.
     return along_line(end, start, 2 * sp.Rational(1, 2) ** progress - 1)
 
 

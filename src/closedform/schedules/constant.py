@@ -112,6 +112,7 @@ def multi_step(value: Number, gamma: Number, milestones: Sequence[Steps]) -> Sch
 
     Source: ``MultiStepLR`` of torch 2.13 (closed form) and of cerebras.pytorch 2.10: identical.
     """
+    # A milestone that is listed twice counts twice, as in the Counter of torch's MultiStepLR.
     marks = Counter(rational_milestones(milestones, "multi_step"))
     initial, factor = hyper("value"), hyper("gamma")
     distinct = sorted(marks)

@@ -73,6 +73,7 @@ def cyclic(
     u = hyper("up", integer=bool(rise.is_Integer), positive=True)
     d = hyper("down", integer=bool(fall.is_Integer), positive=True) if fall else sp.Integer(0)
     place = floor_mod(t, u + d)
+    # The lesser of both lines: rising before U and falling after it, without a condition.
     height = construct(sp.Min, place / u, (u + d - place) / d) if fall else place / u
     factor = _scale(mode, scale, scale_mode, 1 + floor_div(t, u + d))
     lowest, highest = hyper("low"), hyper("high")

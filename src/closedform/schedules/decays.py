@@ -42,6 +42,7 @@ def rex(start: Number, end: Number, steps: Steps) -> Schedule:
     number = run_length(steps, "steps", "rex")
     n = steps_symbol(number)
     a, b, progress = hyper("start"), hyper("end"), construct(sp.Min, t, n)
+    # (1 - p) / (1/2 + (1 - p)/2), both sides times N: one division of integers.
     expr = b + 2 * (a - b) * (n - progress) / (2 * n - progress)
     return Schedule(expr, name="rex", length=whole_length(n), start=start, end=end, steps=number)
 
@@ -129,6 +130,7 @@ def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Sc
     n = steps_symbol(number)
     u = hyper("bound", integer=bool(most.is_Integer), positive=True)
     a, progress = hyper("start"), construct(sp.Min, t, n)
+    # U times h: integers under the roots.
     height = sp.sqrt((n - progress) * (2 * u - n - progress)) - sp.sqrt(n * (2 * u - n))
     return Schedule(
         a + (a - hyper("infimum")) * height / u,

@@ -133,5 +133,6 @@ def _factors(
         return Schedule(v * r**t, name=name, **arguments)
     n = steps_symbol(number)
     exponent: sp.Expr = floor_div(t, n) if staircase else t / n
+    # A negative number has whole powers only.
     domain = () if staircase else (r >= 0,)
     return Schedule(v * r**exponent, name=name, domain=domain, steps=number, **arguments)

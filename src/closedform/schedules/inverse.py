@@ -96,6 +96,7 @@ def inverse_time(
         periods = time_power / n
     expr = v / (1 + r * periods)
     if exponent < 0:
+        # t**k grows without bound towards t = 0 for k < 0, where v / (1 + r t**k) tends to 0.
         expr = sp.Piecewise((0, t < 1), (expr, True))
     return Schedule(expr, name="inverse_time", domain=domain, **arguments)
 

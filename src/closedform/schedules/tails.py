@@ -46,6 +46,7 @@ def cosine_linear_tail(
     number, falling = _with_tail(steps, tail, where)
     n, d = hyper("steps", integer=True, positive=True), hyper("tail", integer=True, positive=True)
     a, b, last = hyper("start"), hyper("end"), hyper("final")
+    # The cosine over all N steps, cut off at N - D, where the line begins.
     height = along_cosine(a, b, construct(sp.Min, t, n - d) / n)
     return Schedule(
         along_line(last, height, construct(sp.Min, 1, (n - construct(sp.Min, t, n)) / d)),
@@ -158,6 +159,7 @@ def power_with_tail(
     n, d, w = (hyper(name, integer=True, positive=True) for name in ("steps", "tail", "warmup"))
     a, k = hyper("peak", positive=True), hyper("exponent")
     b = hyper("end", positive=True if shape in POSITIVE_SHAPES else None)
+    # The tail begins at the value of the power law at N - D.
     curve, height = a * (t / w) ** k, a * ((n - d) / w) ** k
     progress = construct(sp.Min, construct(sp.Max, t - (n - d), 0), d) / d
     expr = sp.Piecewise(

@@ -96,6 +96,7 @@ def wsd(
         )
     n = hyper("steps", integer=True, positive=True)
     d = hyper("decay", integer=True, positive=True)
+    # Clamped in integers, before the division: exactly 0 and 1 at both ends.
     progress = construct(sp.Min, construct(sp.Max, t - (n - d), 0), d) / d
     lengths = {"steps": number, "decay": falling}
     domain = ((hyper("warmup", integer=True, positive=True) if rising else 0) + d <= n,)
@@ -255,6 +256,7 @@ def _checkpoints(checkpoints: Count | Sequence[Count], steps: int, where: str) -
     """The steps of the checkpoints."""
     if not isinstance(checkpoints, Sequence):
         count = whole_number(checkpoints, "checkpoints", where, least=1)
+        # …, N/4, N/2, N: each phase is as long as all phases before it together.
         marks = [steps // 2 ** (count - 1 - index) for index in range(count)]
     elif isinstance(checkpoints, str) or not checkpoints:
         raise DefinitionError(

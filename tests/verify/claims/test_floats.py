@@ -118,4 +118,6 @@ def test_invalid_claims_are_refused(name: str) -> None:
 def test_a_domain_of_one_step_has_no_other_steps() -> None:
     first = Schedule(t / 7, domain=(t < 1,))
     assert claims.float_bounded(first, 0, 0).verify().proved
-    assert claims.float_within(first, 0).arguments["last"] == "0"
+    arguments = claims.float_within(first, 0).arguments
+    assert arguments is not None
+    assert arguments["last"] == "0"

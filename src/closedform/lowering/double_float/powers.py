@@ -29,6 +29,7 @@ def lower_power(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
         return _exponential(low, expr, exponent, sp.log(base, 2), domain)
     if base.is_number and base.is_negative and is_integral(exponent):
         size = sp.Pow(-base, exponent)
+        # (-b)^n by the parity of n.
         is_even = sp.Eq(FloorMod(exponent, 2), 0)
         return low.number(sp.Piecewise((size, is_even), (-size, True)), domain)
     _require_positive(low, base, expr, domain)
@@ -102,6 +103,7 @@ def _log2_of(bound: Bound, margin: int) -> float:
         return -math.inf
     if isinstance(bound, float):
         return bound
+    # Of numerator and denominator apart: the quotient may be beyond the largest float.
     return math.log2(bound.numerator) - math.log2(bound.denominator) + margin
 
 

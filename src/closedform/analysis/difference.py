@@ -405,6 +405,7 @@ def _compare(left: ScheduleOrLog, right: ScheduleOrLog, run: _Run) -> CurveDiffe
     difference = _scan(left, right, steps, empty) if len(steps) else empty
     if difference.first_step is not None:
         return difference
+    # No value differs; the update after the shorter domain is then the first difference.
     if shortest is not None and not have_one_end and (shortest < run.end or not run.has_end):
         first = min(partial, key=lambda side: side.last_step or 0)
         reason = first.ending or "its domain ends there"
@@ -424,6 +425,7 @@ def _sample_steps(left: Schedule, right: Schedule, end: int) -> StepArray:
     from closedform.verify.claims.continuity import cells_of
 
     marks = [cell.first for side in (left, right) for cell in cells_of(side)]
+    # Curves that agree elsewhere may differ in one update at a joint, which even samples miss.
     near = [mark + shift for mark in marks for shift in (-1, 0, 1) if 0 <= mark + shift < end]
     even = np.linspace(0, end - 1, ALL_STEPS // 10).astype(np.int64)
     return np.unique(np.concatenate([even, np.array(near, dtype=np.int64)]))
@@ -446,6 +448,8 @@ def _scan(
     step = int(steps[index])
     if is_sampled and index > 0:
         step = _bisect(left, right, int(steps[index - 1]), step, _ROUNDING * scale)
+    # The first of the gaps that differ from the largest by rounding: a constant gap has its start
+    # as place.
     widest = int(np.flatnonzero(gaps >= np.max(gaps) - _ROUNDING * scale)[0])
     area = float(np.trapezoid(gaps, steps)) if is_sampled else float(np.sum(gaps))
     return replace(
@@ -460,7 +464,7 @@ def _scan(
 
 
 _CANDIDATES = 32
-"""StepArray whose float64 values are barely apart and that are compared exactly."""
+"""The most updates whose float64 values are barely apart and that are compared exactly."""
 
 
 def _first(
@@ -469,6 +473,7 @@ def _first(
     """The position of the first update that differs."""
     clear = np.flatnonzero(gaps > 100 * rounding)
     close = np.flatnonzero(gaps > rounding)
+    # An exact comparison takes milliseconds, where a float64 gap is free: only the doubtful ones.
     for position in close[:_CANDIDATES]:
         if clear.size and position >= clear[0]:
             break
@@ -515,6 +520,7 @@ def _prove(
     last = f"{difference.until - 1:,}"
     open_reason = ""
     if not run.is_given:
+        # For every update first: it implies the verdict of the run, and says more.
         verdict = equal_to(left, right).judge(Effort.of(LIMITS.audit_work))
         if verdict.proved:
             return replace(difference, verdict=Status.PROVED, reason="equal for every update")
@@ -611,6 +617,7 @@ def _updates_per_epoch(recipe: Recipe) -> int | None:
     if facts.updates_per_epoch is not None:
         return int(facts.updates_per_epoch)
     if facts.dataset_size is not None and facts.global_batch_size is not None:
+        # A batch that is larger than the data set makes no whole update.
         return int(facts.dataset_size) // int(facts.global_batch_size) or None
     return None
 
@@ -689,11 +696,15 @@ def _beside_schedule(
     for (step, value), schedule_value in zip(logged_values, values.tolist(), strict=True):
         gap = abs(float(value.value) - schedule_value)
         within = float(value.precision)
+        # At the edge of the printed digits the rounding of float64 decides: exact values there.
         if within < gap <= within + rounding:
             schedule_value = to_float(schedule.exact(step))
             gap = float(abs(value.value - Fraction(schedule_value)))
         yield _Pair(
-            step, (float(value.value), schedule_value), gap > within + abs(schedule_value) / 2**52
+            # An ulp: the logged number was itself a float64 before it was printed.
+            step,
+            (float(value.value), schedule_value),
+            gap > within + abs(schedule_value) / 2**52,
         )
 
 

@@ -155,12 +155,14 @@ class _Asked:
 
     def linear(self) -> Solution:
         """The solution where the quantity is linear in the hyperparameter."""
+        # Two points of the line, and not 0, which is out of the range of a positive hyperparameter.
         unit, two = sp.Integer(1), sp.Integer(2)
         first, second = self.exact(unit), self.exact(two)
         if first is None or second is None:
             slope = self.ball(two) - self.ball(unit)
             if slope.contains(0):
                 raise self._constant()
+            # The zero of f(1) + (x - 1) slope, in balls: its ends enclose the solution.
             root = arb(1) - self.ball(unit) / slope
             low, high = (sp.Float(str(end), 17) for end in (root.lower(), root.upper()))
             return self.solution((low + high) / 2, low, high, is_exact=False)
@@ -199,6 +201,8 @@ class _Asked:
         if begin * self.sign(high) > 0:
             raise self._no_change(low, high)
         for _ in range(_HALVINGS):
+            # The shortest decimal of the middle: exact halves would get a bit longer with each
+            # halving.
             middle = sp.Rational(repr(float((low + high) / 2)))
             if not low < middle < high or float(high - low) <= _NEAR * float(abs(middle)):
                 break
@@ -213,6 +217,7 @@ class _Asked:
         enclosure = self.ball(number)
         if enclosure > 0 or enclosure < 0:
             return 1 if enclosure > 0 else -1
+        # A ball around 0 decides nothing: equality needs exact numbers.
         exact = self.exact(number)
         if exact is not None and sp.simplify(exact - self.target) == 0:
             return 0

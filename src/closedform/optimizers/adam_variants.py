@@ -72,6 +72,7 @@ def qhadam(
     values = hyperparameters(where, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
     for index, nu in enumerate(several(nus, "nus", where, (0.7, 1.0))):
         values[f"nu{index + 1}"] = hyperparameter(nu, f"nus[{index}]", where, at_most=1)
+    # The order of the signature, which is that of the inputs of a graph.
     values = {key: values[key] for key in _QHADAM}
     gradient = ascent_or_descent(maximize, where)
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", where)
@@ -220,6 +221,8 @@ def adabound(
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1)) / (1 - hyper("beta1") ** (t + 1))
     rate = hyper("lr") * correction / (sp.sqrt(largest) + hyper("eps"))
     count = hyper("gamma", positive=True) * (t + 1)
+    # φ follows the schedule: ``final_lr = group["final_lr"] * group["lr"] / base_lr`` of the
+    # authors.
     final = hyper("final_lr") * part
     bound = sp.Min(sp.Max(rate, final * (1 - 1 / (count + 1))), final * (1 + 1 / count))
     param = PARAM - states["exp_avg"].next * bound

@@ -74,6 +74,7 @@ def dog(
     )
     gradient = with_penalty(ascent_or_descent(maximize, where), values["weight_decay"])
     least: dict[str, sp.Expr] = {
+        # ``reps_rel`` of the authors' code.
         "heuristic": hyper("first_value") * (1 + sp.sqrt(global_sum(state("p0") ** 2))),
         "distance": hyper("first_value"),
         "rate": sp.Integer(0),

@@ -126,11 +126,11 @@ def adafactor(
     step) and of torch 2.13 (clamped, η λ p as decay; it divides the product R' C', which overflows
     from gradients of 4e9 on, and then takes no step).
     """
-    given1, given2 = several(eps, "eps", "adafactor", (1e-30, 1e-3))
+    first, second = several(eps, "eps", "adafactor", (1e-30, 1e-3))
     values = {
         "lr": hyperparameter(lr, "lr", "adafactor"),
-        "eps1": sp.Integer(0) if given1 is None else hyperparameter(given1, "eps[0]", "adafactor"),
-        "eps2": hyperparameter(given2, "eps[1]", "adafactor"),
+        "eps1": sp.Integer(0) if first is None else hyperparameter(first, "eps[0]", "adafactor"),
+        "eps2": hyperparameter(second, "eps[1]", "adafactor"),
         "decay_rate": hyperparameter(decay_rate, "decay_rate", "adafactor"),
         "beta1": hyperparameter(beta1, "beta1", "adafactor", below=1),
         "weight_decay": hyperparameter(weight_decay, "weight_decay", "adafactor"),
@@ -138,7 +138,7 @@ def adafactor(
     choice(floor, "floor", "adafactor", FLOORS)
     choice(decay, "decay", "adafactor", DECAYS)
     gradient = ascent_or_descent(maximize, "adafactor")
-    eps1 = EPSILON if given1 is None else hyper("eps1")
+    eps1 = EPSILON if first is None else hyper("eps1")
     states, definitions = _second_moment(gradient, eps1, floor)
     values["clip_threshold"], definitions["clipped"] = clipped_update(
         "u", clip_threshold, "adafactor"
@@ -151,6 +151,7 @@ def adafactor(
         rate = local("rate")
     change = rate * local("clipped")
     if not is_zero(values["beta1"]):
+        # A moment of changes: transformers averages ``update`` after its product with lr.
         change = weighted_mean(state("exp_avg"), change, hyper("beta1"))
         states["exp_avg"] = State(change)
     param = PARAM - change

@@ -92,6 +92,8 @@ def ademamix(
     if beta3_steps is not None:
         fast, slow = sp.log(beta1), sp.log(beta3)
         part = _part(beta3_steps, "beta3_steps")
+        # 1 / ln β, which is proportional to the half-life, is interpolated: (1 - b) / ln β₁ + b /
+        # ln β₃.
         beta3 = sp.exp(fast * slow / ((1 - part) * slow + part * fast))
     mean = blend(state("exp_avg"), GRAD, beta1)
     slow_mean = blend(state("exp_avg_slow"), GRAD, beta3)

@@ -194,6 +194,7 @@ def kron(
         "solved": by_kind(0, matmul(transpose(local("inverse_0")), noise), noise / line_0),
         "b": by_kind(1, matmul(local("solved"), local("inverse_1")), local("solved") / line_1),
     }
+    # With noise V of unit covariance the factors rest where E[A Aᵀ] = E[B Bᵀ]: there Q Qᵀ whitens.
     a, b = local("a"), local("b")
     step: sp.Expr = direction
     for side in (0, 1):
@@ -287,6 +288,7 @@ def _norm_bound(x: sp.Expr, prefix: str) -> Definitions:
     return {
         name: x,
         f"{prefix}_top": top,
+        # By its largest element, so that no square of an element overflows.
         f"{prefix}_scaled": matrix / sp.Max(local(f"{prefix}_top"), _TINY),
         f"{prefix}_lengths": reduce_sum(scaled_matrix**2, (-2,), keepdims=True),
         # The first of the longest columns.

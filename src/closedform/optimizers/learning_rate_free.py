@@ -149,6 +149,7 @@ def d_adapt_adam(
     )
     values, gradient, rate = adam.values, adam.gradient, adam.rate
     beta1, beta2, slow = hyper("beta1"), hyper("beta2"), sp.sqrt(hyper("beta2"))
+    # The rate is within the moment, not at the step: each gradient has the rate of its step.
     mean = beta1 * state("exp_avg") + (1 - beta1) * rate * gradient
     mean_square = weighted_mean(state("exp_avg_sq"), gradient**2, beta2)
     path = slow * state("s") + (1 - slow) * rate * gradient
@@ -223,6 +224,7 @@ def d_adapt_sgd(
     )
     gradient = with_penalty(GRAD, values["weight_decay"])
     first = sp.sqrt(global_sum(GRAD**2))
+    # 0 stands for "no gradient so far": the first norm above 0 stays.
     norm = sp.Piecewise((first, sp.Eq(shared("g0_norm"), 0)), (shared("g0_norm"), True))
     rate = sp.Piecewise((0, sp.Eq(norm, 0)), (SIZE * hyper("lr") / norm, True))
     path = state("s") + rate * gradient
@@ -232,6 +234,7 @@ def d_adapt_sgd(
     next_param = state("x0") - path
     return rule_of(
         where,
+        # Momentum as primal averaging: x' = (1 - μ) z + μ x with z = x0 - s'.
         next_param + hyper("momentum") * (PARAM - next_param),
         {"s": State(path), "x0": State(state("x0"), PARAM)},
         values,
@@ -326,6 +329,7 @@ def prodigy(
         slow = hyper("beta3")
     growth = size / hyper("d0")
     weight = growth * (size if flag(safeguard_warmup, "safeguard_warmup", "prodigy") else rate)
+    # Moments in units of d and d²: gradients from before d grew weigh less.
     mean = beta1 * state("exp_avg") + size * (1 - beta1) * gradient
     mean_square = beta2 * state("exp_avg_sq") + size**2 * (1 - beta2) * gradient**2
     path = slow * state("s") + weight * gradient

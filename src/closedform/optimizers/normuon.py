@@ -136,6 +136,7 @@ def normuon(
         size = sp.sqrt(reduce_sum(local("matrix") ** 2))
         size = size * sp.sqrt(sp.Max(1, rows / sp.Max(1, columns)))
     else:
+        # A root mean square of 0.2, that of AdamW's steps (Liu et al., Muon is scalable, 2025).
         size = sp.sqrt(SIZE) / 5
     definitions["step"] = like_param(local("normalized") * (size / length))
     param = PARAM - hyper("lr") * local("step")

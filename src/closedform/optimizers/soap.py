@@ -172,6 +172,7 @@ def soap(
         power = local(f"power_{side}")
         following: sp.Expr = basis
         if precondition_frequency is not None:
+            # The diagonal of Qᵀ (G Q) in n² operations, not the n³ of the product.
             definitions[f"values_{side}"] = reduce_sum(start * power, (-2,), keepdims=True)
             definitions |= matrices.descending_order(
                 local(f"values_{side}"), power, f"permutation_{side}"

@@ -304,6 +304,7 @@ def adams(
     param = PARAM - hyper("lr") * ratio
     if not is_zero(values["weight_decay"]):
         mean_square = states["exp_avg_sq"].next / (1 - hyper("beta2") ** (t + 1))
+        # The sum of 1 over all elements is their number.
         mean = global_sum(mean_square) / GlobalSum(1)
         rate = hyper("lr") / (sp.sqrt(mean) + hyper("eps"))
         param = param - decoupled_decay(values["weight_decay"], rate=rate)
@@ -328,6 +329,7 @@ def relative_rate(
             )
         return sp.Integer(1)
     first = number(largest, name, where)
+    # Composer: ``decay_factor = (lr / initial_lr) if initial_lr else 1.0``.
     if first == 0:
         return sp.Integer(1)
     values[name] = first

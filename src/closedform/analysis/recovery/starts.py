@@ -85,6 +85,7 @@ def _periods(points: Points, after: list[int]) -> list[float]:
         low, high = new_low, new_high
     first, last = int(np.floor(low)) + 1, int(np.floor(high))
     inside = [float(n) for n in range(first, min(last, first + 2000) + 1)]
+    # Round numbers first: 1000 before 997.
     return sorted(inside, key=lambda n: len(f"{n:.0f}".rstrip("0")))[:6] or [high]
 
 
@@ -137,6 +138,7 @@ def _pool(
         shift = 0.5 if parameter.name == "cut" else 1.0
         cut_fractions = [(m + shift) / steps for m in curve.marks if m + shift < steps]
         return (
+            # 0.3 is ``pct_start`` of torch's OneCycleLR, 0.1 the cut of ULMFiT, 0.5 a triangle.
             [*cut_fractions[:5], 0.3, 0.1, 0.5] if parameter.name == "rise" else cut_fractions[:5]
         )
     if parameter.role is Role.EXPONENT:
@@ -152,9 +154,11 @@ def _pool(
         return [*turns, *(turn / 2 for turn in turns), 2, 3, 4, 1.5]
     if parameter.name == "ratio":
         low = float(np.min(np.abs(v))) or 1e-3
+        # 32 is the ratio of Howard and Ruder (2018).
         return [float(np.max(v)) / low, 32.0]
     if parameter.name == "width":
         peak = float(np.max(v))
+        # The peak is 1 / sqrt(width warmup); 512 is the width of Vaswani et al. (2017).
         return [1 / (peak**2 * assigned_values.get("warmup", end)) if peak > 0 else 512.0]
     return [1.0]
 

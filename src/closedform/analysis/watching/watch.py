@@ -28,7 +28,7 @@ SINGLE_TOLERANCE = 4e-7
 """The same for values of float32."""
 
 MOST_SEEN = 100_000
-"""FloatArray of a key that are stored for the causes."""
+"""The most values of a key that are stored for the causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,7 @@ class Track:
         steps = np.arange(self.first, end)
         values = np.asarray(evaluate_schedule(self.schedule, steps), dtype=np.float64)
         self.peak = max(self.peak, float(np.max(np.abs(values))))
+        # Lists of Python floats: to take a number out of an array costs more than both comparisons.
         self.low = (values - TOLERANCE * self.peak).tolist()
         self.high = (values + TOLERANCE * self.peak).tolist()
         self.size = len(self.low)
@@ -119,8 +120,8 @@ class Watch:
         recipe: The recipe, or the schedule of the learning rate of every group.
         groups: The values of the run's param groups before its first update.
         numbers: What is known of the run, which decides between causes.
-        assigned: The param group of the recipe for each one of the run, by name or position; if not
-            given, the group of the same position, or the one with the same values.
+        group_names: The param group of the recipe for each one of the run, by name or position; if
+            None, the group of the same position, or the one with the same values.
 
     Raises:
         ArgumentError: No key of a group is in the recipe.
@@ -181,6 +182,7 @@ class Watch:
             value = groups[track.group][entry]
             if index is not None:
                 value = value[index]
+            # Not ``value < low or value > high``, which is false for nan.
             if not track.low[place] <= value <= track.high[place]:
                 departure = self._departure(track, update, value)
                 if departure is not None:
@@ -191,6 +193,7 @@ class Watch:
         """The departure of a value, unless it is that of the recipe in float32."""
         number = float(value)
         expected = track.expected(update)
+        # A number that is not Python's comes from a tensor (``capturable=True``), in float32.
         is_single = type(value) is not float and type(value) is not int
         tolerance = (SINGLE_TOLERANCE if is_single else TOLERANCE) * track.peak
         if abs(number - expected) <= tolerance:
@@ -216,6 +219,7 @@ class Watch:
         for at, number in track.seen:
             if at >= updates[0]:
                 values[at - updates[0]] = number
+        # Above 0 for schedules of zeros, too: the errors are divisors.
         errors = np.full(values.shape, 4 * TOLERANCE * max(track.peak, 1e-300))
         agrees = any(candidate is not track and not candidate.seen for candidate in tracks)
         measurements = Seen(updates.astype(np.float64), values, errors, agrees)
@@ -243,6 +247,7 @@ def stop(departure: Departure) -> None:
 def value_of(group: Mapping[str, Any], key: str) -> Any:
     """Returns the value of a key of a param group; None if it has none."""
     if key == "momentum" and "momentum" not in group and "betas" in group:
+        # beta1 is Adam's momentum, as for ``cycle_momentum`` of torch's OneCycleLR.
         return group["betas"][0]
     return group.get(key)
 

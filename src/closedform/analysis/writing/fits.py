@@ -140,6 +140,7 @@ def simple(value: sp.Expr) -> sp.Expr | None:
         decimal = sp.Rational(str(sp.Float(value, digits)))
         if abs(decimal - value) < near:
             return decimal
+    # One in 10^12 random numbers is as near as 1e-30 to a fraction with such a denominator.
     fraction = sp.Rational(value).limit_denominator(10**9)
     return fraction if abs(fraction - value) < near else None
 
@@ -268,6 +269,7 @@ def _moving(part: SampledPart) -> list[sp.Expr]:
     floors = {node: node.args[0] / node.args[1] for node in bound.atoms(FloorDiv)}
     bound = bound.xreplace(floors)
     varying_parts = {node for node in sp.preorder_traversal(bound) if node.has(t)}
+    # ``min(1, t / n) ** k`` is a power of the line t / n in one of its branches.
     for choice in bound.atoms(sp.Min, sp.Max):
         for arg in choice.args:
             branch = bound.xreplace({choice: arg})
@@ -307,6 +309,7 @@ def _power(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
         shift, way = line.subs(t, 0) / abs(slope), sp.sign(slope)
         for power in sorted(powers):
             at = {step: (shift + way * step) for step in part.steps}
+            # A power with a fraction as exponent has no real value there.
             if any(node < 0 or (node == 0 and power < 0) for node in at.values()):
                 continue
             curve = _around(part, {step: (node**power).evalf(DIGITS) for step, node in at.items()})
@@ -346,6 +349,7 @@ def _logarithm(part: SampledPart) -> Iterator[tuple[sp.Expr, ...]]:
             yield *curve, shift
 
 
+# The simplest first: a constant is a line, too, and a line is a power.
 _FITS = (
     (CurveName.CONSTANT, _constant),
     (CurveName.LINEAR, _line),

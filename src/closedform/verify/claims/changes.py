@@ -63,6 +63,7 @@ def bounded_change(
         )
     reading = read_schedule(lr, assume, where)
     change = build.subtract(_after(reading.value), reading.value)
+    # Both steps are in the domain: the step over its end does not count.
     premises = (*reading.given, *reading.given_at(build.add(CLOCK, build.ONE)))
     goals = []
     for bound, sign in ((low, ">="), (high, "<=")):
@@ -120,6 +121,7 @@ def _extreme(reading: ScheduleReading, name: str, at: Any) -> Claim:
     displays = (("the value", reading.value), (f"at {value_text(at)} it", best))
     sentence = f"the value is nowhere {word} than at step {value_text(at)}"
     goal = Goal(f"it is not {word}", build.less_equal(*sides), shown=displays)
+    # A largest value at half a step, or outside of the domain, does not count.
     presumes = (*reading.step_goals(step, "the step"), *has_value(reading), *all_defined(best))
     return claim_about(reading, name, sentence, [goal], presumes, at=at)
 
@@ -183,6 +185,8 @@ def close(
     displays = ((repr(lr.name), reading.value), (name, value))
     goals = [
         Goal(f"the difference is {text}", build.less_equal(side, most), shown=displays)
+        # ``|d| <= m`` as d <= m and -d <= m: lines remain lines, where an absolute value is a
+        # choice.
         for side in (gap, build.negative(gap))
     ]
     sentence = with_domain(f"it differs from {name} by {text}", reading)

@@ -28,6 +28,7 @@ from closedform.verify.terms.tree import Sign, Term, symbols
 Point = Mapping[str, fmpq]
 Number = fmpq | arb
 
+# Steps after the last joint: an unbounded cell has no middle, and what decays is small far out.
 _STEPS_BEYOND = (0, 1, 2, 3, 5, 8, 13, 40, 100, 1000)
 
 
@@ -49,6 +50,7 @@ def draws(reading: ScheduleReading, seed: int = 0) -> list[Point]:
 
 def _holds(fact: Term, point: Point) -> bool:
     missing = set(symbols(fact)) - set(point)
+    # Symbols that the value lacks are 1: they change no sample.
     return holds(fact, {**point, **dict.fromkeys(missing, fmpq(1))}) is True
 
 
@@ -262,6 +264,7 @@ def phases(reading: ScheduleReading) -> tuple[Phase, ...]:
         last = None if cell.high is None else int(cells[number + 1].low.ceil())
         if last is not None and last <= first:
             continue
+        # A prime number of steps, so that few periods divide the distances of the samples.
         direction = _direction(reading, first, first + 97 if last is None else last)
         if direction is None:
             return ()

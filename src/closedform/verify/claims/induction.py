@@ -83,6 +83,7 @@ def recurrence(
             shown=(("the step", step_value), ("the next value", after)),
         ),
     ]
+    # The condition is already at the new step; the reading's own would ask it at the old one.
     everywhere = replace(reading, where=TRUE)
     presumes = [
         *has_value(everywhere, first_value),
@@ -140,6 +141,7 @@ def area(
     if steps is None:
         begin = substitute(total_term, {CLOCK: ZERO})
         after = substitute(total_term, {CLOCK: add(CLOCK, ONE)})
+        # S(0) = 0 and S(t + 1) - S(t) = f(t) determine S: an induction without a prover for sums.
         increase = subtract(after, total_term)
         displays = (("it", increase), ("the value", reading.value))
         goals = [

@@ -156,6 +156,7 @@ def read_about(schedule: Schedule, expr: Any) -> Term:
         return term(exact_number(expr, "a value in a claim"))
     open_by_name = {symbol.name: symbol for symbol in schedule.open}
     values_by_name = {**open_by_name, **schedule.hyperparameters}
+    # By name: a user's symbol need not have the assumptions of the schedule's. Dummies are bound.
     symbols_in_expr = expr.free_symbols - expr.atoms(sp.Dummy) - {t}
     names = {s: values_by_name[s.name] for s in symbols_in_expr if s.name in values_by_name}
     return term(rationalize(expr.xreplace(names)))
@@ -187,6 +188,7 @@ def claim_about(
     count = len(reading.given)
     goals_in_place = tuple(
         goal
+        # Goals about two steps bring the premises of both.
         if goal.given[:count] == reading.given
         else replace(goal, given=(*reading.given, *goal.given))
         for goal in goals

@@ -206,12 +206,15 @@ def _of_cosine(value: sp.Expr, factor: sp.Expr, angle: sp.Expr) -> _Part | None:
     turns = slope / (2 * sp.pi)
     if turns.is_rational:
         turns -= sp.floor(turns)
+        # cos(2 pi n t) is 1 at integers: whole turns are taken off, and the divisor below is not 0.
         slope = 2 * sp.pi * turns
     elif turns.is_rational is None:
         return None
     if slope == 0:
         return _Part(value, factor * sp.cos(start) * t)
     half = slope / 2
+    # sin(a (t + 1) + b - a/2) - sin(a t + b - a/2) = 2 sin(a/2) cos(a t + b), with sines as
+    # cosines.
     dividend = factor * sp.cos(slope * t + start - half - sp.pi / 2)
     return _Part(value, dividend, 2 * sp.cos(half - sp.pi / 2), is_identity=True)
 
@@ -219,6 +222,7 @@ def _of_cosine(value: sp.Expr, factor: sp.Expr, angle: sp.Expr) -> _Part | None:
 def _of_exponential(rest: sp.Expr) -> sp.Expr | None:
     if not isinstance(rest, sp.Pow | sp.exp) or rest.as_base_exp()[0].has(t):
         return None
+    # The sum of r^t is r^t / (r - 1), for a constant ratio r that is not 1.
     ratio = sp.simplify(rest.subs(t, t + 1) / rest)
     if ratio.has(t) or ratio == 1:
         return None

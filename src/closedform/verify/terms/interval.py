@@ -100,11 +100,13 @@ class Interval:
         """The products, between closed ends; only their sign where an end is missing."""
         ends = (self.low, self.high), (factor.low, factor.high)
         if any(end is None for pair in ends for end in pair):
+            # An end at infinity times an end at 0 has no value: only the sign is certain.
             sign = sign_of_product((self.sign, factor.sign))
             return Interval(
                 low=fmpq(0) if sign in NON_NEGATIVE else None,
                 high=fmpq(0) if sign in NON_POSITIVE else None,
             )
+        # A bilinear function has its extremes in corners.
         corners = [times(left_end, other_end) for left_end in ends[0] for other_end in ends[1]]
         return Interval(reduce(lesser, corners), reduce(greater, corners))
 
@@ -134,7 +136,9 @@ class Interval:
     def minimum(self, interval: Interval) -> Interval:
         """The lesser of a number of each, between closed ends."""
         return Interval(
-            _of_both(lesser, self.low, interval.low), _of_either(lesser, self.high, interval.high)
+            # One upper end bounds the lesser of both, but a lower end needs both.
+            _of_both(lesser, self.low, interval.low),
+            _of_either(lesser, self.high, interval.high),
         )
 
     def floors(self) -> Interval:
@@ -142,6 +146,7 @@ class Interval:
         low, high = (
             fmpq(end.floor()) if isinstance(end, fmpq) else end for end in (self.low, self.high)
         )
+        # x - 1 < floor(x) <= x: a ball may reach over an integer.
         return Interval(plus(low, fmpq(-1)) if isinstance(low, arb) else low, high)
 
     def is_within(self, bounds: Interval) -> bool:
@@ -204,6 +209,7 @@ class Interval:
 
     def ends(self, is_integer: bool) -> list[fmpq]:
         """Numbers at its ends: themselves, or close to them where they are open; and 0 and 1."""
+        # An open end has no nearest number; some number close to it.
         step = fmpq(1) if is_integer else fmpq(1, 1000)
         numbers = [fmpq(0), fmpq(1), fmpq(2)]
         if self.low is not None:

@@ -118,6 +118,7 @@ def reshape(operand: Term, before: Shape, after: Shape) -> Term:
 
 
 def _bare(shape: Shape) -> Shape:
+    # Axes of size 1 in front do not change broadcasting, which aligns shapes at their ends.
     first = next((place for place, size in enumerate(shape) if size != 1), len(shape))
     return shape[first:]
 
@@ -128,6 +129,8 @@ def transpose(operand: Term, shape: Shape, order: tuple[int, ...]) -> Term:
         return operand
     if operand.op is Op.OPAQUE and kind_of(operand.value) == TRANSPOSE:
         inner: TensorFunction = operand.value
+        # Axis i of the result is axis ``order[i]`` of the inner one, which is
+        # ``inner.axes[order[i]]``.
         composed_order = tuple(inner.axes[axis] for axis in order)
         return transpose(operand.args[0], inner.shapes[0], composed_order)
     function = TensorFunction(TRANSPOSE, (shape,), order)

@@ -108,6 +108,7 @@ class Term:
     def __eq__(self, value: object) -> bool:
         if self is value:
             return True
+        # The stored hash decides most comparisons; equal ones are compared without recursion.
         if not isinstance(value, Term) or self._hash != value._hash:
             return False
         return _written_alike(self, value)
@@ -150,6 +151,8 @@ def nesting(root: Term) -> int:
 def walk(*roots: Term, skip: Container[Term] = ()) -> Iterator[Term]:
     """Yields each distinct term once, operands first; nothing in ``skip`` nor only below it."""
     seen_nodes: set[Term] = set()
+    # A stack of its nodes: terms are nested deeper than Python recurses. True marks a node below
+    # which all is done.
     pending = [(root, False) for root in reversed(roots)]
     meter = METER
     while pending:

@@ -107,6 +107,7 @@ def judge_step(
     step = read_step(source, ports)
     budget = Effort.of(WORK) if effort is None else effort
     judgement = _judge(step, rules, budget)
+    # A proof under one reading is enough: the file makes these steps if its ports are so.
     if judgement.verdict.proved or not step.ports.is_by_use:
         return judgement
     is_refuted = judgement.verdict.refuted
@@ -115,6 +116,7 @@ def judge_step(
         if entry.verdict.proved:
             return entry
         is_refuted = is_refuted and entry.verdict.refuted
+    # A refutation needs all readings to be refuted, since the file does not name its ports.
     if judgement.verdict.refuted and not is_refuted:
         reason = (
             f"read by the use of its ports, {judgement.verdict.reason}; its ports may be others: "
@@ -163,6 +165,8 @@ def _judge(step: ForeignStep, rules: Rules, budget: Effort) -> Judgement:
         return Judgement(Verdict(Status.UNKNOWN, reason=reason), None, step)
     verdict, renaming = verdicts[0]
     if verdict.refuted:
+        # No exact run from first states has shown it: a counterexample with states that are out of
+        # reach.
         verdict = replace(verdict, reason=f"{verdict.reason}, at states that a run need not reach")
     return Judgement(verdict, None, step, renaming)
 
@@ -196,6 +200,7 @@ def _beginning(runs: Runs, renaming: Renaming) -> Verdict | None:
         dtype = runs.step.types[port].dtype
         for entry in set(np.ravel(stated[port]).tolist()):
             exact = build.exact(entry)
+            # 0.001 in a file is the float32 next to it: any number that rounds to the entry agrees.
             low, high = rounding_interval(entry, dtype) if dtype.is_float else (exact, exact)
             if not low <= number <= high:
                 reason = f"{port} begins with {entry}, and that of the rule with {number}"

@@ -60,6 +60,7 @@ class Model:
     sums: dict[SumKey, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # As the exporter lowers them.
         members = [(rule.clamped(), params) for rule, params in self.members]
         object.__setattr__(self, "members", members)
 
@@ -174,7 +175,10 @@ class Model:
         """Yields the first step and the first states of the whole model."""
         yield Wanted("step", "", build.ZERO, (), is_counter=True)
         shared_specs = {
-            name: spec for rule, _ in self.members[::-1] for name, spec in rule.shared.items()
+            # In reverse, so that the first rule with a name counts, as in ``shared_states``.
+            name: spec
+            for rule, _ in self.members[::-1]
+            for name, spec in rule.shared.items()
         }
         for name, spec in shared_specs.items():
             value = sympy_io.term(spec.initial)

@@ -118,6 +118,38 @@ def test_values_between_pixels_are_those_of_onnxruntime(
     )
 
 
+@pytest.mark.parametrize("nearest", NEAREST)
+@pytest.mark.parametrize("factors", [(2.0, 3.0), (4.0, 1.0), (0.5, 0.25)])
+def test_values_between_pixels_of_tensorflow(nearest: str, factors: tuple[float, float]) -> None:
+    """(i + 0.5)/k is rounded to another pixel than floor(i/k), whole factors or not."""
+    how = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": nearest}
+    weights = {"r": np.zeros(0, np.float32), "f": np.array([1, 1, *factors], np.float32)}
+    made = node("Resize", "x", "r", "f", **how)
+    check(model_of([made], weights, (1, 2, 4, 6), opset=11), normal(1, 2, 4, 6))
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 3), (8, 1)])
+def test_one_pixel_is_that_of_onnxruntime(mode: str, places: str, sizes: tuple[int, int]) -> None:
+    """pytorch_half_pixel takes the first pixel there, which torch itself does not."""
+    how = {"coordinate_transformation_mode": places, "mode": mode}
+    by_sizes = {"f": np.array([1, 2, *sizes])}
+    made = node("Resize", "x", "", "", "f", **how)
+    check(model_of([made], by_sizes, (1, 2, 4, 6)), normal(1, 2, 4, 6))
+    by_factors = {"f": np.array([1, 1, sizes[0] / 4, sizes[1] / 6 + 1e-6], np.float32)}
+    made = node("Resize", "x", "", "f", **how)
+    check(model_of([made], by_factors, (1, 2, 4, 6)), normal(1, 2, 4, 6))
+
+
+def test_a_cubic_pixel_of_one_is_refused() -> None:
+    how = {"coordinate_transformation_mode": "pytorch_half_pixel", "mode": "cubic"}
+    made = node("Resize", "x", "", "", "f", **how)
+    model = model_of([made], {"f": np.array([1, 2, 1, 1])}, (1, 2, 4, 6))
+    with pytest.raises(ExportError, match="cubic pytorch_half_pixel is not supported"):
+        read_module(model, []).eval()(torch.from_numpy(normal(1, 2, 4, 6)))
+
+
 TRANSPOSED: dict[str, dict[str, Any]] = {
     "unequal pads": {"pads": [1, 0, 0, 2], "strides": [2, 2]},
     "a longer end": {"pads": [1, 1, 0, 0], "strides": [2, 3], "output_padding": [1, 2]},
@@ -312,7 +344,7 @@ def test_sizes_without_a_name_are_different_sizes() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     module = read_module(model, [])
     assert module.input_names == ("image_1", "input_13")
-    assert module.free_sizes == {
+    assert module.input_shapes.free_sizes == {
         "image_1": {0: "image_1_0", 1: "a_b", 2: "image_1_2"},
         "input_13": {0: "input_13_0", 1: "a_b_", 2: "input_13_2"},
     }

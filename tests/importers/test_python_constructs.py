@@ -590,6 +590,27 @@ def test_traced(name: str) -> None:
     assert schedule.trace.comparison.rounded == ()
 
 
+NEAR: dict[str, Callable[[int], Any]] = {
+    "math": lambda step: math.isclose(step, 10**6, rel_tol=1e-6),
+    "numpy": lambda step: np.isclose(step, 10**6),
+    "numpy, relative to the second": lambda step: np.isclose(step, 10**6, 0.5, 0),
+    "numpy, a name": lambda step: np.isclose(step, 10**6, atol=3, rtol=0),
+    "torch": lambda step: torch.isclose(torch.tensor(1.0 * step), torch.tensor(1e6)),
+}
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_each_module_has_tolerances_for_near_numbers(name: str) -> None:
+    """numpy's tolerances are wider than those of math, and relative to the second number."""
+
+    def function(step: int) -> float:
+        return 1.0 if NEAR[name](step) else 0.5
+
+    schedule = cf.from_python(function)
+    for step in (499_999, 500_000, 999_990, 999_997, 10**6 + 1, 10**6 + 11, 1_500_001):
+        assert schedule(step) == function(step), step
+
+
 # --- refused -------------------------------------------------------------------------------------
 
 

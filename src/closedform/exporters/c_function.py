@@ -156,6 +156,7 @@ class _Body:
         self._nodes = graph.nodes
         self._result = result
         self._parameters = {parameter.port: parameter for parameter in parameters}
+        # The range of a value decides whether a cast or a floor division needs a guard.
         self._intervals = ranges(graph, max(LAST_STEP.values()))
         targets = {updates.get(p.port, p.port): p for p in parameters}
         self._targets = {o.name: targets[o.name] for o in graph.outputs if o.name in targets}
@@ -210,6 +211,7 @@ class _Body:
 
     def _unused_parameter_reads(self) -> list[str]:
         """Statements that read parameters which nothing else reads: compilers warn of them."""
+        # -Wunused-parameter.
         read = set(re.findall(r"\w+", " ".join(self._lines)))
         names = [parameter.name for parameter in self._parameters.values()]
         return [f"(void){name};" for name in names if name not in read]
@@ -228,6 +230,8 @@ class _Body:
         elif node.op is Op.INPUT:
             parameter = self._parameters[node.attribute("name")]
             self._names[index] = parameter.name
+            # Read before the loop: the pointer is written at the end, and other outputs need the
+            # old value.
             if parameter.passing is Passing.UPDATE:
                 name = self._names[index] = self._new_name()
                 self._lines.append(f"const {c_type(node.type.dtype)} {name} = *{parameter.name};")
@@ -244,6 +248,7 @@ class _Body:
             return
         name = self._new_name()
         values = ", ".join(literal(v, dtype) for v in node.array().reshape(-1).tolist())
+        # textwrap would break 1e-05 at its hyphen.
         rows = textwrap.wrap(values, COLUMNS - 8, break_on_hyphens=False)
         self._lines.append(f"static const {c_type(dtype)} {name}[{node.array().size}] = {{")
         self._lines += [*(f"    {row}" for row in rows), "};"]

@@ -31,6 +31,7 @@ JAX_DTYPES: Mapping[DType, Any] = {
     DType.F64: jnp.float64,
 }
 
+# Without jax_enable_x64 JAX computes in 32 bits, with a warning at most.
 _WIDE = frozenset({DType.I64, DType.F64})
 
 Emitter = Callable[[Node, tuple[Array, ...]], Array]
@@ -112,6 +113,7 @@ def _const(node: Node, _: tuple[Array, ...]) -> Array:
     """
     values = node.array()
     if node.type.dtype in COMPUTED_FLOATS:
+        # tiny is the least normal number.
         least = np.finfo(values.dtype).tiny
         is_subnormal = (values != 0) & (np.abs(values) < least)
         values = np.where(is_subnormal, np.copysign(least, values), values)
@@ -142,6 +144,7 @@ def _cast(node: Node, operands: tuple[Array, ...]) -> Array:
     wide = operand if operand.dtype == jnp.float64 else operand.astype(jnp.float32)
     whole = jnp.trunc(wide)
     bound = jnp.asarray(float(info.min), wide.dtype)
+    # -bound is 2**31 or 2**63, which is a float; the largest integer is not.
     fits = (whole >= bound) & (whole < -bound)
     return jnp.where(fits, result, jnp.asarray(info.min, result.dtype))
 

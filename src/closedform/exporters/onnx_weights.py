@@ -215,6 +215,7 @@ def _without_weights(
     data: mmap.mmap, at: int, end: int, path: Path, weights: dict[str, StoredTensor]
 ) -> bytes:
     """The field of a graph without its larger weights, which are added to ``weights``."""
+    # The length of the graph changes, so its field is written again with a new length.
     rest = bytearray()
     for field, first, content, last in _messages(data, at, end):
         tensor_entry = (
@@ -232,6 +233,8 @@ def _messages(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, in
     while at < end:
         tag, body = _number(data, at)
         match tag & 7:
+            # Wire types of protobuf: 0 a varint, 1 eight bytes, 2 a length and content, 5 four
+            # bytes.
             case 0:
                 _, last = _number(data, body)
             case 1:
@@ -253,8 +256,10 @@ def _number(data: mmap.mmap, at: int) -> tuple[int, int]:
     """A varint, and the place after it."""
     value = shift = 0
     while True:
+        # A varint has at most ten bytes, for 64 bits.
         if at >= len(data) or shift > 63:
             raise ValueError("not a protobuf message")
+        # Seven bits a byte, the lowest first; the eighth bit says that another byte follows.
         value |= (data[at] & 127) << shift
         shift += 7
         at += 1

@@ -132,6 +132,7 @@ def _program(graph: Graph) -> fx.Graph:
         values.append(value)
     results = _fresh_outputs(graph, program, values)
     program.output(results[0] if len(results) == 1 else results)
+    # Such as the device of the first input where no constant is left.
     program.eliminate_dead_code()
     program.lint()
     return program
@@ -144,6 +145,7 @@ def _fresh_outputs(
     results: list[fx.Node] = []
     for output in graph.outputs:
         value = values[output.index]
+        # A caller may write to an output in place, as optimizers do.
         if _may_alias(graph, graph.nodes[output.index]) or value in results:
             layout: dict[str, Argument] = {"memory_format": torch.contiguous_format}
             value = program.call_function(torch.clone, (value,), layout)
@@ -191,6 +193,7 @@ class ScheduleModule(nn.Module):
         self.value_dtype = TORCH_DTYPES[graph.nodes[graph.outputs[0].index].type.dtype]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        # nn.Module.to, half and float call _apply; an empty tensor tells what they do to a dtype.
         self.value_dtype = fn(torch.empty(0, dtype=self.value_dtype)).dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
@@ -213,10 +216,12 @@ class ScheduleModule(nn.Module):
                 hint="pass torch.tensor(step) or step.long()",
             )
         feeds = self._hyper_values(hyper, step.device)
+        # The graph has one axis; the shape of the steps is given back below.
         feeds[self.step_name] = step.to(self.step_dtype).reshape(-1)
         value: Tensor = self.program(*(feeds[name] for name in self.program.input_names))
         value = value.to(self.value_dtype)
         if value.dim() == 0:
+            # clone: elements of an expanded tensor share memory.
             return value.expand(step.shape).clone()
         return value.reshape(step.shape)
 

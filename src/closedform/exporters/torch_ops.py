@@ -83,8 +83,10 @@ def _const(site: Site, _: tuple[fx.Node, ...]) -> fx.Node:
     type_ = site.node.type
     options = {"dtype": TORCH_DTYPES[type_.dtype], "device": site.device}
     values = site.node.array()
+    # By bytes: -0.0 equals 0.0, and NaN not itself.
     if values.size and values.tobytes() == values.size * values.flat[0].tobytes():
         return site.call(torch.full, values.shape, values.flat[0].item(), **options)
+    # A flat list: nested lists of torch.tensor lose the other sizes where one is 0.
     flat = site.call(torch.tensor, values.reshape(-1).tolist(), **options)
     return flat if type_.rank == 1 else site.call(torch.reshape, flat, type_.shape)
 
@@ -127,6 +129,7 @@ def _floor_mod(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     divisor = operands[1]
     remainder = site.call(torch.fmod, *operands)
     signs = site.call(torch.sign, remainder), site.call(torch.sign, divisor)
+    # A product of signs, not of values, which may underflow to 0.
     misfit = site.call(torch.lt, site.call(torch.mul, *signs), 0)
     shifted_remainder = site.call(torch.add, remainder, divisor)
     return site.call(torch.where, misfit, shifted_remainder, remainder)
@@ -163,6 +166,7 @@ def _reduce_sum(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
         return operands[0]
     keepdim = bool(site.node.attribute("keepdims"))
     dtype = TORCH_DTYPES[site.node.type.dtype]
+    # dtype: torch sums int32 in int64 otherwise.
     return site.call(torch.sum, *operands, dim=tuple(axes), keepdim=keepdim, dtype=dtype)
 
 
@@ -224,6 +228,7 @@ def uniform(like: Tensor, step: Tensor, seed: int, dtype: torch.dtype) -> Tensor
     """
     step = step.to(torch.int64)
     place = torch.arange(like.numel(), dtype=torch.int64, device=like.device).reshape(like.shape)
+    # Two words of 32 bits of the step.
     bits: Tensor = draws.INTEGERS.bits(place, step & draws.WORD, step >> 32, seed)
     return bits.to(dtype) * 2.0**-draws.BITS
 

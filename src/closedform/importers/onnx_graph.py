@@ -111,6 +111,7 @@ def checked_model(source: OnnxSource) -> CheckedModel:
 
 def _check_output(output: ValueInfoProto, reader: Reader) -> None:
     actual = value_of(reader, output.name).type.dtype
+    # onnxruntime refuses a file whose declared types are not the inferred ones.
     declared_type = output.type.tensor_type.elem_type
     if DTYPES.get(declared_type) is not actual:
         raise VerificationError(
@@ -133,6 +134,7 @@ def defaults_of(source: OnnxSource) -> dict[str, float]:
         VerificationError: An optional input is not a number.
     """
     graph = checked_model(source).graph
+    # Since IR version 4 an initializer need not be an input; one that is, is its default.
     names = {value.name for value in graph.input}
     defaults: dict[str, float] = {}
     for tensor in graph.initializer:
@@ -155,6 +157,7 @@ def load_model(path: Path) -> ModelProto:
     """
     where = f"file {str(path)!r}"
     try:
+        # The file names other files by path: an untrusted one would read any of them.
         model = onnx.load(str(path), load_external_data=False)
     except OSError as error:
         raise VerificationError(f"cannot read it: {error.strerror}", where=where) from error
@@ -177,6 +180,7 @@ def role_of(name: str, step: str | None) -> Role:
     """Returns the role of an input by its name and that of the clock."""
     if name == step:
         return Role.STEP
+    # A plain "state" is a hyperparameter of that name.
     return _ROLES.get(name.split(".")[0], Role.HYPER) if "." in name else Role.HYPER
 
 
@@ -193,6 +197,7 @@ def type_of(value: ValueInfoProto) -> TensorType:
             f"the input {value.name!r} has a type that is not supported: {kind}"
         )
     dims = [
+        # A size with neither value nor name may be anything, so it gets a name of its axis.
         dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}_{axis}"
         for axis, dim in enumerate(tensor.shape.dim)
     ]
@@ -226,6 +231,7 @@ def read_node(reader: Reader, node: NodeProto) -> None:
         if name and name not in reader.values and name not in reader.words
     ]
     if missing or (len(node.output) != 1 and not is_training):
+        # ONNX demands that nodes are in topological order.
         problem = f"its operand {missing[0]!r} is not computed" if missing else "two results"
         raise VerificationError(problem, where=where)
     try:

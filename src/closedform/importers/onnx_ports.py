@@ -92,6 +92,7 @@ class Ports:
 PortNames = Mapping[str, Any] | str | PathLike[str]
 """A mapping from names of ports to what they are, or the path of a JSON file with one."""
 
+# As jax.tree_util.keystr writes: .mu of a named tuple, ['w'] of a dict, [0] of a tuple.
 _TOKEN = re.compile(r"\.?([A-Za-z_][\w/-]*|\d+)|\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\d+)\]")
 
 
@@ -196,7 +197,9 @@ def tokens_of(text: object) -> tuple[str, ...]:
 def _split(tokens: Sequence[str], paths: set[tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
     """The parameter in the path of a state, and the remaining parts."""
     rest = tuple(tokens[1:])
+    # The longest parameter first: 'layer.w' before 'w', which is a part of it.
     for path in sorted(paths, key=len, reverse=True):
+        # From the end: optax has the path of a parameter behind the fields of its states.
         for place in range(len(rest) - len(path), -1, -1):
             if path and rest[place : place + len(path)] == path:
                 return _name(path), rest[:place] + rest[place + len(path) :]
@@ -212,6 +215,7 @@ def _labels(
 ) -> dict[tuple[str, ...], str]:
     """A label for each path of a state: its last word, or all of it where that is not enough."""
     words = list(dict.fromkeys(_split(entry, paths)[1] for entry in entries))
+    # An index tells transformations of a chain apart, but names nothing.
     last = [next((part for part in path[::-1] if not part.isdigit()), "state") for path in words]
     return {
         path: word if last.count(word) == 1 else "_".join(path)
@@ -239,6 +243,7 @@ def _check_twice(ports: Ports) -> None:
                 raise ArgumentError(f"{names[port]!r} and {name!r} are both {port}", where="ports")
             names[port] = name
     for name, port in ports.outputs.items():
+        # Gradients and hyperparameters are given anew for each step.
         if port.kind not in (PortKind.PARAM, PortKind.STATE) or port not in set(
             ports.inputs.values()
         ):
@@ -309,6 +314,7 @@ def _with_outputs(ports: Ports, graph: Graph) -> Ports:
     return Ports(ports.inputs, outputs, ports.initial)
 
 
+# Each output is scored with each input: quadratic.
 _MOST_PORTS = 400
 _HINT = "say what its ports are: ports={'in_0': 'grad.w', …}"
 
@@ -335,6 +341,7 @@ class _Use:
         if node.op is Op.INPUT:
             name = str(node.attribute("name"))
             self.needs.append(frozenset({name}))
+            # A global norm depends on all gradients: through it all parameters would be one.
             self.near.append(frozenset({name} if node.type.shape else ()))
             self.carried.append({name: 1.0})
             return
@@ -361,6 +368,7 @@ class _Use:
                 }
             case Op.MUL | Op.DIV:
                 return self._carry_product(node, parts)
+            # AMSGrad's maximum and a clipped state carry their operands as they are.
             case Op.MIN | Op.MAX:
                 return {**parts[0], **parts[1]}
             case Op.WHERE:
@@ -379,6 +387,7 @@ class _Use:
             is_number = not any(self.inputs[name].type.shape for name in self._needs(node, other))
             if not is_number or (node.op is Op.DIV and place == 1):
                 continue
+            # A number that is computed or an input: most decays are near 1.
             number = 0.9
             if factor.op is Op.CONST and factor.array().size:
                 number = float(factor.array().ravel()[0])
@@ -408,6 +417,7 @@ class _Use:
             if passed[output] is None and name not in passed.values() and self._fits(output, name)
         ]
         pairs: dict[str, str] = {}
+        # Greedy, the surest pair first; ties in the order of the file.
         for _, _, _, output, name in sorted(scores, key=lambda entry: (-entry[0], *entry[1:3])):
             if output not in pairs and name not in pairs.values():
                 pairs[output] = name
@@ -440,6 +450,7 @@ class _Use:
         fitting = [name for name in free if self.inputs[name].type == type_]
         fitting = [name for name in fitting if not near or name in group]
         if passed is None:
+            # The first one is likely the gradient, which exporters have before the states.
             return fitting[1:] if type_.shape else fitting
         order = list(self.inputs)
         later = [name for name in fitting if order.index(name) > order.index(passed)]
@@ -454,12 +465,15 @@ class _Use:
         """How likely an output replaces an input: most where it is a decayed copy."""
         place = self.output_places[output]
         coefficient = self.carried[place].get(name)
+        # It is taken only by a function, such as a square root, but still likelier than one with a
+        # negative sign.
         if coefficient is None:
             return 0.1
         if coefficient <= 0:  # 0 where an update is the difference to the next value
             return 0.2 if coefficient == 0 else 0.05
         # An input that only one output takes is a state rather than a gradient.
         readers = sum(name in self.needs[index] for index in self.output_places.values())
+        # By the logarithm, 0.9 and 1/0.9 are equally near to 1.
         nearness = 1 / (1 + abs(math.log(coefficient)))
         return 1 + nearness + 1 / (1 + readers)
 
@@ -497,6 +511,7 @@ class _Use:
             name: {name} for name, node in self.inputs.items() if node.type.shape
         }
         for names in self.near:
+            # Union of sets that share one object: all members see the merged group.
             merged = set().union(*(groups[name] for name in names)) if names else set()
             for name in merged:
                 groups[name] = merged
@@ -524,6 +539,7 @@ class _Use:
         ]
         if not candidates or sizes[gradient] < max(sizes.values()):
             raise VerificationError(f"no output replaces the parameter of {gradient!r}", hint=_HINT)
+        # The next parameter takes the states, the states do not take the parameter.
         return max(candidates, key=lambda name: len(self.needs[self.output_places[name]])), gradient
 
     def _owner(self, output: str, owners: Mapping[str, str]) -> str:

@@ -93,6 +93,7 @@ def _flatten(
     """Yields nodes in the names of the outermost body."""
     for node in nodes:
         renamed = NodeProto()
+        # Protobuf messages are mutable and shared: the given model is not changed.
         renamed.CopyFrom(node)
         for field in (renamed.input, renamed.output):
             new_names = [names.get(name, name) for name in field]
@@ -123,11 +124,13 @@ def _choose(
             *(tensor.name for tensor in graph.initializer),
             *(name for inner in graph.node for name in inner.output if name),
         ]
+        # ONNX forbids names that hide outer ones.
         hidden = sorted(names.keys() & set(inner_names))
         if hidden:
             raise VerificationError(f"its {label} defines {hidden[0]!r} again", where=where)
         scope = {**names, **{name: f"branch.{place}/{name}" for name in inner_names}}
         for tensor in graph.initializer:
+            # A branch's initializer becomes a node: the outer list has one namespace.
             yield helper.make_node("Constant", [], [scope[tensor.name]], value=tensor)
         yield from _flatten(graph.node, scope, places)
         results.append([scope.get(value.name, value.name) for value in graph.output])
@@ -136,6 +139,7 @@ def _choose(
         raise VerificationError("its branches have another number of results", where=where)
     for then_name, else_name, output in zip(then_names, else_names, node.output, strict=True):
         if output:
+            # Where computes both branches, which have no effects; only the chosen values are seen.
             operands = [node.input[0], then_name, else_name]
             yield helper.make_node("Where", operands, [output], node.name, doc_string=CHOICE)
 
@@ -174,6 +178,7 @@ def entries_of(tensor: TensorProto) -> int:
 
 def _count(number: int) -> str:
     """A number for people; the digits of a larger one say nothing."""
+    # Calls within calls multiply it, and Python refuses to print more than 4300 digits.
     return str(number) if number < 10**12 else "more than 10**12"
 
 
@@ -182,6 +187,7 @@ def _sizes(functions: Mapping[_Key, FunctionProto]) -> dict[_Key, int]:
     sizes: dict[_Key, int] = {}
     waiting: set[_Key] = set()
     pending = list(functions)
+    # A stack instead of recursion: a chain of functions may be deeper than Python's limit.
     while pending:
         key = pending[-1]
         callees = {

@@ -77,6 +77,7 @@ def _parts(operands: tuple[Value, ...], kinds: int) -> list[tuple[Value, ...]]:
             f"{len(operands)}"
         )
     count = len(tensors) // kinds
+    # Operands come by kind: all parameters, then all gradients, then each kind of states.
     return [tensors[place::count] for place in range(count)]
 
 
@@ -105,6 +106,7 @@ def _adagrad(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> li
 
 
 def _momentum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> list[Value]:
+    # None: ONNX has no default for these.
     attributes = attributes_of(node, alpha=None, beta=None, mode=b"", norm_coefficient=None)
     mode = attributes["mode"].decode()
     if mode not in ("standard", "nesterov"):
@@ -115,6 +117,7 @@ def _momentum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> l
         regularized = formulas.regularized(param, gradient)
         factor = reader.emit(
             Op.WHERE,
+            # "B" of the definition: beta from the second step on, 1 in the first one (T = 0).
             formulas.is_later(operands[1]),
             formulas.attribute("beta"),
             formulas.number(1),
@@ -123,6 +126,7 @@ def _momentum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> l
         next_velocity = formulas.add(decayed, formulas.multiply(factor, regularized))
         direction = next_velocity
         if mode == "nesterov":
+            # Nesterov: the gradient once more, with the decayed new velocity.
             ahead = formulas.multiply(formulas.attribute("alpha"), next_velocity)
             direction = formulas.add(regularized, ahead)
         change = formulas.multiply(formulas.converted(operands[0]), direction)
@@ -149,6 +153,7 @@ def _adam(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> list[
         size = formulas.add(formulas.root(next_squares), formulas.attribute("epsilon"))
         rate = _corrected_rate(formulas, formulas.converted(operands[0]), operands[1])
         change = formulas.divide(formulas.multiply(rate, next_average), size)
+        # Weight decay after the step, without the rate: not AdamW.
         shrunk = formulas.subtract(formulas.number(1), formulas.attribute("norm_coefficient_post"))
         next_param = formulas.multiply(shrunk, formulas.subtract(param, change))
         results.append((next_param, next_average, next_squares))
@@ -165,6 +170,8 @@ def _corrected_rate(formulas: _Formulas, rate: Value, count: Value) -> Value:
         )
         for name in ("alpha", "beta")
     )
+    # The corrections are in the rate, so that epsilon is not scaled, as in section 2 of Kingma and
+    # Ba.
     above = formulas.multiply(rate, formulas.root(one_minus_beta))
     corrected = formulas.divide(above, one_minus_alpha)
     return formulas.reader.emit(Op.WHERE, formulas.is_later(count), corrected, rate)

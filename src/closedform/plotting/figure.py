@@ -105,6 +105,7 @@ def plot(
         check_format(path)
     if log not in _LOG_AXES:
         raise ArgumentError(f"log must be 'x', 'y' or 'xy', got {log!r}", where="plot")
+    # The differences need axes of their own below.
     if compare and (ax is not None or len(sources) < 2):
         target = "axes" if ax is not None else "one curve"
         raise ArgumentError(
@@ -230,6 +231,7 @@ def _label_sources(source: object) -> dict[str, Source]:
             label = (
                 Path(member.source).name if isinstance(member, Log) else getattr(member, "name", "")
             )
+            # Two logs may have the same file name in other folders.
             count = sum(1 for used_label in sources if used_label.partition(" #")[0] == label)
             sources[f"{label} #{count + 1}" if count else str(label)] = member
     if not sources:
@@ -314,6 +316,7 @@ def _curve(label: str, source: Source, end: int, key: str, color: str) -> _Curve
 def _draw(
     axes: Axes, curve: _Curve, scale: float, *, is_alone: bool, area: bool, milestones: bool
 ) -> None:
+    # A schedule by a table has a boundary at each entry.
     marks = curve.marks if milestones and len(curve.marks) <= _MOST_MARKS else ()
     for mark in marks:
         color = _QUIET if is_alone else curve.color
@@ -326,6 +329,7 @@ def _draw(
     if curve.schedule is None:
         axes.plot(x, curve.values, "o", color=curve.color, markersize=3.5, label=label, zorder=4)
         return
+    # Few updates are seen as points: between them there are no values.
     marker = "o" if curve.steps.size <= 64 else None
     axes.plot(
         x,
@@ -347,8 +351,10 @@ def _area(curve: _Curve) -> float:
     end = int(curve.steps[-1])
     steps = even_steps(end)
     values = np.asarray(curve.schedule(steps), dtype=np.float64)
+    # Each update was computed: the area is the sum, without the end of the plot.
     if len(steps) == end + 1:
         return float(np.sum(values[:-1]))
+    # A long schedule is sampled, and the sum is about the integral.
     return float(np.trapezoid(values, steps))
 
 
@@ -371,6 +377,7 @@ def _style(
     axes.margins(y=0.06)
     if "x" in log:
         axes.set_xscale("log")
+        # From update 1: 0 has no logarithm.
         axes.set_xlim(scale, end * scale)
     else:
         axes.set_xlim(0, end * scale)
@@ -378,6 +385,7 @@ def _style(
     if "y" in log:
         axes.set_yscale("log")
     else:
+        # Rates are compared by their ratio, which a cut axis distorts.
         if min(float(curve.values.min()) for curve in curves) >= 0:
             axes.set_ylim(bottom=0)
         axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useMathText=True)

@@ -169,6 +169,7 @@ def _dots(
 ) -> NDArray[np.bool_]:
     """The dots that are set: in each column, all that the line passes through."""
     steps, data = curve
+    # Row 0 is the top.
     relative_heights = np.full(data.shape, 0.5) if high == low else (high - data) / (high - low)
     heights = relative_heights * (rows - 1)
     dots = np.zeros((rows, columns), dtype=np.bool_)
@@ -177,14 +178,17 @@ def _dots(
         dots[np.round(heights).astype(int), at] = True
         return dots
     edges = np.linspace(0, end, columns + 1)
+    # With the values at both edges neighbouring columns meet, so that the line has no gaps.
     at_edges = np.interp(edges, steps, heights)
     first = np.searchsorted(steps, edges[:-1], "left")
     after = np.searchsorted(steps, edges[1:], "right")
     for column in range(columns):
+        # np.interp goes on with the last value; a shorter curve ends instead.
         if edges[column] > steps[-1]:
             break
         within = heights[first[column] : after[column]]
         crossed_heights = np.concatenate([at_edges[column : column + 2], within])
+        # From the least to the greatest: a peak within a column is not lost between two samples.
         dots[round(crossed_heights.min()) : round(crossed_heights.max()) + 1, column] = True
     return dots
 
@@ -208,6 +212,7 @@ def _braille(grids: Sequence[NDArray[np.bool_]], *, are_colored: bool) -> list[s
             bits = int((np.logical_or.reduce(blocks) * np.array(_DOTS)).sum())
             character = chr(_BLANK + bits)
             if bits and are_colored:
+                # A character has one color: that of the curve that is drawn last, as in a figure.
                 index = max(index for index, block in enumerate(blocks) if block.any())
                 character = f"\x1b[{_COLORS[index % len(_COLORS)]}m{character}\x1b[0m"
             cells.append(character)

@@ -29,6 +29,7 @@ _MOST_POINTS = 300
 _WIDTH, _HEIGHT = 360, 150
 _TOP, _BOTTOM, _LEFT, _RIGHT = 10, 20, 58, 12
 _FONT = 11
+# The mean width of a letter at 11 pixels; without a font there is no other measure.
 _LETTER = 6.2
 _LINE = 13
 _NEAR = 0.15
@@ -80,6 +81,7 @@ def draw(curves: Mapping[str, Points], height: int = _HEIGHT) -> str:
     end = max(int(steps[-1]) for steps, _ in curves.values()) or 1
     low = min(float(values.min()) for _, values in curves.values())
     high = max(float(values.max()) for _, values in curves.values())
+    # From 0 unless the curve is far above it: then its changes would not be seen.
     floor = min(low, 0.0) if low < 0.5 * high else low
     span = high - floor or 1.0
     across, down = _WIDTH - _LEFT - right, height - _TOP - _BOTTOM
@@ -153,6 +155,7 @@ def _direct_labels(
     order = sorted(range(len(labels)), key=lambda index: ends[index])
     heights = [ends[index] for index in order]
     for above, below in pairwise(range(len(heights))):
+        # Down first, then up from the floor: labels keep their order.
         heights[below] = max(heights[below], heights[above] + _LINE)
     floor = height - _BOTTOM
     for index in reversed(range(len(heights))):
@@ -166,6 +169,7 @@ def _direct_labels(
 
 def _ticks(end: int, across: float) -> list[int]:
     """0, the end, and a round number in the middle where there is space."""
+    # Two digits that are not 0.
     middle = round(end / 2, -max(len(str(end)) - 2, 0))
     return [0, *([int(middle)] if end > 1 and across > 3 * _TICK_DISTANCE else []), end]
 

@@ -68,6 +68,7 @@ def block_convolutions(model: ModelProto) -> ModelProto | None:
     if not any(node.op_type in ("Conv", "ConvTranspose") for node in model.graph.node):
         return None
     block = block_size()
+    # External data is read relative to the file, and a model in memory has none.
     if not block or any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer):
         return None
     shapes = _shapes(model)
@@ -92,6 +93,7 @@ def block_size() -> int:
 
     Its optimizer is given a convolution, and the weight in the result is compared.
     """
+    # Any weights without repeated elements: each place of the result tells its source.
     draws = np.random.default_rng(0)
     weights = [draws.standard_normal((32, n, 3, 3), np.float32) for n in (32, 1)]
     nodes = [
@@ -169,6 +171,7 @@ def _shapes(model: ModelProto) -> dict[str, list[int]]:
     for value in (*graph.value_info, *graph.input):
         type_ = value.type.tensor_type
         sizes = [size.dim_value for size in type_.shape.dim]
+        # dim_value of a free size is 0.
         if type_.elem_type == TensorProto.FLOAT and type_.HasField("shape") and all(sizes):
             shapes[value.name] = sizes
     return shapes
@@ -193,6 +196,7 @@ class _Builder:
         shape = shapes.get(node.input[1], [])
         attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         group = attributes.get("group", 1)
+        # [outputs, inputs, height, width]; NCHWc kernels of onnxruntime have two axes of space.
         has_places = len(shape) == 4 and shape[2:] != [1, 1]
         if not has_places or attributes.get("auto_pad", b"NOTSET") != b"NOTSET":
             return []
@@ -204,6 +208,8 @@ class _Builder:
         if is_transposed:
             plain = {"auto_pad", "group", "pads", "kernel_shape", *_OF_ONES, "output_padding"}
             numbers = [number for name in _OF_ONES for number in attributes.get(name, [1])]
+            # A transposed convolution with pad p is a convolution with the mirrored kernel and pad
+            # k - 1 - p.
             pads = [size - 1 - pad for size, pad in zip(shape[2:] * 2, pads, strict=True)]
             if (
                 not attributes.keys() <= plain

@@ -187,6 +187,7 @@ def _checked_tensor(value: object, port: Port, description: str, where: str) -> 
     if value is None:
         return None
     array = check_array(value, port, description, where)
+    # onnxruntime is given the address and the shape, not the strides.
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise SessionError(
             f"{description} must be C-contiguous, got strides {list(array.strides)}",
@@ -216,6 +217,7 @@ def hyper_values(
 def _hyper_value(value: float, port: Port, where: str) -> Array:
     """A hyperparameter in the dtype of its input; an integer input takes only integers."""
     array = np.asarray(value)
+    # numpy's kinds: signed, unsigned, float. A float for an integer input would be cut off.
     kinds = "iuf" if port.dtype.kind == "f" else "iu"
     if array.ndim or array.dtype.kind not in kinds:
         raise SessionError(
@@ -230,8 +232,10 @@ def checked_step(step: object, port: Port, where: str) -> Array:
     Raises:
         StateError: It is not an integer from 0 to ``MAX_STEP``, or to the last one of the dtype.
     """
+    # astype would wrap a larger step around without an error.
     top = min(int(np.iinfo(port.dtype).max), MAX_STEP)
     got = int(step) if isinstance(step, np.integer) else step
+    # True is an int, and 3.0 is not one.
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
         raise StateError(f"'step' must be an integer in 0..{top}, got {got!r}", where=where)
     return np.asarray(step, port.dtype)

@@ -46,8 +46,10 @@ def allocate(ports: Sequence[Port]) -> Buffer:
     total = 0
     for port in ports:
         offsets[port.name] = total
+        # Rounded up, so that each array begins at a cache line.
         total += -(-_byte_count(port) // ALIGNMENT) * ALIGNMENT
     memory = np.zeros(total + ALIGNMENT, np.uint8)
+    # numpy's memory need not begin at a cache line: the block begins at the first one.
     block = memory[-memory.ctypes.data % ALIGNMENT :][:total]
     arrays = {
         port.name: block[offsets[port.name] :][: _byte_count(port)]
@@ -138,6 +140,7 @@ class DoubleBuffer:
                 },
                 allocated_outputs,
             )
+            # Two bindings, one for each direction.
             for source, target in (self._buffers, self._buffers[::-1])
         ]
 
@@ -163,6 +166,7 @@ class DoubleBuffer:
 
     def overlaps(self, array: Array) -> bool:
         """Returns whether the next step writes to the memory of this array."""
+        # By the bounds of memory, in constant time: shares_memory solves a Diophantine equation.
         return np.may_share_memory(array, self._blocks[1 - self.current])
 
     def write(self, values: Mapping[str, Array]) -> None:
@@ -187,6 +191,7 @@ class DoubleBuffer:
         self.compute(feeds)
         following = self._buffers[1 - self.current]
         for name in constant_names:
+            # The graph writes all of them; a parameter without a gradient gets its value back.
             np.copyto(following[name], self.arrays[name])
         self.turn()
 

@@ -118,10 +118,13 @@ class InPlace:
         with self._session_errors("the parameters and states are unchanged"):
             for stage in self._stages:
                 scalars |= self._totals(stage, tensors, scalars)
+            # Errors of shapes and providers show in the first item, before anything is written.
             self._run(lambda worker: worker.begin(tensors, scalars))
+        # From here on some items are of the next step and some of this one.
         self._is_broken = True
         with self._session_errors("the step is incomplete: load a state dict"):
             self._run(lambda worker: worker.finish(tensors, scalars))
+        # All workers compute the same next clock: one of them is enough.
         for name, value in self._phases[0][0].next_scalars.items():
             np.copyto(self._scalars[name], value)
         self._is_broken = False
@@ -133,6 +136,7 @@ class InPlace:
         totals: dict[str, Array] = {}
         for share_of_sums in self._run(lambda worker: worker.partial_sums(stage, tensors, scalars)):
             by_index = {index: sums for share in share_of_sums for index, sums in share.items()}
+            # By item and not by worker: the number of threads does not change the bits of a sum.
             for index in sorted(by_index):
                 for name, partial in by_index[index].items():
                     totals[name] = np.asarray(totals.get(name, 0) + partial)

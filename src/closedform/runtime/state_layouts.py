@@ -74,6 +74,7 @@ def to_layout(
         clock: dict[str, Any]
         match kind:
             case StateLayout.TORCH:
+                # torch.optim counts in float32 (`_get_scalar_dtype`), which is exact up to 2**24.
                 clock = {"step": make(np.array(step, np.float32))}
             case StateLayout.HUGGINGFACE:
                 clock = {"step": step}

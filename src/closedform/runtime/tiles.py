@@ -45,6 +45,7 @@ def largest_tile_bytes() -> int:
     than they gain.
     """
     try:
+        # sysconf has 0 where the size is not known, as in some virtual machines.
         return min(max(os.sysconf("SC_LEVEL2_CACHE_SIZE") // 2, 2**17), LARGEST_TILE_BYTES)
     except (AttributeError, ValueError, OSError):  # not on every system
         return LARGEST_TILE_BYTES
@@ -59,6 +60,7 @@ def tile_size(count: int, workers: int, itemsize: int) -> int:
         itemsize: Bytes per element.
     """
     largest = largest_tile_bytes() // itemsize
+    # -(-a // b) rounds up. As many rounds as the cache demands, then equal tiles.
     rounds = max(-(-count // (workers * largest)), 1)
     return max(-(-count // (workers * rounds)), SMALLEST_TILE)
 
@@ -113,6 +115,7 @@ class Tile:
                 return tensor.reshape(-1)[only.first :][: only.count]
         tile = scratch.array(port, self.current[naming.param(ANY_PARAM)])
         for tensor, s in sources:
+            # Without a gradient the tile computes with 0, and commit() leaves the parameter out.
             flat = 0 if tensor is None else tensor.reshape(-1)[s.first :][: s.count]
             tile[s.start :][: s.count] = flat
         return tile
@@ -173,10 +176,13 @@ def bucket_tiles(
     flat = np.concatenate([array.reshape(-1) for array in params.values()])
     flats = {naming.param(ANY_PARAM): flat}
     for label, spec in rule.states.items():
+        # Schedule-free methods and weight averages begin with the parameter.
         starts_from_param = spec.initial == PARAM
         start = flat.copy() if starts_from_param else np.full_like(flat, float(spec.initial))
         flats[naming.state(ANY_PARAM, label)] = start
+    # With sums, the size of tiles is the order of the addition, and so the bits of the total.
     tiles = _tiles(params, TILE_WITH_SUMS if sessions.stages else size)
+    # One empty tile for parameters without elements: a worker has at least one item.
     items = [Tile(sessions, flats, first, segments) for first, segments in tiles or [(0, [])]]
     return dict(_views(flats, params)), [*items]
 

@@ -192,6 +192,8 @@ class Worker:
     def finish(self, tensors: Tensors, scalars: Mapping[str, Array]) -> None:
         """Commits the results of the first item, then runs and commits the others."""
         first = min(self._items)
+        # begin() has computed them before any worker wrote: until then a step may fail without a
+        # change.
         self._items[first].commit(self._steps[first].results, tensors)
         for index, item in self._items.items():
             if index != first:
@@ -203,6 +205,7 @@ class Worker:
         if index not in self._steps:
             item = self._items[index]
             arrays = item.current.items()
+            # All items of a worker write to the same scratch memory, one after the other.
             results = {name: self._scratch.array(name, array) for name, array in arrays}
             self._steps[index] = _BoundItem(
                 item, item.sessions.step, self._scalars, {**self.next_scalars, **results}
@@ -226,6 +229,7 @@ def balance_items(items: Sequence[WorkItem], count: int) -> list[dict[int, WorkI
 def cores() -> int:
     """Returns the number of cores that this process may run on."""
     try:
+        # In a container or under taskset, cpu_count() has the cores of the whole machine.
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
@@ -244,6 +248,7 @@ class WorkerPool:
     def map(self, task: Callable[[Share], Result], workers: Sequence[Share]) -> list[Result]:
         """Returns the result of each worker; all tasks have ended when it returns or raises."""
         first, *following_shares = workers
+        # The calling thread takes the first share instead of waiting.
         futures = [self._others.submit(task, worker) for worker in following_shares]
         try:
             first_result = task(first)

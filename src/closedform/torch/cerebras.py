@@ -49,6 +49,7 @@ LearningRate = float | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _SYSTEM = "cerebras"
 _GENERIC = ("Scheduler", "LRScheduler", "WeightDecayScheduler")
 _NOT_PASSED = ("self", "optimizer", "param_group_tags")
+# _NormBase is that of batch and instance norms of all ranks.
 _NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
 
 _NO_OPTIMIZER: Any = None
@@ -98,6 +99,7 @@ class Scheduler(ParamScheduler):
         self._start(optimizer, entries, key, last_epoch)
 
     def _own_schedule(self, where: str) -> Schedule:
+        # The subclass computes with the symbol as if it were the step.
         self.last_epoch = t
         value = self._get_closed_form()
         if isinstance(value, Schedule):

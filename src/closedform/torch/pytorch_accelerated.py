@@ -36,6 +36,8 @@ class _StatefulScheduler(NamedScheduler):
 
     def _initial_step(self) -> None:
         self._step_count = 0
+        # Version 0.1.61 counts from -1 (scheduler_base.py), so that the first step(), after the
+        # first update, writes step 0 again.
         self._write(max(self.last_epoch, 0))
 
     @property

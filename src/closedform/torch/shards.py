@@ -61,6 +61,7 @@ def dtensor_like(part: Tensor, param: Tensor) -> Tensor:
         part,
         _mesh(param),
         _placements(param),
+        # run_check=True of torch costs a broadcast from the first process.
         run_check=False,
         shape=param.shape,
         stride=param.stride(),
@@ -94,6 +95,7 @@ def gradient_of(param: Tensor) -> Tensor:
     It is the parameter itself if there is none.
     """
     grad = (param if param.grad is None else param.grad).detach()
+    # Embedding(sparse=True): to_dense() also adds up repeated rows.
     if grad.layout is torch.sparse_coo:
         grad = grad.to_dense()
     if not is_dtensor(param) or _placements(grad) == _placements(param):
@@ -157,6 +159,7 @@ class ShardMesh:
     def all_reduce(self, partial_sums: Tensor) -> Tensor:
         """Returns the sums over these processes: one all_reduce for each axis."""
         for axis in self.axes:
+            # Axes that replicate hold the same sums: with them the total would be a multiple.
             torch.distributed.all_reduce(partial_sums, group=self.mesh.get_group(axis))
         return partial_sums
 

@@ -77,10 +77,12 @@ def adapted_states(
             zip(saved_group["params"], group["params"], strict=True)
         ):
             spot = f"{owner}, {place(group, index, number)}"
+            # torch.optim has no entry for a parameter that never had a gradient.
             saved_states = state_dict["state"].get(key) or {}
             present = {name: value for name, value in saved_states.items() if value is not None}
             saved_state = _with_step(present, rule, spot)
             first = make(parameter)
+            # Saved in evaluation: the parameter itself is at the point of evaluation.
             if not is_training(saved_group):
                 first[TRAINING_POINT] = parameter.detach().clone()
             if saved_state.keys() - first.keys():
@@ -186,6 +188,7 @@ def completed_states(
     for first, states_of_param in zip(
         group_states(rule, group, index, owner), present_states, strict=True
     ):
+        # A clone: each parameter counts up its step in place.
         copies = {name: common[name].clone() for name in first if name in common}
         present = dict(states_of_param)
         if (
@@ -303,6 +306,7 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
     count = torch.as_tensor(value).detach()
     if count.numel() != 1 or count.is_complex():
         raise StateError(f"state {STEP!r} must be one number, got {value!r}", where=where)
+    # torch.optim saves a tensor of float32, the former AdamW of transformers an int.
     return count.reshape(()).to(device, torch.int64, copy=True)
 
 

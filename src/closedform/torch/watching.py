@@ -195,6 +195,8 @@ def trainer_callback(
                 self.watcher = Watcher(
                     recipe, numbers=numbers, groups=groups, action=action, evidence=evidence
                 )
+            # trainer.py of transformers calls this right before optimizer.step(), and raises
+            # global_step after it.
             self.watcher.check(objects["optimizer"].param_groups, int(state.global_step))
 
         def on_train_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
@@ -253,6 +255,7 @@ def lightning_callback(
 
 def _lightning_base() -> Any:
     """The class of callbacks of the Lightning that the program has imported."""
+    # Two packages of the same code: a Callback of one is not a subclass of the other's.
     if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
         return sys.modules["pytorch_lightning"].Callback
     from lightning.pytorch import Callback
@@ -262,7 +265,9 @@ def _lightning_base() -> Any:
 
 def _of_accelerate() -> tuple[int | None, int | None]:
     """The processes and the accumulation of accelerate, where the program uses it."""
+    # Not imported here: a program without accelerate has neither processes nor accumulation of it.
     state = sys.modules.get("accelerate.state")
+    # AcceleratorState() would start the process group where there is none.
     if state is None or not state.AcceleratorState._shared_state:
         return None, None
     processes = int(state.AcceleratorState().num_processes)
@@ -274,6 +279,7 @@ def _steps_done(optimizer: Any) -> int:
     """The number of updates in an optimizer's state, such as a loaded one; 0 if it is new."""
     inner = getattr(optimizer, "optimizer", optimizer)
     steps = [state["step"] for state in inner.state.values() if "step" in state]
+    # The largest: a parameter without gradients is behind.
     return int(max(map(float, steps), default=0))
 
 

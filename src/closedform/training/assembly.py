@@ -108,9 +108,11 @@ def assemble(
         from closedform.verify.translation.verdicts import validate_rule, warn_unless_proved
 
         verdicts = validate_rule(buckets.spec, options, {"step": update})
+        # The initial states are per parameter, the update may be per bucket.
         verdicts |= validate_rule(spec, options, {"init": start})
         for part, verdict in verdicts.items():
             warn_unless_proved(verdict, f"the {part} of rule {spec.rule.name!r} in the export")
+    # A forward may write to a parameter in place: the update takes the value afterwards.
     replacements = {naming.param(name): f"{WRITTEN}{name}" for name in model_graphs.written_params}
     update_parts = buckets.around(update, opset)
     of_buckets = {value.name for part in update_parts.values() for value in part.graph.input}

@@ -36,6 +36,7 @@ def rules_by_name(
     rules = {}
     for name, value in params.items():
         shape = tuple(value.shape)
+        # The first match, as in update steps without a model.
         group = next((group for group in groups if group.matches(name, shape)), None)
         rules[name] = rule if group is None or group.rule is None else group.rule
     return rules
@@ -111,6 +112,7 @@ def _of_most_entries(params: Mapping[str, torch.Tensor], names: Sequence[str]) -
     for name in names:
         value = params[name]
         entries[value.dtype] = entries.get(value.dtype, 0) + value.numel()
+    # Counted in entries: a file in float16 may have more tensors, small ones, in float32.
     dtype = max(entries, key=lambda key: entries[key], default=None)
     return [name for name in names if params[name].dtype is dtype]
 

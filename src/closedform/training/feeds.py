@@ -46,6 +46,7 @@ def _by_name(batch: BatchLike, names: Sequence[str], where: str) -> dict[str, An
         )
     tops = list(dict.fromkeys(name.split(".")[0] for name in names))
     if not isinstance(batch, Mapping):
+        # A tuple has either the arguments of the model, or all tensors in them in order.
         if len(batch) not in (len(tops), len(names)):
             raise SessionError(
                 f"a batch must have {len(tops)} tensors ({', '.join(tops)}), got {len(batch)}",
@@ -78,6 +79,7 @@ def _at(value: Any, path: Sequence[str], name: str, where: str) -> Any:
 def contiguous(array: object, port: Port, where: str) -> Array:
     """Returns a contiguous array that fits the port."""
     valid_array = check_array(array, port, repr(port.name), where)
+    # ascontiguousarray makes an array of rank 0 one of rank 1.
     return np.ascontiguousarray(valid_array).reshape(
         valid_array.shape
     )  # which keeps a scalar a scalar

@@ -39,8 +39,10 @@ from closedform.language.groups import Group
 from closedform.language.update_rule import UpdateRule
 from closedform.options import ModelSpec
 
+# One below the count at which optax.safe_increment stops.
 _LARGEST_STEP = 2**31 - 2
 _MOST_LATER = 24
+# -0.0: the sign of a quotient by 0.
 _SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
 
@@ -79,6 +81,7 @@ class Original:
         self.state = jax.tree.map(jnp.asarray, state)
         start = jax.eval_shape(transformation.init, like)
         self._numbers = [jnp.asarray(variable.sign * variable.value) for variable in open_variables]
+        # In float64: the rounding of float32 would hide the difference of a formula.
         step_in_double = in_double(
             step, [weak_number() for _ in open_variables], like, start, like, is_exact=is_exact
         )
@@ -207,6 +210,7 @@ class _Comparison:
                     for leaf_path, leaf in leaves_of(params).items()
                 }
                 special = gradients[path].reshape(-1)
+                # Two or three elements: the others show what a special one does to its neighbours.
                 special[:: max(1, special.size // 2)] = number
                 gradients[path] = special.reshape(gradients[path].shape)
                 self.step(gradients, time)
@@ -217,6 +221,7 @@ class _Comparison:
 def _comparable(value: Any, expected: Any) -> tuple[Any, Any]:
     """Two arrays with 0 where both are infinite or NaN."""
     value, expected = np.broadcast_arrays(value, expected)
+    # `|`: where only one is finite, both values stay and the gap is infinite.
     is_finite = np.isfinite(value) | np.isfinite(expected)
     return np.where(is_finite, value, 0.0), np.where(is_finite, expected, 0.0)
 

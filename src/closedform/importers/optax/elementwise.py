@@ -23,6 +23,7 @@ from closedform.language.integers import floor_div, floor_mod
 from closedform.language.model import NonFinite, non_finite
 from closedform.language.symbols import hyper, t
 
+# optax.safe_increment stops there (optax/_src/numerics.py).
 _LARGEST_COUNT = 2**31 - 1
 """The largest int32, at which counts of steps stop; steps are below it."""
 
@@ -47,11 +48,14 @@ def _comparison(kind: Callable[..., sp.Basic]) -> PrimitiveRule:
             return kind(a, b, evaluate=False)  # SymPy would expand the branches
         if not isinstance(a, sp.Expr) or not isinstance(b, sp.Expr):
             return _compared_truths(kind, a, b)
+        # x != x is how jnp.isnan compiles.
         if a == b and kind is sp.Ne and not a.is_number:
             return is_nan(a)
+        # A real symbol of SymPy is finite: Eq(x, oo) is False.
         if b in (sp.oo, -sp.oo) and kind in (sp.Eq, sp.Ne) and not a.is_number:
             holds = sp.And(is_infinite(a), a > 0 if b is sp.oo else a < 0)
             return holds if kind is sp.Eq else sp.Not(holds)
+        # The step is below the largest count.
         if b.is_Integer and b >= _LARGEST_COUNT and a.is_integer:
             return kind(sp.Integer(0), sp.Integer(1))
         return kind(a, b)
@@ -150,6 +154,7 @@ def _div(run: Interpreter, equation: Equation, a: Known, b: Known) -> Known:
     def quotient(x: sp.Expr, y: sp.Expr) -> sp.Expr:
         return with_pole(run, x / y, y, x)
 
+    # lax.div of integers rounds toward 0, Python's // down.
     rule: Rule = _truncated_quotient if _is_integer(equation) else quotient
     return run.map(rule, a, b, name="quotient")
 
@@ -187,6 +192,7 @@ def _remainder(a: sp.Expr, b: sp.Expr) -> sp.Expr:
         return floor_mod(a, b)
     if a.is_integer and b.is_integer:
         return a - b * _truncated_quotient(a, b)
+    # lax.rem has the sign of the dividend; jnp.mod adds the correction itself.
     return a - b * _truncate(a / b)
 
 
@@ -215,6 +221,7 @@ def select_value(run: Interpreter, index: sp.Basic, values: Sequence[sp.Basic]) 
     condition = _as_condition(index)
     if condition is not None and len(values) == 2:
         no, yes = values
+        # `where(isnan(x), nan, f(x))`: f(x) is NaN there without the branch.
         if yes in (sp.oo, -sp.oo, sp.nan) and condition.has(NonFinite):
             return no  # infinite or NaN, where it is
         if not isinstance(no, sp.Expr) and not isinstance(yes, sp.Expr):
@@ -225,6 +232,7 @@ def select_value(run: Interpreter, index: sp.Basic, values: Sequence[sp.Basic]) 
     if not isinstance(index, sp.Expr):
         raise TraceError("a truth value selects among more than two values")
     *rest, last = map(as_number, values)
+    # `<=`, not `==`: an index below 0 is clamped to the first case.
     below = [Value(sp.Le(index, place, evaluate=False)) for place in range(len(rest))]
     first = [
         (value, run.on_intervals(condition).expr)
@@ -243,6 +251,7 @@ def _as_condition(index: sp.Basic) -> sp.Basic | None:
 
 
 def _clamp(run: Interpreter, equation: Equation, low: Known, x: Known, high: Known) -> Known:
+    # lax.clamp(low, x, high) has the bounds outside.
     at_least = run.map(sp.Max, x, low, name="clamped")
     return run.map(sp.Min, at_least, high, name="clamped")
 
@@ -272,6 +281,7 @@ def _round(run: Interpreter, equation: Equation, x: Known) -> Known:
                 (down + 1, a - down > sp.Rational(1, 2)),
                 (2 * sp.floor((down + 1) / 2), True),
             )
+        # lax.round is half away from zero by default; jnp.round is half-even.
         return sp.sign(a) * sp.floor(sp.Abs(a) + sp.Rational(1, 2))
 
     return run.map(round_to_even, x, name="rounded")
@@ -287,6 +297,7 @@ def _convert(run: Interpreter, equation: Equation, x: Known) -> Known:
     if np.issubdtype(dtype, np.integer):
         return x if np.issubdtype(source_dtype, np.integer) else run.map(_truncate, x, name="whole")
     narrow = {"bfloat16": "bf16", "float16": "f16"}.get(str(dtype))
+    # Between float32 and float64 nothing is rounded: the rule has one dtype.
     if narrow is not None and str(source_dtype) != str(dtype) and isinstance(x, Value):
         return run.algebra.round_to(x, narrow)
     if not np.issubdtype(dtype, np.floating) and narrow is None:
@@ -325,6 +336,7 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "neg": _elementwise(lambda x: -x),
     "abs": _elementwise(sp.Abs),
     "sign": _sign,
+    # A third root of a negative number is complex in SymPy.
     "cbrt": _elementwise(lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3)),
     "square": _elementwise(lambda x: x**2),
     "atan": _elementwise(sp.atan),

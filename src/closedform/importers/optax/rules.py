@@ -36,10 +36,12 @@ from closedform.language.shapes import Sizes as ShapeSizes
 from closedform.language.symbols import local
 from closedform.language.update_rule import UpdateRule
 
+# Rows fewer than columns; the transposed ones follow below.
 _MATRICES: Mapping[str, Sizes] = {"first": (4, 6), "second": (10, 12)}
 _VECTORS: Mapping[str, Sizes] = {"first": (4,), "second": (6,)}
 _DIFFERENT: Mapping[str, Mapping[str, Sizes]] = {
     "of which side is longer": {"first": (6, 4), "second": (12, 10)},
+    # Above 128, the min_dim_size_to_factor of optax.adafactor, and above 512.
     "of sizes": {"first": (520, 600), "second": (700, 800)},
 }
 """Shapes that show that a rule without given parameters depends on more than the number of axes."""
@@ -93,6 +95,7 @@ class _Source:
         """Returns the jaxprs for shapes of primes near the given ones."""
         primes = primes_of(shapes)
         jaxprs = self._for(params, primes)
+        # A size that is a constant of the jaxpr differs between the two.
         jaxprs.alternative = self._for(params, primes_of(primes, start=1))
         return jaxprs
 
@@ -193,6 +196,7 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
         difference(transformation, like, rule, (), traces, source.variables).check(name)
         return rule
     rules = [rule_of(name, [part.trace.variant], part.trace.hypers) for part in parts]
+    # A norm in optax.partition is over the parameters of one label; elsewhere over all of them.
     for candidate_rules in (rules, [_apart(rule, place) for place, rule in enumerate(rules)]):
         names = [tuple(dotted_name(path) for path in part.paths) for part in parts]
         groups = [
@@ -210,6 +214,7 @@ def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
 def _apart(rule: UpdateRule, place: int) -> UpdateRule:
     """A rule whose sums are over the parameters of one group, by separate names."""
     totals = {total for expr in rule.all_expressions() for total in expr.atoms(GlobalSum)}
+    # sorted: sets of SymPy have another order in each process.
     terms = sorted({total.args[0] for total in totals if total.args[0].free_symbols}, key=str)
     names = {term: f"summand_{place + 1}_{k + 1}" for k, term in enumerate(terms)}
 
@@ -245,6 +250,8 @@ def _parts(source: _Source, params: Tree, shapes: Mapping[Path, Sizes]) -> list[
     for (kind, _), paths in kinds.items():
         path_of_part = paths[0]
         near = [path for path in shapes if path in kind.gradients]
+        # The second parameter of the trace should be of the same kind, so that sums over both have
+        # one term.
         same_rank = [path for path in near if len(shapes[path]) == len(shapes[path_of_part])]
         second = next(
             (path for path in (*same_rank, *near, *paths, *shapes) if path != path_of_part), None
@@ -290,6 +297,7 @@ def _merge(parts: Sequence[_Part], name: str, *, is_of_all_ranks: bool = True) -
     if any(sums_of_part != sums[0] for sums_of_part in sums):
         return None  # a sum is over the parameters of the rules that have it
     ranks = [{len(shape) for shape in part.shapes} for part in unique]
+    # The rank tells the parts apart, or nothing in a rule does.
     if any(a & b for place, a in enumerate(ranks) for b in ranks[:place]):
         return None
     variants = [
@@ -350,6 +358,7 @@ def primes_of(shapes: Mapping[Path, Sizes], start: int = 0) -> dict[Path, Sizes]
         start: How far above its size a prime is at least.
     """
     places = [(path, axis) for path, shape in shapes.items() for axis in range(len(shape))]
+    # In the order of the sizes, so that the larger size has the larger prime.
     places.sort(key=lambda place: shapes[place[0]][place[1]])
     primes: dict[tuple[Path, int], int] = {}
     last = 2

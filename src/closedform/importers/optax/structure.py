@@ -92,9 +92,11 @@ def _dot_general(run: Interpreter, equation: Equation, a: Known, b: Known) -> Kn
     (contracting, batches) = equation.params["dimension_numbers"]
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return _dot_of_arrays(fill_array(a, sizes(equation)), fill_array(b, sizes(equation, 1)))
+    # All axes are contracted: an inner product, as jnp.vdot of two tensors.
     if not batches[0] and len(contracting[0]) == len(sizes(equation)) == len(sizes(equation, 1)):
         if len(sizes(equation)) == 1:
             return _inner_product(run, a, b, sizes(equation))
+        # dot_general may contract axis 0 with axis 1.
         second = run.algebra.permute(b, sizes(equation, 1), _order(contracting))
         product = run.map(lambda x, y: x * y, a, second, name="product")
         return run.algebra.reduce("sum", product, sizes(equation), None)
@@ -129,6 +131,7 @@ def _inner_product(run: Interpreter, a: Value, b: Value, own_shape: Sizes) -> Va
     """The inner product of two vectors, or of two parameters that were flattened."""
     algebra = run.algebra
     shape = next(
+        # Sizes are distinct primes: a product of them belongs to one parameter.
         (s for s in (algebra.axes.shape, algebra.axes.twin) if math.prod(s) == own_shape[0]),
         own_shape,
     )
@@ -163,6 +166,7 @@ def _dot_of_arrays(a: Array, b: Array) -> Known:
 def fill_array(x: Known, shape: Sizes) -> Array:
     """A small array of this shape."""
     array = np.broadcast_to(as_operand(x), shape)
+    # Each element is an expression of SymPy.
     if array.size > 4096:
         raise TraceError("a scalar is used as a large array")
     return array
@@ -195,6 +199,7 @@ def _reshape(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known
         return as_array(list(x.reshape(-1)), target)
     if x.shape in ((), own_shape):
         return run.algebra.reshape(x, own_shape, target)
+    # Only axes of size 1 more or less: a broadcast value stays one.
     if [size for size in own_shape if size != 1] == [size for size in target if size != 1]:
         axes_of_value = iter(
             [
@@ -219,6 +224,7 @@ def _transpose(run: Interpreter, equation: Equation, x: Known) -> Known:
 def _concatenate(run: Interpreter, equation: Equation, *operands: Known) -> Known:
     if all(isinstance(operand, Value) and operand.shape == () for operand in operands):
         first = operands[0]
+        # A constant vector is a number that is broadcast.
         if all(operand == first for operand in operands):
             return first
     if math.prod(result_sizes(equation)) > 64:
@@ -286,6 +292,7 @@ def _dynamic_slice(run: Interpreter, equation: Equation, x: Known, *starts: Know
 
 def take_slice(run: Interpreter, x: Array, axis: int, start: sp.Expr, size: int) -> Known:
     """The elements of an axis from an index on, which may be an expression."""
+    # dynamic_slice clamps the start so that the slice fits: there is one part for each start.
     parts = [np.take(x, range(k, k + size), axis=axis) for k in range(x.shape[axis] - size + 1)]
     columns = zip(*(part.reshape(-1) for part in parts), strict=True)
     return as_array([select_value(run, start, column) for column in columns], parts[0].shape)

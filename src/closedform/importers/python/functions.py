@@ -71,6 +71,7 @@ def has_traced(values: Iterable[Any]) -> bool:
 def _elementary(function: Elementary) -> Implementation:
     def value(run: Run, x: Any) -> Number:
         inside = expression(run, x)
+        # ValueError for the log of 0 and the root of -1, as math raises.
         if function.margin is not None and run.decide(function.is_outside(inside)):
             raise ValueError("math domain error")
         return Number(run, function.form(inside))
@@ -92,6 +93,7 @@ def _power(run: Run, x: Any, y: Any) -> Any:
         sp.Lt(base, 0, evaluate=False)
     ):
         raise ValueError("math domain error")
+    # 0**0 is 1, and 0**-1 an error, in math.pow as in Python.
     is_power = exponent.is_nonnegative is True
     if not is_power and run.decide(sp.Eq(base, 0, evaluate=False)):
         is_power = not run.decide(sp.Lt(exponent, 0, evaluate=False))
@@ -108,6 +110,7 @@ def float_of(run: Run, value: UserValue) -> Any:
 def _fmod(run: Run, x: Any, y: Any) -> Number:
     left, right = float_of(run, x), float_of(run, y)
     _check_domain(run, y)
+    # C's fmod: the sign of the dividend, while % of Python has that of the divisor.
     return Number(run, (left - right * math.trunc(left / right)).expr)
 
 
@@ -126,8 +129,15 @@ def _hypot(run: Run, *values: Any) -> Number:
 
 
 def _isclose(run: Run, a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+    # math.isclose is relative to the larger number, numpy's and torch's to the second one.
     difference = abs(a - b)
     return bool(difference <= maximum(run, rel_tol * maximum(run, abs(a), abs(b)), abs_tol))
+
+
+def _array_isclose(
+    run: Run, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, *, equal_nan: bool = False
+) -> bool:
+    return bool(abs(a - b) <= atol + rtol * abs(b))
 
 
 def _sign(run: Run, x: Any) -> Number:
@@ -150,6 +160,7 @@ def _clip(run: Run, x: Any, low: Any = None, high: Any = None, **names: Any) -> 
     low = names.get("a_min", names.get("min", low))
     high = names.get("a_max", names.get("max", high))
     if low is not None:
+        # low first, as numpy.clip does: where low > high, the result is high.
         x = maximum(run, x, low)
     return x if high is None else minimum(run, x, high)
 
@@ -162,6 +173,7 @@ def _interp(run: Run, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = N
     if x < places[0]:
         return values[0] if left is None else left
     for i in range(len(places) - 1):
+        # numpy's interpolation has the right point in the next interval.
         if x < places[i + 1]:
             slope = (values[i + 1] - values[i]) / (places[i + 1] - places[i])
             return values[i] + slope * (x - places[i])
@@ -178,10 +190,12 @@ def _search_sorted(
     run: Run, values: Any, x: Any, side: str = "left", *, right: bool = False
 ) -> Any:
     is_right = right or side == "right"
+    # numpy's "left" is bisect_left: the first place that keeps the order.
     return np.intp((bisect.bisect_right if is_right else bisect.bisect_left)(list(values), x))
 
 
 def _digitize(run: Run, x: Any, bins: Any, right: bool = False) -> Any:
+    # digitize(right=False) counts bins[i-1] <= x, which is searchsorted(side="right").
     return _search_sorted(run, bins, x, right=not right)
 
 
@@ -205,10 +219,12 @@ def minimum(run: Run, *values: UserValue) -> Any:
 def _extremum(
     run: Run, values: Sequence[Any], kind: type[sp.Expr], choose: Callable[..., Any]
 ) -> Any:
+    # Python's own max of the constants keeps the type of the winner.
     constants = [value for value in values if not is_traced(value)]
     if len(constants) == len(values):
         return choose(values)
     limit = choose(constants) if constants else None
+    # min(x, inf) is x.
     if isinstance(limit, float) and math.isinf(limit):
         if (limit > 0) == (kind is sp.Max):
             return limit
@@ -269,6 +285,7 @@ def _divide(run: Run, a: Any, b: Any) -> Any:
 def _remainder(run: Run, x: Any, y: Any) -> Any:
     """The IEEE remainder: the quotient is rounded to the nearest integer."""
     _check_domain(run, y)
+    # round() is half-even, as the IEEE remainder asks for.
     return x - y * round(x / y)
 
 
@@ -279,6 +296,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
         for name, function in ELEMENTARY.items()
         if name not in ("log", "rsqrt")
     ),
+    # math.log has a second argument, the base.
     ("log", "log", "log", _log),
     ("", "", "special.expit", _VALUES["sigmoid"]),
     ("", "", "rsqrt", lambda run, x: _divide(run, 1, _VALUES["sqrt"](run, x))),
@@ -305,7 +323,8 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("", "negative", "neg", lambda run, x: -x),
     ("copysign", "copysign", "copysign", _copysign),
     ("hypot", "hypot", "hypot", _hypot),
-    ("isclose", "isclose", "isclose", _isclose),
+    ("isclose", "", "", _isclose),
+    ("", "isclose", "isclose", _array_isclose),
     ("isfinite", "isfinite", "isfinite", lambda run, x: True),
     ("isnan", "isnan", "isnan", lambda run, x: False),
     ("isinf", "isinf", "isinf", lambda run, x: False),
@@ -315,6 +334,7 @@ _ROWS: tuple[tuple[str, str, str, Implementation], ...] = (
     ("", "", "clip", _clip),
     ("", "maximum", "maximum", maximum),
     ("", "minimum", "minimum", minimum),
+    # fmax ignores NaN, which a traced number never is.
     ("", "fmax", "max", maximum),
     ("", "fmin", "min", minimum),
     ("", "interp", "", _interp),
@@ -341,6 +361,7 @@ FOLDS: Mapping[Callable[..., Any], Implementation] = {
 MODULES = ("math", "numpy", "torch")
 """The modules of the columns; ``jax.numpy`` has the names of numpy."""
 
+# torch.tensor(0.1) and jnp.asarray(0.1) are float32; numpy's are float64.
 _SINGLE = ("torch", "jax.numpy")
 """Modules whose scalars are float32 by default."""
 
@@ -384,6 +405,7 @@ def _known_functions(*_: tuple[int, int]) -> Mapping[int, tuple[str, Implementat
             for part in str(row[column]).split("."):
                 native = getattr(native, part, None) if part else None
             if native is not None:
+                # By identity: `from math import cos as c` is the same object.
                 table[id(native)] = (str(row[column]), row[3], name in _SINGLE)
     return table
 

@@ -83,6 +83,7 @@ class ValueRange:
 def cells_of(outcomes: Sequence[Outcome]) -> list[ValueRange]:
     """Returns the value on each interval of steps, in order; equal neighbours are merged."""
     firsts = sorted({outcome.task.first for outcome in outcomes})
+    # The common refinement: on each interval between two bounds the same runs are valid.
     bounds = sorted({*firsts, *(o.task.end for o in outcomes if o.task.end is not None)})
     cells: list[ValueRange] = []
     for index, first in enumerate(bounds):
@@ -125,6 +126,8 @@ def _without_floors(cell: ValueRange, prover: Prover) -> list[ValueRange]:
             return [cell]
         level = sp.Integer(int(number))
         part = prover.split(sp.Eq(floor, level, evaluate=False), first, cell.end)[0]
+        # The floor must have its level on a whole interval: one that falls and rises again has
+        # none.
         if part.truth is not True or part.end is None:
             return [cell]
         value = cell.value.xreplace({floor: level})
@@ -141,6 +144,8 @@ def join_cells(cells: Sequence[ValueRange]) -> sp.Expr:
         if cell.value is None:
             is_gap = True
             continue
+        # Branches are tried in order: behind a gap, t < end alone would take the steps of the gap,
+        # too.
         conditions = [sp.Ge(t, cell.first, evaluate=False)] if is_gap else []
         if cell.end is not None:
             conditions.append(sp.Lt(t, cell.end, evaluate=False))
@@ -172,6 +177,7 @@ def _decide(leaves: list[tuple[tuple[Decision, ...], sp.Expr | Raised]]) -> sp.E
     if no is None:
         return choice([(yes, condition)])
     if yes is None:
+        # Without another branch the Piecewise has no value where the function raises.
         return choice([(no, negation(condition))])
     remainder = no.args if isinstance(no, sp.Piecewise) else ((no, sp.true),)
     return choice([(yes, condition), *remainder])
@@ -197,6 +203,8 @@ def _without_single_steps(cells: list[ValueRange]) -> list[ValueRange]:
     result: list[ValueRange] = []
     for index, cell in enumerate(cells):
         value = cell.value
+        # Steps at the seam of two formulas are often equal in both, such as the last step of a
+        # warmup.
         if value is None or cell.end != cell.first + 1 or value.free_symbols != {t}:
             result.append(cell)
             continue

@@ -78,7 +78,10 @@ class Task:
     def facts(self) -> list[sp.Basic]:
         """The decisions as conditions that hold."""
         return [
-            condition if holds else negation(condition) for condition, holds in self.assumptions
+            # Assumptions keep the condition as the function asked for it; facts are what the prover
+            # takes.
+            condition if holds else negation(condition)
+            for condition, holds in self.assumptions
         ]
 
 
@@ -209,6 +212,7 @@ class Run:
             self.session.pending += [
                 Task(part.first, part.end, tuple(self.assumptions)) for part in parts[1:]
             ]
+            # The run goes on with the first part only.
             self.end = parts[0].end
         return parts[0].truth
 
@@ -256,6 +260,8 @@ class Run:
             raise self._too_many(purpose, expr)
         candidates: set[sp.Expr] = set()
         end = self.first + self.session.limits.values
+        # Candidates are the values at the first steps: an index mostly takes all of its values
+        # there.
         for step in range(self.first, end if self.end is None else min(end, self.end)):
             number = value_at(expr, {t: sp.Integer(step)})
             if number in candidates or not number.is_Integer:
@@ -287,6 +293,7 @@ class Run:
     def _check(self) -> None:
         session = self.session
         self._decisions += 1
+        # Work is counted and not timed: a trace stops at the same place on each machine.
         spend(_PER_DECISION)
         if self._decisions > session.limits.decisions or not session.effort.left:
             raise session.refuse(
@@ -315,6 +322,7 @@ def _is_unbounded(expr: sp.Expr) -> bool:
     return len(values) == len(_FAR)
 
 
+# Powers of 10; far beyond any schedule, and below 2**53.
 _FAR = (6, 9, 12, 15)
 
 
@@ -342,6 +350,7 @@ def equivalents(condition: sp.Basic, holds: bool) -> Sequence[Decision]:
     if not isinstance(condition, Relational):
         return [(condition, holds)]
     left, right = condition.lhs, condition.rhs
+    # With evaluate=False SymPy does not bring a < b and b > a into one form.
     mirror = _MIRRORED[condition.func](right, left, evaluate=False)
     return [
         (condition, holds),

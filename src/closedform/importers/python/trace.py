@@ -174,9 +174,11 @@ def signature_of(function: Function) -> Signature:
     """
     name = getattr(function, "__name__", None)
     if name is None:
+        # functools.partial has no __name__.
         inner = getattr(function, "func", None)
         name = getattr(inner, "__name__", type(function).__name__)
     name = "function" if name == "<lambda>" else str(name)
+    # A class is callable, and makes an object instead of a value.
     if not callable(function) or isinstance(function, type):
         raise TraceError(
             f"a schedule is read from a function of the step, got {type(function).__name__} "
@@ -186,8 +188,10 @@ def signature_of(function: Function) -> Signature:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError):
+        # Builtins such as math.sqrt may have no signature.
         return Signature(name, {}, {})
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    # `def rate(*args)` may take the step.
     is_variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
     if not is_variadic and not any(p.kind in positional for p in parameters):
         raise TraceError(
@@ -240,6 +244,7 @@ def _symbols(signature: Signature, requests: Iterable[str | sp.Symbol]) -> dict[
             )
         value = signature.values[entry]
         is_integer = isinstance(value, int) or signature.required.get(entry, False)
+        # Positive symbols let SymPy decide t < warmup for t = 0 and cancel divisions.
         is_count = isinstance(value, int) and value > 0
         symbols[entry] = hyper(entry, integer=is_integer, positive=is_count or None)
     return symbols
@@ -358,6 +363,8 @@ class _Tracer:
             self.session.is_over = True
             read = self._read(value)
             self.run.tape.result = tape_argument(value)
+        # Signals of the trace are BaseExceptions, which `except Exception` of the function does not
+        # catch.
         except (Exception, Untraceable, Unreachable, NotReal) as raised:
             error = raised
         self.session.is_over = True
@@ -446,6 +453,7 @@ def _domain(outcomes: Sequence[Outcome]) -> tuple[list[sp.Basic], list[Outcome]]
         facts = outcome.task.facts
         is_whole = outcome.task.first == 0 and outcome.task.end is None
         is_free = bool(facts) and not any(t in fact.free_symbols for fact in facts)
+        # `if lr <= 0: raise` is a condition on the hyperparameter for all steps: a domain.
         if isinstance(outcome.value, Raised) and is_whole and is_free:
             negations = [negation(fact) for fact in facts]
             domain.append(
@@ -491,6 +499,7 @@ class Traced:
         """
         cells, domain = list(self.cells), list(self.domain)
         last = cells[-1]
+        # Constant from there on: the schedule has a length.
         is_settled = last.value is not None and not last.value.free_symbols and last.first > 0
         if last.value is None and last.end is None:
             # The clock ends there: the expression is total, as graphs are.
@@ -535,6 +544,8 @@ class Traced:
             cell if cell.value is None else ValueRange(cell.first, cell.end, bound(cell.value))
             for cell in self.cells
         ]
+        # Integers of a function are mostly steps at which it changes: off-by-one errors show next
+        # to them.
         near = [int(v) + d for v in values.values() if isinstance(v, int) for d in (-1, 0, 1)]
         if session.is_single:
             session.notes["the function computes in float32, the schedule in exact numbers"] = None

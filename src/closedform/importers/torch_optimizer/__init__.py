@@ -35,6 +35,7 @@ from closedform.language.update_rule import UpdateRule
 
 __all__ = ["is_optimizer", "trace"]
 
+# Distinct primes: the size of an axis, and each product of sizes, has one factorization.
 _PRIMES = {
     0: ((), ()),
     1: ((11,), (13,)),
@@ -96,6 +97,7 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Si
 
     rule = rule_of_all(with_phases=False)
     gaps = [_difference(rule, tracing, optimizer, place) for tracing in traces]
+    # `not <=` rather than `>`: NaN would be a difference, too.
     if any(not gap[0] <= TOLERANCE for gap in gaps):
         # The formula of later steps is not that of the first ones.
         rule = rule_of_all(with_phases=True)
@@ -183,6 +185,7 @@ def _difference(
                 cache=cache,
             )
         )
+    # An infinite one is the largest; with NaN, max() would depend on its place.
     return max(gaps, key=lambda gap: gap[0] if gap[0] == gap[0] else float("inf"))
 
 
@@ -190,6 +193,7 @@ def _other_shapes(tracing: _Traced) -> tuple[Sizes, Sizes]:
     """Other shapes than the traced ones, on which the step goes the same way."""
     shapes = []
     for shape in (tracing.trace.axes.shape, tracing.trace.axes.twin):
+        # Other sizes than the traced ones: a formula with their numbers in it shows.
         larger = tuple(size if size == 1 else size + 2 for size in shape)
         shapes.append(larger if _fits(tracing.trace, larger) else shape)
     return shapes[0], shapes[1]
@@ -231,6 +235,7 @@ def _candidates(shape: Sizes) -> list[Axes]:
     candidates = []
     for factor in (1, None):
         for sign in (1, -1):
+            # A step may compare sizes (rows > columns): equal ones are tried in both orders.
             order = sorted(range(rank), key=lambda axis: (shape[axis], sign * axis))
             pair = []
             for primes in _PRIMES[rank]:

@@ -79,6 +79,7 @@ def difference(
             if time != count:
                 _set_clock(copy, counters or {}, time)
                 running.set_clock(time)
+            # Other gradients than the traced ones: a constant that was one of their elements shows.
             grads = gradients(shapes, seed + 1000 + count)
             for place, kind in (special[count] if special else {}).items():
                 if place < len(grads):
@@ -96,6 +97,8 @@ def difference(
                     actual, expected = _finite(actual, expected, has_values=_is_finite(copy))
                 gap = relative_gap(actual, expected)
                 if has_vectors and not label.startswith("param"):
+                    # A pair of singular vectors is determined up to a common sign; LAPACK and numpy
+                    # may differ in it.
                     gap = _DECOMPOSED_GAP * min([gap, *_gaps_with_signs(actual, expected)])
                 if special is not None:
                     gap *= _SPECIAL_GAP
@@ -191,6 +194,7 @@ def check_places(subject: Subject, where: str) -> None:
     """
     first, *rest = subject.params
     for param in rest:
+        # Of the same shape, values and gradients: only the place differs.
         param.data.copy_(first.data)
     kinds = (None, "huge", "zero", "tiny", None)
     for sequence in ((*kinds, "infinite"), ("NaN", None)):

@@ -20,6 +20,7 @@ from closedform.language.shapes import SHAPE_SYMBOLS
 
 Decision = tuple[sp.Basic, bool]
 
+# 2**8: eight independent decisions.
 MOST_RUNS = 256
 """The most runs of one step: each decision on data or on the step may double them."""
 
@@ -87,12 +88,14 @@ class Run:
             return value
         if condition.has(sp.oo, -sp.oo):
             return value
+        # Twice the same question in two forms, such as x > 1 and 2x > 2, is one decision.
         condition = self.normal(condition)
         if condition in (sp.true, sp.false):
             return bool(condition)
         symbols = condition.free_symbols - set(self.hypers)
         if not symbols and not condition.atoms(sp.Function):
             return value
+        # No fork: another trace, for another shape, is the other way.
         if symbols <= SHAPE_SYMBOLS:
             holds = condition if value else sp.Not(condition)
             if holds not in self.shape_conditions:
@@ -101,6 +104,7 @@ class Run:
         for condition_before, truth in self.decisions:
             if condition_before == condition:
                 return truth
+            # The opposite question has the opposite answer, without a further run.
             if condition_before == sp.Not(condition):
                 if not is_of_data(condition):
                     return not truth
@@ -110,6 +114,8 @@ class Run:
             return value
         if len(self.decisions) < len(self.prefix):
             expected, truth = self.prefix[len(self.decisions)]
+            # A prefix repeats the decisions of a run before; the same code must ask the same
+            # questions.
             if expected != condition:
                 raise self.refuse(
                     f"the step decides on {condition} where an earlier run decided on {expected}",
@@ -180,6 +186,8 @@ def explore(
             )
         for place in range(len(prefix), len(decisions)):
             condition, truth = decisions[place]
+            # Only decisions behind the prefix: those in it are flipped by the run that they come
+            # from.
             pending.append([*decisions[:place], (condition, not truth)])
     if not runs:
         raise TraceError("the step raises an exception in each of its ways", where=where)
@@ -193,6 +201,7 @@ def _tree(runs: Sequence[tuple[Any, Sequence[Decision]]], depth: int) -> Tree:
     condition = decisions[depth][0]
     sides = {truth: [run for run in runs if run[1][depth][1] is truth] for truth in (True, False)}
     trees = {truth: _tree(side, depth + 1) if side else None for truth, side in sides.items()}
+    # A side without runs raises an exception in each of them: there the rule may have any value.
     only = trees[True] or trees[False]
     if only is not None and None in trees.values():
         return only
@@ -235,6 +244,8 @@ def join_outcomes(
         return holds if holds is not None else fails
     condition, (yes, no) = tree.condition, (holds, fails)
     if isinstance(no, sp.Piecewise) and no.args[0][0] == yes and len(no.args) == 2:
+        # any(...) over the two traced parameters is a decision for each; for n parameters it is one
+        # Or.
         inner = no.args[0][1]
         if are_same(condition, inner) or are_same(inner, condition):  # for any parameter
             return sp.Piecewise((yes, sp.Or(condition, inner)), (no.args[1][0], True))

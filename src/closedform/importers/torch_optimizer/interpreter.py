@@ -64,6 +64,7 @@ class Operators(TorchDispatchMode):
     def _run(self, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
         options = in_double(options)
         name = func._schema.name.removeprefix("aten::")
+        # torch.optim wraps each step in record_function, whose operators compute nothing.
         if name.startswith("profiler::"):
             return func(*args, **options)
         if name in _COLLECTIVES:
@@ -72,6 +73,7 @@ class Operators(TorchDispatchMode):
             raise TraceError("random numbers have no expression")
         is_list = name.startswith("_foreach_")
         name = name.removeprefix("_foreach_")
+        # `__and__` and `__or__` end with two underscores and are not in place.
         in_place = name.endswith("_") and not name.endswith("__")
         base = name.removesuffix("_") if in_place else name
         if base in UNINITIALIZED:
@@ -95,6 +97,7 @@ class Operators(TorchDispatchMode):
             return self._list(rule, func, args, options, in_place=in_place)
         targets = options.get("out", args[0] if in_place else None)
         semantic = {key: v for key, v in options.items() if key not in _WITHOUT_VALUE}
+        # The rule before the operator: in place, the operator overwrites an operand.
         value = rule(self.algebra, *args, **semantic)
         result = func(*args, **options)
         self._assign(targets if targets is not None else result, value)
@@ -115,6 +118,7 @@ class Operators(TorchDispatchMode):
         """Reads the only element of a tensor, which an operation takes as a number."""
         number = func(tensor)
         stored_value = self.algebra.storages.read(tensor)
+        # `add(alpha=tensor)` reads a number in C++; only item() and float() ask for it in Python.
         if stored_value is not None and not self.algebra.is_asked:
             if stored_value.is_bool or stored_value.items is not None:
                 raise TraceError("an operation takes an element of a tensor as a number")
@@ -122,6 +126,8 @@ class Operators(TorchDispatchMode):
             if not expr.is_number:
                 value = float(number)
                 numbers = self.algebra.numbers
+                # None where two expressions have the same value: then which one is meant is
+                # unknown.
                 numbers[value] = expr if numbers.get(value, expr) == expr else None
                 self.algebra.floats_to_read.add(value)
         return number
@@ -150,6 +156,8 @@ class Operators(TorchDispatchMode):
         *,
         in_place: bool,
     ) -> Any:
+        # `_foreach_mul_(tensors, 0.9)` has one number for all, `_foreach_mul_(tensors, scalars)` a
+        # list.
         count = next(len(arg) for arg in args if isinstance(arg, list | tuple))
 
         def element(arg: Any, place: int) -> Any:
@@ -194,6 +202,7 @@ class Operators(TorchDispatchMode):
         *,
         in_place: bool,
     ) -> Any:
+        # `unsqueeze_` changes the shape of its operand; a detached alias keeps the old one.
         source = args[0].detach() if in_place else args[0]
         views = VIEWS[base](self.algebra, *args, **options)
         result = func(*args, **options)
@@ -202,6 +211,7 @@ class Operators(TorchDispatchMode):
             return result
         results = result if isinstance(result, list | tuple) else [result]
         for view, part in zip(views, results, strict=True):
+            # reshape copies where strides do not allow a view.
             if storages.of(part) is storages.of(source):
                 storages.view(source, part, view)
             else:
@@ -231,6 +241,8 @@ class Functions(TorchFunctionMode):
         options = in_double(kwargs or {})
         name = _name(func)
         arguments = args
+        # A cast to float32 would round: the trace is in float64. promote_types asks about dtypes
+        # only.
         if name != "promote_types":
             args = [torch.float64 if arg is torch.float32 else arg for arg in args]
         special = _SPECIAL.get(name)
@@ -273,6 +285,8 @@ class Functions(TorchFunctionMode):
                 raise number.refusal("an operation of tensors")
             if isinstance(number, SYMBOLIC):
                 value = float(plain(number))
+                # Operators get floats, not symbols: a value is found again only if one expression
+                # has it.
                 is_other = expressions.get(value, number.expr) != number.expr
                 expressions[value] = None if is_other or value in plain_floats else number.expr
         for tensor in _scalars([options.get(key) for key in ("alpha", "beta", "value")]):
@@ -291,8 +305,11 @@ class Functions(TorchFunctionMode):
         try:
             result = func(*args, **options)
         finally:
+            # The next call has other numbers: an equal one there has another expression.
             algebra.numbers = {}
         floats = {float(plain(n)) for n in numbers if _has_a_place(n)}
+        # A float that no rule has asked for was replaced on the way: the result would miss its
+        # expression.
         unread = (floats | algebra.floats_to_read) - algebra.read_floats
         if unread:
             raise TraceError(f"the operation loses the expression {expressions[unread.pop()]}")
@@ -339,10 +356,12 @@ class Functions(TorchFunctionMode):
         first, second, *rest = args
         relative, absolute = (
             rest[place] if len(rest) > place else options.get(name, default)
+            # The defaults of torch.allclose.
             for place, (name, default) in enumerate((("rtol", 1e-5), ("atol", 1e-8)))
         )
 
         def excess(x: sp.Expr, y: sp.Expr) -> sp.Expr:
+            # Relative to the second operand: allclose is not symmetric.
             return sp.Abs(x - y) - expression(absolute) - expression(relative) * sp.Abs(y)
 
         gap = self.algebra.map(excess, first, second, name="gap")
@@ -351,6 +370,7 @@ class Functions(TorchFunctionMode):
 
     def as_float(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the only element as a float."""
+        # `float(tensor)` must return a float: Float is a subclass with an expression.
         return Float(self.item(torch.Tensor.item, args, options))
 
     def create_tensor(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
@@ -420,6 +440,8 @@ class Functions(TorchFunctionMode):
 
     def _ask_rank(self, tensor: torch.Tensor) -> None:
         if tensor.dim() > 0:
+            # A step that asks for the rank may have another formula for another one: the rule is
+            # for this rank.
             self.algebra.is_structural = True
             owner = self.algebra.owner(tensor)
             if owner is not None:

@@ -50,6 +50,7 @@ def _unary(function: Callable[[sp.Expr], sp.Basic], name: str) -> OperatorRule:
 
 def _of_numbers(kind: Callable[..., sp.Expr], x: sp.Expr, y: sp.Expr) -> sp.Expr:
     """The extremum of two numbers, or the one of them that is a number."""
+    # torch.fmax and fmin, unlike maximum and minimum, return the operand that is not NaN.
     return sp.Piecewise((y, is_nan(x)), (x, is_nan(y)), (kind(x, y), True))
 
 
@@ -60,6 +61,7 @@ def _is_zero(algebra: TorchAlgebra, number: Any) -> bool:
 
 def _subtract_itself(algebra: TorchAlgebra, a: Any) -> Value:
     """A tensor less itself: 0, and NaN where it is not finite, which SymPy would not keep."""
+    # An opaque name keeps SymPy from cancelling x - x to 0.
     opposite = algebra.map(lambda x: -x, a, name=OPAQUE)
     return algebra.map(lambda x, y: x + y, a, opposite, name=OPAQUE)
 
@@ -73,6 +75,7 @@ def _is_same(algebra: TorchAlgebra, a: Any, b: Any) -> bool:
 
 def _add(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
     if _is_zero(algebra, alpha):
+        # 0·b is NaN where b is not finite.
         b, alpha = _subtract_itself(algebra, b), 1
     return algebra.map(lambda x, y, k: x + k * y, a, b, alpha, name="sum")
 
@@ -89,6 +92,7 @@ def _rsub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
 
 def _mul(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     first, second = algebra.value(a), algebra.value(b)
+    # A product of masks stays a mask, which where() and indices take.
     if first.is_bool and second.is_bool and isinstance(a, torch.Tensor) and a.dtype == torch.bool:
         return algebra.map(sp.And, first, second, name="mask", is_boolean=True)
     for number, tensor in ((a, b), (b, a)):
@@ -99,11 +103,13 @@ def _mul(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
 
 def _div(algebra: TorchAlgebra, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
     if rounding_mode is None and _is_same(algebra, a, b):
+        # x/x is NaN for 0 and infinity, where SymPy writes 1.
         reciprocal = algebra.map(lambda x: 1 / x, a, name=OPAQUE)
         return algebra.map(lambda x, y: x * y, a, reciprocal, name="quotient")
     if rounding_mode is None:
         return algebra.map(lambda x, y: x / y, a, b, name="quotient")
     if rounding_mode == "floor":
+        # torch corrects this by the remainder: the two differ where x/y rounds up to an integer.
         return algebra.map(lambda x, y: sp.floor(x / y), a, b, name="quotient")
     raise TraceError(f"div with rounding_mode={rounding_mode!r} has no expression")
 
@@ -117,6 +123,8 @@ def _addcdiv(algebra: TorchAlgebra, a: Any, b: Any, c: Any, value: Any = 1) -> V
 
 
 def _lerp(algebra: TorchAlgebra, a: Any, b: Any, weight: Any) -> Value:
+    # torch 2.13 (ATen/native/Lerp.h) takes end - (end - start)·(1 - weight) for weights from 0.5:
+    # equal up to rounding.
     if not algebra.value(weight).expr.is_Rational:
         return algebra.map(lambda x, y, w: x + w * (y - x), a, b, weight, name="lerp")
     # SymPy would distribute a number, and an infinity less itself is NaN.
@@ -127,6 +135,7 @@ def _lerp(algebra: TorchAlgebra, a: Any, b: Any, weight: Any) -> Value:
 def _clamp(algebra: TorchAlgebra, a: Any, min: Any = None, max: Any = None) -> Value:
     result = algebra.value(a)
     if min is not None:
+        # min before max, as torch does: where min > max, the result is max.
         result = algebra.map(sp.Max, result, min, name="clamped")
     if max is not None:
         result = algebra.map(sp.Min, result, max, name="clamped")
@@ -151,6 +160,7 @@ def _index_put(
     algebra: TorchAlgebra, a: Any, indices: Sequence[Any], values: Any, accumulate: bool = False
 ) -> Value:
     """``a[mask] = number``, or elements of ``a[mask]`` changed one by one."""
+    # Elements at places differ from parameter to parameter; those of a mask are chosen by value.
     mask = _mask(a, indices)
     source = algebra.value(values)
     if mask is None or accumulate or (values.numel() != 1 and source.shape != tuple(a.shape)):
@@ -212,6 +222,7 @@ def _nan_to_num(
     """An infinity without a replacement stays infinite: a rule has no largest number."""
 
     def replace_special(x: sp.Expr) -> sp.Expr:
+        # NaN first: in it each of the other comparisons is false.
         branches = [(algebra.value(0 if nan is None else nan).expr, is_nan(x))]
         for bound, is_there in ((posinf, x > 0), (neginf, x < 0)):
             if bound is not None:
@@ -255,6 +266,7 @@ def _max(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) 
     if isinstance(dim, torch.Tensor):
         return algebra.map(sp.Max, a, dim, name="maximum")
     largest = algebra.reduce("max", a, _sizes(a), _axes(dim), keepdim)
+    # The indices have no value; a step that reads them is refused.
     return largest if dim is None else (largest, None)
 
 
@@ -274,6 +286,7 @@ def _norm(
 def _variance(
     algebra: TorchAlgebra, a: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
 ) -> Value:
+    # correction=None is Bessel's 1 in torch.
     degree = 1 if correction is None else correction
     return algebra.variance(a, _sizes(a), _axes(dim), degree, keepdim)
 
@@ -295,6 +308,7 @@ def _variance_mean(algebra: TorchAlgebra, a: Any, dim: Any = None, **options: An
 
 
 def _softmax(algebra: TorchAlgebra, a: Any, dim: int, *_: Any) -> Value:
+    # Less the largest element, as torch's kernel: exp does not overflow.
     largest = algebra.reduce("max", a, _sizes(a), [dim], keepdims=True)
     powers = algebra.map(lambda x, m: sp.exp(x - m), a, largest, name="exp")
     total = algebra.reduce("sum", powers, _sizes(a), [dim], keepdims=True)
@@ -303,6 +317,7 @@ def _softmax(algebra: TorchAlgebra, a: Any, dim: int, *_: Any) -> Value:
 
 def _softplus(algebra: TorchAlgebra, a: Any, beta: Any = 1, threshold: Any = 20) -> Value:
     return algebra.map(
+        # The threshold is on beta·x, and softplus is x above it.
         lambda x, b, h: sp.Piecewise((x, b * x > h), (sp.log(1 + sp.exp(b * x)) / b, True)),
         a,
         beta,
@@ -338,6 +353,7 @@ def _addmm(algebra: TorchAlgebra, c: Any, a: Any, b: Any, beta: Any = 1, alpha: 
 
 def _mv(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     rows, columns = _sizes(a)
+    # The expression of a product of matrices has two axes in each factor.
     column = algebra.reshape(algebra.whole(b, (columns,)), (columns,), (columns, 1))
     product = algebra.matmul(a, (rows, columns), column, (columns, 1))
     return algebra.reshape(product, (rows, 1), (rows,))
@@ -364,6 +380,7 @@ def _to_copy(algebra: TorchAlgebra, a: Any, dtype: torch.dtype | None = None, **
 
 
 def _copy(algebra: TorchAlgebra, a: Any, source: Any, *_: Any) -> Value:
+    # copy_ rounds to the dtype of its target, not to that of its source.
     source_dtype = source.dtype if isinstance(source, torch.Tensor) else a.dtype
     return algebra.cast(source, a.dtype, source_dtype)
 
@@ -372,6 +389,8 @@ def _stack(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value
     values = [algebra.value(tensor) for tensor in tensors]
     if any(tensor.numel() != 1 for tensor in tensors):
         raise TraceError("stack of tensors with more than one element has no expression")
+    # Lists of numbers have values one by one, such as norms that an optimizer stacks before their
+    # norm.
     return stack_values([Value(_scalar(algebra, value)) for value in values])
 
 
@@ -448,6 +467,7 @@ RULES: Mapping[str, OperatorRule] = {
     "ceil": _unary(sp.ceiling, "ceil"),
     "isnan": _unary(is_nan, "mask"),
     "isinf": _unary(is_infinite, "mask"),
+    # non_finite is 0 for a number and 1 for an infinity and NaN.
     "isfinite": _unary(lambda x: sp.Eq(non_finite(x), 0), "mask"),
     "lt": _comparison(sp.Lt),
     "le": _comparison(sp.Le),
@@ -499,8 +519,10 @@ RULES: Mapping[str, OperatorRule] = {
     "full": _full,
     "full_like": _full,
     "new_full": _full,
+    # fill_(a, number) and full(size, number) both have the number second.
     "fill": _full,
     "scalar_tensor": lambda algebra, number, **_: algebra.value(number),
+    # lift_fresh is the operator that torch.tensor(number) ends with.
     "lift_fresh": lambda algebra, a: algebra.value(a),
     "clone": lambda algebra, a, **_: algebra.value(a),
     "contiguous": lambda algebra, a, **_: algebra.value(a),
@@ -543,6 +565,7 @@ def _resolve_size(size: Sequence[int], count: int) -> tuple[int, ...]:
 def _permute(algebra: TorchAlgebra, a: Any, dims: Sequence[int]) -> list[View]:
     sizes = _sizes(a)
     order = [dim % len(sizes) for dim in dims]
+    # A write to the view is a write to the source in the inverse order.
     inverse = [order.index(axis) for axis in range(len(order))]
     new_shape = tuple(sizes[axis] for axis in order)
     return [
@@ -596,6 +619,7 @@ def _axes_changed(
     def read(value: Value) -> Value:
         if value.items is not None or value.shape in ((), sizes):
             return algebra.reshape(value, sizes, target)
+        # A value of fewer axes is broadcast: its axes are the last ones.
         full_shape = (1,) * (len(sizes) - len(value.shape)) + value.shape
         return algebra.reshape(value, value.shape, change(full_shape))
 
@@ -606,6 +630,7 @@ def _axes_changed(
 
 
 def _expand(algebra: TorchAlgebra, a: Any, size: Any, **_: Any) -> list[View]:
+    # No write: several elements of the result are one element of the storage.
     return [View("expand", lambda value: value, None)]
 
 
@@ -636,6 +661,8 @@ def _slice(
     algebra: TorchAlgebra, a: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> list[View]:
     size = a.shape[dim]
+    # range resolves negative and too large bounds, such as the 2**63 - 1 that aten has for an open
+    # end.
     places = range(size)[slice(start, end, step)]
 
     def read(value: Value) -> Value:
@@ -659,6 +686,7 @@ def _unbind(algebra: TorchAlgebra, a: Any, dim: int = 0) -> list[View]:
 
 VIEWS: Mapping[str, ViewRule] = {
     **matrices.VIEWS,
+    # detach and alias share the storage: a write to the result is a write to the source.
     "detach": _view_itself,
     "alias": _view_itself,
     "view": _view,

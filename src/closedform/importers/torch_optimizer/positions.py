@@ -32,6 +32,7 @@ class Position(int):
         raise self.refusal("a key")
 
     def __bool__(self) -> bool:
+        # `if len(params):` asks whether there are any.
         if self.is_count:
             return int.__bool__(self)
         raise self.refusal("a condition")
@@ -45,6 +46,7 @@ class Position(int):
         is_plain = not self.is_shifted and not getattr(right, "is_shifted", False)
         if isinstance(right, Position) and (self.is_count or right.is_count) and is_plain:
             return getattr(int, name)(self, right)
+        # len(params) == 0 is the same for all models with parameters.
         if self.is_count and is_plain and type(right) is int and right == 0:
             return getattr(int, name)(self, right)
         if not isinstance(right, int | float):
@@ -54,6 +56,7 @@ class Position(int):
 
 def _without_effect(name: str) -> Callable[..., Any]:
     """Arithmetic that shifts a position, or changes nothing; any other is refused."""
+    # `i % world_size` of one process is 0 for each place, and `i // world_size` is i.
     is_factor = name in ("mul", "rmul", "floordiv", "mod")
 
     def method(self: Position, operand: Any = 0) -> Any:
@@ -70,6 +73,7 @@ def _without_effect(name: str) -> Callable[..., Any]:
             getattr(int, f"__{name}__")(self, *([] if name == "neg" else [operand])),
             is_count=self.is_count,
         )
+        # i + 1 < len(params) asks whether this is the last one, which a rule does not know.
         result.is_shifted = True
         return result
 
@@ -153,6 +157,7 @@ def _owners(values: object, owners: Owners, depth: int = 3) -> Iterator[int]:
 
 def _is_over_parameters(values: object, owners: Owners) -> bool:
     """Whether a list has entries of several parameters: another model has another number."""
+    # The walk itself must not be traced.
     with torch._C.DisableTorchFunction():
         return builtins.len(set(_owners(values, owners))) > 1
 
@@ -186,6 +191,7 @@ def position_range(run: Run) -> Any:
     """Returns ``range`` for traced code."""
 
     class Meta(type):
+        # `isinstance(x, range)` and `range(n)` in traced code both use this name.
         def __instancecheck__(cls, instance: object) -> bool:
             return isinstance(instance, range)
 

@@ -42,6 +42,8 @@ def needs_phases(trace: Trace) -> bool:
             join_outcomes(tree, _value_of(label, trace), are_same=trace.definitions.are_same)
             for tree in trace.phases
         )
+        # In one set of definitions equal expressions have equal names, so that != compares
+        # formulas.
         first = trace.definitions.rebuilt(first, common, {})
         later = trace.definitions.rebuilt(later, common, start)
         # A power of 0 of the first step may have no value.
@@ -59,6 +61,7 @@ def _missing(trace: Trace) -> bool:
     outcomes = [
         outcome for outcome in leaves(trace.phases[0]) if outcome.advances and not outcome.is_begun
     ]
+    # torch's SGD makes momentum_buffer in the first step; a branch may skip that.
     absent = {name for outcome in outcomes for name in trace.slots if name not in outcome.results}
     if not absent:
         return False
@@ -198,6 +201,7 @@ def _joined_phases(trace: Trace, label: str, *, with_phases: bool) -> sp.Basic:
         (join_outcomes(tree, value_of, within, are_same), sp.Eq(t, k))
         for k, tree in enumerate(trace.phases[:-1])
     ]
+    # Within t >= n: the discarded branch is computed, too, and needs a value at t = 0.
     return sp.Piecewise(*first, (within(steady, sp.Ge(t, len(first))), True))
 
 
@@ -225,6 +229,8 @@ def _initial(trace: Trace, name: str) -> sp.Expr | None:
         return None
     (expr,) = values
     is_start = expr is not None and (expr == PARAM or (expr.is_number and expr.is_finite))
+    # Schedule-free methods begin with a copy of the parameter; a start from the gradient is a
+    # phase.
     return expr if is_start else None
 
 
@@ -233,5 +239,6 @@ def _condition(trace: Trace) -> sp.Basic:
     if trace.is_structural:
         shape = trace.axes.shape
         conditions.append(sp.Eq(RANK, len(shape)))
+        # Axes of size 1 broadcast: their formulas differ from those of longer axes.
         conditions += [sp.Eq(axis_size(k), 1) for k, size in enumerate(shape) if size == 1]
     return sp.And(*conditions)

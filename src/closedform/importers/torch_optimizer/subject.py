@@ -40,6 +40,7 @@ _OWN = frozenset(
     }
 )
 _NUMBERS = frozenset({"lr", "weight_decay", "momentum", "eps", "dampening"})
+# initial_lr is written by LR schedulers, param_names by torch.optim for named parameters.
 _NOT_HYPER = frozenset({"params", "initial_lr", "param_names"})
 
 
@@ -70,6 +71,7 @@ PURE_MODULES = frozenset(
 LIBRARIES = (sys.stdlib_module_names - {"__main__"}) | {"closedform", "numpy", "sympy", "torch"}
 """Packages whose functions are known one by one, and not followed."""
 
+# Py_TPFLAGS_HEAPTYPE of CPython's Include/object.h.
 _HEAP_TYPE = 1 << 9
 """The flag of types that are defined in Python."""
 
@@ -88,6 +90,7 @@ def is_plain_object(value: UserValue) -> bool:
         return False
     for kind in type(value).__mro__[:-1]:
         root = str(kind.__module__).partition(".")[0]
+        # Types of C and slots have state that vars() does not show.
         if not kind.__flags__ & _HEAP_TYPE or vars(kind).get("__slots__"):
             return False
         is_library = root in LIBRARIES and str(kind.__module__) not in PURE_MODULES
@@ -123,6 +126,7 @@ class Subject:
     def step(self, gradients: Sequence[torch.Tensor]) -> None:
         """Takes one step."""
         for param, gradient in zip(self.params, gradients, strict=True):
+            # A step may write to the gradient, and the rule is run on the same one afterwards.
             param.grad = gradient.clone()
         self.optimizer.step()
 
@@ -142,6 +146,7 @@ class Subject:
         attributes = {key: value for key, value in attributes_by_name.items() if key != DEFAULTS}
         result |= _leaves(attributes, (ATTRIBUTE,))
         result |= _leaves(attributes_by_name.get(DEFAULTS, {}), (DEFAULTS,))
+        # Some optimizers keep states of the whole model in state[name] rather than by parameter.
         common = {key: v for key, v in state.items() if not isinstance(key, torch.Tensor)}
         result |= _leaves(common, (COMMON,))
         return result
@@ -182,6 +187,8 @@ def subject_of(
     memo: dict[int, Any] = {}
     for param_group in optimizer.param_groups:
         for index, param in enumerate(param_group["params"]):
+            # deepcopy's memo: wherever the optimizer refers to a parameter, the copy refers to a
+            # new one.
             memo[id(param)] = params[0 if param_group is group and index == 0 else 1]
     state_before = optimizer.state.get(group["params"][0], {})
     copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, with_state=False)
@@ -236,11 +243,13 @@ def _fresh(key: str, value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
     """A state that a constructor made, for another parameter; it is the same everywhere."""
     if not isinstance(value, torch.Tensor):
         return _CHANGED if isinstance(value, int | float) and value else value
+    # A state that differs among elements depends on data, so a step has been taken.
     if value.numel() and not bool((value == value.reshape(-1)[0]).all()):
         return _CHANGED
     number = value.reshape(-1)[0].item() if value.numel() else 0.0
     if value.shape == old.shape and value.dim():
         return torch.full_like(new, number, requires_grad=False)
+    # Adagrad makes its sums in the constructor; its step of 0 is a fresh one.
     return _CHANGED if key == "step" and number else value.clone()
 
 
@@ -253,6 +262,7 @@ def _copy_optimizer(
     with_state: bool = True,
 ) -> torch.optim.Optimizer:
     """A copy without hooks; what cannot be copied is shared."""
+    # Without __init__, whose arguments are not known here.
     result: torch.optim.Optimizer = object.__new__(type(optimizer))
     memo[id(optimizer)] = result
     for key, value in vars(optimizer).items():
@@ -264,6 +274,7 @@ def _copy_optimizer(
         if key != "params"
     }
     try:
+        # A wrapper has param_groups as a property without a setter.
         result.param_groups = [{"params": list(params), **options}]
     except AttributeError:
         raise TraceError(
@@ -280,6 +291,7 @@ def _copy_optimizer(
     for name in list(vars(result)):
         if name.endswith("_hooks"):
             vars(result)[name] = type(vars(result)[name])()
+    # torch.optim.Optimizer.zero_grad reads it; _patch_step_function of the constructor sets it.
     vars(result)["_zero_grad_profile_name"] = "zero_grad"
     return result
 
@@ -357,6 +369,7 @@ def number_of(value: UserValue) -> float:
 def is_counter(numbers: Sequence[float]) -> bool:
     """Whether a number grows by 1 in each step."""
     return all(
+        # An integer, too: a state 0.5, 1.5, … may be a sum of numbers that are 1 by chance.
         math.isfinite(after) and after == before + 1 and before == math.floor(before)
         for before, after in itertools.pairwise(numbers)
     )

@@ -83,11 +83,15 @@ class TensorTable:
         indices: dict[int, list[int]] = {}
         for index, tensor in enumerate(tensors):
             if not tensor.dim():
+                # By identity: the same scalar, such as a learning rate, is an input of many
+                # programs.
                 indices.setdefault(id(tensor), []).append(index)
         elements: dict[int, Ref] = {}
         for run in _contiguous_runs([tensors[copies[0]] for copies in indices.values()]):
             for row, scalar in enumerate(run):
                 elements |= dict.fromkeys(indices[id(scalar)], (len(tensors), row))
+            # One vector over all of them, in their memory: it is read and written without stack and
+            # copies.
             tensors.append(run[0].as_strided((len(run),), (1,)))
         return TensorTable(tensors, elements)
 
@@ -174,12 +178,17 @@ def batcher(build: StepBuilder, max_compiled: int | None = None) -> Batcher:
             (id(bound.program), groups.setdefault(id(bound.hypers), len(groups)))
             for bound in programs
         )
+        # Positions instead of ids of hyperparameters: a new optimizer of the same shape finds the
+        # function.
         key = sequence, tuple(table.elements.items())
         if key not in functions:
+            # A set of parameters with gradients may change in every step, and compiling takes
+            # seconds.
             count = sum(len(earlier) > 1 for earlier, _ in functions)
             if len(programs) > 1 and max_compiled is not None and count >= max_compiled:
                 return [step for bound in programs for step in batch([bound])]
             if len(functions) >= MAX_CACHED and max_compiled is None:
+                # dicts keep the order of insertion: the first is the oldest.
                 del functions[next(iter(functions))]
             for program, *_ in programs:  # holding the program keeps its id unique
                 if id(program) not in splits:
@@ -230,6 +239,7 @@ def _group_programs(
     tensors: list[ProgramGroup] = []
     for index, (bound, split) in enumerate(zip(programs, splits, strict=True)):
         if split.scalars is not None:
+            # One hyperparameter is one number for all bindings; those of other groups have another.
             key = (places[id(split)], id(bound.hypers)) if split.is_vectorizable else index
             scalars.setdefault(key, (split.scalars, []))[1].append(bindings[index])
         if split.tensors is not None:

@@ -154,6 +154,7 @@ def _compile_step(request: _Request) -> Callable[..., list[Tensor]]:
         return values[len(tensors) :]
 
     name = f"step_{next(_NAMES)}"
+    # torch._dynamo stops at its recompile_limit, which is 8 for a code object in torch 2.13.
     code = run_all.__code__.replace(co_name=name)
     function = FunctionType(code, run_all.__globals__, name, None, run_all.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": _is_of_tensors, "size_asserts": False}
@@ -210,6 +211,7 @@ class CompiledProgram:
 
     def run(self, start: NodeValues, inputs: Sequence[Any]) -> list[Tensor]:
         """Returns the outputs; the next state of vectors is written over the one before."""
+        # The compiled function empties its list of inputs, hence the copy below.
         values = [old if new is None else new for old, new in zip(start, inputs, strict=True)]
         new = self._function_of(values)(values.copy())
         if not self._written:
@@ -245,7 +247,9 @@ class CompiledProgram:
                 or not tensor.is_cpu
             ):
                 raise self._error(inputs)
+        # The number of threads is a constant of the compiled loop.
         threads = torch.get_num_threads() if length >= PARALLEL else 1
+        # Whether a number is broadcast is in the loop; the length of the vectors is not.
         key = threads, *[inputs[index].numel() > 1 for index in self._numbers]
         if key not in self._compile_step:
             self._compile_step[key] = self._compile(inputs, threads)

@@ -94,6 +94,7 @@ def _tensors(values: Sequence[Tensor], refs: Iterable[Ref]) -> TensorsByRef:
         index, row = ref
         if row >= 0 and values[index].dim():
             if index not in vectors:
+                # One call for all rows: values[index][row] is one for each.
                 vectors[index] = values[index].unbind()
             tensors[ref] = vectors[index][row]
         else:
@@ -193,6 +194,7 @@ def _run(program: ForeachProgram, columns: _Columns, tensors: TensorsByRef) -> N
             (tensors[ref], result)
             for result, refs in zip(results, outputs, strict=True)
             for ref in refs
+            # A result that was computed in place is there already.
             if tensors[ref] is not result
         ]
         if pairs:
@@ -243,6 +245,8 @@ class ForeachProgram:
         """
         values: NodeLists = [None] * len(self._index)
         for index, (tensors, dtype) in enumerate(zip(inputs, self._dtypes, strict=True)):
+            # No copy where the dtype is the same, so that an op in place writes to the state
+            # itself.
             values[index] = [in_dtype(tensor, dtype) for tensor in tensors]
         count = len(inputs[0])
         for index, function, frees in self._instructions:
@@ -275,6 +279,8 @@ class ForeachProgram:
         """
         args = list(node.args)
         if overwritten is not None:
+            # _foreach_add_ writes over its first list; the op commutes where that is the second
+            # operand.
             args.insert(0, args.pop(overwritten))
             name += "_"
         function = getattr(torch, f"_foreach_{name}")

@@ -44,6 +44,7 @@ FOREACH_OPS: Mapping[Any, ForeachOp] = {
     torch.sin: ForeachOp("sin", 1),
     torch.cos: ForeachOp("cos", 1),
     torch.floor: ForeachOp("floor", 1),
+    # Only the base: _foreach_pow_ has no form that writes over the exponent.
     torch.pow: ForeachOp("pow", 1),
     torch.minimum: ForeachOp("minimum", 2),
     torch.maximum: ForeachOp("maximum", 2),
@@ -97,6 +98,8 @@ class InplaceProgram:
         )
         self._last_use = {operand: node for node in self.nodes for operand in node.all_input_nodes}
         self.overwritten: dict[fx.Node, int] = {}
+        # States first: a chain of ops in place saves the copy of a state, an intermediate only an
+        # allocation.
         for index, result in overwritable.items():
             self.overwritten |= self._chain(self.results[result], self.nodes[index]) or {}
         for node in self.ops:
@@ -137,9 +140,11 @@ class InplaceProgram:
             position
             for position, operand in enumerate(node.args[:count])
             if isinstance(operand, fx.Node)
+            # x·x reads its operand twice.
             and node.args.count(operand) == 1
             and self._last_use[operand] is node
             and _has_same_type(operand, node)
+            # A view of the operand would see the new value.
             and all(user.target in _ELEMENTWISE for user in operand.users)
         ]
 
@@ -202,6 +207,7 @@ class TensorProgram:
             for node in source.ops
             if (scaled_sum := _match_scaled_sum(node)) is not None
         }
+        # The product has no op any more: it is a part of the sum.
         products = {scaled_sum.product for scaled_sum in scaled_sums.values()}
         for node in source.ops:
             index = self._index[node]
@@ -287,6 +293,7 @@ class TensorProgram:
         position = None if target is None else operands.index(target)
         if position is not None and arguments[position] in reusable:
             position = None
+        # The operands of the product live until the sum.
         dead_nodes = [*self._source.frees(node), *self._source.frees(scaled_sum.product)]
         dead = {
             self._index[dead_node]
@@ -335,12 +342,14 @@ def _match_scaled_sum(node: fx.Node) -> _ScaledSum | None:
     for position in (1, 0) if node.target is torch.add else (1,):
         addend: Any = node.args[1 - position]
         product: Any = node.args[position]
+        # p + p and a product with a second user need the product itself.
         if product.target is not torch.mul or len(product.users) > 1 or addend is product:
             continue
         if not all(map(_is_float, product.args)):
             continue
         first, second = product.args
         for number, tensor in ((first, second), (second, first)):
+            # A product of another shape would be broadcast by the sum.
             is_scaled = not _shape(number) and _shape(tensor) == _shape(node)
             if is_scaled and not _is_used_between(product, node):
                 return _ScaledSum(addend, tensor, number, product)
@@ -375,6 +384,7 @@ def _add_scaled(sign: int, position: int | None) -> Callable[..., Any]:
         # alpha is a number of Python; item() of a CPU tensor waits for nothing.
         if number.numel() == 1:
             return torch.add(addend, tensor, alpha=sign * number.item(), out=out)
+        # A number for each element, such as the bias corrections of several parameters.
         return torch.addcmul(addend, number, tensor, value=sign, out=out)
 
     return run

@@ -31,15 +31,18 @@ COMPOSED: Mapping[str, Composed] = {
     "addcdiv": Composed(
         lambda x, z, w: torch.addcdiv(x, z, w), {**_PAIR, "w": ("n", "m")}, ("x", "z", "w")
     ),
+    # has_kinks: at equal maxima torch divides the gradient among them.
     "amax": Composed(lambda x: x.amax(1), _N, has_kinks=True),
     "amin": Composed(lambda x: x.amin(1), _N, has_kinks=True),
     "aminmax": Composed(lambda x: torch.aminmax(x, dim=1)[0], _N, has_kinks=True),
+    # A distance has no derivative at 0, where torch has the gradient 0.
     "cdist": Composed(
         lambda x, z: torch.cdist(x, z), {"x": ("n", 4), "z": ("m", 4)}, _XZ, has_kinks=True
     ),
     "cov": Composed(lambda x: x.cov(), _N),
     "dist": Composed(lambda x, z: torch.dist(x, z), _PAIR, _XZ, has_kinks=True),
     "linalg.matrix_norm": Composed(lambda x: torch.linalg.matrix_norm(x), _N, has_kinks=True),
+    # Any exponent is a repeated product; 2 shows both places of the factor.
     "linalg.matrix_power": Composed(lambda x: torch.linalg.matrix_power(x, 2), {"x": ("n", "n")}),
     "linalg.norm": Composed(lambda x: torch.linalg.norm(x), _N, has_kinks=True),
     "linalg.vector_norm": Composed(
@@ -179,6 +182,7 @@ COMPOSED: Mapping[str, Composed] = {
     ),
     "norm": Composed(lambda x: x.norm(2, 1), _N, has_kinks=True),
     "norm.fro": Composed(lambda x: x.norm("fro"), _N, has_kinks=True),
+    # A fixed number of factors: the product of the other ones is written out.
     "prod": Composed(lambda x: x.prod(1), _FIXED),
     "softmax": Composed(lambda x: x.softmax(1), _N),
     "softmax.with_dtype": Composed(lambda x: x.softmax(1, dtype=torch.float32), _N),

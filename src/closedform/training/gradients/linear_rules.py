@@ -14,6 +14,7 @@ _N: Sizes = {"x": ("n", "m")}
 _FIXED: Sizes = {"x": ("n", 4)}
 _PAIR: Sizes = {"x": ("n", "m"), "z": ("n", "m")}
 _CHOICE: Sizes = {"x": ("n", "m"), "i": ("n", "m")}
+# i has the rank of x, and another size only along the axis of the indices.
 _PICKS: Sizes = {"x": ("n", "m"), "i": ("n", "k")}
 _MATRICES: Sizes = {"x": ("n", "k"), "w": ("k", "m")}
 _BATCHES: Sizes = {"x": ("b", "n", "k"), "w": ("b", "k", "m")}
@@ -62,6 +63,7 @@ LINEAR: Mapping[str, Linear] = {
     "chunk": Linear(lambda x: x.chunk(2, 1)[1], _FIXED),
     "clone": Linear(torch.clone, _N),
     "column_stack": Linear(lambda x, z: torch.column_stack([x, z]), _VECTORS, _XZ),
+    # A fixed size: the number of results, n·(n - 1)/2, is not a free size.
     "combinations": Linear(lambda x: torch.combinations(x), {"x": (4,)}),
     "conj": Linear(torch.conj, _N),
     "conj_physical": Linear(torch.conj_physical, _N),
@@ -78,6 +80,7 @@ LINEAR: Mapping[str, Linear] = {
     "diagonal_scatter": Linear(
         lambda x, z: torch.diagonal_scatter(x, z), {"x": (4, 4), "z": (4,)}, _XZ
     ),
+    # smallest: with one element the result is empty.
     "diff": Linear(lambda x: x.diff(dim=1), _N, smallest=2),
     "dot": Linear(torch.dot, {"x": ("n",), "w": ("n",)}, _XW),
     "double": Linear(lambda x: x.double(), _N),
@@ -103,6 +106,7 @@ LINEAR: Mapping[str, Linear] = {
     "flipud": Linear(torch.flipud, _N),
     "float": Linear(lambda x: x.float(), _N),
     "gather": Linear(lambda x, i: x.gather(1, i), _PICKS, integers=_I),
+    # Two one-sided differences at the ends and a central one between need three.
     "gradient": Linear(lambda x: torch.gradient(x, dim=1)[0], _N, smallest=3),
     "hsplit": Linear(lambda x: x.hsplit(2)[1], _FIXED),
     "hstack": Linear(lambda x, z: torch.hstack([x, z]), {"x": ("n", "m"), "z": ("n", "k")}, _XZ),
@@ -112,6 +116,7 @@ LINEAR: Mapping[str, Linear] = {
         _XZ,
         integers=_I,
     ),
+    # Distinct indices: which of two equal ones is kept is not defined in torch.
     "index_copy": Linear(
         lambda x, z: x.index_copy(0, torch.tensor([0, 2]), z), {"x": (4, "m"), "z": (2, "m")}, _XZ
     ),
@@ -162,6 +167,7 @@ LINEAR: Mapping[str, Linear] = {
     "mm": Linear(torch.mm, _MATRICES, _XW),
     "movedim": Linear(lambda x: x.movedim(0, 2), {"x": ("n", "m", "k")}),
     "mv": Linear(torch.mv, {"x": ("n", "m"), "w": ("m",)}, _XW),
+    # Linear for a fixed set of NaNs.
     "nansum": Linear(lambda x: x.nansum(1), _N),
     "narrow": Linear(lambda x: x.narrow(1, 1, 2), _FIXED),
     "narrow_copy": Linear(lambda x: torch.narrow_copy(x, 1, 1, 2), _FIXED),
@@ -172,6 +178,7 @@ LINEAR: Mapping[str, Linear] = {
     "nn.functional.avg_pool2d": Linear(
         lambda x: functional.avg_pool2d(x, 2), {"x": ("b", 2, 6, 6)}
     ),
+    # Linear in each operand by itself: the rule holds with the other ones fixed.
     "nn.functional.bilinear": Linear(
         functional.bilinear, {"x": ("n", 2), "z": ("n", 3), "w": (4, 2, 3)}, ("x", "z", "w")
     ),
@@ -241,6 +248,7 @@ LINEAR: Mapping[str, Linear] = {
     "outer": Linear(torch.outer, {"x": ("n",), "w": ("m",)}, _XW),
     "permute": Linear(lambda x: x.permute(2, 0, 1), {"x": ("n", "m", "k")}),
     "permute_copy": Linear(lambda x: torch.permute_copy(x, (1, 0)), _N),
+    # accumulate=True, as repeated indices overwrite each other otherwise.
     "put": Linear(
         lambda x, z, i: x.put(i, z, accumulate=True),
         {"x": ("n",), "z": ("k",), "i": ("k",)},
@@ -305,6 +313,7 @@ LINEAR: Mapping[str, Linear] = {
         lambda x, w: torch.tensordot(x, w, 1), {"x": ("n", "k"), "w": ("k", "m")}, _XW
     ),
     "tile": Linear(lambda x: x.tile(2, 1), _N),
+    # The gradient is converted back to the dtype of x.
     "to": Linear(lambda x: x.to(torch.float32), _N),
     "trace": Linear(torch.trace, {"x": (4, 4)}),
     "transpose": Linear(lambda x: x.transpose(0, 1), _N),

@@ -37,6 +37,7 @@ MOVED: Mapping[str, tuple[int, ...]] = {
     "GatherElements": (0,),
     "GatherND": (0,),
     "Identity": (0,),
+    # Operand 1 has the widths; operand 2 is the number that is put in.
     "Pad": (0, 2),
     "Reshape": (0,),
     "ScatterElements": (0, 2),
@@ -49,6 +50,7 @@ MOVED: Mapping[str, tuple[int, ...]] = {
     "Transpose": (0,),
     "Trilu": (0,),
     "Unsqueeze": (0,),
+    # The condition chooses and is not moved.
     "Where": (1, 2),
 }
 """Operators that move numbers, by the places of the operands that they move; () for all."""
@@ -93,6 +95,7 @@ def known_results(operator: str, row: OperatorFunction, call: NodeCall) -> Seque
 def _of_constants(operator: str, row: OperatorFunction, call: NodeCall) -> Sequence[Known] | None:
     """The results of a row in torch."""
     with _outside_of_traces():
+        # First on fake tensors, which have shapes and no memory: Expand may ask for gigabytes.
         if operator in _GROWING and not _is_small(row, call):
             return None
         return _arrays(row(call))
@@ -134,8 +137,10 @@ def _move_places(
     places: Sequence[int], row: OperatorFunction, call: NodeCall
 ) -> Sequence[Known] | None:
     """The results of a row on the places of the numbers in a list; 0 is the place of a zero."""
+    # ScatterElements with a reduction adds numbers instead of moving them.
     if call.attributes.get("reduction", b"none") != b"none":
         return None
+    # Pad and Trilu put zeros in, which need a place as well.
     numbers: list[Any] = [0]
     operands: list[OnnxValue | None] = list(call.operands)
     for place in places or range(len(operands)):

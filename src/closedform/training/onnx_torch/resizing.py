@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Tensor = torch.Tensor
 Floats = NDArray[np.float32]
 
 _MODES = {
+    # torch's "nearest" takes floor(i·n/m), which ONNX names asymmetric and floor.
     ("nearest", "asymmetric", "floor"): ("nearest", None),
     ("linear", "half_pixel", ""): ("linear", False),
     ("linear", "pytorch_half_pixel", ""): ("linear", False),
@@ -28,8 +30,13 @@ _MODES = {
 }
 """Modes of torch, which has them for free sizes, too."""
 
-_WHOLE = frozenset({"half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"})
-"""Places at which, for a whole factor, the nearest value equals ``asymmetric`` with ``floor``."""
+_WHOLE = frozenset(
+    {
+        *product(("half_pixel", "pytorch_half_pixel"), ("round_prefer_ceil", "round_prefer_floor")),
+        ("tf_half_pixel_for_nn", "floor"),
+    }
+)
+"""Places and roundings that, for a whole factor k, give the pixel floor(i/k) for the result i."""
 
 LAST_WITHOUT_MODES = 10
 """The last opset whose resizing has neither a coordinate transformation nor a nearest mode."""
@@ -44,6 +51,7 @@ def _resize(call: NodeCall) -> Tensor:
         attributes[name].decode()
         for name in ("mode", "coordinate_transformation_mode", "nearest_mode")
     )
+    # Keys' kernel: -0.75 in torch and OpenCV, -0.5 in the paper of 1981 and in Pillow.
     if mode == "cubic" and attributes["cubic_coeff_a"] != -0.75:
         raise TrainingExportError(
             f"its cubic_coeff_a must be -0.75, got {attributes['cubic_coeff_a']}",
@@ -90,7 +98,8 @@ def _interpolate(
         factors = [float(factor) for factor in factors]
         is_of_images = factors[:2] == [1, 1]
         is_whole = all(factor == int(factor) for factor in factors)
-        if mode == "nearest" and is_whole and places in _WHOLE and nearest.startswith("round"):
+        # (i + 0.5)/k is in the pixel floor(i/k), and less than half a pixel from its middle.
+        if mode == "nearest" and is_whole and (places, nearest) in _WHOLE:
             key = "nearest", "asymmetric", "floor"
     if not (sizes or factors) or not is_of_images:
         raise TrainingExportError(
@@ -98,6 +107,8 @@ def _interpolate(
             hint="move the axes with Transpose behind the first two",
         )
     in_torch = _MODES.get((key[0], key[1], key[2] if key[0] == "nearest" else ""))
+    if places == "pytorch_half_pixel" and _makes_one(value, factors, sizes):
+        in_torch = None
     if in_torch is None:
         return _by_places(value, factors, sizes, key)
     mode, corners = in_torch
@@ -110,13 +121,24 @@ def _interpolate(
         scale_factor=(factors or [])[2:],
         mode=mode,
         align_corners=corners,
+        # ONNX computes places with the factor itself, not with the quotient of the sizes.
         recompute_scale_factor=False,
     )
+
+
+def _makes_one(value: Tensor, factors: list[float] | None, sizes: list[Any] | None) -> bool:
+    """Whether an axis becomes one pixel: ONNX has the first one there, torch the middle."""
+    counts = sizes or [
+        int(length * factor) if isinstance(length, int) else length
+        for length, factor in zip(value.shape, factors or (), strict=True)
+    ]
+    return any(isinstance(count, int | np.integer) and count == 1 for count in counts[2:])
 
 
 # --- by the places of an axis ---------------------------------------------------------------------
 
 _PLACES: Mapping[str, Callable[[Floats, Any, int, int], Any]] = {
+    # m = 1: the first pixel.
     "align_corners": lambda i, _, n, m: i * np.float32((n - 1) / max(m - 1, 1)),
     "asymmetric": lambda i, factor, *_: i / factor,
     "half_pixel": lambda i, factor, *_: (i + np.float32(0.5)) / factor - np.float32(0.5),
@@ -131,6 +153,7 @@ _NEAREST: Mapping[str, Callable[[Floats], Any]] = {
     "ceil": np.ceil,
     "floor": np.floor,
     "round_prefer_ceil": lambda place: np.floor(place + np.float32(0.5)),
+    # Half goes down: ceil(x - 0.5); half goes up: floor(x + 0.5).
     "round_prefer_floor": lambda place: np.ceil(place - np.float32(0.5)),
 }
 
@@ -152,6 +175,7 @@ def _by_places(
         factor = np.float32(count / length if sizes else (factors or [])[axis])
         if count == length and factor == 1:
             continue
+        # float32, as onnxruntime: a place on the edge of two pixels goes to the same one.
         results = np.arange(count, dtype=np.float32)
         place = np.asarray(_PLACES[transformation](results, factor, length, count))
         if mode == "nearest":

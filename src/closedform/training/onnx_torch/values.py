@@ -193,7 +193,9 @@ def as_tensor(value: OnnxValue) -> torch.Tensor:
         return value
     if isinstance(value, Items):
         raise TrainingExportError("a sequence is not supported here", hint=ANOTHER_SOURCE)
+    # Arrays of objects hold symbols for free sizes.
     if value.dtype != object:
+        # A copy: arrays of a file's weights are read-only, which torch warns of.
         return torch.from_numpy(np.array(value))
     numbers = value.ravel().tolist()
     dtype = torch.int64
@@ -213,6 +215,7 @@ def _scalar(number: Any, dtype: torch.dtype) -> torch.Tensor:
 def as_known(numbers: Sequence[Any], shape: tuple[int, ...] | None = None) -> Known:
     """Returns integers and symbols as an array."""
     array = np.empty(len(numbers), dtype=object)
+    # By assignment: np.array(list) would look into the symbols as sequences.
     array[:] = numbers
     array = array if any(map(is_symbol, numbers)) else array.astype(np.int64)
     return array if shape is None else array.reshape(shape)

@@ -61,6 +61,7 @@ def layer_norm(value: torch.Tensor, *arguments: Any) -> Any:
 
     ONNX's operator returns these two in float32; for float32 it is used itself.
     """
+    # NotImplemented: torch.export keeps the operator, for which ONNX has LayerNormalization.
     if value.dtype is torch.float32:
         return NotImplemented
     return _LAYER_NORM(value, *arguments)
@@ -120,6 +121,7 @@ def gelu_backward(grad: torch.Tensor, value: torch.Tensor, approximate: str = "n
     """
     if approximate != "none" or value.dtype is not torch.float32:
         return _GELU_BACKWARD(grad, value, approximate=approximate)
+    # One multiplication: onnxruntime's Gelu and Erf have u as argument, too.
     erf_argument = value * math.sqrt(0.5)
     below = symbolic(
         "HardSigmoid",
@@ -128,6 +130,7 @@ def gelu_backward(grad: torch.Tensor, value: torch.Tensor, approximate: str = "n
         dtype=value.dtype,
         shape=value.shape,
     )
+    # A quotient instead of u·exp(-u²), whose negation is one more pass over the tensor.
     density = erf_argument / torch.exp(erf_argument * erf_argument)
     return grad * (below + density * (1 / math.sqrt(math.pi)))
 
@@ -213,6 +216,7 @@ def max_pool2d_backward(
     """Returns the gradient of a maximum pooling: it goes to the position of the maximum."""
     del kernel_size, stride, padding, dilation, ceil_mode
     flat = torch.zeros_like(value).flatten(-2)
+    # Windows overlap where the stride is below the kernel: a maximum may get several gradients.
     spread = flat.scatter_add(-1, indices.flatten(-2), grad.flatten(-2))
     return spread.view(value.shape)
 

@@ -22,6 +22,7 @@ storage buffers in a shader."""
 _F = frozenset({TensorProto.FLOAT})
 _I = frozenset({TensorProto.INT32})
 _B = frozenset({TensorProto.BOOL})
+# WGSL has no integers of 64 bits; the provider narrows indices.
 _INDEX = frozenset({TensorProto.INT32, TensorProto.INT64})
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
+import subprocess
 import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from closedform.deprecation import REMOVED_IN
 from closedform.version import __version__
 from tests.support.build_release import normalize_sdist, wheel_faults
+from tests.support.conda_recipe import RECIPE, fill_recipe
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -121,6 +125,31 @@ def test_every_file_of_the_manifest_exists() -> None:
             assert all((ROOT / name).exists() for name in names), line
 
 
+@pytest.mark.parametrize(
+    ("argument", "versions"),
+    [
+        (None, "-c constraints.txt"),
+        ("CONSTRAINTS=constraints-lowest.txt", "-c constraints-lowest.txt"),
+        ("CONSTRAINTS=", "--upgrade --upgrade-strategy eager"),
+    ],
+)
+def test_make_installs_the_versions_that_are_asked_for(argument: str | None, versions: str) -> None:
+    command = ["make", "-n", "-W", "pyproject.toml", ".venv/.installed"]
+    arguments = [] if argument is None else [argument]
+    done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
+    installs = [line for line in done.stdout.splitlines() if "pip install" in line]
+    assert [line.partition('".[dev]" ')[2] for line in installs] == [versions], done.stderr
+
+
+def test_the_newest_versions_are_tested_each_night_and_do_not_fail_the_run() -> None:
+    text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
+    job = yaml.safe_load(text)["jobs"]["newest"]
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands[0].split()[:2] == ["make", "units"]
+    assert "CONSTRAINTS=" in commands[0].split()
+    assert job["continue-on-error"] is True
+
+
 @pytest.mark.parametrize("extra", COMPARED)
 def test_the_lower_bound_of_a_compared_extra_is_what_is_compared(extra: str) -> None:
     lines = PROJECT["optional-dependencies"][extra]
@@ -150,6 +179,34 @@ def test_the_recipe_of_conda_has_the_dependencies_of_the_package() -> None:
     lines = [line.strip().removeprefix("- ") for line in section.splitlines()]
     requirements = [line.lower() for line in lines if not line.startswith("python >")]
     assert requirements == [line.lower().replace(">=", " >=") for line in PROJECT["dependencies"]]
+
+
+def test_the_recipe_of_a_release_has_the_hash_of_its_sdist(tmp_path: Path) -> None:
+    text = RECIPE.read_text(encoding="utf-8")
+    for content in (b"sdist", b"another sdist"):
+        sdist = tmp_path / f"closedform-{__version__}.tar.gz"
+        sdist.write_bytes(content)
+        changed = set(fill_recipe(text, sdist).splitlines()) - set(text.splitlines())
+        assert changed == {f"  sha256: {hashlib.sha256(content).hexdigest()}"}
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))
+    steps = workflow["jobs"]["build"]["steps"]
+    assert any("tests/support/conda_recipe.py" in step.get("run", "") for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "fault"),
+    [
+        ("closedform-0.0.1.tar.gz", "", "", "closedform-0.0.1.tar.gz: expected the sdist"),
+        (f"closedform-{__version__}.tar.gz", "  sha256: ", "  md5: ", "64 hex digits, got 0"),
+    ],
+)
+def test_a_recipe_without_a_place_for_the_hash_of_this_sdist(
+    tmp_path: Path, name: str, old: str, new: str, fault: str
+) -> None:
+    text = RECIPE.read_text(encoding="utf-8").replace(old, new)
+    (tmp_path / name).write_bytes(b"sdist")
+    with pytest.raises(ValueError, match=fault):
+        fill_recipe(text, tmp_path / name)
 
 
 def test_an_sdist_does_not_depend_on_when_and_by_whom_it_was_built(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 
 PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
 WORKERS ?= 2
-# constraints-lowest.txt installs the lowest versions that pyproject.toml admits.
+# constraints-lowest.txt installs the lowest versions that pyproject.toml admits, an empty value
+# (make units CONSTRAINTS=) the newest.
 CONSTRAINTS ?= constraints.txt
 
+VERSIONS := $(if $(CONSTRAINTS),-c $(CONSTRAINTS),--upgrade --upgrade-strategy eager)
 BIN := .venv/bin
 STAMP := .venv/.installed
 COMPARE := .venv-compare/bin
@@ -296,7 +298,7 @@ compare-hosts: $(STAMP)
 
 docs: $(STAMP)
 	@echo "== docs: the site, strictly"
-	@$(BIN)/python -m pip install -qq -e ".[docs]" -c $(CONSTRAINTS)
+	@$(BIN)/python -m pip install -qq -e ".[docs]" $(VERSIONS)
 	@mkdir -p build/web && cd build/web && if command -v npm > /dev/null; then \
 	  npm install --silent --no-fund --no-audit --ignore-scripts --prefix . katex@0.19; \
 	  else echo "no npm: the site loads KaTeX from unpkg.com"; fi
@@ -329,8 +331,8 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	echo "Install one (Debian: apt-get install python3 python3-venv) or name one:" \
 	  "make PYTHON=/path/to/python test" >&2; \
 	exit 1
-	@echo "== setup: install closedform[dev] with the versions of $(CONSTRAINTS)"
-	@$(BIN)/python -m pip install -qq -e ".[dev]" -c $(CONSTRAINTS)
+	@echo "== setup: install closedform[dev] with $(if $(CONSTRAINTS),the versions of $(CONSTRAINTS),the newest versions)"
+	@$(BIN)/python -m pip install -qq -e ".[dev]" $(VERSIONS)
 	@touch $@
 
 # timm without what it asks for: its schedulers need torch alone, its models torchvision, whose wheel

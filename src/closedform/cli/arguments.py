@@ -231,6 +231,7 @@ Shapes = dict[str, tuple[int, ...]]
 TENSOR_FILES = (".npz", ".safetensors")
 """Suffixes of the files from which shapes are read."""
 
+# None of Python and null of JSON and YAML.
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -279,6 +280,7 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
         key, equals, text = word[2:].partition("=")
         if equals:
             value = parse_literal(text)
+        # Two dashes, not one: -1 is a value.
         elif rest and not rest[0].startswith("--"):
             value = parse_literal(rest.pop(0))
         else:
@@ -298,6 +300,7 @@ def parse_steps(text: str) -> range:
         UsageError: ``text`` does not consist of integers >= 0 in this form, or the range is
             empty.
     """
+    # 10_000 as in Python.
     parts = text.replace("_", "").split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
         raise UsageError(f"steps must be start:stop:stride in integers, got {text!r}")
@@ -329,6 +332,7 @@ def parse_shapes(words: Sequence[str]) -> Shapes:
 
 def _shape(word: str) -> tuple[str, tuple[int, ...]]:
     name, equals, text = word.partition("=")
+    # `s=` is a scalar: an empty shape.
     sizes = text.split("x") if text else []
     if not name or not equals or not all(size.isdecimal() and int(size) for size in sizes):
         raise UsageError(
@@ -352,6 +356,7 @@ def _npz_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     import numpy as np
 
     try:
+        # A pickle would run code of the file.
         with np.load(path, allow_pickle=False) as arrays:
             return [(name, arrays[name].shape) for name in arrays.files]
     except (ValueError, zipfile.BadZipFile) as error:
@@ -364,6 +369,7 @@ def _safetensors_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     try:
         with safe_open(path, framework="numpy") as tensors:
             names = list(tensors.keys())
+            # get_slice reads the header of the file and none of the numbers.
             return [(name, tuple(tensors.get_slice(name).get_shape())) for name in names]
     except SafetensorError as error:
         raise UsageError(f"{str(path)!r} is not a valid safetensors file: {error}") from None
@@ -373,13 +379,16 @@ def _number(word: str) -> int | float | None:
     with contextlib.suppress(ValueError):
         return int(word)
     with contextlib.suppress(ValueError):
+        # `inf` and `nan` stay words.
         return float(word) if math.isfinite(float(word)) else None
     return None
 
 
 def _json(text: str) -> Any:
     try:
+        # json.loads accepts NaN and Infinity, which JSON does not have.
         return json.loads(text, parse_constant=_refuse)
+    # Deeply nested brackets end in a RecursionError.
     except (ValueError, RecursionError) as error:
         raise ArgumentError(
             f"{text!r} is not valid JSON: {error}",

@@ -239,6 +239,7 @@ def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list
     lines: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
+        # As an error, the warning leaves files_of, which then puts nothing in place.
         warnings.simplefilter("error" if is_strict else "ignore", UnprovedWarning)
         place = stack.enter_context(files_of(folder))
         for task in tasks:
@@ -303,6 +304,7 @@ def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) 
         raise UsageError("an optimizer needs the shapes of parameters: --params w=64x10")
     if isinstance(source, Schedule) and shapes:
         raise UsageError("a schedule has no parameters: omit --params")
+    # An optimizer has two files, init.onnx and step.onnx.
     count = len(schedules_of(source)) + 2 * bool(shapes)
     if _is_file(output) and count > 1:
         names = ", ".join([*schedules_of(source), *(["the optimizer"] if shapes else [])])

@@ -170,6 +170,7 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
 
     end = last_step(schedule) if until is None else until
     marks = [mark for mark in boundaries(schedule.bound) if mark <= end]
+    # Both sides of each boundary: a jump shows between them.
     near = {step for mark in marks for step in (mark - 1, mark, mark + 1)}
     # Where little changes, the quarters show the curve.
     quarters = (
@@ -178,6 +179,7 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
     steps = sorted({0, end, *near, *quarters})
     remarks = {0: "start"} | dict.fromkeys(marks, "boundary")
     remarks[end] = "boundary, end" if end in marks else "end"
+    # Exact and rounded once, so that the digits can be compared with a formula.
     return [(step, to_float(schedule.exact(step)), remarks.get(step, "")) for step in steps]
 
 

@@ -68,6 +68,7 @@ def load_source(
         return _load_config(Path(name), options)
     if name.lower().endswith(".onnx"):
         return cf.from_onnx(name)
+    # From the right: a path of Windows begins with a drive and a colon.
     file, colon, function = name.rpartition(":")
     if colon and file.lower().endswith(".py"):
         return _from_python(Path(file), function, arguments, inputs, options)
@@ -138,6 +139,7 @@ def _from_framework(
             framework, name, arguments, key=key, base=base, as_implemented=as_implemented
         )
     except ArgumentError as error:
+        # The hint of the library names the argument of Python; a terminal has an option for it.
         if error.hint != NEEDS_BASE:
             raise
         hint = "give --base-value, such as --base-value 0.1"
@@ -326,6 +328,7 @@ def _import_file(path: Path) -> ModuleType:
         raise ArgumentError(f"cannot read {str(path)!r}", hint="give the path of a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
+    # As `python file` does: the file may import its neighbours.
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
@@ -365,6 +368,7 @@ def _in_frameworks(name: str) -> list[str]:
         for public in (*names.schedules, *names.optimizers)
         if public.lower() == name.lower()
     ]
+    # sorted is stable: the others keep the order of the table.
     return sorted(matches, key=lambda match: not match.startswith("torch:"))
 
 

@@ -267,6 +267,7 @@ def _of_report(
     if proof is not None:
         from closedform.verify.claims.scripts import write_proofs
 
+        # A title such as "lr: cosine" has characters that Windows forbids in file names.
         write_proofs((*report, *report.floats), proof / re.sub(r"[^\w.-]+", "-", title))
 
     rows = tuple(row_of(finding) for finding in (*report, *report.floats))
@@ -399,6 +400,7 @@ def _draw(subjects: list[_Checked], name: str, key: str, output: Path) -> None:
 def _schedule_of(subject: _Checked, name: str) -> Schedule | None:
     """The schedule of a report; that of a file which was read within the limits is read here."""
     is_file = name.lower().endswith(".onnx")
+    # Only a schedule has the claim "total"; a step file has no curve.
     is_read = is_file and any(row.name == "total" for row in subject.rows)
     if not is_read:
         return subject.schedule
@@ -412,6 +414,7 @@ def _with_values(schedule: Schedule, rows: Iterable[ReportLine]) -> Schedule:
     names = [symbol.name for symbol in schedule.open]
     for row in rows if names else ():
         if all(name in row.counterexample for name in names):
+            # A counterexample is exact: a float of it may lie on the other side of the bound.
             values = {name: Fraction(row.counterexample[name]) for name in names}
             return schedule.bind(values)
     return schedule

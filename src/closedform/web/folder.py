@@ -57,6 +57,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with new_folder(target) as new_path:
             fill(new_path)
+            # A temporary folder is 0o700, which a web server of another user cannot read.
             new_path.chmod(0o755)
             _put_in_place(new_path, target)
 
@@ -66,6 +67,7 @@ def _put_in_place(new_path: Path, target: Path) -> None:
     if not target.exists():
         new_path.rename(target)
         return
+    # A rename over a folder with files fails on every system.
     old = new_path.with_name(f"{new_path.name}.old")
     target.rename(old)
     try:
@@ -84,6 +86,7 @@ def _put_in_place(new_path: Path, target: Path) -> None:
 
 
 def _is_page(folder: Path) -> bool:
+    # manifest.json is in each page, and tells it from a folder of the user.
     return not any(folder.iterdir()) or (folder / "manifest.json").is_file()
 
 
@@ -109,6 +112,7 @@ def write_loop_page(folder: Path, name: str, *, device: Device = Device.WASM) ->
     _, *split = _PART.split((assets / f"{name}.html").read_text(encoding="utf-8"))
     parts = dict(zip(split[::2], (text.strip("\n") for text in split[1::2]), strict=True))
     page = (assets / "loop.html").read_text(encoding="utf-8")
+    # Whole lines first: an empty part leaves no empty line.
     page = re.sub(r"(?m)^\{\{(\w+)\}\}\n", lambda m: _line(parts.get(m[1], "")), page)
     page = re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], page)
     (folder / "index.html").write_text(page, encoding="utf-8")
@@ -162,6 +166,7 @@ def find_package(name: str, packages: Path | None) -> Path:
         ExportError: The npm package is not installed.
     """
     here = Path.cwd()
+    # As Node resolves a package.
     places = [packages] if packages else [p / "node_modules" for p in (here, *here.parents)]
     for place in places:
         if (place / name / "package.json").is_file():

@@ -71,6 +71,7 @@ def write_gallery(
         copy_runtime(target, npm)
         copy_katex(target, npm)
         copy_assets(target, (*COMMON_ASSETS, *_ASSETS, "gallery.html"))
+        # A static server shows index.html for the folder.
         (target / "gallery.html").rename(target / "index.html")
         (target / "graphs").mkdir()
         entries = [_card(name, example, target) for name, example in examples.items()]
@@ -135,6 +136,7 @@ def _range_verdicts(
     """The verdicts of the claims for all values of the sliders together."""
     open_schedule = schedule.unbind(*(slider["name"] for slider in sliders))
     symbols = {symbol.name: symbol for symbol in open_schedule.expr.free_symbols}
+    # The range of the sliders is the claim's assumption: the page shows nothing outside of it.
     assume = [
         condition
         for slider in sliders
@@ -177,11 +179,13 @@ def _values(schedule: Schedule, symbols: Iterable[sp.Symbol]) -> dict[sp.Symbol,
 
 def _linear_form(expr: sp.Expr, symbols: Sequence[sp.Symbol]) -> dict[str, Any] | None:
     """An expression as a constant and a multiple of each input; None if it is not linear."""
+    # expand: coeff looks for the symbol in a sum only.
     expanded = sp.expand(expr)
     multiples = {symbol.name: expanded.coeff(symbol) for symbol in symbols}
     constant = expanded.subs(dict.fromkeys(symbols, 0))
     total = sp.Add(constant, *(multiples[symbol.name] * symbol for symbol in symbols))
     is_linear = all(part.is_number for part in (constant, *multiples.values()))
+    # coeff(x) of x² is 0: the total then lacks a term, and the difference shows it.
     if not is_linear or sp.expand(expanded - total) != 0:
         return None
     return {
@@ -224,6 +228,7 @@ def _arguments(name: str, call: str) -> list[tuple[str, str]] | None:
 def _open_symbols(schedule: Schedule) -> list[sp.Symbol]:
     """The hyperparameters that can be inputs of the graph: all, or a maximal set that compiles."""
     symbols = sorted(schedule.expr.free_symbols - {t}, key=lambda symbol: symbol.name)
+    # A power with an open exponent, for instance, may not compile as an input.
     if _compiles(schedule, symbols):
         return symbols
     graph_inputs: list[sp.Symbol] = []
@@ -255,6 +260,7 @@ def _slider(symbol: sp.Symbol, value: sp.Expr, dtype: str) -> dict[str, Any]:
         return _range(symbol, dtype, 0, 0, 1)
     # A fraction near 1, such as a decay rate, is at most 1; a value of 1, such as a peak, 2.
     far = 1 if 0.5 <= number < 1 else 2 * number
+    # A positive symbol excludes 0; half a percent of the range is near enough to it.
     low = far / 200 if symbol.is_positive else min(0, far)
     return _range(symbol, dtype, number, low, max(0, far))
 

@@ -118,6 +118,7 @@ def external_files(files: Mapping[str, Path]) -> dict[str, list[str]]:
         where = f"file {str(path)!r}"
         locations = external_locations(path)
         for location in locations:
+            # A path such as ../x would copy a file from outside of the folder to a public page.
             if Path(location).name != location:
                 raise ExportError(
                     f"its external data must be in its folder, got {location!r}",

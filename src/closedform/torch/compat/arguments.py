@@ -244,8 +244,10 @@ def annotation_of(parameter: Parameter) -> str:
     text = ARGUMENTS[parameter.name].annotation
     default = parameter.default
     if isinstance(default, tuple) and not text.startswith("tuple"):
+        # Such as eps=(None, 1e-3) of Adafactor in torch.
         members = ("float | None" if value is None else "float" for value in default)
         return f"tuple[{', '.join(members)}]"
+    # Tags is an alias of a union with None.
     if default is None and "None" not in text and text != _TAGS:
         return f"{text} | None"
     if default is REQUIRED and text == "int | None":

@@ -290,6 +290,7 @@ def _momentum_entries(
         if key in group:
             yield ScheduledEntry(index, key, values)
         else:
+            # OneCycleLR and CyclicLR of torch write (momentum, *betas[1:]) the same way.
             yield ScheduledEntry(index, "betas", TupleValues((values, None)))
 
 
@@ -309,6 +310,7 @@ def _has_function(value: Any) -> bool:
 
 
 def _takes_optimizer(entry: ScheduleEntry) -> bool:
+    # ChainedScheduler(schedulers, optimizer=None) of torch 2.13 has the optimizer last.
     return not entry.name.startswith("Chained")
 
 

@@ -120,10 +120,14 @@ class RecursiveScheduler(TorchScheduler):
         before = entry.values.at(step - 1) if step else plain(self.base_lrs[entry.index])
         value: Any = after
         if index != entry.index or not self._is_own(current, before, index):
+            # Groups that were added have no closed form: they move by the factor of the first
+            # entry.
             value = self._move_value(current, _number(before), _number(after), step)
         assign(group, entry.key, value)
         is_own = value is after
         if isinstance(current, Tensor):
+            # A tensor is written in place: its version counter says so without a copy from the
+            # device.
             self._versions[index] = (current, _version(current)) if is_own else None
         self._last[index, entry.key] = value if is_own else _copy_of(group[entry.key])
 
@@ -134,6 +138,8 @@ class RecursiveScheduler(TorchScheduler):
         version = self._versions.get(index)
         if version is not None and version[0] is current and version[1] == _version(current):
             return True
+        # In the dtype of the tensor: a float32 rate is not equal to the float64 value of the
+        # schedule.
         return bool(current.item() == current.new_tensor(before).item())
 
     def _move_value(self, current: Any, before: float, after: float, step: int) -> Any:
@@ -141,6 +147,7 @@ class RecursiveScheduler(TorchScheduler):
         del step
         if before == after:
             return current
+        # From 0 there is no factor: the value of the schedule is taken.
         return current * (after / before) if before else after
 
 
@@ -292,6 +299,7 @@ class Sequential(Composite):
         for number, (start, member) in enumerate(zip((0, *marks), self.members, strict=True)):
             if not isinstance(member, ParamScheduler):
                 continue
+            # Finished members stand at their last step, later ones at -1, where a clock begins.
             end = marks[number] - 1 if number < active else step if number == active else start - 1
             member.last_epoch = end - start
             if number == active:

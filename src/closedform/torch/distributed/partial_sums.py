@@ -120,6 +120,7 @@ def _with_partial_sums(rule: UpdateRule, shape: Shape) -> UpdateRule:
     """The rule with sums and means over all elements of a sharded tensor as sums of the model."""
     size = sp.Mul(*(sp.Integer(dim) for dim in shape))
     sharded_names = {PARAM, GRAD}
+    # Local parts stand for these symbols; scalar states are equal in all processes.
     sharded_names |= {state(name) for name, spec in rule.states.items() if spec.shape == "param"}
 
     counted_sums: set[sp.Basic] = set()
@@ -134,6 +135,7 @@ def _with_partial_sums(rule: UpdateRule, shape: Shape) -> UpdateRule:
             # From the innermost sums outwards: a sum over terms that contain a sum comes later.
             inner = {
                 reduction: GlobalSum(local(_OWN) * reduction.args[0])
+                # The size of the full tensor; Max, so that the mean of an empty one is 0.
                 / (sp.Max(size, 1) if isinstance(reduction, ReduceMean) else 1)
                 for reduction in expr.atoms(ReduceSum, ReduceMean)
                 if len(reduction.args) == 1 and not reduction.args[0].has(*WHOLE_TENSOR)

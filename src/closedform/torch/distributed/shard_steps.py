@@ -148,6 +148,7 @@ def shard_kernels(
         make_runner: Makes the runner of a graph.
         cache: Results for the same rule.
     """
+    # Local shapes differ among processes where a size does not divide; the graphs are per process.
     shapes = [
         tuple((param if rule.is_gathered else local(param)).shape)
         for param, rule in zip(params, rules, strict=True)
@@ -222,6 +223,7 @@ def _reduce(
     for number, ((kernel, tensors), sums_of_param) in enumerate(zip(work, sums, strict=True)):
         mesh = ShardMesh() if kernel.is_gathered else shard_mesh(tensors.param)
         for name, value in sums_of_param.items():
+            # -1: a sum over all parameters, such as the global norm, has one entry.
             key = (number if name in kernel.own_names else -1, name)
             group = entries.setdefault(mesh, {})
             group[key] = group[key] + value if key in group else value
@@ -247,11 +249,13 @@ def _step(kernel: ShardKernel, tensors: ShardTensors, totals: Mapping[str, Tenso
         read = name.removeprefix(NEXT)
         targets[name] = local(owners[read])
         if kernel.is_gathered:
+            # A clone: full_tensor of a replicated DTensor may be its memory.
             targets[name] = values[read] if read in values else full_tensor(owners[read]).clone()
     kernel.step.run(values, targets)
     if kernel.is_gathered:
         for name, full in targets.items():
             owner = owners[name.removeprefix(NEXT)]
+            # Each process has computed the whole tensor, and keeps its shard.
             local(owner).copy_(local_part(full, owner))
 
 
@@ -289,4 +293,5 @@ def _inputs(
 
 
 def _zero(tensors: ShardTensors) -> Tensor:
+    # float64: sums of many shards keep the digits of float32 terms.
     return torch.zeros((), dtype=torch.float64, device=local(tensors.param).device)

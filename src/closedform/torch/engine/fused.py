@@ -84,9 +84,11 @@ def _adam(rule: UpdateRule, *, is_decoupled: bool, maximize: bool) -> FusedKerne
     gradient = -GRAD if maximize else GRAD
     start = PARAM * (1 - lr * decay) if is_decoupled else PARAM
     gradient = gradient if is_decoupled else gradient + decay * PARAM
+    # A lerp in the kernel; the prover finds it equal to beta1·mean + (1 - beta1)·gradient.
     moment = mean + (1 - beta1) * (gradient - mean)
     second = beta2 * square + (1 - beta2) * gradient**2
     top = sp.Max(largest, second) if amsgrad else second
+    # amsgrad has the largest of the uncorrected moments, with the correction of this step.
     denominator = sp.sqrt(top) / sp.sqrt(1 - beta2 ** (t + 1)) + eps
     formula = {
         "param": start - lr / (1 - beta1 ** (t + 1)) * moment / denominator,
@@ -193,6 +195,7 @@ def _kernels(rule: UpdateRule) -> Iterator[FusedKernel]:
 def fused_kernel(rule: UpdateRule) -> FusedKernel | None:
     """Returns the kernel of torch that is proved equal to a rule at every step, if there is one."""
     values = rule.hyperparameters.values()
+    # A schedule is in the formula of the rule, which then is not that of the kernel.
     if any(value is None or isinstance(value, Schedule) for value in values):
         return None
     if not rule.is_elementwise or rule.shared or rule.inputs or rule.advances != sp.true:
@@ -281,6 +284,7 @@ class FusedStep:
         self._count = StateColumn(
             [state_of_param["step"] for state_of_param in states], torch.int64
         )
+        # The kernels take the count as float32, one tensor for each parameter.
         self._floats = torch.zeros(len(params))
         self._steps = list(self._floats.unbind())
         names = ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum", "dampening", "lr_decay")
@@ -303,6 +307,8 @@ class FusedStep:
             self._floats.copy_(counts).add_(1)
         before = counts.tolist() if self._kernel.has_first else ()
         if 0 in before:
+            # is_first_step is one flag for all tensors of a call, so parameters at their first step
+            # have a separate call.
             self._run([a and not b for a, b in zip(present, before, strict=True)], is_first=True)
             self._run([a and b > 0 for a, b in zip(present, before, strict=True)])
         else:

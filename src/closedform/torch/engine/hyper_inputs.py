@@ -67,6 +67,7 @@ def widest_ranges(
         number = float(rule.hyperparameters[name])
         for bounds in InputRange:
             candidate = {**ranges, name: bounds}
+            # From the widest range: a value outside of it costs another graph.
             if is_within(number, bounds) and _compiles(with_inputs(rule, candidate), shape):
                 ranges = candidate
                 break

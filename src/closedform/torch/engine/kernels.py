@@ -58,6 +58,7 @@ MAX_SHAPES = 256
 """For how many shapes a kernel keeps the tensors of their sizes."""
 
 _SIZES = SHAPE_SYMBOLS - {RANK}
+# Sums, means and products have graphs with named sizes; singular vectors do not.
 _NEED_SIZES = tuple(set(WHOLE_TENSOR) - {ReduceSum, ReduceMean, MatMul})
 
 ParamTensors = Mapping[str, Tensor]
@@ -100,6 +101,7 @@ def named_arguments(hypers: Mapping[str, Tensor], params: Sequence[ParamTensors]
     for number, tensors in enumerate(params):
         for name, value in tensors.items():
             label = _label(name, number)
+            # setdefault: of the copies of a model-wide state, which are equal, the first is read.
             reads.setdefault(label, value)
             if name != GRAD:
                 writes[f"{NEXT}{label}"] = (*writes.get(f"{NEXT}{label}", ()), value)
@@ -298,6 +300,7 @@ def named_sizes(shape: Sequence[int]) -> tuple[str, ...]:
 def _size_tensors(param: Tensor) -> Mapping[str, Tensor]:
     """The tensor of each size of a parameter, as a graph for named sizes takes it."""
     return {
+        # float64 holds sizes up to 2**53; float32 only up to 2**24.
         size_name(name): torch.tensor(float(size), dtype=torch.float64, device=param.device)
         for name, size in zip(named_sizes(param.shape), param.shape, strict=True)
     }
@@ -345,6 +348,7 @@ class TorchKernel:
         tensors = self.sizes.get(key)
         if tensors is None:
             if len(self.sizes) >= MAX_SHAPES:
+                # The oldest entry: dicts keep the order of insertion.
                 del self.sizes[next(iter(self.sizes))]
             tensors = self.sizes[key] = _size_tensors(param)
         return tensors

@@ -37,8 +37,11 @@ class OrtKernel:
         # An IO binding takes a pointer and a shape, but no strides.
         reads = {name: arguments.reads[name].contiguous() for name in self.inputs}
         addresses = [value.data_ptr() for value in reads.values()]
+        # The address of a parameter tells parameters of one kernel apart.
         key = arguments.writes[next(iter(self.buffers))][0].data_ptr()
         entry = self.bindings.get(key)
+        # Gradients are new tensors in most steps; with the same addresses the binding is still
+        # valid.
         if entry is None or entry[1] != addresses:
             entry = self._bound(reads), addresses
             self.bindings[key] = entry

@@ -25,6 +25,7 @@ StatesByParam = Mapping[Tensor, dict[str, Tensor]]
 """The states of each parameter."""
 
 _PARAMS = itemgetter("params")
+# A batched step has no None among its tensors.
 _RELEASED = torch.empty(0)
 # ``map`` stops at the shorter of two iterators: an end that is compared makes lengths count.
 _END = object()

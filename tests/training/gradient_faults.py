@@ -29,6 +29,8 @@ def backward_nodes(model: ModelProto) -> list[int]:
 def _edit(model: ModelProto, place: int, edit: Callable[[NodeProto], None]) -> ModelProto:
     copy = ModelProto()
     copy.CopyFrom(model)
+    # onnxruntime refuses shapes that the fault changes, also where only a shape is read.
+    del copy.graph.value_info[:]
     edit(copy.graph.node[place])
     return copy
 

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import mpmath
+import numpy as np
 import pytest
+from onnx import helper
 
+from closedform.errors import VerificationError
 from closedform.training.gradients.composed_rules import COMPOSED
 from closedform.training.gradients.linear_rules import LINEAR
 from closedform.training.gradients.rules import (
@@ -22,7 +25,9 @@ from closedform.training.tracing.decompositions import _BACKWARD
 from closedform.training.tracing.elementary import ELEMENTARY
 from closedform.training.tracing.normalisation import NORMALISATION
 from closedform.verify.gradients.derivatives import FUNCTIONS, derivative
+from closedform.verify.gradients.layouts import LAYOUTS
 from closedform.verify.gradients.multilinear import read_tensors
+from closedform.verify.gradients.tensors import Tensor, constant_tensor, input_tensor
 from closedform.verify.terms.build import opaque, symbol
 from closedform.verify.terms.sympy_io import to_sympy
 from tests.training.gradient_faults import planted_faults
@@ -96,3 +101,18 @@ def test_derivatives_of_named_functions_are_those_of_mpmath() -> None:
                 expected = mpmath.diff(function, mpmath.mpf(point))
                 value = slope.xreplace({free: mpmath.mpf(point)})
                 assert mpmath.almosteq(mpmath.mpmathify(value.evalf(30)), expected, 1e-20)
+
+
+def test_a_pad_by_a_number_is_not_read() -> None:
+    value = input_tensor("x", (3,), is_real=True)
+    widths = constant_tensor(np.array([1, 1]))
+    node = helper.make_node("Pad", ["x", "widths", "number"], ["y"])
+    for number, is_read in ((0.0, True), (1.0, False)):
+        operands = [value, widths, constant_tensor(np.array(number, np.float32))]
+        if is_read:
+            padded = LAYOUTS["Pad"](node, operands, {})
+            assert isinstance(padded, Tensor)
+            assert padded.shape == (5,)
+        else:
+            with pytest.raises(VerificationError, match="this Pad is not read"):
+                LAYOUTS["Pad"](node, operands, {})

@@ -42,6 +42,7 @@ def transpose(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> T
     order = list(attributes.get("perm", reversed(range(rank))))
     return Tensor(
         tuple(operand.shape[axis] for axis in order),
+        # perm names the operand's axis for each axis of the result; an index goes the inverse way.
         lambda index: operand.at(tuple(index[order.index(axis)] for axis in range(rank))),
         operand.is_real,
     )
@@ -141,6 +142,7 @@ def _slice(node: NodeProto, operands: Sequence[Tensor], _: Any) -> Tensor:
     shape, begin, along = list(operand.shape), [0] * len(operand.shape), [1] * len(operand.shape)
     for low, high, axis, step in zip(lows, highs, places, steps, strict=True):
         size = operand.shape[axis]
+        # An axis from its end to its beginning, as in a flip; its stop is before the first element.
         if step == -1 and low == -1:
             shape[axis], begin[axis], along[axis] = size, plain(size - 1), -1
             continue
@@ -149,6 +151,7 @@ def _slice(node: NodeProto, operands: Sequence[Tensor], _: Any) -> Tensor:
         first, last = _bound(low, size), _bound(high, size)
         begin[axis], along[axis] = first, step
         if isinstance(first, int) and isinstance(last, int):
+            # The ceiling of (last - first) / step.
             shape[axis] = max(0, -((first - last) // step))
         else:
             span = as_index(last) - first
@@ -177,7 +180,7 @@ def _bound(place: Index, size: Index) -> Index:
 
 def _pad(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Tensor:
     operand, amounts = operands[0], integers(operands[1])
-    if attributes.get("mode", b"constant") != b"constant":
+    if attributes.get("mode", b"constant") != b"constant" or _is_padded_by_number(operands):
         raise VerificationError("this Pad is not read")
     rank = len(operand.shape)
     axes = integers(operands[3]) if len(operands) > 3 and operands[3] else list(range(rank))
@@ -193,6 +196,12 @@ def _pad(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Tensor
         plain(size + b + a) for size, b, a in zip(operand.shape, before, after, strict=True)
     )
     return Tensor(shape, at)
+
+
+def _is_padded_by_number(operands: Sequence[Tensor | None]) -> bool:
+    """Whether the third operand of a Pad is a number other than 0, which an empty sum is."""
+    value = operands[2] if len(operands) > 2 else None
+    return value is not None and value.at((0,) * len(value.shape)) != ()
 
 
 def _splits(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> list[Tensor]:

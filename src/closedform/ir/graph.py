@@ -95,6 +95,7 @@ def node_of(op: Op, operands: Sequence[Value], attributes: Mapping[str, Attribut
     """Returns a node with the type that its operands give; GraphError if they do not fit the op."""
     type_ = infer_type(op, tuple(operand.type for operand in operands), attributes)
     indices = tuple(operand.index for operand in operands)
+    # Sorted, so that nodes with the same attributes are equal: Builder builds one of them.
     return Node(op, indices, tuple(sorted(attributes.items())), type_)
 
 
@@ -126,6 +127,7 @@ class Builder:
             GraphError: The dtype is bool or an integer and does not hold the value exactly.
         """
         array_of_value = np.asarray(value)
+        # Floats overflow to infinity, as they should; integers are compared below.
         with np.errstate(invalid="ignore", over="ignore"):
             array = array_of_value.astype(dtype.numpy, copy=False)
         if not dtype.is_float and not np.array_equal(array, array_of_value):
@@ -157,9 +159,11 @@ class Builder:
     def build(self) -> Graph:
         """Returns the graph: inputs first, then the nodes that the outputs need, in order."""
         indices = {output.index for output in self._outputs}
+        # Users come after their operands: one pass from the end finds all that the outputs need.
         for index in range(len(self._nodes) - 1, -1, -1):
             if index in indices:
                 indices.update(self._nodes[index].operands)
+        # Inputs stay, used or not: they are the interface.
         order = [i for i, node in enumerate(self._nodes) if node.op is Op.INPUT]
         order += [i for i in sorted(indices) if self._nodes[i].op is not Op.INPUT]
         place = {old: new for new, old in enumerate(order)}

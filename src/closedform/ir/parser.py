@@ -20,6 +20,8 @@ from closedform.ir.literals import parse_number
 from closedform.ir.ops import OPS, AttributeValue, Op
 from closedform.ir.types import Dim, DType, Shape, TensorType
 
+# The sign of an exponent is a part of its number: 1e-05, 0x1p-3. Digits are bounded, since int()
+# refuses more than 4300 of them with an error of its own.
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     | (?P<string>"(?:[^"\\\n]|\\.)*")
@@ -236,6 +238,7 @@ class _Parser:
         if token.kind == "value":
             self.next()
             number = int(token.text[1:])
+            # Only earlier values: no text is a graph with a cycle.
             if number >= self.values:
                 raise self.error("an earlier value", token)
             return len(self.names) + number

@@ -149,6 +149,8 @@ class Lowering:
                 raise self.error(f"the constant {number} does not fit {dtype}")
             return self.builder.const(int(number), dtype)
         try:
+            # A float64 that is rounded to odd makes the rounding to float32 after it correct (Boldo
+            # and Melquiond, 2008).
             nearest = to_float(number) if dtype is DType.F64 else to_odd_float(number)
         except OverflowError:
             nearest = float("inf")
@@ -169,6 +171,7 @@ class Lowering:
 
     def fits_integer(self, expr: sp.Expr, domain: Domain) -> bool:
         """Returns whether an integer expression and all in it fit the integer dtype."""
+        # Not the least integer, whose negative does not fit.
         limit = _LARGEST[self.integer]
         values = interval(expr, domain)
         if isinstance(expr, sp.Piecewise):

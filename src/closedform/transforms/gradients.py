@@ -88,8 +88,6 @@ def clip_by_global_norm(
     check_rule(rule, "clip_by_global_norm")
     bound = number_or_schedule(max_norm, "max_norm", "clip_by_global_norm", 0)
     small = number_or_schedule(eps, "eps", "clip_by_global_norm", 0)
-    if bound == 0:
-        return with_gradient(rule, 0 * GRAD)
     norm = sp.sqrt(global_sum(GRAD**2))
     return with_gradient(rule, GRAD * sp.Min(1, bound / (norm + small)))
 
@@ -131,6 +129,7 @@ def clip_by_unit_norm(
     choice(units, "units", where, UNITS)
     bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
     norm = _unit_norm(GRAD, units)
+    # ``grad_norm.clamp(min=1e-6)`` of timm, whatever eps is.
     scaled_gradient = GRAD * (bound / sp.Max(norm, sp.Rational(1, 10**6)))
     restricted_rule = replace(rule, requires=sp.And(rule.requires, sp.Le(RANK, _LARGEST_RANK)))
     return with_gradient(
@@ -140,6 +139,7 @@ def clip_by_unit_norm(
 
 def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
     """The norm of each unit, with its axis, by the number of axes."""
+    # Axes are numbers in a rule, and their count is known with a shape only: a branch for each.
     branches = [(reduce_sum(tensor**2), RANK < 2)]
     for rank in range(2, _LARGEST_RANK + 1):
         axes = tuple(range(1, rank)) if units == "first" else tuple(range(rank - 1))
@@ -194,12 +194,14 @@ def accumulate(rule: UpdateRule, steps: int, *, flush: bool = False) -> UpdateRu
     total = state("accumulated") + GRAD
     following = Shared(sp.Piecewise((0, is_last), (place + 1, True)), 0, True)
     inputs = (FLUSH,) if flush else ()
+    # Before the accumulator is added, which changes at every call.
     conditional_rule = unless(rule, is_last, "accumulate", inputs, micro_step=following)
     accumulator = State(sp.Piecewise((0, is_last), (total, True)))
     extended_rule = with_states(
         conditional_rule, "accumulate", accumulated=State(state("accumulated"))
     )
     stepping_rule = with_gradient(extended_rule, total / size)
+    # Only now: with_gradient would write the mean for the gradient in the accumulator, too.
     return replace(stepping_rule, states={**stepping_rule.states, "accumulated": accumulator})
 
 
@@ -250,4 +252,5 @@ def grokfast(
         mean = sp.Piecewise((GRAD, sp.Eq(t, 0)), (mean, True))
     extended_rule = with_states(rule, where, slow_gradient=State(slow))
     amplified_rule = with_gradient(extended_rule, GRAD + weight * mean)
+    # Only now: with_gradient would write the amplified gradient into the mean, too.
     return replace(amplified_rule, states={**amplified_rule.states, "slow_gradient": State(mean)})

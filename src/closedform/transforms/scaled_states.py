@@ -117,6 +117,7 @@ def _with_scales(rule: UpdateRule, scales: Scales) -> UpdateRule:
 
     def with_scales(expr: sp.Expr) -> sp.Expr:
         symbol_values = {**inside, **{marks[name]: scales[name] * marks[name] for name in marks}}
+        # The marks twice: the next value of a state may hold the mark of another.
         return (
             _pull_out_scales(expr.xreplace(places), rule, symbol_values)
             .xreplace(wholes)
@@ -141,6 +142,7 @@ def _candidates(rule: UpdateRule) -> Iterator[dict[str, sp.Expr]]:
             continue
         yield {name: factor}
         for second in rule.states:
+            # AMSGrad's max(v_max, v) stays a maximum where both have one scale.
             if second != name and rule.states[second].next.has(sp.Max, sp.Min):
                 yield {name: factor, second: factor}
 
@@ -201,10 +203,12 @@ def _pull_out_scales(
             return part
         args = [visit(arg) for arg in part.args]
         if isinstance(part, sp.Pow) and args[1].is_Rational:
+            # (k x)^r is k^r x^r for k > 0.
             factor, rest = split(_common(args[0], split, is_tensor))
             return factor ** args[1] * rest ** args[1]
         if isinstance(part, sp.Max | sp.Min):
             factors = {split(arg)[0] for arg in args}
+            # max(k x, k y) is k max(x, y) for k > 0.
             if len(factors) == 1:
                 (factor,) = factors
                 return factor * part.func(*(split(arg)[1] for arg in args))

@@ -90,6 +90,7 @@ def _add(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
 def _sum(low: DoubleFloat, parts: Sequence[tuple[Number, Interval]]) -> Number:
     total, values = parts[0]
     for number, addend_range in parts[1:]:
+        # Numbers of one sign do not cancel: the shorter sum of pairs has its bound there.
         is_same_sign = (values.low >= 0 and addend_range.low >= 0) or (
             values.high <= 0 and addend_range.high <= 0
         )
@@ -173,6 +174,7 @@ def _table(low: DoubleFloat, segments: Sequence[Segment]) -> Number:
         return height
     integers = low.low.builder.const(np.array(starts), low.low.integer)
     start = low.math.emit(Op.LOOKUP, integers, index)
+    # In integers, where the difference is exact.
     steps_since = low.math.emit(Op.SUB, low.low.step, start)
     largest = max(segment.last - segment.first for segment in segments)
     run = low.math.multiply(
@@ -186,8 +188,8 @@ def _lookup(low: DoubleFloat, numbers: Sequence[Fraction], index: Value) -> Numb
     entries = low.math.emit(Op.LOOKUP, low.low.builder.const(high, DType.F32), index)
     if not low_part.any():
         return Number(entries)
-    rests = low.math.emit(Op.LOOKUP, low.low.builder.const(low_part, DType.F32), index)
-    return Number(entries, rests)
+    low_entries = low.math.emit(Op.LOOKUP, low.low.builder.const(low_part, DType.F32), index)
+    return Number(entries, low_entries)
 
 
 HANDLERS: Mapping[type[sp.Basic], Handler] = {

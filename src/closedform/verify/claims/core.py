@@ -244,6 +244,7 @@ class Proofs:
             before = portion.left
             verdict = _decide(goal, facts, portion)
             answer = _Answer(verdict, before - portion.signed_left)
+            # A verdict that the clock has ended is not a function of goal and work.
             if not effort.is_late:
                 self._known[key] = answer
         else:
@@ -352,6 +353,7 @@ def number_text(number: fmpq | arb) -> str:
         if len(text) <= _MOST_DIGITS:
             return text
         number = arb(number)
+    # Eight digits are certain in a ball that is narrower than the last of them.
     if not number.is_finite() or not number.rad() < abs(number.mid()) * 1e-9:
         return f"≈ {number.str(8)}"
     return f"≈ {float(number.mid()):.8g}"

@@ -118,6 +118,7 @@ class _Reader:
         if node.op_type in _WITH_NUMBERS:
             defaults, form = _WITH_NUMBERS[node.op_type]
             numbers = {
+                # Attributes of ONNX are float32: an alpha of 0.01 is the float next to it.
                 name: self.number(float(np.float32(attributes.get(name, default))))
                 for name, default in defaults.items()
             }
@@ -173,6 +174,7 @@ def _absolute(u: Term) -> Term:
 def _gelu(u: Term, *, approximate: bytes) -> Term:
     if approximate == b"none":
         return multiply(HALF, u, add(ONE, _error(divide(u, square_root(TWO)))))
+    # 0.044715 of Hendrycks and Gimpel (2016).
     cubic = add(u, multiply(rational(44715, 10**6), u, u, u))
     return multiply(HALF, u, add(ONE, _tanh(multiply(square_root(divide(TWO, PI)), cubic))))
 
@@ -227,6 +229,7 @@ _FORMS: Mapping[str, Callable[..., Term]] = {
     "Floor": build.floor,
     "Greater": lambda u, v: less(v, u),
     "GreaterOrEqual": lambda u, v: less_equal(v, u),
+    # Over the real numbers nothing is NaN.
     "IsNaN": lambda u: FALSE,
     "Less": less,
     "LessOrEqual": less_equal,
@@ -258,6 +261,7 @@ _SIXTH = 1 / 6
 _WITH_NUMBERS: Mapping[str, tuple[Mapping[str, float], Callable[..., Term]]] = {
     "LeakyRelu": ({"alpha": 0.01}, lambda u, a: ite(less(u, ZERO), multiply(a, u), u)),
     "Elu": ({"alpha": 1.0}, _elu),
+    # The float32 numbers of the ONNX specification.
     "Selu": ({"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}, _selu),
     "HardSigmoid": (
         {"alpha": 0.2, "beta": 0.5},

@@ -142,6 +142,7 @@ def are_equal(first: Sum, second: Sum, assumptions: Sequence[Any]) -> str | None
                 return f"an index of a sum is not determined: {summand.bound}"
             for free in parts:
                 groups.setdefault(free.key, []).append((sign * free.factor, free.condition))
+    # Monomials of unknown reals are independent: two sums are equal if the factors of each are.
     for key, pairs in groups.items():
         weights = [z3.If(condition, _real(factor), z3.RealVal(0)) for factor, condition in pairs]
         solver = z3.Solver()
@@ -211,6 +212,8 @@ def _canonical(summand: Summand) -> list[_Free] | None:
                     for place, access in enumerate(accesses)
                     for axis in range(len(access.index))
                 ]
+                # The mean over all orders of equal tensors: one form for a product that has no
+                # order.
                 factor = summand.factor / len(orders)
                 frees.append(_Free(key, factor, z3.And(at, *matches)))
     return frees
@@ -249,6 +252,7 @@ def solve(variable: Any, equations: Sequence[tuple[Any, Any]]) -> Any | None:
         at_zero = z3.simplify(z3.substitute(excess, (variable, z3.IntVal(0))))
         slope = z3.simplify(z3.substitute(excess, (variable, variable + 1)) - excess, som=True)
         linear = z3.simplify(excess - (slope * variable + at_zero), som=True)
+        # Only 1 and -1 have inverses among integers.
         if z3.is_int_value(slope) and abs(slope.as_long()) == 1 and _is_zero(linear):
             return at_zero * -slope.as_long()
     return None

@@ -54,6 +54,7 @@ def constant_tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
     def number(value: Any) -> Any:
         if is_real and np.isinf(value):
+            # An unknown number: fractions have no infinity.
             return (Summand(Fraction(1 if value > 0 else -1), (Access("infinity", ()),)),)
         if is_real:
             return (Summand(Fraction(float(value))),) if value else ()
@@ -61,6 +62,7 @@ def constant_tensor(array: np.ndarray[Any, Any]) -> Tensor:
 
     def at(index: Indices) -> Any:
         flat = set(array.reshape(-1).tolist())
+        # One number everywhere needs no condition on the index.
         if len(flat) == 1:
             return number(flat.pop())
         places = [(place, array[place]) for place in np.ndindex(array.shape)]
@@ -100,6 +102,7 @@ def are_equal_sizes(first: Index, second: Index) -> bool:
     if isinstance(difference, int):
         return difference == 0
     solver = z3.Solver()
+    # A count of z3's own steps: unlike a time, it gives every machine the same answer.
     solver.set("rlimit", 10**6)
     solver.add(difference != 0, *(size >= 1 for size in z3util.get_vars(difference)))
     return bool(solver.check() == z3.unsat)
@@ -118,9 +121,9 @@ def check_shapes(first: Indices, second: Indices, where: str) -> None:
 
 def broadcast(index: Indices, tensor: Tensor) -> Any:
     """The element of a tensor at an index of a larger shape."""
-    own = index[len(index) - len(tensor.shape) :]
+    aligned = index[len(index) - len(tensor.shape) :]
     return tensor.at(
-        tuple(0 if is_one(size) else i for size, i in zip(tensor.shape, own, strict=True))
+        tuple(0 if is_one(size) else i for size, i in zip(tensor.shape, aligned, strict=True))
     )
 
 

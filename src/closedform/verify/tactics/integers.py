@@ -56,6 +56,7 @@ def _cases(
         pair = _neighbouring_floors(tight, seen_pairs, effort)
         if pair is not None:
             lower, upper = pair
+            # Integers from 0 to 1 apart are 0 or 1 apart.
             for difference in (build.ZERO, build.ONE):
                 case = tight.knowing(build.equal(upper, build.add(lower, difference)))
                 if is_feasible(case.facts, effort, _READINGS):
@@ -71,6 +72,7 @@ def tighten(facts: Iterable[Term]) -> Iterator[Term]:
             yield from tighten(fact.args)
             continue
         if fact.op is Op.LESS:
+            # Both sides are integers after a product with the common denominator.
             scale = integral_scale(build.subtract(fact.args[1], fact.args[0]))
             if scale is not None:
                 left, right = (build.multiply(build.rational(scale), arg) for arg in fact.args)
@@ -154,9 +156,11 @@ def _definitions(facts: Iterable[Term]) -> Iterator[tuple[Term, Term, Term]]:
             continue
         difference = build.subtract(*fact.args)
         for name in symbols(difference).values():
+            # A symbol within such a function is not the solution of a line.
             if any(node.op in _CURVED and name in walk(node) for node in walk(difference)):
                 continue
             rest = build.substitute(difference, {name: build.ZERO})
+            # Only 1 and -1 as factors: the quotient by another number need not be an integer.
             for unit in (build.ONE, build.MINUS_ONE):
                 if is_zero(
                     build.subtract(build.subtract(difference, rest), build.multiply(unit, name))

@@ -72,6 +72,7 @@ def examine(
 
     Every assumption must hold there for certain, and the goal must be false or undefined.
     """
+    # 64 bits at most: where an assumption needs more digits, another point is as good.
     if any(holds(assumption, point, (64,)) is not True for assumption in assumptions):
         return None
     truth = holds(goal, point)
@@ -89,6 +90,7 @@ def simplify_point(
     that keeps the counterexample one.
     """
     symbols_by_name = symbols(goal, *assumptions)
+    # The step last: which steps are simple depends on the lengths.
     for name in sorted(counterexample.point, key=lambda name: (name == "t", name)):
         before = counterexample.point[name]
         is_integer = symbols_by_name[name].value.integer
@@ -261,6 +263,7 @@ class Sampler:
     def _draw_number(self, name: str, interval: Interval, point: Point, *, is_small: bool) -> fmpq:
         is_integer = self._symbols[name].value.integer
         draw = self._random.random()
+        # Claims often fail where two symbols are equal, or at the end of a range.
         if draw < 0.12 and point:
             earlier_value = self._random.choice(list(point.values()))
             if interval.holds(earlier_value) and (not is_integer or earlier_value.q == 1):
@@ -314,6 +317,7 @@ class Sampler:
             if not isinstance(start, fmpq) or not isinstance(end, fmpq) or start == end:
                 continue
             level = fmpq(self._random.randint(0, 3)) if is_floor else fmpq(0)
+            # Exact where the term is a line in the symbol, a guess elsewhere.
             root = (level - start) / (end - start)
             if abs(root) > LIMITS.draw_size:
                 continue

@@ -121,6 +121,7 @@ def computed_refutation(
             samples.append((point, expected, float(evaluate(graph, {"step": step})[pair.name])))
     scale = max((abs(float(arb(expected))) for _, expected, _ in samples), default=0.0)
     for point, expected, computed in samples:
+        # Not ``>``, which is false for nan.
         if not abs(computed - float(arb(expected))) <= scale * _LARGEST_ERROR:
             return _refuted_verdict(pair, point, f"computed as {computed}", expected)
     return None
@@ -142,6 +143,7 @@ def points_of(pair: Pair, steps: StepRange) -> Iterator[dict[str, fmpq]]:
     width = steps.last - steps.first
     near = [*range(min(width, 6) + 1), *(width - back for back in range(min(width, 3) + 1))]
     spread = [width * part // 16 for part in range(17)]
+    # Where integers and powers become too large.
     doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
     offsets = [draw.randint(0, width) for _ in range(LIMITS.refutation_points)]
     free_symbols = {**symbols(pair.source), **symbols(pair.computed)}

@@ -289,6 +289,7 @@ class RuleReading:
 
     def _mean(self, expr: sp.Basic, read: Read) -> Term:
         total = self._reduce(functions.REDUCE_SUM, expr, read(expr.args[0]))
+        # The mean of no elements is 0 and not 0 / 0.
         return build.divide(total, build.rational(max(self._count(expr), 1)))
 
     def _maximum(self, expr: sp.Basic, read: Read) -> Term:

@@ -188,6 +188,7 @@ def validate_rule(
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
     members = [(assignment.rule, assignment.params) for assignment in spec.assignments]
     verdicts = {}
+    # Sorted: the files share a budget, and a set has no order.
     for name in sorted(FILES.keys() & models.keys()):
         try:
             parts = validate_file(name, Model(members, kinds), models[name], budget)

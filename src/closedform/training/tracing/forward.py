@@ -15,11 +15,11 @@ from torch.utils import _pytree as pytree
 from closedform.errors import TrainingExportError
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.batch import Batch, Loss, key_text
+from closedform.training.tracing.free_counts import FreeCounts
 from closedform.training.tracing.isolation import plain_kernels, symbolic_lengths
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.onnx_registry import quiet
 from closedform.training.tracing.places import Places
-from closedform.training.tracing.spaced_numbers import SpacedNumbers
 
 OF_LOSS = "loss."
 """The prefix of parameters and buffers of a loss that is a module."""
@@ -125,7 +125,7 @@ class Forward:
             quiet(),
             plain_kernels(),
             symbolic_lengths(self.model, self.loss),
-            SpacedNumbers(),
+            FreeCounts(self.where, self.places),
             self.places.record_modules(self.model),
         ):
             yield

@@ -26,8 +26,16 @@ _INDEXED = frozenset(
 """Operators whose second operand is a list of indices."""
 
 OF_TENSORS: Mapping[Any, Any] = {
-    getattr(ATEN, name).Scalar: getattr(ATEN, name).Tensor
-    for name in ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge")
+    **{
+        getattr(ATEN, name).Scalar: getattr(ATEN, name).Tensor
+        for name in (
+            *("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge"),
+            *("fmod", "remainder"),
+        )
+    },
+    ATEN.div.Scalar_mode: ATEN.div.Tensor_mode,
+    ATEN.floor_divide.Scalar: ATEN.floor_divide.default,
+    ATEN.pow.Tensor_Scalar: ATEN.pow.Tensor_Tensor,
 }
 """Operators of a tensor and a number, with a tensor in place of the number."""
 

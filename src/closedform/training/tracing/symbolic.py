@@ -80,15 +80,14 @@ class _Environment(ShapeEnv):
         return value
 
     def is_implied(self, condition: sp.Basic) -> bool:
-        """Whether a condition holds for all sizes of two or more."""
-        # From 2 on, as torch: sizes 0 and 1 are special for broadcasting.
-        ranges = tuple((symbol, ValueRanges(2, int_oo)) for symbol in condition.free_symbols)
+        """Whether a condition holds for all sizes of one or more."""
+        ranges = tuple((symbol, ValueRanges(1, int_oo)) for symbol in condition.free_symbols)
         # Without axioms: the condition itself may be one.
         return self._maybe_evaluate_static(condition, axioms=(), var_to_range=ranges) is not None
 
 
 _TORCH = str(Path(torch.__file__).parent)
-_MODULES = str(Path(torch.nn.__file__).parent)
+_MODULES = tuple(str(Path(torch.__file__).parent / part) for part in ("nn", "signal"))
 _DEPTH = 4
 """Calls between ``SymBool.__bool__`` and the environment, and one more."""
 
@@ -96,7 +95,7 @@ _DEPTH = 4
 def _branch_place() -> str | None:
     """The line that branches on a size; None if it is in an operator of torch.
 
-    Operators in C++ ask without ``SymBool``. Modules of torch branch like modules of users.
+    Operators in C++ ask without ``SymBool``. Modules and windows of torch branch like user code.
     """
     # Frame 0 is this function, 1 evaluate_sym_node.
     frame: FrameType | None = sys._getframe(2)

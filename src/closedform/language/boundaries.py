@@ -48,10 +48,10 @@ def _crossing(difference: sp.Expr) -> int | None:
     """The first step at or after the zero of an expression linear in t; None for others."""
     polynomial = sp.expand(difference)
     slope = polynomial.coeff(t)
-    rest = polynomial - slope * t
-    if slope == 0 or rest.free_symbols or slope.free_symbols:
+    height = polynomial - slope * t
+    if slope == 0 or height.free_symbols or slope.free_symbols:
         return None
-    return int(sp.ceiling(-rest / slope))
+    return int(sp.ceiling(-height / slope))
 
 
 def _holds(relation: Relational, step: int) -> bool:

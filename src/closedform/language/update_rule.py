@@ -148,6 +148,7 @@ class UpdateRule:
 
     def __hash__(self) -> int:
         """Agrees with ``==``: equal rules have equal names and expressions."""
+        # Mappings have no hash; equal rules have equal expressions.
         return hash((self.name, *self.expressions().items()))
 
     def _check_scalar(self, label: str, expr: sp.Basic, tensors: set[sp.Symbol]) -> None:

@@ -165,8 +165,8 @@ def _linear(rule: UpdateRule, name: str, spec: State) -> tuple[sp.Expr, sp.Expr,
     decay = sp.cancel(sp.expand(spec.next - constant_term) / state_symbol)
     if decay.free_symbols & _tensors(rule) or constant_term.has(sp.nan, sp.zoo):
         return None
-    factor, rest = constant_term.as_independent(*_tensors(rule), as_Add=False)
-    return decay, factor, rest
+    factor, tensor = constant_term.as_independent(*_tensors(rule), as_Add=False)
+    return decay, factor, tensor
 
 
 def _tensors(rule: UpdateRule) -> set[sp.Symbol]:
@@ -193,8 +193,8 @@ def _pull_out_scales(
 
     def split(part: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
         """A positive scalar and the rest."""
-        factor, rest = part.as_independent(*tensors, as_Add=False)
-        return (factor, rest) if _is_positive(factor, rule) else (sp.S.One, part)
+        factor, tensor = part.as_independent(*tensors, as_Add=False)
+        return (factor, tensor) if _is_positive(factor, rule) else (sp.S.One, part)
 
     def visit(part: sp.Expr) -> sp.Expr:
         if part in values:
@@ -204,8 +204,8 @@ def _pull_out_scales(
         args = [visit(arg) for arg in part.args]
         if isinstance(part, sp.Pow) and args[1].is_Rational:
             # (k x)^r is k^r x^r for k > 0.
-            factor, rest = split(_common(args[0], split, is_tensor))
-            return factor ** args[1] * rest ** args[1]
+            factor, core = split(_common(args[0], split, is_tensor))
+            return factor ** args[1] * core ** args[1]
         if isinstance(part, sp.Max | sp.Min):
             factors = {split(arg)[0] for arg in args}
             # max(k x, k y) is k max(x, y) for k > 0.

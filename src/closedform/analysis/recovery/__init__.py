@@ -174,8 +174,10 @@ def _recover(readings: Sequence[_Reading], log: Log, key: str) -> Recovered:
         )
     best: tuple[LibraryCall, int] | None = None
     for place, reading in enumerate(readings):
+        # A search takes seconds: with another offset only where the log then begins at update 0.
         is_likely = reading.points.steps[0] == 0 or place == 0
         shortest_call = shortest(reading.points) if is_likely else None
+        # Another offset has to save more than a digit.
         if shortest_call is not None and (best is None or shortest_call.cost + 1 < best[0].cost):
             best = shortest_call, place
         if best is not None and best[0].cost <= GOOD:
@@ -272,6 +274,7 @@ def _points(steps: list[int], values: list[Logged], digits: int | None) -> Point
     if digits is not None:
         with np.errstate(divide="ignore"):
             exponents = np.floor(np.log10(np.abs(numbers)))
+        # Half a unit of the last digit.
         errors = np.where(numbers == 0, 0.0, 0.5 * 10.0 ** (exponents - digits + 1))
     largest = float(np.max(np.abs(numbers))) or 1.0
     errors = np.maximum(errors, _LEAST * largest)

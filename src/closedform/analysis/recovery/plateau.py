@@ -158,7 +158,7 @@ def _distance(
     """
     sign = 1.0 if arguments.mode == "min" else -1.0
     threshold = float(arguments.threshold)
-    best, bad, rest = sign * float(LARGEST), 0, 0
+    best, bad, cooling = sign * float(LARGEST), 0, 0
     rate: float | None = None
     low, gamma = float(minimum), float(factor)
     largest = residual = 0.0
@@ -180,10 +180,11 @@ def _distance(
         is_better = sign * metric < sign * bound
         best = metric if is_better else best
         bad = 0 if is_better else bad + 1
-        if rest > 0:
-            rest, bad = rest - 1, 0
+        if cooling > 0:
+            cooling, bad = cooling - 1, 0
         if bad > arguments.patience and rate is not None:
             lower_rate = max(rate * gamma, low)
+            # ``eps`` of torch's ReduceLROnPlateau: a smaller reduction is left out.
             rate = lower_rate if rate - lower_rate > 1e-8 else rate
-            rest, bad = arguments.cooldown, 0
+            cooling, bad = arguments.cooldown, 0
     return largest, residual

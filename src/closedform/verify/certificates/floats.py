@@ -139,6 +139,7 @@ def schedule_floats(
     inputs = [node for node in graph.inputs if node.attribute("role") is not Role.STEP]
     if inputs or not steps:
         ranges = {str(node.attribute("name")): _size_of(node.type.dtype, SIZE) for node in inputs}
+        # An engine may flush a subnormal divisor to 0.
         open_ = faults(graph, Ranges(graph.nodes, end, input_ranges=ranges, flushes=True))
         proof = Verdict(Status.PROVED, (TACTIC,))
         verdict = _by_intervals(graph, open_[0]) if open_ else proof
@@ -229,6 +230,7 @@ def rule_floats(
     watch = Watch()
     allowance = Effort.of(LIMITS.float_work) if effort is None else effort
     kinds = _kinds(program)
+    # Half of the work is for the run that refutes, where there is one.
     states = _Invariants(program, kinds, init, allowance.portion(allowance.left / 2))
     graphs = [part for kind in kinds for part in kind.parts if part is not None]
     graphs += [] if evaluation is None else [evaluation]
@@ -337,6 +339,7 @@ class _Invariants:
         self._find()
         open_ = self._open(graphs, faults)
         if open_:
+            # Cases cost far more than intervals: only for what these leave open.
             open_ = self._open(graphs, faults_by_cases)
         if open_:
             self.in_cases = True
@@ -378,6 +381,8 @@ class _Invariants:
             has_changed = False
             for name in states:
                 now = self.rest.given[name]
+                # Exact hulls in the first rounds, which often are invariant; powers of two then end
+                # the search.
                 wider = self._wider(name, dtypes[name], now, following[name], is_exact=count < 2)
                 has_changed = has_changed or wider != now
                 self.rest.given[name] = wider
@@ -464,6 +469,7 @@ def _assume_range(interval: Interval, dtype: DType) -> Interval:
 
 def _times(term: Interval, count: int) -> Interval:
     """The range of the sum of so many terms of one range, rounded."""
+    # A sum of n float32 in any order is off by about n 2^-24 of its terms; sixteen times as much.
     slack = 1 + count * 2.0**-20
     low, high = term.low * count, term.high * count
     low = low * slack if low < 0 else low / slack

@@ -74,11 +74,11 @@ def measure(
         exact: The value at a step with many bits, asked near ties.
     """
     # A NaN is infinitely wrong.
-    given = np.where(np.isnan(outputs), np.inf, outputs.astype(np.float64))
+    results = np.where(np.isnan(outputs), np.inf, outputs.astype(np.float64))
     with np.errstate(invalid="ignore", over="ignore"):
-        # given - high is exact when both are near (Sterbenz), so only the small difference is
+        # results - high is exact when both are near (Sterbenz), so only the small difference is
         # rounded.
-        errors = np.abs((given - high) - low) * _SLACK
+        errors = np.abs((results - high) - low) * _SLACK
     units = unit_in_last_place(high, low, dtype)
     scale = float(np.abs(high).max())
     unit_of_scale = float(unit_in_last_place(np.array([scale]), np.zeros(1), dtype)[0])
@@ -125,13 +125,13 @@ def _are_rounded(
     with np.errstate(over="ignore"):
         above = np.nextafter(values, kind(np.inf)).astype(np.float64) - values
         below = values - np.nextafter(values, kind(-np.inf)).astype(np.float64)
-    rest = (high - values.astype(np.float64)) + low
+    residual = (high - values.astype(np.float64)) + low
     # The gaps on both sides differ at powers of two.
-    half = np.where(rest > 0, above, below) / 2
+    half = np.where(residual > 0, above, below) / 2
     # Next to 0 half the gap underflows, and a schedule may stay at 0 for a million steps.
-    result = is_number & ((np.abs(rest) < half) | (rest == 0))
-    is_near = np.abs(np.abs(rest) - half) <= half * _TIE
-    near = np.flatnonzero(is_number & is_near & (rest != 0))
+    result = is_number & ((np.abs(residual) < half) | (residual == 0))
+    is_near = np.abs(np.abs(residual) - half) <= half * _TIE
+    near = np.flatnonzero(is_number & is_near & (residual != 0))
     for place in near:
         # Near ties: decided with the exact value, in fractions.
         gap = fmpq(*float(half[place]).as_integer_ratio())

@@ -126,12 +126,14 @@ def _monomials(literals: Iterable[tuple[int, Literal]]) -> list[Monomial]:
 
 
 def _solve(columns: Sequence[Column]) -> Combination | None:
+    # A separate context: its answer does not depend on the questions before.
     context = z3.Context()
     solver = z3.SolverFor("QF_LRA", ctx=context)
     solver.set("rlimit", _UNITS)
     numbers = [z3.Real(f"c{place}", context) for place in range(len(columns))]
     rows: dict[Monomial, list[Any]] = {}
     for number, column in zip(numbers, columns, strict=True):
+        # Multiples of equations may have any sign.
         if column.factor is None:
             solver.add(number >= 0)
         for monomial, value in column.form.items():
@@ -140,6 +142,8 @@ def _solve(columns: Sequence[Column]) -> Combination | None:
             )
     for parts in rows.values():
         solver.add(z3.Sum(parts) == 0)
+    # A strict part makes the sum 0 > 0; multiples of a combination are combinations, so that their
+    # sum may be set to 1.
     strict = [n for n, column in zip(numbers, columns, strict=True) if column.is_strict]
     solver.add(z3.Sum(strict) == 1)
     if solver.check() != z3.sat:

@@ -64,6 +64,7 @@ class Signs:
                 if fact in done or literal is None or len(literal.form) > _MOST_MONOMIALS:
                     continue
                 factors = self._factors(literal.form)
+                # A single factor to the power 1 is the fact itself.
                 if len(factors) + sum(factor.exponent > 1 for factor in factors) < 2:
                     done.add(fact)
                     continue
@@ -121,6 +122,7 @@ class Signs:
                 )
         if best.is_strict:
             return best
+        # Strict signs first: they make products strict, and imply the others.
         for sign, is_strict in ((1, True), (-1, True), (1, False), (-1, False)):
             if best.place is not None and not is_strict:
                 break
@@ -236,6 +238,8 @@ class Signs:
             return ["combine", [["1", facts, squares]], [[place, Place(number)]]]
         if ratio > 0 or not (is_strict or literal.relation == ">"):
             return None
+        # The product is ratio times the fact, and the ratio is below 0: -ratio fact + product is 0,
+        # a sum of two numbers of which none is below 0 and one is above.
         return ["combine", [[str(-ratio), [place], []], ["1", facts, squares]], []]
 
 

@@ -238,10 +238,10 @@ def _root(difference: sp.Expr) -> sp.Expr | None:
     """Where a difference that is a line in the clock is 0."""
     polynomial = sp.expand(difference)
     slope = polynomial.coeff(t)
-    rest = polynomial - slope * t
-    if slope == 0 or rest.has(t) or slope.has(t):
+    height = polynomial - slope * t
+    if slope == 0 or height.has(t) or slope.has(t):
         return None
-    return -rest / slope
+    return -height / slope
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,8 @@ def _total(ends: dict[sp.Expr, list[sp.Expr]], expected: Term) -> list[Goal]:
     if len(irrational) != 1:
         return [*_defined_goals(total), goal]
     (divisor,) = irrational
-    rest = build.subtract(expected, sums.get(sp.Integer(1), build.ZERO))
-    return _clear_denominator(goal, sums[divisor], rest, term(divisor))
+    remainder = build.subtract(expected, sums.get(sp.Integer(1), build.ZERO))
+    return _clear_denominator(goal, sums[divisor], remainder, term(divisor))
 
 
 def _clear_denominator(goal: Goal, dividend: Term, quotient: Term, factor: Term) -> list[Goal]:
@@ -164,8 +164,8 @@ def _parts(value: sp.Expr) -> list[_Part] | None:
     """
     parts = []
     for summand in sp.Add.make_args(sp.expand(value)):
-        factor, rest = summand.as_independent(t, as_Add=False)
-        for product in sp.Add.make_args(sp.expand(TR8(rest))):
+        factor, varying = summand.as_independent(t, as_Add=False)
+        for product in sp.Add.make_args(sp.expand(TR8(varying))):
             part = _part(factor * product)
             if part is None:
                 return None
@@ -174,13 +174,15 @@ def _parts(value: sp.Expr) -> list[_Part] | None:
 
 
 def _part(value: sp.Expr) -> _Part | None:
-    factor, rest = value.as_independent(t, as_Add=False)
+    factor, varying = value.as_independent(t, as_Add=False)
     if not value.has(t):
         return _Part(value, value * t)
-    if isinstance(rest, sp.cos):
-        return _of_cosine(value, factor, rest.args[0])
+    if isinstance(varying, sp.cos):
+        return _of_cosine(value, factor, varying.args[0])
     antidifference = (
-        _of_polynomial(sp.Poly(rest, t)) if rest.is_polynomial(t) else _of_exponential(rest)
+        _of_polynomial(sp.Poly(varying, t))
+        if varying.is_polynomial(t)
+        else _of_exponential(varying)
     )
     return None if antidifference is None else _Part(value, factor * antidifference)
 
@@ -219,11 +221,11 @@ def _of_cosine(value: sp.Expr, factor: sp.Expr, angle: sp.Expr) -> _Part | None:
     return _Part(value, dividend, 2 * sp.cos(half - sp.pi / 2), is_identity=True)
 
 
-def _of_exponential(rest: sp.Expr) -> sp.Expr | None:
-    if not isinstance(rest, sp.Pow | sp.exp) or rest.as_base_exp()[0].has(t):
+def _of_exponential(varying: sp.Expr) -> sp.Expr | None:
+    if not isinstance(varying, sp.Pow | sp.exp) or varying.as_base_exp()[0].has(t):
         return None
     # The sum of r^t is r^t / (r - 1), for a constant ratio r that is not 1.
-    ratio = sp.simplify(rest.subs(t, t + 1) / rest)
+    ratio = sp.simplify(varying.subs(t, t + 1) / varying)
     if ratio.has(t) or ratio == 1:
         return None
-    return rest / (ratio - 1)
+    return varying / (ratio - 1)

@@ -162,7 +162,7 @@ def _convolution(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -
         # Outputs of a group read the inputs of this group only.
         outputs_of_group = outputs if is_transposed or groups == 1 else int(str(outputs)) // groups
         group = 0 if groups == 1 else as_index(channel) / outputs_of_group
-        own = channel if groups == 1 else as_index(channel) % outputs_of_group
+        channel_in_group = channel if groups == 1 else as_index(channel) % outputs_of_group
 
         def at_channel(c: Index, k: Indices) -> Sum:
             # A convolution reads at p·stride + k·dilation − pad; its transpose writes there.
@@ -183,7 +183,9 @@ def _convolution(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -
                 is_within(origins, value.shape[2:]),
             )
             source = c if groups == 1 else group * channels + c
-            terms = product(value.at((image, source, *origins)), weight.at((source, own, *k)))
+            terms = product(
+                value.at((image, source, *origins)), weight.at((source, channel_in_group, *k))
+            )
             bound = tuple(zip(origins, value.shape[2:], strict=True))
             return tuple(
                 Summand(t.factor, t.accesses, t.condition, (*t.bound, *bound))

@@ -133,10 +133,10 @@ def _zero(is_real: bool) -> Any:
 
 
 def _sign(is_real: bool, value: Any) -> Any:
-    one = (Summand(Fraction(1)),)
+    unit = (Summand(Fraction(1)),)
     if not is_real:
         raise VerificationError("a sign of integers is not read")
-    return _choose(is_negative(value), scale(one, Fraction(-1)), one, is_real)
+    return _choose(is_negative(value), scale(unit, Fraction(-1)), unit, is_real)
 
 
 ELEMENTWISE: Mapping[str, Callable[..., Tensor]] = {

@@ -155,8 +155,10 @@ def without_axes(operand: Tensor, axes: Sequence[int]) -> Tensor:
     """A tensor without axes of size 1."""
 
     def at(index: Indices) -> Any:
-        rest = iter(index)
-        return operand.at(tuple(0 if a in axes else next(rest) for a in range(len(operand.shape))))
+        remaining = iter(index)
+        return operand.at(
+            tuple(0 if a in axes else next(remaining) for a in range(len(operand.shape)))
+        )
 
     shape = tuple(size for axis, size in enumerate(operand.shape) if axis not in axes)
     return Tensor(shape, at, operand.is_real)

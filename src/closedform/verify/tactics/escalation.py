@@ -120,10 +120,10 @@ def _at_whole_turns(case: Sequent) -> Sequent | None:
                 whole = build.subtract(
                     node.args[0], build.add(offset, build.multiply(build.TWO, turns))
                 )
-                rest = numerator(whole)
-                if rest is not None:
+                excess = numerator(whole)
+                if excess is not None:
                     return Sequent(
-                        (*case.facts, build.equal(rest, build.ZERO)), build.FALSE, case.floors
+                        (*case.facts, build.equal(excess, build.ZERO)), build.FALSE, case.floors
                     )
     return None
 

@@ -113,6 +113,7 @@ def power(base: Term, exponent: Term) -> Term:
         return base
     if number < 0 and number.q == 1:
         return divide(ONE, power(base, rational(-number)))
+    # Larger powers stay as they are: the digits of their numbers grow with the exponent.
     if is_rational(base) and number.q == 1 and number <= 64:
         return rational(base.value ** int(number.p))
     return Term(Op.POWER, (base, exponent))
@@ -319,6 +320,7 @@ def substitute(root: Term, replacements: Mapping[Term, Term]) -> Term:
     results: dict[Term, Term] = dict(replacements)
     for node in walk(root, skip=replacements):
         args = tuple(results[arg] for arg in node.args)
+        # By identity, which costs nothing; what did not change is shared.
         is_unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         results[node] = node if is_unchanged else rebuild(node, args)
     return results[root]

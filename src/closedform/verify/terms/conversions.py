@@ -27,6 +27,7 @@ from closedform.verify.terms.tree import Term
 EXACT_BITS = {DType.F64: 53, DType.F32: 24, DType.F16: 11, DType.BF16: 8}
 """The bits of the significand: a float holds every integer up to 2 to this power."""
 
+# A power n makes a relative error n times as large: 6 of the 12 bits below.
 _SMALL_POWER = 64
 _ERROR_BITS = 12  # what a number is off by that is so many bits smaller than the exact integers
 _SMALL_BITS = 24 - _ERROR_BITS

@@ -421,6 +421,7 @@ def _const(reader: GraphReader, node: Node, _: tuple[TermValue, ...]) -> TermVal
     flat = array.ravel()
     if not array.size:
         raise reader.error(node, "it is empty")
+    # Bytes, so that NaN is equal to itself, and 0 is not -0.
     if flat.tobytes() == flat[:1].tobytes() * flat.size:
         return _number(reader, node, flat[0])
     is_line = array.ndim > 1 and max(array.shape) == array.size
@@ -494,6 +495,7 @@ def _lookup(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) ->
         raise reader.error(node, "its index is a row")
     if reader.graph.nodes[node.operands[0]].op is not Op.CONST:
         raise reader.error(node, "its table is not a constant of one axis")
+    # All entries are one number, whatever the index.
     if not isinstance(table, Row):
         return table
     return element(table.terms, reader.operand(node, 1, operands))

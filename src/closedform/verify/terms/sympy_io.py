@@ -144,6 +144,7 @@ def _modulo(expr: sp.Mod, read: Callable[[sp.Basic], Term]) -> Term:
 
 
 def _piecewise(expr: sp.Piecewise, read: Callable[[sp.Basic], Term]) -> Term:
+    # Where no condition is true a Piecewise is nan.
     result = build.UNDEFINED
     for value, condition in reversed(expr.args):
         result = build.ite(read(condition), read(value), result)

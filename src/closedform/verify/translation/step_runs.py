@@ -349,12 +349,12 @@ class Runs:
                 if name != CLOCK.value.name
             }
             point = {**state, **inputs}
-            given = {
+            port_values = {
                 port: point[str(port)]
                 for port in self.step.ports.inputs.values()
                 if port.kind in (PortKind.GRAD, PortKind.HYPER)
             }
-            values = self.file_values(names, {**file_state, **given})
+            values = self.file_values(names, {**file_state, **port_values})
             state = self.rule_values(point)
             file_state = {
                 **file_state,

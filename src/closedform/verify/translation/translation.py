@@ -223,11 +223,11 @@ def _compare_outputs(
     for pair, run in open_runs:
         points = points_of(pair, run.steps)
         if pair.name not in split_outputs:
-            found = refutation(pair, points, effort)
+            outcome = refutation(pair, points, effort)
         else:
-            found = None if is_rule else computed_refutation(graph, pair, points)
-        if found is not None:
-            return found
+            outcome = None if is_rule else computed_refutation(graph, pair, points)
+        if outcome is not None:
+            return outcome
     if (lookup_outputs and is_rule) or any(pair.name in split_outputs for pair, _ in open_runs):
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:

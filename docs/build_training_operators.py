@@ -60,12 +60,12 @@ form of each operator are all within the proof. Proved is, over the real numbers
 - of {linear} linear ones, that the backward is the adjoint, ⟨A x, g⟩ = ⟨x, B g⟩, as sums over
   indices, for all sizes from 1 on that the rule leaves free: batches, rows, columns and lengths.
   Channels and kernels of convolutions, parts of a split and orders of diagonals are numbers;
-- of {composed} composed ones (softmax, normalisations, attention, norms, losses, maxima), that the
-  backward is the adjoint of the derivative, ⟨F'(x) dx, g⟩ = ⟨dx, B g⟩. The forward is read as sums,
-  products, powers, exponentials and logarithms of sums over indices, which are differentiated by
-  the chain rule, for all sizes that the rule leaves free. The place of a maximum is a function
-  without a definition, and real numbers that are compared differ ("except at kinks"): ties, a norm
-  of 0 and a loss at its margin are not part of it.
+- of {composed} composed ones (softmax, normalisations, attention, norms, losses, maxima, sorting,
+  pooling), that the backward is the adjoint of the derivative, ⟨F'(x) dx, g⟩ = ⟨dx, B g⟩. The
+  forward is read as sums, products, powers, exponentials and logarithms of sums over indices, which
+  are differentiated by the chain rule, for all sizes that the rule leaves free. The place of a
+  maximum, or of a rank, is a function without a definition, and real numbers that are compared
+  differ ("except at kinks"): ties, a norm of 0 and a loss at its margin are not part of it.
 
 The rules are in `closedform.training.gradients`, with their domains (x > 0 for `log`, `sqrt`
 and `pow`; x < 20 for `mish`, above which torch's forward and backward are of two approximations).
@@ -73,8 +73,8 @@ Constants of elementwise operators are the exact numbers that they are rounded f
 in their ranges. Rounding, NaN and infinity are not part of it, nor are edges without a listed slope
 (`softplus` at 20), divisors of 0, and roots and logarithms of numbers that are not positive.
 {faults}
-All other operators, such as solutions of linear systems, cumulative maxima and sorted numbers, are
-compared with torch only. These are the backwards that closedform writes instead of torch's:
+All other operators, such as solutions of linear systems and cumulative maxima, are compared with
+torch only. These are the backwards that closedform writes instead of torch's:
 
 | backward | proved by | compared with torch only |
 | --- | --- | --- |

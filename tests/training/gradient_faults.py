@@ -48,6 +48,18 @@ def _after(model: ModelProto, op_type: str) -> ModelProto:
     return copy
 
 
+def _first_places(model: ModelProto, place: int) -> ModelProto:
+    """A scatter or gather that takes its first place everywhere."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    node = copy.graph.node[place]
+    indices = node.input[1]
+    node.input[1] = "first places"
+    zeros = helper.make_node("Sub", [indices, indices], ["first places"])
+    copy.graph.node.insert(place, zeros)
+    return copy
+
+
 def _swap(node: NodeProto) -> None:
     first, second, *rest = node.input
     node.input[:] = [second, first, *rest]
@@ -75,7 +87,8 @@ def _turn(node: NodeProto) -> None:
 def faults(model: ModelProto) -> Iterator[tuple[str, ModelProto]]:
     """Yields the kind of each fault, and the model with it.
 
-    A sign, a factor, swapped operands, a term, factor, sum or mask that is left out, a wrong axis.
+    A sign, a factor, swapped operands, a term, factor, sum or mask that is left out, a wrong axis,
+    wrong places.
     """
     yield "sign", _after(model, "Neg")
     yield "factor", _after(model, "Add")
@@ -95,6 +108,8 @@ def faults(model: ModelProto) -> Iterator[tuple[str, ModelProto]]:
                 )
         if node.op_type == "ReduceSum":
             yield "a sum that is left out", _edit(model, place, _take_branch(0))
+        if node.op_type in ("GatherElements", "ScatterElements"):
+            yield f"places of {node.op_type}", _first_places(model, place)
         if node.op_type == "Where":
             for branch in (1, 2):
                 yield f"branch {branch} without a mask", _edit(model, place, _take_branch(branch))

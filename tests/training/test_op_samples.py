@@ -51,6 +51,13 @@ MATCHED = [
     "linalg.slogdet",
     "linalg.qr",
     "ormqr",
+    "fft.fft2",
+    "fft.hfft",
+    "fft.ihfft2",
+    "fft.irfft2",
+    "fft.rfftn",
+    "stft",
+    "polar",
 ]
 
 
@@ -96,4 +103,4 @@ def test_most_operators_match() -> None:
     stored = json.loads(build.RESULTS.read_text(encoding="utf-8"))
     results = [result for result, _ in stored["entries"].values()]
     assert set(results) == {"matched", "refused"}
-    assert results.count("matched") >= 470
+    assert results.count("matched") >= 500

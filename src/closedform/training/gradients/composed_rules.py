@@ -17,6 +17,13 @@ _CHOICE: Sizes = {"x": ("n", "m"), "i": ("n", "m")}
 _CHANNELS: Sizes = {"x": ("n", 4, "l"), "w": (4,), "z": (4,)}
 _XZ, _XW, _I = ("x", "z"), ("x", "w"), ("i",)
 
+
+def _attentions(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """Attention without a mask, and with one that is trained: these have two backwards."""
+    attention = functional.scaled_dot_product_attention
+    return attention(x, w, v) + attention(x, w, v, attn_mask=z)
+
+
 COMPOSED: Mapping[str, Composed] = {
     "_native_batch_norm_legit": Composed(
         lambda x, w, z: torch.ops.aten._native_batch_norm_legit.no_stats(x, w, z, True, 0.1, 1e-05)[
@@ -160,9 +167,14 @@ COMPOSED: Mapping[str, Composed] = {
         lambda x, w: functional.rms_norm(x, (4,), w), {"x": ("n", 4), "w": (4,)}, _XW
     ),
     "nn.functional.scaled_dot_product_attention": Composed(
-        lambda x, w, v: functional.scaled_dot_product_attention(x, w, v),
-        {"x": ("b", "h", "n", 4), "w": ("b", "h", "m", 4), "v": ("b", "h", "m", 4)},
-        ("x", "w", "v"),
+        _attentions,
+        {
+            "x": ("b", "h", "n", 4),
+            "w": ("b", "h", "m", 4),
+            "v": ("b", "h", "m", 4),
+            "z": ("n", "m"),
+        },
+        ("x", "w", "v", "z"),
     ),
     "nn.functional.softmin": Composed(lambda x: functional.softmin(x, 1), _N),
     "nn.functional.softmin.with_dtype": Composed(
@@ -184,6 +196,35 @@ COMPOSED: Mapping[str, Composed] = {
     "norm.fro": Composed(lambda x: x.norm("fro"), _N, has_kinks=True),
     # A fixed number of factors: the product of the other ones is written out.
     "prod": Composed(lambda x: x.prod(1), _FIXED),
+    "cumprod": Composed(lambda x: x.cumprod(1), _FIXED),
+    "kthvalue": Composed(lambda x: x.kthvalue(1, 1)[0], _N, has_kinks=True),
+    "linalg.vander": Composed(lambda x: torch.linalg.vander(x, N=4), {"x": ("n",)}),
+    "masked.prod": Composed(
+        lambda x, i: torch.masked.prod(x, 1, mask=i > 0),
+        {"x": ("n", 4), "i": ("n", 4)},
+        integers=_I,
+    ),
+    "max.reduction_with_dim": Composed(lambda x: x.max(1)[0], _N, has_kinks=True),
+    "median": Composed(lambda x: x.median(1)[0], _N, has_kinks=True),
+    "min.reduction_with_dim": Composed(lambda x: x.min(1)[0], _N, has_kinks=True),
+    "msort": Composed(lambda x: x.msort(), _N, has_kinks=True),
+    "native_group_norm": Composed(
+        lambda x, w, z: torch.native_group_norm(x, w, z, x.shape[0], 4, x.shape[2], 2, 1e-05)[0],
+        _CHANNELS,
+        ("x", "w", "z"),
+    ),
+    "nn.functional.glu": Composed(lambda x: functional.glu(x, 1), _FIXED),
+    "nn.functional.max_pool1d": Composed(
+        lambda x: functional.max_pool1d(x, 2), {"x": ("n", 4, "l")}, smallest=2, has_kinks=True
+    ),
+    "nn.functional.max_pool2d": Composed(
+        lambda x: functional.max_pool2d(x, 2),
+        {"x": ("n", 4, "h", 2)},
+        smallest=2,
+        has_kinks=True,
+    ),
+    "sort": Composed(lambda x: x.sort(1)[0], _N, has_kinks=True),
+    "topk": Composed(lambda x: x.topk(2, 1)[0], _N, smallest=2, has_kinks=True),
     "softmax": Composed(lambda x: x.softmax(1), _N),
     "softmax.with_dtype": Composed(lambda x: x.softmax(1, dtype=torch.float32), _N),
     "std": Composed(lambda x: x.std(1), _N, has_kinks=True),

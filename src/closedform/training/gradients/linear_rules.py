@@ -31,6 +31,31 @@ LINEAR: Mapping[str, Linear] = {
         {"x": ("n",), "i": ("k",)},
         integers=_I,
     ),
+    "__getitem__": Linear(lambda x, i: x[i], {"x": ("n", "m"), "i": ("k",)}, integers=_I),
+    "complex": Linear(lambda x, z: torch.view_as_real(torch.complex(x, z)), _PAIR, _XZ),
+    "fft.fft": Linear(lambda x: torch.view_as_real(torch.fft.fft(x)), _FIXED),
+    "index_put": Linear(
+        lambda x, z, i: x.index_put((i,), z, accumulate=True),
+        {"x": ("n", "m"), "z": ("k", "m"), "i": ("k",)},
+        _XZ,
+        integers=_I,
+    ),
+    "nn.functional.adaptive_avg_pool1d": Linear(
+        lambda x: functional.adaptive_avg_pool1d(x, 1), {"x": ("n", 3, "l")}
+    ),
+    "nn.functional.adaptive_avg_pool2d": Linear(
+        lambda x: functional.adaptive_avg_pool2d(x, 1), {"x": ("n", 3, "h", "w")}
+    ),
+    "nn.functional.adaptive_avg_pool3d": Linear(
+        lambda x: functional.adaptive_avg_pool3d(x, 1), {"x": ("n", 3, "h", "w", "l")}
+    ),
+    "nn.functional.interpolate.linear": Linear(
+        lambda x: functional.interpolate(x, scale_factor=2, mode="linear"), {"x": ("n", 3, 4)}
+    ),
+    "nn.functional.unfold": Linear(lambda x: functional.unfold(x, 2), {"x": ("n", 3, 4, 4)}),
+    "view_as_complex": Linear(
+        lambda x: torch.view_as_real(torch.view_as_complex(x) * 1), {"x": ("n", 2)}
+    ),
     "addbmm": Linear(
         lambda x, v, w: torch.addbmm(x, v, w),
         {"x": ("n", "m"), "v": (2, "n", "k"), "w": (2, "k", "m")},

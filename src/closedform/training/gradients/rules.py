@@ -112,6 +112,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "clamp_min": Elementwise(lambda x: x.clamp_min(1), edges=(_to(1),), kinks=(_at(1, ONE),)),
     "copysign": Elementwise(torch.copysign, _TWO, edges=_TWO),
     "float_power": Elementwise(lambda x: torch.float_power(x, 2.0)),
+    "frac": Elementwise(torch.frac),
     "ldexp": Elementwise(torch.ldexp, _TWO),
     "masked.logaddexp": Elementwise(torch.masked.logaddexp, _TWO, edges=_TIES),
     # At a tie torch halves the gradient of max and min, and gives all of it to the first operand of
@@ -126,6 +127,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "special.xlog1py": Elementwise(
         torch.special.xlog1py, _TWO, domain=(less(ZERO, X), less(ZERO, Z))
     ),
+    "remainder": Elementwise(torch.remainder, _TWO),
     "true_divide": Elementwise(torch.true_divide, _TWO),
     "abs": Elementwise(torch.abs, edges=(X,), kinks=(_at(0, ZERO),)),
     "acos": Elementwise(torch.acos, domain=_BETWEEN),
@@ -258,14 +260,16 @@ BACKWARDS: Mapping[str, Backward] = {
     "aten::hardsigmoid_backward": Backward(("nn.functional.hardsigmoid",)),
     "aten::hardtanh_backward": Backward(("nn.functional.hardtanh", "nn.functional.relu6")),
     "aten::max_pool2d_with_indices_backward": Backward(
-        reason="the places of maxima are results of an operator of ONNX"
+        ("nn.functional.max_pool1d", "nn.functional.max_pool2d")
     ),
     "aten::mse_loss_backward": Backward(("nn.functional.mse_loss",)),
     "aten::native_batch_norm_backward": Backward(("nn.functional.batch_norm",)),
     "aten::native_layer_norm_backward": Backward(("nn.functional.layer_norm",)),
     "aten::soft_margin_loss_backward": Backward(("nn.functional.soft_margin_loss",)),
     "scaled_dot_product_attention": Backward(
-        ("nn.functional.scaled_dot_product_attention",), "masks and dropout are only compared"
+        ("nn.functional.scaled_dot_product_attention",),
+        "masks that are not trained, where weights below e⁻⁶⁰ are "
+        "raised to it, and dropout are only compared",
     ),
 }
 """The backwards in the tables of :mod:`closedform.training.tracing`."""

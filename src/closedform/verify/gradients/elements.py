@@ -212,6 +212,8 @@ def _selu(u: Term, alpha: Term, gamma: Term) -> Term:
 
 _FORMS: Mapping[str, Callable[..., Term]] = {
     "Abs": _absolute,
+    "Ceil": lambda u: negative(build.floor(negative(u))),
+    "IsInf": lambda u: FALSE,
     "Acos": lambda u: opaque("acos", u),
     "Acosh": lambda u: log(add(u, square_root(subtract(_square(u), ONE)))),
     "Add": add,

@@ -161,6 +161,9 @@ def _power(value: Sum, exponent: Fraction) -> Sum:
         for _ in range(int(exponent)):
             result = product(result, _renew(value))
         return normal(result)
+    logistic = _logistic_of(value)
+    if logistic is not None and exponent < 0:
+        return (Summand(Fraction(1), (replace(logistic, power=-exponent),)),)
     number, common, rest = _split(value, is_whole=is_whole)
     factors = [replace(access, power=access.power * exponent) for access in common]
     if not is_whole:
@@ -173,6 +176,23 @@ def _power(value: Sum, exponent: Fraction) -> Sum:
         factors.append(call("sum", rest, exponent))
     scalar = number ** int(exponent) if is_whole else Fraction(1)
     return normal((Summand(scalar, tuple(factors)),))
+
+
+def _logistic_of(value: Sum) -> Access | None:
+    """The logistic function that is the inverse of a sum of the form 1 + exp(-u)."""
+    if len(value) != len({"one", "exponential"}):
+        return None
+    units = [summand for summand in value if _is_unit((summand,))]
+    others = [summand for summand in value if summand not in units]
+    if len(units) != 1 or len(others[0].accesses) != 1 or others[0].factor != 1:
+        return None
+    (access,) = others[0].accesses
+    definition = access.definition
+    is_plain = not others[0].bound and z3.is_true(others[0].condition)
+    if not is_plain or definition is None or definition.function != "exp":
+        return None
+    argument = scale(definition.at(access.index), -access.power)
+    return call("logistic", normal(argument))
 
 
 def _prime_powers(number: int) -> Iterator[tuple[int, int]]:

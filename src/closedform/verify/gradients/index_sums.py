@@ -76,6 +76,19 @@ class Summand:
 Sum = tuple[Summand, ...]
 
 
+PLACE = "place of the "
+"""The start of names of functions of z3 whose values are from 0 up to their last argument."""
+
+
+def ranges_of_places(term: Any) -> list[Any]:
+    """Returns the ranges of the places of extremes in a term of z3."""
+    result = [range_ for child in term.children() for range_ in ranges_of_places(child)]
+    if z3.is_app(term) and term.decl().name().startswith(PLACE):
+        size = term.arg(term.num_args() - 1)
+        result.append(z3.And(term >= 0, z3.Or(term < size, size < 1)))
+    return result
+
+
 def restrict(value: Sum, condition: Any) -> Sum:
     """Returns a sum where a condition holds, and 0 elsewhere."""
     condition = z3.simplify(condition)
@@ -148,7 +161,8 @@ def are_equal(first: Sum, second: Sum, assumptions: Sequence[Any]) -> str | None
         solver = z3.Solver()
         # Work, not time: a verdict does not depend on the machine.
         solver.set("rlimit", _WORK)
-        solver.add(*assumptions, z3.Sum(weights) != 0)
+        difference = z3.Sum(weights)
+        solver.add(*assumptions, *ranges_of_places(difference), difference != 0)
         outcome = solver.check()
         if outcome != z3.unsat:
             point = f", as at {solver.model()}" if outcome == z3.sat else ""
@@ -205,17 +219,25 @@ def _canonical(summand: Summand) -> list[_Free] | None:
         at = z3.simplify(z3.substitute(condition, *pairs))
         if not z3.is_false(at):
             key = tuple(map(_name, accesses))
+            variables = {
+                (place, axis): z3.Int(f"{key[place]}@{place}.{axis}")
+                for place, access in enumerate(accesses)
+                for axis in range(len(access.index))
+            }
+            matches = [
+                variable == z3.substitute(_as_term(places[entry]), *pairs)
+                for entry, variable in variables.items()
+            ]
             for order in orders:
-                matches = [
-                    z3.Int(f"{key[place]}@{place}.{axis}")
-                    == z3.substitute(_as_term(places[order[place], axis]), *pairs)
-                    for place, access in enumerate(accesses)
-                    for axis in range(len(access.index))
+                # Conditions are in the variables of the places, too: all of them move.
+                moves = [
+                    (variables[order[place], axis], variable)
+                    for (place, axis), variable in variables.items()
                 ]
                 # The mean over all orders of equal tensors: one form for a product that has no
                 # order.
                 factor = summand.factor / len(orders)
-                frees.append(_Free(key, factor, z3.And(at, *matches)))
+                frees.append(_Free(key, factor, z3.substitute(z3.And(at, *matches), *moves)))
     return frees
 
 

@@ -57,7 +57,9 @@ def _gather_nd(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> 
     def at(index: Indices) -> Any:
         place = tuple(plain(as_index(indices.at((*index[:outer], j)))) for j in range(depth))
         element = operand.at((*place, *index[outer:]))
-        return restrict(element, is_within(place, operand.shape)) if operand.is_real else element
+        if not operand.is_real:
+            return element
+        return restrict(element, is_within(place, operand.shape[:depth]))
 
     return Tensor((*indices.shape[:-1], *operand.shape[depth:]), at, operand.is_real)
 
@@ -79,16 +81,18 @@ def _scatter_elements(node: NodeProto, operands: Sequence[Tensor], attributes: A
     axis = attributes.get("axis", 0) % len(operand.shape)
     reduction = attributes.get("reduction", b"none")
     check_shapes(updates.shape, indices.shape, "what is scattered")
-    if reduction != b"add" and not is_one(indices.shape[axis]):
-        raise VerificationError("this ScatterElements is not read")
+    is_single = is_one(indices.shape[axis])
+    if reduction != b"add" and not is_single and indices.distinct_axis != axis:
+        raise VerificationError("two rows may be written to one place")
 
     def at(index: Indices) -> Sum:
         before = operand.at(index)
-        if reduction != b"add":
-            # One entry of each row is written to.
-            place = (*index[:axis], 0, *index[axis + 1 :])
+        if reduction != b"add" and before:
+            # A place is written to at most once.
+            writer = 0 if is_single else fresh("p")
+            place = (*index[:axis], writer, *index[axis + 1 :])
             is_met = z3.And(indices.at(place) == index[axis], is_within(place, indices.shape))
-            before = restrict(before, z3.Not(is_met))
+            before = restrict(before, z3.Not(is_met if is_single else z3.Exists([writer], is_met)))
 
         def term(i: Index) -> Sum:
             place = (*index[:axis], i, *index[axis + 1 :])
@@ -104,39 +108,46 @@ def _scatter_elements(node: NodeProto, operands: Sequence[Tensor], attributes: A
 
 def _scatter_nd(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Tensor:
     operand, indices, updates = operands
-    if len(indices.shape) != 2 or not is_one(indices.shape[1]):
-        raise VerificationError("this ScatterND is not read")
+    depth, sizes = int(str(indices.shape[-1])), indices.shape[:-1]
     reduction = attributes.get("reduction", b"none")
-    size = indices.shape[0]
-    check_shapes(updates.shape, (size, *operand.shape[1:]), "what is scattered")
+    check_shapes(updates.shape, (*sizes, *operand.shape[depth:]), "what is scattered")
+    if reduction not in (b"none", b"add"):
+        raise VerificationError("this ScatterND is not read")
     if reduction == b"none":
         _check_distinct(indices)
 
+    def meets(index: Indices, row: Indices) -> Any:
+        return z3.And(
+            *(as_index(indices.at((*row, j))) == as_index(index[j]) for j in range(depth))
+        )
+
     def at(index: Indices) -> Sum:
-        def term(i: Index) -> Sum:
-            return restrict(
-                updates.at((i, *index[1:])), as_index(indices.at((i, 0))) == as_index(index[0])
-            )
+        def over(row: Indices) -> Sum:
+            if len(row) == len(sizes):
+                return restrict(updates.at((*row, *index[depth:])), meets(index, row))
+            return total(lambda i: over((*row, i)), sizes[len(row)])
 
         before = operand.at(index)
         if before and reduction == b"none":
-            place = fresh("p")
-            is_met = z3.And(place >= 0, place < size, indices.at((place, 0)) == index[0])
-            before = restrict(before, z3.Not(z3.Exists([place], is_met)))
-        return (*before, *total(term, size))
+            row = tuple(fresh("p") for _ in sizes)
+            is_met = z3.And(is_within(row, sizes), meets(index, row))
+            before = restrict(before, z3.Not(z3.Exists(list(row), is_met)))
+        return (*before, *over(()))
 
-    if reduction not in (b"none", b"add"):
-        raise VerificationError("this ScatterND is not read")
     return Tensor(operand.shape, at)
 
 
 def _check_distinct(indices: Tensor) -> None:
     """Raises VerificationError unless no two rows are written to one place."""
-    first, second = fresh(), fresh()
+    sizes, depth = indices.shape[:-1], int(str(indices.shape[-1]))
+    first, second = (tuple(fresh() for _ in sizes) for _ in range(2))
     solver = z3.Solver()
     solver.set("rlimit", 10**6)
-    within = [is_within((i,), indices.shape[:1]) for i in (first, second)]
-    solver.add(*within, first != second, indices.at((first, 0)) == indices.at((second, 0)))
+    solver.add(
+        *(is_within(row, sizes) for row in (first, second)),
+        z3.Or(*(a != b for a, b in zip(first, second, strict=True))),
+        *(indices.at((*first, j)) == indices.at((*second, j)) for j in range(depth)),
+    )
     if solver.check() != z3.unsat:
         raise VerificationError("two rows may be written to one place")
 

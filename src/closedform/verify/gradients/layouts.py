@@ -22,6 +22,7 @@ from closedform.verify.gradients.tensors import (
     Indices,
     Result,
     Tensor,
+    are_equal_sizes,
     as_index,
     axes_of,
     broadcast,
@@ -155,7 +156,8 @@ def _slice(node: NodeProto, operands: Sequence[Tensor], _: Any) -> Tensor:
             shape[axis] = max(0, -((first - last) // step))
         else:
             span = as_index(last) - first
-            shape[axis] = plain(span if step == 1 else (span + step - 1) / step)
+            length = plain(span if step == 1 else (span + step - 1) / step)
+            shape[axis] = 1 if are_equal_sizes(length, 1) else length
     return Tensor(
         tuple(shape),
         lambda index: operand.at(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import z3
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -20,6 +21,7 @@ from closedform.verify.gradients.layouts import LAYOUTS
 from closedform.verify.gradients.nonlinear import NONLINEAR
 from closedform.verify.gradients.normal_forms import SIZE
 from closedform.verify.gradients.reshapes import RESHAPES
+from closedform.verify.gradients.selections import SELECTIONS
 from closedform.verify.gradients.tensors import Result, Tensor, constant_tensor, input_tensor
 
 
@@ -63,8 +65,12 @@ class Reader:
             )
             is_real = type_.elem_type == TensorProto.FLOAT
             self._tensors[value.name] = input_tensor(value.name, shape, is_real=is_real)
+        self._infinities: set[str] = set()
         for tensor in model.graph.initializer:
-            self._tensors[tensor.name] = constant_tensor(numpy_helper.to_array(tensor))
+            array = numpy_helper.to_array(tensor)
+            self._tensors[tensor.name] = constant_tensor(array)
+            if array.dtype.kind == "f" and np.isinf(array).all():
+                self._infinities.add(tensor.name)
 
     def tensor(self, name: str) -> Tensor:
         """The value of a name."""
@@ -80,7 +86,9 @@ class Reader:
                 results = [result] if isinstance(result, Tensor) else result
                 first = operands[0] if operands else None
                 is_real = first is not None and first.is_real
-                self.has_ties |= node.op_type in COMPARISONS and is_real
+                # A number is not infinite.
+                compares = is_real and self._infinities.isdisjoint(node.input)
+                self.has_ties |= node.op_type in COMPARISONS and compares
             else:
                 raise VerificationError(f"{node.op_type} is not read")
             self._tensors |= dict(zip(node.output, results, strict=False))
@@ -90,6 +98,8 @@ class Reader:
 COMPARISONS = frozenset(
     {
         "Abs",
+        "ArgMax",
+        "ArgMin",
         "Clip",
         "Equal",
         "Greater",
@@ -97,11 +107,13 @@ COMPARISONS = frozenset(
         "Less",
         "LessOrEqual",
         "Max",
+        "MaxPool",
         "Min",
         "ReduceMax",
         "ReduceMin",
         "Relu",
         "Sign",
+        "TopK",
     }
 )
 """Operators that compare their operands; between real ones, what is said holds off ties."""
@@ -113,5 +125,6 @@ OPERATORS: Mapping[str, Callable[..., Result]] = {
     **LAYOUTS,
     **NONLINEAR,
     **RESHAPES,
+    **SELECTIONS,
 }
 """Operators by name: from operands and attributes to the result, or to several results."""

@@ -15,6 +15,7 @@ from closedform.errors import VerificationError
 from closedform.verify.gradients.contractions import CONTRACTIONS
 from closedform.verify.gradients.formulas import apply, exponential, logarithm, power
 from closedform.verify.gradients.index_sums import (
+    PLACE,
     Index,
     Sum,
     Summand,
@@ -22,7 +23,7 @@ from closedform.verify.gradients.index_sums import (
     product,
     scale,
 )
-from closedform.verify.gradients.normal_forms import PLACE, name_function, normal, substitute
+from closedform.verify.gradients.normal_forms import name_function, normal, substitute
 from closedform.verify.gradients.tensors import (
     Indices,
     Tensor,
@@ -31,6 +32,7 @@ from closedform.verify.gradients.tensors import (
     broadcast,
     integers,
     is_one,
+    is_within,
     joint_shape,
 )
 
@@ -223,8 +225,10 @@ def _extreme(name: str) -> Callable[..., Any]:
         value = operands[0]
         rank = len(value.shape)
         axes = axes_of(node, operands, rank) or list(range(rank))
-        places = places_of_extremes(name, value, axes)
         keeps = attributes.get("keepdims", 1)
+        if not value.is_real:
+            return _extreme_truth(name, value, axes, keeps=keeps)
+        places = places_of_extremes(name, value, axes)
 
         def at(index: Indices) -> Sum:
             outer_places = iter(index)
@@ -240,6 +244,30 @@ def _extreme(name: str) -> Callable[..., Any]:
         return Tensor(shape, at)
 
     return compute
+
+
+def _extreme_truth(name: str, value: Tensor, axes: Sequence[int], *, keeps: bool) -> Tensor:
+    """Whether one of the truths along axes holds (the largest), or all of them do."""
+    rank = len(value.shape)
+
+    def at(index: Indices) -> Any:
+        rest = iter(index)
+        outer = [0 if a in axes and not keeps else next(rest) for a in range(rank)]
+        bound = {a: fresh("p") for a in axes}
+        place = tuple(bound.get(a, i) for a, i in enumerate(outer))
+        truth = value.at(place)
+        if not z3.is_bool(truth):
+            raise VerificationError("an extreme of integers is not read")
+        inside = is_within(tuple(bound.values()), tuple(value.shape[a] for a in axes))
+        names = list(bound.values())
+        if name == "largest":
+            return z3.simplify(z3.Exists(names, z3.And(inside, truth)))
+        return z3.simplify(z3.ForAll(names, z3.Implies(inside, truth)))
+
+    shape = tuple(
+        1 if a in axes else size for a, size in enumerate(value.shape) if keeps or a not in axes
+    )
+    return Tensor(shape, at, is_real=False)
 
 
 def places_of_extremes(

@@ -28,6 +28,7 @@ from closedform.verify.gradients.index_sums import (
     fresh,
     plain,
     product,
+    ranges_of_places,
     restrict,
     solve,
 )
@@ -181,18 +182,6 @@ def _is_implied(goal: Any, condition: Any, bound: Sequence[tuple[Index, Index]])
 
 SIZE = "size."
 """The start of names of free sizes, which are from 1 on."""
-
-PLACE = "place of the "
-"""The start of names of functions of z3 whose values are from 0 up to their last argument."""
-
-
-def ranges_of_places(term: Any) -> list[Any]:
-    """Returns the ranges of the places of extremes in a term of z3."""
-    result = [range_ for child in term.children() for range_ in ranges_of_places(child)]
-    if z3.is_app(term) and term.decl().name().startswith(PLACE):
-        size = term.arg(term.num_args() - 1)
-        result.append(z3.And(term >= 0, z3.Or(term < size, size < 1)))
-    return result
 
 
 def contains(term: Index, variable: Index) -> bool:

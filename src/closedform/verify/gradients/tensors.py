@@ -30,11 +30,13 @@ class Tensor:
         shape: Its sizes.
         at: The element at an index: a sum, or an integer or truth of z3.
         is_real: Whether its elements are sums.
+        distinct_axis: An axis along which no two integers are equal.
     """
 
     shape: Indices
     at: Callable[[Indices], Any]
     is_real: bool = True
+    distinct_axis: int | None = None
 
 
 Result = Tensor | list[Tensor]

@@ -198,12 +198,11 @@ def test_a_slider_moves_its_curve_and_the_page_is_complete(
         assert ScheduleSession("lr.onnx")(7) == pytest.approx(values[7], abs=1e-13)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"reduce_on_plateau"}))
 def test_the_code_of_each_page_makes_its_schedule(name: str, sites: tuple[str, Path]) -> None:
     _, root = sites
     made = EXAMPLES[name].make()
-    if not isinstance(made, Schedule):
-        return
+    assert isinstance(made, Schedule)
     entries = json.loads((root / "gallery" / "manifest.json").read_text())["entries"]
     entry = next(entry for entry in entries if entry["name"] == name)
     names: dict[str, Any] = {}

@@ -174,6 +174,11 @@ def sources() -> tuple[Source, ...]:
     return tuple(read(path, PACKAGE) for path in sorted(PACKAGE.rglob("*.py")))
 
 
+# Each worker collects the tests of all files: names need no syntax trees, which take 5 s.
+FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")})
+PACKAGES = [".".join(("closedform", *path.relative_to(PACKAGE).parts)) for path in FOLDERS]
+
+
 def is_type_checking(test: ast.expr) -> bool:
     return ast.unparse(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
 
@@ -282,12 +287,6 @@ def test_no_import_cycle_is_larger_than_two_files() -> None:
     assert [one for one in cycles(sources()) if len(one) > LARGEST_CYCLE] == []
 
 
-def packages_of(graph: nx.DiGraph) -> list[str]:
-    """The packages below the root: each dotted name that has modules below it."""
-    parents = {module.rpartition(".")[0] for module in graph if module.count(".") > 1}
-    return sorted(parents | {name.rpartition(".")[0] for name in parents if name.count(".") > 1})
-
-
 def cycles_of_parts(graph: nx.DiGraph, package: str) -> list[list[str]]:
     """The cycles among the files and folders of a package, each folder taken as a whole.
 
@@ -315,9 +314,14 @@ def test_there_are_at_most_twelve_heights() -> None:
     assert len({layer.height for layer in LAYERS.values()}) <= MOST_HEIGHTS
 
 
-@pytest.mark.parametrize("package", packages_of(import_graph(sources())))
+@cache
+def graph_of_sources() -> nx.DiGraph:
+    return import_graph(sources())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_parts_of_a_package_have_no_cycle(package: str) -> None:
-    assert cycles_of_parts(import_graph(sources()), package) == []
+    assert cycles_of_parts(graph_of_sources(), package) == []
 
 
 def test_a_cycle_of_folders_is_found(tmp_path: Path) -> None:

@@ -9,8 +9,13 @@ from tests.support.pages import ROOT, commands, copy, edits, run, write_new_file
 PAGE = ROOT / "docs" / "how_to_add_a_framework.md"
 FOLDERS = ("src/closedform", "tests", "docs", "examples", "benchmarks")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile", "mkdocs.yml")
-SUITES = ("tests/recipes", "tests/test_frameworks_page.py")
-"""The tests of the recipes and of the pages, which hold for every framework of the registry."""
+SUITES = (
+    "tests/recipes/test_frameworks.py",
+    "tests/recipes/test_listing.py",
+    "tests/recipes/test_declarations.py",
+    "tests/test_frameworks_page.py",
+)
+"""Tests that hold for every framework of the registry; test_how_to_suites.py runs all suites."""
 
 
 def test_following_the_page_adds_the_framework(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,7 @@ def commented_lines(text: str) -> int:
     return sum(DIRECTIVES.match(comment) is None for comment in comments)
 
 
+@cache
 def trees() -> list[ast.AST]:
     return [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))]
 

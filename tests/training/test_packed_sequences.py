@@ -95,7 +95,17 @@ def _check(model: nn.Module, folder: Path) -> TrainSession:
     return session
 
 
-@pytest.mark.parametrize("name", LAYERS)
+# Its kinds are in the others: two layers and both directions of an LSTM, and a GRU below.
+_EXHAUSTIVE = "gru, both directions, two layers"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if name == _EXHAUSTIVE else [])
+        for name in LAYERS
+    ],
+)
 def test_a_packed_layer_equals_torch(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     kind, options = LAYERS[name]

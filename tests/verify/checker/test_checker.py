@@ -22,6 +22,7 @@ from closedform.verify.checker import replay
 from closedform.verify.checker.intervals import Intervals
 from closedform.verify.checker.terms import RejectedProofError
 from closedform.verify.terms.build import (
+    add,
     both,
     equal,
     less,
@@ -30,6 +31,7 @@ from closedform.verify.terms.build import (
     multiply,
     negate,
     opaque,
+    power,
     rational,
     symbol,
 )
@@ -220,6 +222,8 @@ def test_checker_is_small_and_imports_neither_the_prover_nor_a_solver() -> None:
     assert lines <= 1500
     page = (Path(__file__).parents[3] / "docs" / "limits_and_trust.md").read_text(encoding="utf-8")
     assert f"| `verify/checker` | {round(lines, -1):,} |" in page
+    all_lines = sum(len(text.splitlines()) for text in sources.values())
+    assert f"`wc -l` counts\n{all_lines:,})" in page
     for name, text in sources.items():
         imports = [line for line in text.splitlines() if line.startswith(("import", "from"))]
         outside = [
@@ -268,3 +272,23 @@ def test_facts_about_one_element_say_nothing_of_a_sum_over_a_tensor() -> None:
         certify(statement)
     squares = statement_of(less_equal(rational(0), opaque("reduce_sum", multiply(x, x))))
     assert is_accepted(squares, certify(squares))
+
+
+def test_a_square_times_two_numbers_above_zero() -> None:
+    """As a sum of squares that a rate and a root weigh; without one of the signs it is false."""
+    total, rate, root, gradient, decay = map(symbol, ("s", "lr", "r", "g", "d"))
+    zero = rational(0)
+    square = power(add(gradient, decay), rational(2))
+    goal = less_equal(zero, add(total, multiply(rate, root, square)))
+    signs = (less_equal(zero, total), less(zero, rate), less(zero, root))
+    statement = statement_of(goal, signs)
+    proof = certify(statement)
+    (combination,) = (step for step in steps_in(proof["step"]) if step[0] == "combine")
+    (weighted,) = (product for product in combination[1] if product[2])
+    assert len(weighted[1]) == 2
+    weighted[1].pop()
+    assert not is_accepted(statement, proof)
+    for left_out in range(3):
+        fewer = (*signs[:left_out], *signs[left_out + 1 :])
+        with pytest.raises(NoProofError):
+            certify(statement_of(goal, fewer), work=10)

@@ -69,6 +69,7 @@ def combine(
         if len(a.form) * len(b.form) < 400
     ]
     monomials = _monomials(literals)
+    bases = [*bases]
     columns += [
         Column(product(lit.form, {monomial: fmpq(1)}), (i,), factor=monomial)
         for i, lit in equations
@@ -84,6 +85,7 @@ def combine(
     combination = _solve(columns[:_MOST_COLUMNS])
     if combination is not None or degree < 3:
         return combination
+    place = len(columns)
     columns += [
         Column(
             product(product(a.form, b.form), c.form),
@@ -92,6 +94,13 @@ def combine(
         )
         for (i, a), (j, b), (k, c) in itertools.combinations(varying[:9], 3)
         if len(a.form) * len(b.form) * len(c.form) < 400
+    ]
+    # A sum of squares weighted by numbers above 0, as r lr (g + p)**2 with the facts r > 0, lr > 0.
+    columns[place:place] = [
+        Column(product(product(base, base), product(a.form, b.form)), (i, j), square=base)
+        for base in bases[:4]
+        for (i, a), (j, b) in itertools.combinations(varying[:9], 2)
+        if len(base) ** 2 * len(a.form) * len(b.form) < 400
     ]
     return _solve(columns[: 2 * _MOST_COLUMNS])
 

@@ -292,3 +292,18 @@ def test_a_square_times_two_numbers_above_zero() -> None:
         fewer = (*signs[:left_out], *signs[left_out + 1 :])
         with pytest.raises(NoProofError):
             certify(statement_of(goal, fewer), work=10)
+
+
+def test_verify_loads_neither_the_checker_nor_the_search_for_proofs() -> None:
+    """Without a certificate nothing is recorded: its cost is that of the prover."""
+    code = (
+        "import sys, closedform as cf\n"
+        "assert cf.schedules.cosine(3e-4, 3e-5, 80).verify().findings_proved\n"
+        "parts = ('.checker', '.certification', '.certified', '.rocq')\n"
+        "names = [name for name in sys.modules if name.startswith('closedform.verify.')]\n"
+        "print([name for name in names if any(part in name for part in parts)])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"

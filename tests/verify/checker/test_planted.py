@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from closedform.verify.certification.statements import statement_of
+from tests.verify.checker.attacks import offer_edits, offer_false_claims
+from tests.verify.checker.false_claims import false_claims
 from tests.verify.checker.planted import (
     certify_or_none,
     false_goals,
     is_accepted,
     tampered_proofs,
 )
+from tests.verify.goals import PROVED
 from tests.verify.tactics.test_goals import GOALS
 
 
@@ -46,3 +49,25 @@ def test_no_proof_of_two_hundred_planted_false_goals() -> None:
 
     assert accepted == []
     assert tried >= 1000
+
+
+def test_no_proof_of_some_false_claims_about_the_library() -> None:
+    result = offer_false_claims(false_claims(20, every=12), work=4, edits=5)
+    assert result.accepted == []
+    assert result.claims.total() == 20
+    assert result.proofs >= 60
+
+
+def test_edits_that_leave_no_proof_are_rejected() -> None:
+    certificates = []
+    for goal in [goal for goal in GOALS if goal.expected is PROVED][2::20]:
+        statement = statement_of(goal.goal, goal.assume)
+        proof = certify_or_none(statement, work=15)
+        if proof is not None:
+            assert is_accepted(statement, proof)
+            certificates.append((statement, proof))
+    result = offer_edits(certificates, 150, seed=2, harmless=False)
+    assert result.texts == []
+    assert len(result.edits) >= 5
+    harmless = offer_edits(certificates, 150, seed=2, harmless=True)
+    assert harmless.accepted.total() <= 0.15 * harmless.edits.total()

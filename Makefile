@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq
+.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq checker
 .NOTPARALLEL:
 
 help:
@@ -46,6 +46,7 @@ help:
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
+	@echo "make checker      proofs of all proved goals, replayed by the second checker; rewrites the table of docs/verification.md"
 	@echo "make rocq         proofs of all verdicts, checked by Rocq; rewrites the table of docs/verification.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
 	@echo "make accuracy     measure schedules and updates in every back end; rewrites docs/accuracy.md"
@@ -176,7 +177,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: ONNX files of packages of PyPI and npm, next to differences of onnxruntime; resumes"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_onnx_files.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_certification.py tests/verify/compare_claims.py \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_claims.py \
 	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/verify/compare_solvers.py
 	@echo "== compare: training loops of accelerate, transformers and Lightning with planted causes, watched"
@@ -203,6 +204,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/verify/translation/compare_rewrites.py
 	@$(MAKE) accuracy
 	@$(MAKE) precision
+	@$(MAKE) checker
 	@if command -v coqc > /dev/null; then $(MAKE) rocq; else echo "== rocq: coqc is not installed"; fi
 
 gallery: $(STAMP)
@@ -228,6 +230,12 @@ stubs: $(STAMP)
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"
 	@PYTHONPATH=. $(BIN)/python docs/theorems.py
+
+# Half an hour on one core; an interrupted run goes on where it stopped.
+checker: $(STAMP)
+	@echo "== checker: proofs of all goals that are proved, replayed; false claims, edited proofs; rewrites docs/verification.md"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certification.py
+	@$(BIN)/python -m docs.build_checker
 
 # Twenty minutes on one core. Debian: apt-get install coq libcoq-interval
 rocq: $(STAMP)

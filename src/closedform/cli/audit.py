@@ -156,8 +156,10 @@ def _show(audit: Audit) -> None:
 
 def _labels(audit: Audit) -> dict[int, str]:
     total, warmup = audit.total, audit.warmup
+    # Off-by-one errors of frameworks are at these steps.
     marks = {0: "0", total - 1: "T - 1", total: "T", total + 1: "T + 1"}
     if warmup:
+        # The right operand wins: where warmup and end meet, the step is named by the end.
         marks = {warmup - 1: "W - 1", warmup: "W"} | marks
     marks[audit.peak] = ", ".join(filter(None, (marks.get(audit.peak), "peak")))
     return marks

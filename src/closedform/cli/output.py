@@ -36,6 +36,7 @@ def prepare() -> None:
     """Makes the streams write a character that their encoding lacks as one of ASCII."""
     codecs.register_error("closedform.ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
+        # Tests and notebooks replace the streams by objects without reconfigure().
         if isinstance(stream, io.TextIOWrapper) and not is_unicode(stream.encoding):
             stream.reconfigure(errors="closedform.ascii")
 
@@ -84,6 +85,7 @@ def _line(kind: str, text: str, color: str) -> None:
 
 def has_color(stream: TextIO) -> bool:
     """Returns whether a stream is a terminal that shows colors."""
+    # no-color.org: any value that is not empty.
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -168,6 +170,7 @@ def output_folder(path: Path) -> Iterator[None]:
     from closedform.files import writing  # 8 ms, for hashes
 
     with writing(path, "the folder"):
+        # From the innermost: an outer folder is empty only after it is removed.
         new = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
     try:
@@ -207,5 +210,6 @@ def _print_folded(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numb
         is_number = numbers and index < len(columns) - 1
         grid.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
+        # Text: rich would read [brackets] of a shape as markup.
         grid.add_row(*(Text(cell) for cell in row))
     Console().print(grid)

@@ -155,6 +155,7 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
     def _slot(self, label: str, first: float | str, variable: Any) -> Any:
         number = 0.0 if isinstance(first, str) else first
         start = keras.initializers.Constant(number)
+        # add_variable registers the slot, so that saving the model saves it.
         slot = self.add_variable(
             shape=variable.shape, initializer=start, dtype="float32", name=label
         )
@@ -167,7 +168,9 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
         place = self._get_variable_index(variable)
         slots = {naming.state(TENSOR, label): of[place] for label, of in self._slots.items()}
         tensors = {naming.param(TENSOR): variable, naming.grad(TENSOR): gradient, **slots}
+        # The graph is for vectors of any size.
         feeds = {name: keras.ops.reshape(tensor, (-1,)) for name, tensor in tensors.items()}
+        # Keras counts iterations after all variables, so it is the number of updates done.
         after = self._run({**feeds, naming.STEP: self.iterations, RATE: learning_rate})
         for name, target in {naming.param(TENSOR): variable, **slots}.items():
             value = keras.ops.reshape(after[naming.following(name)], target.shape)

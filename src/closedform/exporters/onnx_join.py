@@ -45,6 +45,7 @@ def join_models(
         for value in graph.input:
             _unite_input(inputs, values_by_name, value, label)
         for value in graph.output:
+            # An input that is an output later would be read before it is computed.
             if value.name in values_by_name or value.name in inputs:
                 raise ExportError(
                     f"output {value.name!r} is an input or output of another model, too",
@@ -74,6 +75,7 @@ def part_of(model: ModelProto, outputs: Sequence[str]) -> ModelProto:
     """Returns the part of a model that computes some of its outputs."""
     value_names = set(outputs)
     nodes = []
+    # From the end: a node is needed if a later one, or an output, reads it.
     for node in reversed(model.graph.node):
         if not value_names.isdisjoint(node.output):
             nodes.append(node)
@@ -161,6 +163,7 @@ def _named_apart(graph: onnx.GraphProto, label: str, where: str) -> onnx.GraphPr
     """A copy in which all but inputs and outputs is named after the model."""
     copy = onnx.GraphProto()
     copy.CopyFrom(graph)
+    # Values between are renamed: two models name theirs alike, such as add_1.
     public = {value.name for value in (*copy.input, *copy.output)}
 
     def rename_values(names: Collection[str]) -> list[str]:

@@ -113,6 +113,7 @@ class _ProgramWriter:
                 self.nodes.append(helper.make_node("Add", [total, part], [result], name=result))
                 total = result
             if len(parts) == 1:
+                # A sum of one part: the name of the sum is what later nodes read.
                 self.nodes.append(helper.make_node("Identity", parts, [name], name=name))
 
     def write_scalars(self, graph: Graph, prefix: str) -> None:
@@ -123,6 +124,7 @@ class _ProgramWriter:
             if not value.name.startswith(naming.TOTAL):
                 self.inputs.setdefault(value.name, value)
         self.outputs.extend(value for value in outputs if not value.name.startswith(naming.SCALAR))
+        # Graphs of several stages have scalars of the same names.
         outside = {*input_names(graph), *(v.name for v in outputs if naming.SCALAR not in v.name)}
         for node in writer.nodes:
             _rename(node, outside, prefix)
@@ -172,6 +174,7 @@ class _ProgramWriter:
         if body not in self._by_graph:
             check_opset(body, self.opset)
             function, constants = _function_of(body, self.opset)
+            # Without a name: equal bodies have equal bytes.
             key = function.SerializeToString(deterministic=True)
             if key not in self._by_bytes:
                 self._by_bytes[key] = f"{self.program.name}_{len(self._by_bytes)}"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_MOVES = 200
 _SPACING = 1e-6
+# 17 digits tell all numbers of float64 apart.
 _DIGITS = 17
 _SETTLED = 1e-24
 """A part of the loss by which it may be above the minimum: the numbers then have 12 digits."""
@@ -177,8 +178,10 @@ class _Search:
         slopes = []
         for index in range(len(part)):
             spacing = np.zeros_like(part)
+            # Inward: on the other side a number may be out of its bounds.
             spacing[index] = _SPACING if part[index] < 0.5 else -_SPACING
             shifted = self.family.rates(self.low + (part + spacing) * self.range)
+            # The chain rule: the sum over the rates of ∂loss/∂rate · ∂rate/∂x.
             slopes.append(by_rates @ ((shifted - rates) / spacing[index]))
         return np.array(slopes)
 
@@ -228,6 +231,7 @@ class _Search:
             value = float(self.low[index] + part[index] * self.range[index])
             if name in self.family.integers:
                 point[name] = sp.Integer(round(value))
+            # np.clip gives 0 and 1 themselves: the bound is meant, not a decimal next to it.
             elif part[index] in (0, 1):
                 point[name] = self.family.bounds[name][int(part[index])]
             else:
@@ -286,6 +290,7 @@ class _Search:
                 if rival is None or rival.missed_by is None:
                     reason = f"not proved: {name} = {neighbour} has no proved minimum"
                     return Status.UNKNOWN, float(missed_by), reason
+                # `not >`: of balls that overlap neither is the greater one.
                 if not rival.loss - rival.missed_by > local.loss - missed_by:
                     reason = f"not proved: {name} = {neighbour} is as good within the bounds"
                     return Status.UNKNOWN, float(missed_by), reason

@@ -121,21 +121,25 @@ def _prove(question: Question, point: Point, real_names: Sequence[str]) -> Local
     except ZeroDivisionError:
         return Local(loss, None, "the curvatures are singular", {})
     better = {real_names[i]: float(change.mid()) for i, change in zip(inner, step, strict=True)}
+    # The box has a width even where the step is 0.
     radii = {name: ball(bounds[name][1] - bounds[name][0]) * fmpq(1, 10**12) for name in real_names}
     for index, change in zip(inner, step, strict=True):
         # The step in the box differs little from that at the point: twice as wide is wide enough.
         radii[real_names[index]] += 2 * abs(change).upper()
     slopes_in_box, curvatures = question.expand(point, radii, real_names, inner)
     for index, name in enumerate(real_names):
+        # The loss rises inward: a slope above 0 at the lower bound, below 0 at the upper one.
         if name in at_bound and not slopes_in_box[index] * at_bound[name] < 0:
             reason = f"the slope by {name} at its bound has no proved sign"
             return Local(loss, None, reason, better)
     if not _is_positive_definite(curvatures):
         return Local(loss, None, "the curvatures are not proved positive", better)
+    # Interval Newton: if x - H(box)⁻¹g(x) is in the box, the gradient has exactly one zero there.
     newton = _solve(curvatures, [slopes[index] for index in inner])
     for index, change in zip(inner, newton, strict=True):
         if not abs(change) < radii[real_names[index]]:
             return Local(loss, None, "a step of Newton's method leaves the box", better)
+    # The loss is convex in the box, so f(x) - f(x*) is at most |g(x)·(x - x*)|.
     missed_by = sum(
         (abs(slopes[index]) * abs(change) for index, change in zip(inner, newton, strict=True)),
         arb(0),

@@ -44,6 +44,7 @@ def exact_prefixes(values: FloatArray, power: int = 1) -> Prefixes:
         power: The power.
     """
     fractions, exponents = np.frexp(values)
+    # A fraction of frexp has 53 bits: the product is an integer.
     mantissas = (fractions * 2.0**53).astype(np.int64).tolist()
     lowest = int(exponents[values != 0].min(initial=0)) - 53
     shifts = np.where(values == 0, 0, exponents - 53 - lowest).tolist()
@@ -52,6 +53,7 @@ def exact_prefixes(values: FloatArray, power: int = 1) -> Prefixes:
     scale = 1 if lowest < 0 else 1 << lowest * power
     high, low = [], []
     for total in itertools.accumulate(units, initial=0):
+        # Python divides integers with one rounding, however large they are.
         rounded = total * scale / unit
         numerator, denominator = rounded.as_integer_ratio()
         high.append(rounded)

@@ -98,11 +98,15 @@ def newton_step(
     columns = []
     for index in moving:
         shifted = point.copy()
+        # Inward: the function may have no value out of the cube.
         spacing = _SPACING if point[index] < 0.5 else -_SPACING
         shifted[index] += spacing
         columns.append((gradient(shifted)[moving] - slopes[moving]) / spacing)
     matrix = np.array(columns)
+    # eigh reads one triangle only; the differences are symmetric up to their errors.
     curvatures, axes = np.linalg.eigh((matrix + matrix.T) / 2)
+    # A curvature near 0 would make the step infinite.
     sizes = np.maximum(np.abs(curvatures), 1e-9 * max(float(np.max(np.abs(curvatures))), 1e-300))
     step[moving] = -axes @ ((axes.T @ slopes[moving]) / sizes)
+    # The decrease of the quadratic model along the step, gᵀH⁻¹g/2.
     return step, float(-slopes @ step) / 2

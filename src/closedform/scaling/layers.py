@@ -17,6 +17,7 @@ from closedform.scaling.tables import Layer
 EMBEDDINGS = ("*embed*", "*wte*", "*wpe*")
 """Globs on names of embeddings, whose shapes are those of output weights."""
 
+# As torch names the members of a ModuleList: layers.3.weight.
 BLOCKS = r"(?:^|\.)(\d+)\."
 """The index of a block in the name of a parameter: the first number between dots."""
 
@@ -129,7 +130,9 @@ def layers_of(
     bases = shapes_of(base_shapes)
     embeddings = (*embeddings, *_embedding_weights(model_or_shapes))
     first_blocks = {
-        re.sub(blocks, _without_index, name): shape for name, shape in reversed(bases.items())
+        # reversed: of equal keys a dict keeps the last one, which is the first block.
+        re.sub(blocks, _without_index, name): shape
+        for name, shape in reversed(bases.items())
     }
     parameters = []
     for name, shape in shapes_of(model_or_shapes).items():
@@ -150,6 +153,7 @@ def _embedding_weights(model_or_shapes: Model | Shapes) -> list[str]:
     return [
         f"{name}.weight" if name else "weight"
         for name, module in named_modules()
+        # torch.nn.Embedding and subclasses of it, without an import of torch.
         if hasattr(module, "num_embeddings")
     ]
 
@@ -167,12 +171,14 @@ def _parameter(
         layer = Layer.VECTOR if any(ratio != 1 for ratio in ratios) else Layer.FIXED
         fan_out = ratios[0] if ratios else sp.S.One
         return Parameter(name, shape, layer, sp.S.One, fan_out, (1, prod(shape)), is_in_block)
+    # Later dimensions are those of a kernel, which width does not change.
     if any(ratio != 1 for ratio in ratios[2:]):
         raise DefinitionError(
             "only the first two dimensions of a parameter may be widths, got a base shape "
             f"{list(base)}",
             where=f"parameter {name!r} of shape {list(shape)}",
         )
+    # torch's order: [fan-out, fan-in, kernel …].
     fan_out, fan_in = ratios[:2]
     sizes = (prod(shape[1:]), shape[0])
     is_embedding = len(shape) == 2 and matches(name, embeddings)

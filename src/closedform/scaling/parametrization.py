@@ -124,6 +124,7 @@ class Parametrization:
             DefinitionError: The model has another parameter.
         """
         tensors = dict(model.named_parameters())
+        # Both ways: a parameter without a factor would keep the rate of the base model.
         unknown = sorted(tensors.keys() ^ {entry.name for entry in self.parameters})
         if unknown:
             raise DefinitionError(
@@ -172,6 +173,7 @@ class Parametrization:
             source = vectors if role is Role.NO_DECAY else base
             count = sum(group.role is role for group in groups)
             groups.append(_scaled_group(source, role, entries, count))
+        # False sorts first: the default group.
         groups.sort(key=lambda group: group.role is not Role.DEFAULT)
         return replace(recipe, param_groups=tuple(groups), grouping=None, document=None)
 
@@ -333,6 +335,7 @@ def _scale(
     fan_in, fan_out = parameter.fan_in, parameter.fan_out
     if table.is_absolute:
         fan_in, fan_out = map(sp.Integer, parameter.sizes)
+    # Embeddings and output weights are outside of the residual stream's sum.
     own_depth = depth if parameter.is_in_block else sp.S.One
 
     def factor(column: Column) -> sp.Expr:
@@ -348,6 +351,8 @@ def _scale(
         parameter.name,
         parameter.layer,
         rate,
+        # A decoupled decay shrinks weights by rate·decay in a step; with 1/rate that is the same
+        # for all widths.
         1 / width_rate if has_decay else sp.S.One,
         factor(table.epsilons) if "eps" in rule.hyperparameters else sp.S.One,
         factor(table.deviations),

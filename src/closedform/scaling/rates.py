@@ -62,6 +62,7 @@ def layerwise_decay(
             where=f"the parameters {names[:3]}",
             hint='name the pattern: blocks=r"layer(\\d+)"',
         )
+    # The input is layer 0, block k is layer k + 1, all others one behind the last block.
     last = max(indices) + 2
     members: dict[int, list[str]] = {}
     for name in names:
@@ -73,6 +74,7 @@ def layerwise_decay(
     return [
         Group(tuple(members[layer]), factors={"lr": factor ** (last - layer)})
         for layer in sorted(members)
+        # The last layer has the rate itself: no group.
         if factor != 1 and layer != last
     ]
 

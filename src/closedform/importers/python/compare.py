@@ -25,6 +25,7 @@ SINGLE_TOLERANCE = 1e-5
 """The same for float32, which rounds some 6e-8 at a time."""
 _MOST_POINTS = 96
 _DRAWN = 6
+# Far ones, too: an unbounded loop or a drift of floats shows late.
 _FAR = (0, 1, 2, 9, 100, 1000, 12_345, 10**6)
 """Steps after the start of the last interval."""
 _GROWING = 1e100
@@ -59,6 +60,7 @@ class FloatModel:
     def exact(self, step: int) -> float | None:
         """Returns the exact value, rounded; None where there is none."""
         cell = _cell_at(self.cells, step)
+        # The prover evaluates in rationals and intervals, which is quicker than SymPy.
         value = None if cell is None else self.prover.value(cell, step)
         if cell is None or value is not None:
             return value
@@ -74,6 +76,7 @@ class FloatModel:
         """
         variables = {**self.variables, STEP: step}
         watch = Conditioning(self.tolerance)
+        # Nearest first: at a seam, floats may take the path of the step next to it.
         for outcome in sorted(self.outcomes, key=lambda candidate: _distance(candidate, step)):
             is_there = _distance(outcome, step) == 0
             value = outcome.tape.run(variables, watch if is_there else None)
@@ -171,6 +174,7 @@ def steps_of(cells: Sequence[ValueRange], more: Iterable[int] = ()) -> list[int]
 
     The sample is the same for the same intervals.
     """
+    # A seed of the trace itself: twice the same function is compared at the same steps.
     draw = random.Random(len(cells))
     distinct = dict.fromkeys(step for step in more if step >= 0)
     for cell in cells:
@@ -212,6 +216,7 @@ def compare(
     for step in steps:
         exact = model.exact(step)
         expected = _call(function, step)
+        # An overflow says that the float is too large, not that there is no number.
         if (exact is None and expected is None) or isinstance(expected, OverflowError):
             continue
         if exact is not None and expected is not None:

@@ -34,6 +34,7 @@ class _Frozen:
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self.session.refuse(
+            # The method resolution order: the class, _Frozen, then the builtin.
             f"the function changes a {type(self).__mro__[2].__name__} that exists outside of it",
             hint="a schedule is a pure function of the step: compute the value from the step",
         )
@@ -43,6 +44,7 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
     """The entry at an index that depends on the step."""
     size = len(values)
     run, expr = index.run, index.expr
+    # A run for each entry keeps short tables as numbers in the branches of the schedule.
     if not index.is_int or size <= _LONG:
         return values[_place(values, index)]
     items = list(values)
@@ -99,6 +101,7 @@ def _entry_at(values: Sequence[sp.Expr], index: sp.Expr) -> sp.Expr:
         return values[min(max(int(index), 0), len(values) - 1)]
     cases: list[tuple[sp.Expr, sp.Basic]] = []
     for place, value in enumerate(values[:-1]):
+        # Equal neighbours are one branch.
         if value != values[place + 1]:
             cases.append((value, sp.Lt(index, place + 1, evaluate=False)))
     return choice([*cases, (values[-1], sp.true)]) if cases else values[-1]
@@ -130,6 +133,7 @@ class TracedDict(_Frozen, dict[Any, Any]):
 
     def _lookup(self, key: Any) -> Iterator[Any]:
         """The value of a key that depends on the step, where it is one of the keys."""
+        # By comparison and not by hash: a key of the step decides once for each key.
         for candidate, value in self.items():
             if candidate == key:
                 yield value
@@ -204,8 +208,10 @@ def traced_copy(
     """
     if isinstance(value, np.ndarray):
         array = value.copy().view(TracedArray)
+        # numpy itself refuses to change it.
         array.flags.writeable = False
         return array
+    # Not isinstance: a named tuple would lose its fields.
     if type(value) is tuple:
         return TracedTuple(map(wrap, value))
     container: TracedList | TracedDict | TracedSet

@@ -20,6 +20,7 @@ from closedform.language.exact import FINEST
 
 _MOST_BITS = 2000
 """Longer rational numbers are replaced by their floats."""
+# A float prints 17 digits at most; one that was computed has nearly always more than 12.
 _MOST_DIGITS = 12
 """A float whose decimal has at most so many digits is that decimal."""
 
@@ -82,6 +83,7 @@ def number_of(value: object) -> sp.Expr | None:
     if isinstance(value, int):
         return sp.Integer(int(value))
     if isinstance(value, float) and math.isfinite(value) and is_decimal(value):
+        # repr is the shortest decimal that rounds to the float: 0.1 and not 3602879701896397/2**55.
         return sp.Rational(repr(float(value)))
     return None
 
@@ -94,6 +96,7 @@ def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr | None:
         return None
     if base.is_Rational:
         bits = max(abs(base.p).bit_length(), base.q.bit_length())
+        # 10**(10**9) would fill the memory.
         if bits * abs(exponent) > _MOST_BITS:
             return None
     return base**exponent
@@ -131,6 +134,7 @@ Symbolic = Callable[[sp.Expr, sp.Expr], "sp.Expr | None"]
 
 def _plain(value: Any) -> Any:
     """The number itself, of the builtin type or NumPy's."""
+    # A float64 stays one: its division by 0 is an infinity, where that of float raises.
     if isinstance(value, np.float64):
         return np.float64(value)
     return float(value) if isinstance(value, float) else int(value)

@@ -105,7 +105,7 @@ def plot(
         check_format(path)
     if log not in _LOG_AXES:
         raise ArgumentError(f"log must be 'x', 'y' or 'xy', got {log!r}", where="plot")
-    # The differences need axes of their own below.
+    # The differences need separate axes below.
     if compare and (ax is not None or len(sources) < 2):
         target = "axes" if ax is not None else "one curve"
         raise ArgumentError(

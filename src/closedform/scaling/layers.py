@@ -171,7 +171,7 @@ def _parameter(
         layer = Layer.VECTOR if any(ratio != 1 for ratio in ratios) else Layer.FIXED
         fan_out = ratios[0] if ratios else sp.S.One
         return Parameter(name, shape, layer, sp.S.One, fan_out, (1, prod(shape)), is_in_block)
-    # Later dimensions are those of a kernel, which width does not change.
+    # Later dimensions are a kernel's, which width does not change.
     if any(ratio != 1 for ratio in ratios[2:]):
         raise DefinitionError(
             "only the first two dimensions of a parameter may be widths, got a base shape "

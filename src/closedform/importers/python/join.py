@@ -144,7 +144,7 @@ def join_cells(cells: Sequence[ValueRange]) -> sp.Expr:
         if cell.value is None:
             is_gap = True
             continue
-        # Branches are tried in order: behind a gap, t < end alone would take the steps of the gap,
+        # Branches are tried in order: behind a gap, t < end would take the steps of the gap,
         # too.
         conditions = [sp.Ge(t, cell.first, evaluate=False)] if is_gap else []
         if cell.end is not None:

@@ -160,7 +160,7 @@ def _index_put(
     algebra: TorchAlgebra, a: Any, indices: Sequence[Any], values: Any, accumulate: bool = False
 ) -> Value:
     """``a[mask] = number``, or elements of ``a[mask]`` changed one by one."""
-    # Elements at places differ from parameter to parameter; those of a mask are chosen by value.
+    # Elements at places differ from parameter to parameter; a mask chooses elements by value.
     mask = _mask(a, indices)
     source = algebra.value(values)
     if mask is None or accumulate or (values.numel() != 1 and source.shape != tuple(a.shape)):

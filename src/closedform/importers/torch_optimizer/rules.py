@@ -239,6 +239,6 @@ def _condition(trace: Trace) -> sp.Basic:
     if trace.is_structural:
         shape = trace.axes.shape
         conditions.append(sp.Eq(RANK, len(shape)))
-        # Axes of size 1 broadcast: their formulas differ from those of longer axes.
+        # Axes of size 1 broadcast: longer axes have another formula.
         conditions += [sp.Eq(axis_size(k), 1) for k, size in enumerate(shape) if size == 1]
     return sp.And(*conditions)

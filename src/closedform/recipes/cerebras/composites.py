@@ -55,7 +55,7 @@ def sequence(given: Arguments, context: Context) -> Schedule:
     inner = replace(context, frozen=context.as_implemented, is_halted=False)
     tags = given["param_group_tags"]
     done = int(given["last_epoch"]) + 1
-    # As implemented, last_epoch moves the outer counter alone.
+    # As implemented, last_epoch moves the outer counter only.
     moved = [mark - done for mark in marks] if context.as_implemented else list(marks)
     # A member without a step is not built: it may be one that has no value over no steps.
     reached = _reached(moved)

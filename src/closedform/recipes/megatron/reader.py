@@ -78,7 +78,7 @@ def _matches(document: Document) -> bool:
         return True
     if isinstance(content.get("scheduler"), dict) and isinstance(content.get("train"), dict):
         return "train_iters" in content["train"] or "train_samples" in content["train"]
-    # On a command line, underscores are those of ms-swift.
+    # On a command line, underscores mean ms-swift.
     is_line = document.syntax is Syntax.ARGUMENTS
     names = {str(key) if is_line else str(key).replace("_", "-") for key in content}
     return "lr" in names and bool(

@@ -369,7 +369,7 @@ def _paramwise(
             for option, key in (("lr_mult", "lr"), ("decay_mult", "weight_decay"))
             if option in one and key in values
         }
-        # Further entries replace those of the group.
+        # Further entries replace the group's.
         for key in _KEYED:
             if key in one:
                 changes[key] = _exact(one, key)

@@ -239,7 +239,7 @@ def _group_programs(
     tensors: list[ProgramGroup] = []
     for index, (bound, split) in enumerate(zip(programs, splits, strict=True)):
         if split.scalars is not None:
-            # One hyperparameter is one number for all bindings; those of other groups have another.
+            # One hyperparameter is one number for all bindings; another group has another one.
             key = (places[id(split)], id(bound.hypers)) if split.is_vectorizable else index
             scalars.setdefault(key, (split.scalars, []))[1].append(bindings[index])
         if split.tensors is not None:

@@ -322,6 +322,17 @@ def test_an_operation_is_traced(name: str) -> None:
     assert not rule.states
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_infinity_becomes_the_largest_number_of_the_dtype(dtype: torch.dtype) -> None:
+    rule = rule_of(Applies, (4, 3), name="nan_to_num")
+    ours, theirs = (torch.nn.Parameter(torch.zeros(2, 2, dtype=dtype)) for _ in range(2))
+    ours.grad = theirs.grad = torch.tensor([[0, 1], [-1, 4]], dtype=dtype)
+    cf.torch.Optimizer([ours], rule, backend="eager").step()
+    Applies([theirs], name="nan_to_num").step()
+    assert theirs[0, 0].item() == pytest.approx(torch.finfo(dtype).max / 10)
+    torch.testing.assert_close(ours, theirs)
+
+
 ROWS, COLUMNS = axis_size(0), axis_size(1)
 FACTORS: dict[str, tuple[Callable[[torch.Tensor], Any], sp.Expr]] = {
     "a number over a size": (lambda g: 2.0 / g.shape[0], 2 / ROWS),

@@ -29,6 +29,7 @@ from closedform.importers.torch_optimizer.storages import View
 from closedform.language.elementary import ELEMENTARY
 from closedform.language.integers import floor_mod
 from closedform.language.model import non_finite
+from closedform.language.shapes import IS_SINGLE
 
 OperatorRule = Callable[..., "Value | Sequence[Value | None] | None"]
 ViewRule = Callable[..., Sequence[View]]
@@ -216,18 +217,26 @@ def _xor(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     )
 
 
+# Exact integers: the shortest decimal of the largest number of float32 is above it.
+LARGEST = sp.Piecewise(
+    (sp.Integer(int(torch.finfo(torch.float32).max)), IS_SINGLE),
+    (sp.Integer(int(torch.finfo(torch.float64).max)), True),
+)
+"""The largest number of the dtype of the parameters."""
+
+
 def _nan_to_num(
     algebra: TorchAlgebra, a: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
 ) -> Value:
-    """An infinity without a replacement stays infinite: a rule has no largest number."""
+    """As in torch, an infinity without a replacement becomes the largest number of its sign."""
+    above = LARGEST if posinf is None else algebra.value(posinf).expr
+    below = -LARGEST if neginf is None else algebra.value(neginf).expr
 
     def replace_special(x: sp.Expr) -> sp.Expr:
         # NaN first: in it each of the other comparisons is false.
-        branches = [(algebra.value(0 if nan is None else nan).expr, is_nan(x))]
-        for bound, is_there in ((posinf, x > 0), (neginf, x < 0)):
-            if bound is not None:
-                branches.append((algebra.value(bound).expr, sp.And(is_infinite(x), is_there)))
-        return sp.Piecewise(*branches, (x, True))
+        number = algebra.value(0 if nan is None else nan).expr
+        is_above, is_below = (sp.And(is_infinite(x), has_sign) for has_sign in (x > 0, x < 0))
+        return sp.Piecewise((number, is_nan(x)), (above, is_above), (below, is_below), (x, True))
 
     return algebra.map(replace_special, a, name="finite")
 

@@ -79,16 +79,46 @@ class Reference:
                     copy.graph.input.append(
                         helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
                     )
+        self._model, self._batch = copy, batch
+        self._session = self._open(onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+        kinds = [output.type for output in self._session.get_outputs()]
+        self._place = next(
+            place for place, kind in enumerate(kinds) if "float" in kind or "double" in kind
+        )
+
+    def _open(self, level: Any) -> onnxruntime.InferenceSession:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(copy.SerializeToString(), options)
-        kinds = [output.type for output in self._session.get_outputs()]
-        self._place = next(place for place, kind in enumerate(kinds) if "float" in kind)
-        self._batch = batch
+        options.graph_optimization_level = level
+        return onnxruntime.InferenceSession(self._model.SerializeToString(), options)
 
     def loss(self, weights: dict[str, Any]) -> float:
-        y = self._session.run(None, self._batch | weights)[self._place].astype(np.float64)
+        return self._loss(self._session, weights)
+
+    def change_by_roundings(self) -> float:
+        """How far the loss is from that of the graph without optimizations, and of rounded inputs.
+
+        3e-4 of the loss for basic-pitch and 2e-5 for swift-f0, which take logarithms of spectra.
+        """
+        plain = self._open(onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+        losses = [self._loss(plain, {})]
+        numbers = np.random.default_rng(0)
+        for _ in range(4):
+            factors = {
+                name: 1 + 2.0**-23 * numbers.choice([-1, 1], array.shape)
+                for name, array in self._batch.items()
+                if array.dtype == np.float32
+            }
+            rounded = {
+                name: np.asarray(self._batch[name] * factor, np.float32)
+                for name, factor in factors.items()
+            }
+            losses.append(self.loss(rounded))
+        return max(abs(loss - self.loss({})) for loss in losses)
+
+    def _loss(self, session: onnxruntime.InferenceSession, weights: dict[str, Any]) -> float:
+        y = session.run(None, self._batch | weights)[self._place].astype(np.float64)
         return float(((1.5 + 0.5 * np.cos(np.arange(y.shape[-1]))) * y**2).mean())
 
 
@@ -138,15 +168,23 @@ def compare(file: PackagedFile, folder: Path) -> str:
     ]
     reference = Reference(model, chosen, batch)
     loss = reference.loss({})
-    assert abs(result.loss - loss) <= 10 * _rounding(loss), (result.loss, loss)
-    errors = [_error_of_slope(reference, name, gradients[name]) for name in chosen]
+    # A graph rounds its values as often as it has layers, inputs are rounded once.
+    change = reference.change_by_roundings()
+    tolerance = 10 * _rounding(loss) + 4 * change
+    assert abs(result.loss - loss) <= tolerance, (result.loss, loss, tolerance)
+    errors = [
+        _error_of_slope(reference, name, gradients[name], max(change, _rounding(loss)))
+        for name in chosen
+    ]
     measured = [error for error in errors if error is not None]
     assert measured, "no weight changes the loss by more than its roundings"
     assert max(measured) <= SLOPE_TOLERANCE, dict(zip(chosen, errors, strict=True))
     return f"exact: {sizes}, {len(names)} weights, {len(measured)} slopes, {max(measured):.1e}"
 
 
-def _error_of_slope(reference: Reference, name: str, gradient: Any) -> float | None:
+def _error_of_slope(
+    reference: Reference, name: str, gradient: Any, rounding: float
+) -> float | None:
     """The relative error of a slope; None if all changes of the loss drown in its roundings."""
     weight = reference.weights[name]
     length = np.linalg.norm(weight) or 1.0  # a bias may begin at 0
@@ -156,7 +194,7 @@ def _error_of_slope(reference: Reference, name: str, gradient: Any) -> float | N
     for change in CHANGES:
         step = min(change * loss / slope, 0.1)
         expected = 2 * step * slope
-        if _rounding(loss) > expected / 100:
+        if rounding > expected / 20:
             break
         ends = [
             reference.loss({name: (weight + sign * step * direction).astype(weight.dtype)})

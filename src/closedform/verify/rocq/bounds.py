@@ -16,20 +16,18 @@ from closedform.verify.checker import intervals as arithmetic
 from closedform.verify.checker.intervals import EVERYWHERE, Interval, Intervals
 from closedform.verify.checker.polynomials import UNIT, Monomial, Polynomial, key_of
 from closedform.verify.rocq.definitions import Definitions, InexpressibleError, number_text
-from closedform.verify.rocq.ends import Proof, end_text, ends_text, rational_text
-from closedform.verify.rocq.power_bounds import power_bounds
+from closedform.verify.rocq.ends import Proof, end_text, ends_text, opposite, rational_text
+from closedform.verify.rocq.function_bounds import (
+    function_bounds,
+    inverse_bounds,
+    size_bounds,
+)
 
 if TYPE_CHECKING:
     from closedform.verify.rocq.script import Script
 
-# Cosines that are rational; all others are bounded by series.
-_COSINES = {
-    fmpq(0): "cospi_zero",
-    fmpq(1): "cospi_one",
-    fmpq(1, 2): "cospi_half",
-    fmpq(1, 3): "cospi_third",
-    fmpq(2, 3): "cospi_two_thirds",
-}
+_WITH_PARTS = {*arithmetic._OF_ONE, *arithmetic._OF_TWO} - {"sinpi"}
+"""The functions whose intervals are those of their arguments; a sine is printed as a cosine."""
 
 
 class Bounds:
@@ -184,16 +182,12 @@ class Bounds:
                 (low, None),
             )
         if b is not None and b <= 0:
-            inner = self._product(self._opposite(left), right)
+            inner = self._product(opposite(left), right)
             return f"(b_opposite_left {inner[0]})", arithmetic._opposite(inner[1])
         if d is not None and d <= 0:
             inner = self._product(right, left)
             return f"(b_swap {inner[0]})", inner[1]
         return "(b_unknown _)", EVERYWHERE
-
-    @staticmethod
-    def _opposite(proof: Proof) -> Proof:
-        return f"(b_opposite {proof[0]})", arithmetic._opposite(proof[1])
 
     def _power(self, atom: int, exponent: int) -> Proof:
         base = self.atom(atom)
@@ -205,10 +199,9 @@ class Bounds:
         if exponent % 2 == 0:
             half = exponent // 2
             if high is not None and high <= 0:
-                inner = self._rising_power(self._opposite(base), exponent)
+                inner = self._rising_power(opposite(base), exponent)
                 return f"(b_power_even {half} {inner[0]})", inner[1]
-            name = f"(Rabs {self.definitions.atom(atom)})"
-            size = self._size(name[6:-1], base)
+            size = size_bounds(self, self.definitions.atom(atom), base)
             inner = self._rising_power(size, exponent)
             return f"(b_power_abs {half} {inner[0]})", inner[1]
         raise InexpressibleError("the interval of an odd power is not printed")
@@ -224,44 +217,6 @@ class Bounds:
             ends,
         )
 
-    def _size(self, name: str, inside: Proof) -> Proof:
-        """The interval of an absolute value, of a number as it is printed."""
-        target = arithmetic._size(inside[1])
-        opposite = self._opposite(inside)
-        proof = self._greatest(inside, opposite)
-        proof = f"(b_equal (abs_is_max ({name})) {proof[0]})", proof[1]
-        low = proof[1][0]
-        if low is None or low < 0:
-            high = self.widen(proof, (None, target[1]))
-            return f"(b_both (b_abs ({name})) {high[0]})", (fmpq(0), target[1])
-        return proof
-
-    def _greatest(self, left: Proof, right: Proof) -> Proof:
-        target = arithmetic._greatest(left[1], right[1])
-        low, high = "(b_unknown _)", "(b_unknown _)"
-        if target[0] is not None:
-            side = left if left[1][0] == target[0] else right
-            place = "or_introl" if side is left else "or_intror"
-            inner = self.widen(side, (target[0], None))
-            low = f"(b_max_low ({place} {inner[0]}))"
-        if target[1] is not None:
-            sides = [self.widen(side, (None, target[1]))[0] for side in (left, right)]
-            high = f"(b_max_high {' '.join(sides)})"
-        return f"(b_both {low} {high})", target
-
-    def _least(self, left: Proof, right: Proof) -> Proof:
-        target = arithmetic._least(left[1], right[1])
-        low, high = "(b_unknown _)", "(b_unknown _)"
-        if target[0] is not None:
-            sides = [self.widen(side, (target[0], None))[0] for side in (left, right)]
-            low = f"(b_min_low {' '.join(sides)})"
-        if target[1] is not None:
-            side = left if left[1][1] == target[1] else right
-            place = "or_introl" if side is left else "or_intror"
-            inner = self.widen(side, (None, target[1]))
-            high = f"(b_min_high ({place} {inner[0]}))"
-        return f"(b_both {low} {high})", target
-
     def term(self, term: int) -> Proof:
         """Returns the proof of the interval of a term's constant."""
         proof = self.form(self.forms.of(term))
@@ -275,22 +230,25 @@ class Bounds:
     def _parts(self, term: int) -> Proof:
         """The proof of the interval of a term by the intervals of its parts."""
         op, args, _ = self.replay.terms.nodes[term]
-        if op not in ("+", "*", "/", "min", "max"):
+        if op not in _WITH_PARTS:
             return f"(b_unknown {self.definitions.node(term)})", EVERYWHERE
-        total, *further = (self._written(self.term(arg)) for arg in args)
+        total, *further = parts = [self._written(self.term(arg)) for arg in args]
+        if op not in ("+", "*", "/"):
+            texts = [self.definitions.node(arg) for arg in args]
+            of_values = arithmetic._OF_ONE.get(op) or arithmetic._OF_TWO[op]
+            target = arithmetic._round_ends(of_values(*(part[1] for part in parts)))
+            return function_bounds(self, op, texts, parts, target)
         for part in further:
             if op == "+":
                 ends = arithmetic._plus(total[1], part[1])
                 total = f"(b_add {total[0]} {part[0]})", ends
             elif op == "*":
                 total = self._product(total, part)
-            elif op == "/":
+            else:
                 inverse = arithmetic._inverse(part[1])
                 if inverse == EVERYWHERE:
                     return f"(b_unknown {self.definitions.node(term)})", EVERYWHERE
-                total = self._product(total, self._inverse(part, inverse))
-            else:
-                total = self._least(total, part) if op == "min" else self._greatest(total, part)
+                total = self._product(total, inverse_bounds(self, part, inverse))
         return total
 
     @staticmethod
@@ -314,26 +272,9 @@ class Bounds:
         terms = self.replay.terms.nodes[self.forms.terms_of_atoms[atom]][1]
         terms = terms[1:] if op == "inv" else terms
         insides = [self._argument(*pair) for pair in zip(arguments, terms, strict=True)]
-        inside = insides[0]
         if op == "inv":
-            return self._inverse(inside, target)
-        if op == "cospi":
-            return self._cosine(texts[0], inside, target)
-        if op in ("exp", "log"):
-            return self._monotone("exp" if op == "exp" else "ln", texts[0], inside, target)
-        if op == "floor":
-            return self._floor(inside, target)
-        if op == "abs":
-            return self._size(texts[0][1:-1], inside)
-        if op == "min":
-            return self._least(*insides)
-        if op == "max":
-            return self._greatest(*insides)
-        if op == "sign":
-            return f"(b_sgn {texts[0]})", (fmpq(-1), fmpq(1))
-        if op == "^":
-            return power_bounds(self, insides[0], insides[1], target)
-        raise InexpressibleError(f"the interval of {op} is not printed")
+            return inverse_bounds(self, insides[0], target)
+        return function_bounds(self, op, texts, insides, target)
 
     def _argument(self, form: Polynomial, term: int) -> Proof:
         """The interval of an argument, with its ends written out for the lemmas that match them."""
@@ -349,92 +290,9 @@ class Bounds:
         """Returns the proof of an interval by the proofs of its ends; an open end has none."""
         return f"(b_both {low or '(b_unknown _)'} {high or '(b_unknown _)'})", target
 
-    def _inverse(self, inside: Proof, target: Interval) -> Proof:
-        low, _ = inside[1]
-        if low is not None and low > 0:
-            least, most = target
-            ends = f"{end_text(least)} {end_text(most)}"
-            return f"(b_inverse {ends} _ {inside[0]})", target
-        inner = self._inverse(self._opposite(inside), arithmetic._opposite(target))
-        return f"(b_inverse_opposite {inner[0]})", target
-
-    def _monotone(self, function: str, text: str, inside: Proof, target: Interval) -> Proof:
-        low = high = ""
-        start, end = inside[1]
-        sign = "_ " if function == "ln" else ""
-        if target[0] is not None:
-            if start is None or (function == "exp" and target[0] == 0):
-                low = f"(b_wide ({ends_text((target[0], None))}) _ (b_exp {text}))"
-            else:
-                lemma = self.numeric(
-                    f"Q2R {rational_text(target[0])} <= {function} (Q2R {rational_text(start)})"
-                )
-                low = f"(b_{function}_low {rational_text(target[0])} {sign}{lemma} {inside[0]})"
-        if target[1] is not None:
-            lemma = self.numeric(
-                f"{function} (Q2R {end_text(end)}) <= Q2R {rational_text(target[1])}"
-            )
-            high = f"(b_{function}_high {rational_text(target[1])} {sign}{lemma} {inside[0]})"
-        return self.join_ends(low, high, target)
-
     def numeric(self, statement: str, tactic: str = "numeric") -> str:
         """Returns the lemma that a statement about numbers is."""
         return self.definitions.numeric(statement, tactic)
-
-    def _floor(self, inside: Proof, target: Interval) -> Proof:
-        low = high = ""
-        if target[0] is not None:
-            low = f"(b_floor_low ({int(target[0].p)}) _ {inside[0]})"
-        if target[1] is not None:
-            high = f"(b_floor_high ({int(target[1].p)}) _ {inside[0]})"
-        return self.join_ends(low, high, target)
-
-    def _cosine(self, text: str, inside: Proof, target: Interval) -> Proof:
-        whole = f"(b_cospi {text})"
-        start, end = inside[1]
-        if start is None or end is None or target == (fmpq(-1), fmpq(1)):
-            return whole, (fmpq(-1), fmpq(1))
-        low = high = ""
-        if target[0] == -1:
-            low = f"(b_wide {ends_text((fmpq(-1), None))} _ {whole})"
-        else:
-            low = self._cosine_end("low", start, end, target[0], inside)
-        if target[1] == 1:
-            high = f"(b_wide {ends_text((None, fmpq(1)))} _ {whole})"
-        else:
-            high = self._cosine_end("high", start, end, target[1], inside)
-        return self.join_ends(low, high, target)
-
-    def _cosine_end(
-        self, side: str, start: fmpq, end: fmpq, bound: fmpq | None, inside: Proof
-    ) -> str:
-        turns = (start + 1) / 2 if side == "low" else start / 2
-        lemmas = []
-        for point in (start, end):
-            value, limit = f"cospi (Q2R {rational_text(point)})", f"Q2R {end_text(bound)}"
-            statement = f"{limit} <= {value}" if side == "low" else f"{value} <= {limit}"
-            lemmas.append(self.numeric(statement, self._cosine_tactic(point)))
-        return (
-            f"(b_cospi_{side} ({int(turns.floor())}) {end_text(bound)} _ "
-            f"{' '.join(lemmas)} {inside[0]})"
-        )
-
-    @staticmethod
-    def _cosine_tactic(point: fmpq) -> str:
-        """The proof of a bound of a cosine at a fraction: first moved between 0 and 1."""
-        turns = int(((point + 1) / 2).floor())
-        rest = point - 2 * turns
-        size = abs(rest)
-        text = number_text(size)
-        if rest >= 0:
-            move = f"rewrite (cospi_turned _ ({text}) ({turns})) by lra"
-        else:
-            move = (
-                f"rewrite (cospi_turned _ (- ({text})) ({turns})) by lra; "
-                f"rewrite (cospi_even (- ({text})) ({text})) by ring"
-            )
-        end = f"rewrite {_COSINES[size]}; lra" if size in _COSINES else "unfold cospi; by_interval"
-        return f"unfold Q2R; cbn [Qnum Qden]; {move}; {end}"
 
     def _symbol(self, atom: int, target: Interval) -> Proof:
         best: dict[str, str] = {}
@@ -551,7 +409,7 @@ class Bounds:
         left_ends, right_ends = (self.intervals.of_term(arg) for arg in args)
         of_sides = arithmetic._plus(right_ends, arithmetic._opposite(left_ends))
         if not _is_decided(op, proof[1]) and not _holds(of_sides, proof[1]):
-            right, left = self.term(args[1]), self._opposite(self.term(args[0]))
+            right, left = self.term(args[1]), opposite(self.term(args[0]))
             sides = f"(b_equal (eq_sym {lemma}) (b_add {right[0]} {left[0]}))", of_sides
             proof = self._written(self._common(proof, sides))
         kind = {"<": "lt", "<=": "le", "=": "eq"}[op]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flint import fmpq
 
+from closedform.verify.checker import intervals as arithmetic
 from closedform.verify.checker.intervals import End, Interval
 from closedform.verify.rocq.definitions import InexpressibleError
 
@@ -27,3 +28,8 @@ def ends_text(interval: Interval) -> str:
     """Returns the ends of an interval."""
     texts = ["None" if end is None else f"Some {rational_text(end)}" for end in interval]
     return f"({texts[0]}, {texts[1]})"
+
+
+def opposite(proof: Proof) -> Proof:
+    """Returns the proof of the interval of the number with the opposite sign."""
+    return f"(b_opposite {proof[0]})", arithmetic._opposite(proof[1])

@@ -14,6 +14,7 @@ import resource
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ import pytest
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.claims.certified import CertifiedGoal
+from closedform.verify.rocq.definitions import InexpressibleError
 from closedform.verify.rocq.files import RocqFile, printed_axioms, rocq_file, unexpected_axioms
+from closedform.verify.rocq.gappa import error_goals
 from closedform.verify.rocq.script import claim_section
+from tests.test_library import SCHEDULES
 from tests.verify.checker.planted import WORK, false_goals, perturb
 from tests.verify.goals import PROVED, Goal
 from tests.verify.proved_goals import ProvedGoal
-from tests.verify.rocq.coq import COQC, Coq, failing_line, version, with_library
+from tests.verify.rocq.coq import COQC, Coq, compile_file, failing_line, version, with_library
 from tests.verify.rocq.corpus import (
     ProvedVerdict,
     certified,
@@ -36,6 +40,7 @@ from tests.verify.rocq.corpus import (
     verdicts_of_theorems,
 )
 from tests.verify.rocq.edits import edited_texts
+from tests.verify.rocq.floats import GAPPA, bounded_graph, run_gappa
 from tests.verify.tactics.test_goals import GOALS
 
 pytestmark = pytest.mark.skipif(COQC is None, reason="coqc is not installed")
@@ -160,6 +165,65 @@ def test_verdicts_are_accepted(coq: Coq, source: str, tmp_path: Path) -> None:
     store({source: figures})
     assert figures["accepted"] >= SHARES[source] * figures["verdicts"]
     assert figures["processor seconds"] <= PROCESSES * SECONDS / 2
+
+
+# --- floats --------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(GAPPA is None, reason="gappa is not installed")
+def test_bounds_of_float_errors_are_proved(tmp_path: Path) -> None:
+    """The bound that closedform reports, of each schedule in each dtype; half the error is not.
+
+    Of each bound Rocq checks the proof of the longest goal.
+    """
+    reasons: Counter[str] = Counter()
+    goals = halved = proofs = 0
+
+    def is_accepted(text: str) -> bool:
+        return run_gappa(text, tmp_path).returncode == 0
+
+    start = processor_seconds()
+    for name, dtype in itertools.product(SCHEDULES, ("f32", "f64")):
+        case = bounded_graph(name, dtype)
+        prove = partial(error_goals, case.graph, is_accepted=is_accepted)
+        try:
+            texts = [
+                text
+                for goal in prove(0, case.last, case.bound, starts=case.values.starts)
+                for text in goal.texts
+            ]
+        except InexpressibleError as error:
+            reasons[str(error)] += 1
+            print(f"{name} in {dtype}: {error}")
+            continue
+        reasons[""] += 1
+        goals += len(texts)
+        proof = run_gappa(max(texts, key=len), tmp_path, "-Bcoq").stdout
+        assert "Hypothesis" not in proof
+        (tmp_path / "goal.v").write_text(f"{proof}Print Assumptions l1.\n", encoding="utf-8")
+        result = compile_file(tmp_path, "goal.v")
+        assert result.returncode == 0, result.stderr
+        assert unexpected_axioms(result.stdout) == ()
+        proofs += 1
+        measured, step = case.measured_error()
+        if measured:
+            with pytest.raises(InexpressibleError, match="does not prove the bound"):
+                list(prove(step, step, measured / 2))
+            halved += 1
+    accepted = reasons.pop("")
+    figures = {
+        "verdicts": reasons.total() + accepted,
+        "accepted": accepted,
+        "goals": goals,
+        "proofs accepted by coqc": proofs,
+        "halved errors rejected": halved,
+        "reasons": dict(sorted(reasons.items())),
+        "processor seconds": round(processor_seconds() - start),
+    }
+    print("floats", json.dumps(figures, indent=1))
+    store({"floats": figures})
+    assert all(reason.startswith("Gappa has no ") for reason in reasons)
+    assert accepted >= 0.7 * figures["verdicts"]
 
 
 # --- false claims, edited proofs -----------------------------------------------------------------

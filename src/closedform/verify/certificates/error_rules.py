@@ -75,8 +75,8 @@ class Enclosure:
 ErrorRule = Callable[[Node, Sequence[Node], Sequence[Enclosure]], Enclosure]
 
 
-def _ulp(size: FloatArray, dtype: DType) -> FloatArray:
-    """The unit in the last place of the largest float that a value of this size is rounded to."""
+def unit_of_largest(size: FloatArray, dtype: DType) -> FloatArray:
+    """Returns the unit in the last place of the largest float to which such a size is rounded."""
     info = dtype.limits
     # The next float: a size just below a power of two may be rounded up to it, where the unit
     # doubles.
@@ -115,7 +115,7 @@ def _add_rounding(
     # Sums, differences and products of whole numbers are exact while they fit.
     is_exact = (error == 0) & (is_zero | (whole & (size <= 2.0 ** (info.nmant + 1))))
     units = max(0.5, OPS[node.op].ulp)
-    rounding = np.where(is_exact, 0, units * _ulp(size, dtype))
+    rounding = np.where(is_exact, 0, units * unit_of_largest(size, dtype))
     overflow = np.where(size >= float(info.max), np.inf, 0)
     error = (error + rounding + overflow) * _WIDER
     # (1 + share)(1 + u) - 1 = share + u (1 + share); u ulp is at most u eps of a normal number.
@@ -160,7 +160,8 @@ def _const(node: Node, _: Sequence[Node], __: Sequence[Enclosure]) -> Enclosure:
     if not node.type.dtype.is_float:
         return Enclosure(values, values, np.zeros_like(values), is_whole)
     # A constant stands for a number that was rounded to it, unless it is whole: 2.0 is the count 2.
-    half = np.where(values == np.floor(values), 0, _ulp(np.abs(values), node.type.dtype) / 2)
+    unit = unit_of_largest(np.abs(values), node.type.dtype)
+    half = np.where(values == np.floor(values), 0, unit / 2)
     return Enclosure(values - half, values + half, half, is_whole)
 
 

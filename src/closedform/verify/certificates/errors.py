@@ -135,11 +135,17 @@ def enclosures_of_outputs(graph: Graph, inputs: Mapping[str, Enclosure]) -> dict
     Raises:
         VerificationError: The graph holds an op whose error has no rule.
     """
+    enclosures = enclosures_of_nodes(graph, inputs)
+    return {output.name: enclosures[output.index] for output in graph.outputs}
+
+
+def enclosures_of_nodes(graph: Graph, inputs: Mapping[str, Enclosure]) -> list[Enclosure]:
+    """Returns the enclosure of each node of a graph, as ``enclosures_of_outputs`` does."""
     enclosures: list[Enclosure] = []
     with np.errstate(all="ignore"):
         for node in graph.nodes:
             enclosures.append(_node(graph, node, enclosures, inputs))
-    return {output.name: _with_unknown(enclosures[output.index]) for output in graph.outputs}
+    return [_with_unknown(enclosure) for enclosure in enclosures]
 
 
 def _with_unknown(result: Enclosure) -> Enclosure:

@@ -111,8 +111,9 @@ def test_quotients_and_powers_are_accepted(coq: Coq) -> None:
 
 
 def goals_of_intervals() -> list[CertifiedGoal]:
-    """A remainder, a product of a sum, roots by primes, a power as an exponential, half angles."""
+    """A remainder, a product of a sum, roots by primes, half angles, periods of variables."""
     clock, rate = symbol("t", integer=True, sign=Sign.NONNEGATIVE), symbol("a")
+    unit = symbol("T", integer=True)
     remainder = add(clock, multiply(rational(-25), floor(divide(clock, rational(25)))))
     half = rational(1, 2)
     angle = cospi(rate)
@@ -126,6 +127,16 @@ def goals_of_intervals() -> list[CertifiedGoal]:
         ),
         goal_of(equal(power(rational(12), half), multiply(rational(2), power(rational(3), half)))),
         goal_of(equal(add(double, rational(1)), multiply(rational(2), power(angle, rational(2))))),
+        *(
+            goal_of(
+                equal(
+                    cospi(divide(add(rate, multiply(rational(turns), unit)), unit)),
+                    multiply(rational((-1) ** turns), cospi(divide(rate, unit))),
+                ),
+                [less(rational(0), unit)],
+            )
+            for turns in (1, 2)
+        ),
     ]
 
 

@@ -87,6 +87,8 @@ def error_goals(
     Raises:
         InexpressibleError: The graph has an operation that Gappa has not, or a goal is not proved.
     """
+    if not np.isfinite(bound):
+        raise InexpressibleError("the error has no bound")
     cuts = [first, *(start for start in starts if first < start <= last), last + 1]
     pending = [(start, end - 1) for start, end in itertools.pairwise(cuts)][::-1]
     count = 0
@@ -225,6 +227,8 @@ class _Printer:
         raise InexpressibleError(f"Gappa has no {op}")
 
     def _constant(self, index: int, value: float, dtype: DType) -> tuple[str, str]:
+        if not np.isfinite(value):
+            raise InexpressibleError(f"Gappa has no {value}")
         text = _number(value)
         if value == np.floor(value):
             return text, text

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from flint import fmpq
 
-from closedform.verify.checker.polynomials import Polynomial, plus, whole_constant
+from closedform.verify.checker.polynomials import Polynomial, cancel, plus, whole_constant
 from closedform.verify.rocq.definitions import Definitions, InexpressibleError, number_text
 
 _OF_ONE = {
@@ -127,28 +128,56 @@ def _of_double(definitions: Definitions, left: int, right: int) -> str:
 
 
 def _of_turns(definitions: Definitions, left: int, right: int) -> str:
-    turns = definitions.forms.difference(left, right)
-    if any(definitions.forms.atoms[atom][0] == "inv" for part in turns for atom, _ in part):
-        raise InexpressibleError("a period in units of a variable is not printed")
+    forms = definitions.forms
+    turns = forms.difference(left, right)
+    divisors: dict[int, Polynomial] = {}
+    for atom in sorted({atom for monomial in turns for atom, _ in monomial}):
+        if forms.atoms[atom][0] == "inv":
+            (divisors[atom],) = forms.arguments[atom]
+            turns = cancel(turns, atom, divisors[atom])
     half = {monomial: coefficient / 2 for monomial, coefficient in turns.items()}
     a, b = definitions.node(left), definitions.node(right)
-    if definitions.forms.is_whole(half):
-        proof = _is_integer(definitions, f"({a} - {b}) / 2", half, left, right)
-        return f"(cospi_whole {a} {b} {proof})"
-    sum_of_halves = plus(half, definitions.forms.of(definitions.terms.rational(fmpq(1, 2))))
-    proof = _is_integer(definitions, f"({a} - {b}) / 2 + 1 / 2", sum_of_halves, left, right)
-    return f"(cospi_half_turn {a} {b} {proof})"
+    names = " ".join(f"N{atom}" for atom in divisors)
+    if forms.is_whole(half):
+        lemma, text = "cospi_whole", f"({a} - {b}) / 2"
+    else:
+        lemma, text = "cospi_half_turn", f"({a} - {b}) / 2 + 1 / 2"
+        half = plus(half, forms.of(definitions.terms.rational(fmpq(1, 2))))
+    proof = _is_integer(definitions, text, half, divisors, left, right)
+    if not divisors:
+        return f"({lemma} {a} {b} {proof})"
+    return f"(fun {names} => {lemma} {a} {b} ({proof} {names}))"
 
 
-def _is_integer(definitions: Definitions, text: str, form: Polynomial, *terms: int) -> str:
+def _is_integer(
+    definitions: Definitions, text: str, form: Polynomial, divisors: Mapping[int, Polynomial],
+    *terms: int,
+) -> str:  # fmt: skip
+    """The lemma that a number is an integer, where the divisors that it is free of are not 0."""
+    zero = definitions.node(definitions.terms.rational(0))
+    premises, tactics, end = "", "", "polynomials"
+    for atom, divisor in divisors.items():
+        if [sum(exponent for _, exponent in monomial) for monomial in divisor] != [1]:
+            raise InexpressibleError("a period in units of a sum is not printed")
+        term = definitions.forms.term_of(divisor)
+        node = definitions.node(term)
+        base = definitions.atom(next(iter(divisor))[0][0])
+        premises += f"~ ({node} = {zero}) -> "
+        tactics += (
+            f"intros N{atom}. assert (M{atom} : {base} <> 0) by (intro M; apply N{atom}; "
+            f"{definitions.rewriting([term]).replace('. ', '; ')}unfold {zero}; lra). "
+        )
+        end = f"{f'unfold {definitions.atom(atom)}; '}{end}"
+    if divisors:
+        end = end.replace("polynomials", "field; repeat split; assumption")
     integers = definitions.integers(form)
     rewriting = definitions.rewriting(terms)
     polynomial = definitions.polynomial(form)
     name = f"T{len(definitions.lines)}"
-    definitions.write(f"Lemma {name} : is_int ({text}).")
+    definitions.write(f"Lemma {name} : {premises}is_int ({text}).")
     definitions.write(
-        f"Proof. {rewriting}apply (int_eq (y := {polynomial})); [polynomials | exact {integers}]. "
-        "Qed."
+        f"Proof. {tactics}{rewriting}apply (int_eq (y := {polynomial})); "
+        f"[{end} | exact {integers}]. Qed."
     )
     return name
 

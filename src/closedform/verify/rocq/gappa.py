@@ -5,7 +5,7 @@ in intervals, halved until Gappa proves the bound on each of them; where a condi
 numbers is open on an interval, both branches are goals. The assumptions are those of
 ``certificates.error_rules``: a constant is within half a unit in the last place of the number that
 is meant; a root, a sine and a whole power are as near as the op table says. Real values of a sine,
-of an extremum and of an integer that is no sum or product have the range that the analysis gives.
+of an extremum and of an integer other than a sum or product have the range of the analysis.
 """
 
 from __future__ import annotations

@@ -154,7 +154,8 @@ def shape_cases() -> Iterator[Case]:
         yield build(Op.RESHAPE, (grid,), str(dtype), shape=(4, 6))
         yield build(Op.BROADCAST_TO, (grid[:, :1],), str(dtype), shape=(5, 2, 3, 4))
         for target in DType:
-            yield build(Op.CAST, (grid,), f"{dtype}-{target}", to=target)
+            if target is not DType.I8 or not dtype.is_float:  # a float becomes i8 by way of i32
+                yield build(Op.CAST, (grid,), f"{dtype}-{target}", to=target)
     scalar = np.array(2.5)
     yield build(Op.TRANSPOSE, (scalar,), "rank0", permutation=())
     yield build(Op.RESHAPE, (scalar,), "rank0", shape=(1, 1))
@@ -192,7 +193,7 @@ def shape_cases() -> Iterator[Case]:
     for target in (DType.F16, DType.BF16, DType.F32, DType.BOOL):
         yield build(Op.CAST, (doubles,), f"specials-{target}", to=target)
     integers = np.array([2**53 + 1, 2**31, -1, 2**24 + 1, 2**63 - 1], np.int64)
-    for target in (DType.I32, DType.F32, DType.F64, DType.BOOL):
+    for target in (DType.I8, DType.I32, DType.F32, DType.F64, DType.BOOL):
         yield build(Op.CAST, (integers,), f"large-{target}", to=target)
     fractions = np.array([1.99, -1.99, 0.5, -0.5, 2.0**31 - 1, -(2.0**31)])
     for target in INTEGERS:

@@ -145,7 +145,7 @@ def broken(line: str, replacement: str) -> str:
 BROKEN = [
     ("", "expected 'graph', got the end of the text (line 1)"),
     (broken("graph cosine", "graph 3d"), "expected the name of the graph, got '3d' (line 1)"),
-    (broken("to=f64", "to=f65"), "expected a dtype, got 'f65' (line 2): known are bool, i32, i64"),
+    (broken("to=f64", "to=f65"), "expected a dtype, got 'f65' (line 2): known are bool, i8, i32,"),
     (broken("[] step,", "[] stop,"), "expected a role, got 'stop' (line 1): known are step, hyper"),
     (broken("f32[2,n] param", "f32[2,-n] param"), "expected an integer or an identifier, got '-n'"),
     (

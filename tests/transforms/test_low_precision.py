@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from closedform.language import GRAD, PARAM, State, UpdateRule, state
 from closedform.options import ModelSpec
 from closedform.runtime import OptimizerSession
 from closedform.runtime.c_library import c_compiler
+from closedform.verify.translation.translation import validate
 from tests.torch.training import COMPILING
 
 Arrays = dict[str, NDArray[Any]]
@@ -150,6 +152,51 @@ def test_every_engine_has_the_same_bits(name: str, transform: str, engine: str) 
         for key, array in arrays.items():
             assert actual[label][key].dtype == array.dtype, (label, key)
             assert bits(actual[label][key]) == bits(array), (label, key)
+
+
+INTEGERS_AS_STATES = UpdateRule(
+    "integers",
+    PARAM - state("k") / 100,
+    {"k": State(state("k") / 2 + 90 * GRAD, -5, stored="i8")},
+    stored="bf16",
+)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_states_of_8_bits_are_the_same_integers(engine: str) -> None:
+    if engine == "c" and c_compiler() is None:
+        pytest.skip("there is no C compiler")
+    reference, actual = (
+        run_session(INTEGERS_AS_STATES, threads=1),
+        ENGINES[engine](INTEGERS_AS_STATES),
+    )
+    integers = np.concatenate([array.ravel() for array in reference["k"].values()])
+    assert integers.dtype == np.int8
+    assert {-128, 127} < set(integers.tolist())
+    for label, arrays in reference.items():
+        for key, array in arrays.items():
+            assert actual[label][key].dtype == array.dtype, (label, key)
+            assert bits(actual[label][key]) == bits(array), (label, key)
+
+
+def test_a_state_of_8_bits_is_the_nearest_integer_towards_0() -> None:
+    rule = UpdateRule("integers", PARAM + state("k"), {"k": State(GRAD, -5, stored="i8")})
+    numbers = [-np.inf, -1e30, -128.5, -127.9, -1.5, -0.0, 2.9, 126.9, 127.5, 300, np.inf, np.nan]
+    stored = [-128, -128, -128, -127, -1, 0, 2, 126, 127, 127, 127, 127]
+    session = OptimizerSession(rule, {"w": np.zeros(len(numbers), np.float32)})
+    session.step({"w": np.array(numbers, np.float32)})
+    assert session.params["w"].tolist() == [-5] * len(numbers)
+    assert session.states["k"]["w"].dtype == np.int8
+    assert session.states["k"]["w"].tolist() == stored
+
+
+def test_a_rule_with_a_state_of_8_bits_is_proved() -> None:
+    assert validate(INTEGERS_AS_STATES, compile_step(ModelSpec(INTEGERS_AS_STATES, SHAPES))).proved
+    next_state = INTEGERS_AS_STATES.states["k"].next + sp.Rational(1, 2)
+    fault = replace(
+        INTEGERS_AS_STATES, states={"k": replace(INTEGERS_AS_STATES.states["k"], next=next_state)}
+    )
+    assert validate(fault, compile_step(ModelSpec(INTEGERS_AS_STATES, SHAPES))).refuted
 
 
 @pytest.mark.filterwarnings(COMPILING)
@@ -287,7 +334,7 @@ def test_unknown_dtypes_of_states_are_refused() -> None:
     with pytest.raises(DefinitionError) as caught:
         UpdateRule("rule", PARAM - GRAD, {"s": State(GRAD, stored="i4")})
     assert str(caught.value) == (
-        "stored must be one of ('bf16', 'f16') or None, got 'i4' (rule 'rule', state 's')"
+        "stored must be one of ('bf16', 'f16', 'i8') or None, got 'i4' (rule 'rule', state 's')"
     )
 
 

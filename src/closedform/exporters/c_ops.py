@@ -22,6 +22,7 @@ from closedform.ir.types import DType
 
 C_TYPES: Mapping[DType, str] = {
     DType.BOOL: "_Bool",
+    DType.I8: "int8_t",
     DType.I32: "int32_t",
     DType.I64: "int64_t",
     DType.F32: "float",

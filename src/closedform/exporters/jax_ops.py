@@ -23,6 +23,7 @@ from closedform.ir.types import COMPUTED_FLOATS, DType, sizes_for
 
 JAX_DTYPES: Mapping[DType, Any] = {
     DType.BOOL: jnp.bool_,
+    DType.I8: jnp.int8,
     DType.I32: jnp.int32,
     DType.I64: jnp.int64,
     DType.F16: jnp.float16,

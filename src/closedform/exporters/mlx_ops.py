@@ -24,6 +24,7 @@ Array = Any
 
 MLX_DTYPES: Mapping[DType, Any] = {
     DType.BOOL: mx.bool_,
+    DType.I8: mx.int8,
     DType.I32: mx.int32,
     DType.I64: mx.int64,
     DType.F16: mx.float16,

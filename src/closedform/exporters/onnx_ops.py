@@ -26,6 +26,7 @@ from closedform.ir.types import DType, Shape, TensorType
 
 ELEMENT_TYPES: Mapping[DType, int] = {
     DType.BOOL: TensorProto.BOOL,
+    DType.I8: TensorProto.INT8,
     DType.I32: TensorProto.INT32,
     DType.I64: TensorProto.INT64,
     DType.F16: TensorProto.FLOAT16,

@@ -24,6 +24,7 @@ from closedform.ir.types import DType
 
 TORCH_DTYPES: Mapping[DType, torch.dtype] = {
     DType.BOOL: torch.bool,
+    DType.I8: torch.int8,
     DType.I32: torch.int32,
     DType.I64: torch.int64,
     DType.F16: torch.float16,

@@ -13,6 +13,7 @@ from enum import StrEnum
 from closedform.errors import GraphError
 from closedform.ir.types import (
     COMPUTED_FLOATS,
+    COMPUTED_INTEGERS,
     FLOATS,
     INTEGERS,
     DType,
@@ -67,7 +68,7 @@ class Op(StrEnum):
 
 
 BOOLS = frozenset({DType.BOOL})
-NUMBERS = INTEGERS | COMPUTED_FLOATS
+NUMBERS = COMPUTED_INTEGERS | COMPUTED_FLOATS
 ANY = BOOLS | INTEGERS | FLOATS
 
 
@@ -132,6 +133,10 @@ def _cast(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     target = attributes["to"]
     if not isinstance(target, DType):
         raise GraphError(f"attribute 'to' must be a dtype, got {target!r}")
+    if target is DType.I8 and types[0].dtype.is_float:
+        raise GraphError(
+            f"a float becomes i8 by way of i32, got {types[0]}: engines differ in what does not fit"
+        )
     return TensorType(target, types[0].shape)
 
 
@@ -266,7 +271,7 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.ABS, 1, NUMBERS, _elementwise),
         OpSpec(Op.DIV, 2, COMPUTED_FLOATS, _elementwise),
         # Only integers: a floor of a rounded quotient of floats may be one too large.
-        OpSpec(Op.FLOOR_DIV, 2, INTEGERS, _elementwise),
+        OpSpec(Op.FLOOR_DIV, 2, COMPUTED_INTEGERS, _elementwise),
         OpSpec(Op.FLOOR_MOD, 2, NUMBERS, _elementwise),
         OpSpec(Op.MIN, 2, NUMBERS, _elementwise),
         OpSpec(Op.MAX, 2, NUMBERS, _elementwise),

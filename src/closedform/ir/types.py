@@ -26,6 +26,7 @@ class DType(StrEnum):
     """Element type of a value; the string is its name in the text form."""
 
     BOOL = "bool"
+    I8 = "i8"
     I32 = "i32"
     I64 = "i64"
     F16 = "f16"
@@ -40,7 +41,7 @@ class DType(StrEnum):
 
     @property
     def is_integer(self) -> bool:
-        """True for i32 and i64."""
+        """True for the integer types, i8 included, which is only stored."""
         return self in INTEGERS
 
     @property
@@ -63,12 +64,14 @@ class DType(StrEnum):
         return np.finfo(self.numpy)
 
 
-INTEGERS = frozenset({DType.I32, DType.I64})
+INTEGERS = frozenset({DType.I8, DType.I32, DType.I64})
+COMPUTED_INTEGERS = frozenset({DType.I32, DType.I64})
 FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
 COMPUTED_FLOATS = frozenset({DType.F32, DType.F64})
 
 HOLDS: Mapping[DType, frozenset[DType]] = {
     DType.BOOL: frozenset(DType),
+    DType.I8: frozenset(DType) - {DType.BOOL},
     # float32 holds integers up to 2**24 and float64 up to 2**53; float16 has more bits of
     # significand than bfloat16 and fewer of exponent, so neither holds the other.
     DType.I32: frozenset({DType.I32, DType.I64, DType.F64}),
@@ -83,6 +86,7 @@ HOLDS: Mapping[DType, frozenset[DType]] = {
 
 _NUMPY = {
     DType.BOOL: np.bool_,
+    DType.I8: np.int8,
     DType.I32: np.int32,
     DType.I64: np.int64,
     DType.F16: np.float16,

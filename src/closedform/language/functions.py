@@ -19,6 +19,9 @@ from closedform.language.symbols import operand
 STORED = ("bf16", "f16")
 """Dtypes that tensors are rounded to, and are not computed in."""
 
+STORED_STATES = (*STORED, "i8")
+"""Dtypes that a state may be stored in: ``"i8"`` has the integers from -128 to 127."""
+
 ROUNDED = (*STORED, "f32")
 """Dtypes that a value of a rule may be rounded to."""
 

@@ -14,7 +14,7 @@ from closedform.errors import DefinitionError
 from closedform.language import description
 from closedform.language.aliases import Hyper
 from closedform.language.definitions import holds, replace_shape_symbols, taken_by
-from closedform.language.functions import STORED, WHOLE_TENSOR, Uniform
+from closedform.language.functions import STORED, STORED_STATES, WHOLE_TENSOR, Uniform
 from closedform.language.matrices import expanded
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
 from closedform.language.schedule import Schedule
@@ -45,8 +45,9 @@ class State:
         shape: "param" for the parameter's shape, "scalar" for rank 0, ``Without(axes)`` for the
             parameter's shape without some axes.
         exists: The condition on the shape under which a parameter has this state.
-        stored: The dtype that it is rounded to between steps, ``"bf16"`` or ``"f16"``, where that
-            is not the one that is computed in.
+        stored: The dtype that it has between steps, where that is not the one that is computed in:
+            ``"bf16"`` or ``"f16"``, to which it is rounded, or ``"i8"``, an integer from -128 to
+            127; another number becomes the nearest of these towards 0.
     """
 
     next: sp.Expr
@@ -455,7 +456,7 @@ class UpdateRule:
                 hint="such as State(next, initial=0)",
             )
         check_rule(spec.shape, where)
-        _check_stored(spec.stored, where)
+        _check_stored(spec.stored, where, STORED_STATES)
         initial = spec.initial
         if initial != PARAM:
             initial = exact_number(initial, f"initial value of state {name!r}")
@@ -472,9 +473,9 @@ class UpdateRule:
         return exact_number(expr, f"next value of {name!r} in rule {self.name!r}")
 
 
-def _check_stored(dtype: str | None, where: str) -> None:
-    if dtype not in (None, *STORED):
+def _check_stored(dtype: str | None, where: str, dtypes: tuple[str, ...] = STORED) -> None:
+    if dtype not in (None, *dtypes):
         raise DefinitionError(
-            f"stored must be one of {STORED} or None, got {dtype!r}",
+            f"stored must be one of {dtypes} or None, got {dtype!r}",
             where=where,
         )

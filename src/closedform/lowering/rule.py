@@ -258,7 +258,7 @@ class RuleLowering:
             output = naming.BODY_PARAM if is_param else f"{naming.STATE}{label}"
             output_value = _broadcast_to_shape(low, value, target_shape, f"{label!r} of {param!r}")
             state_dtype = None if is_param else _state_dtype(ready.rule.states[label], self.dtype)
-            output_value = low.cast(output_value, state_dtype or self.stored)
+            output_value = _store(low, output_value, state_dtype or self.stored)
             low.builder.output(naming.following(output), output_value)
         return low.builder.build(), tuple(low.taken)
 
@@ -394,6 +394,18 @@ def _prepare_schedule(schedule: Schedule, clock: Domain, place: str, scalar: DTy
 def _state_dtype(spec: State, dtype: DType) -> DType:
     """The dtype of a state between steps."""
     return dtype if spec.stored is None else DType(spec.stored)
+
+
+def _store(low: BodyLowering, value: Value, dtype: DType) -> Value:
+    """A value in the dtype that it is stored in; what does not fit i8 is its nearest integer."""
+    if dtype is not DType.I8:
+        return low.cast(value, dtype)
+    least, most = (low.builder.const(bound, value.type.dtype) for bound in (-128.0, 127.0))
+    # Comparisons and not a maximum: NaN, too, becomes an integer.
+    fits = low.emit(Op.AND, low.emit(Op.LT, least, value), low.emit(Op.LT, value, most))
+    nearest = low.emit(Op.WHERE, low.emit(Op.LE, value, least), least, most)
+    inside = low.emit(Op.WHERE, fits, value, nearest)
+    return low.cast(low.cast(inside, DType.I32), dtype)
 
 
 def _tensor_inputs(

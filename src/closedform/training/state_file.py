@@ -23,6 +23,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "BF16": DType.BF16.numpy,
     "I64": np.dtype(np.int64),
     "I32": np.dtype(np.int32),
+    "I8": np.dtype(np.int8),
     "BOOL": np.dtype(np.bool_),
 }
 """The dtypes of a training state, by their names in safetensors, whose reader lacks bfloat16."""

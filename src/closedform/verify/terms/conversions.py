@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from closedform.ir import DType, Node, Op
 from closedform.ir.analysis.interval import Interval, full
 from closedform.verify.terms import build
+from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import Term
 
 EXACT_BITS = {DType.F64: 53, DType.F32: 24, DType.F16: 11, DType.BF16: 8}
@@ -44,6 +45,37 @@ def wrap_integer(number: Term, dtype: DType) -> Term:
     low, high = full(dtype).ends
     size, half = build.rational(int(high - low + 1)), build.rational(int(-low))
     return build.subtract(build.floor_modulo(build.add(number, half), size), half)
+
+
+def truncate(number: Term) -> Term:
+    """Returns the integer towards zero; the integer itself where the term shows that it is one."""
+    if is_integer(number):
+        return number
+    below = build.less(number, build.ZERO)
+    downward = build.floor(number)
+    return build.ite(below, build.negative(build.floor(build.negative(number))), downward)
+
+
+def nearest_in(number: Term, dtype: DType) -> Term:
+    """Returns what a number becomes where it is stored in a dtype of a few integers."""
+    low, high = map(build.rational, full(dtype).ends)
+    fits = build.both(build.less(low, number), build.less(number, high))
+    nearest = build.ite(build.less_equal(number, low), low, high)
+    return truncate(build.ite(fits, number, nearest))
+
+
+def held_in(number: Term, dtype: DType) -> Term:
+    """Returns a number that an array of a dtype holds: in i8, one of its few integers.
+
+    Example:
+        >>> from closedform.verify.terms.build import symbol
+        >>> held_in(symbol("state.w.code", integer=True), DType.I8)
+        min(max(state.w.code, -128), 127)
+    """
+    if dtype is not DType.I8:
+        return number
+    low, high = map(build.rational, full(dtype).ends)
+    return build.minimum(build.maximum(number, low), high)
 
 
 def fitting(number: Term, dtype: DType) -> Term:

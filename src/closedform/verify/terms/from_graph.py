@@ -26,7 +26,7 @@ from closedform.ir.analysis.interval import Interval, full
 from closedform.language import t
 from closedform.verify.terms import build, conversions, sympy_io, tree
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tables import element, is_integer, total
+from closedform.verify.terms.tables import element, total
 from closedform.verify.terms.tensor_functions import (
     REDUCE_MAX,
     REDUCE_SUM,
@@ -98,6 +98,9 @@ def terms_of_graph(
         ite(t < 4, (1/4 * t), 1)
     """
     terms_by_name = {**_inputs(graph), **(symbols or {})}
+    for node in graph.inputs:
+        name = str(node.attribute("name"))
+        terms_by_name[name] = conversions.held_in(terms_by_name[name], node.type.dtype)
     reader = GraphReader(graph, constant, terms_by_name, last, is_strict=is_strict)
     return {output.name: reader.result(output.index) for output in graph.outputs}
 
@@ -443,15 +446,6 @@ def _number(reader: GraphReader, node: Node, item: Any) -> Term:
     return reader.constant(float(item), dtype)
 
 
-def _truncate(operand: Term) -> Term:
-    """The integer towards zero; the integer itself where the term shows that it is one."""
-    if is_integer(operand):
-        return operand
-    below = build.less(operand, build.ZERO)
-    downward = build.floor(operand)
-    return build.ite(below, build.negative(build.floor(build.negative(operand))), downward)
-
-
 def _cast(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> TermValue:
     source, target = reader.type_of(node, 0).dtype, node.type.dtype
     if source is DType.BOOL and target is not DType.BOOL:
@@ -461,7 +455,7 @@ def _cast(reader: GraphReader, node: Node, operands: tuple[TermValue, ...]) -> T
             reader, node, operands
         )
     if target.is_integer and source.is_float:
-        return _elementwise(_truncate)(reader, node, operands)
+        return _elementwise(conversions.truncate)(reader, node, operands)
     if target in STORED and source is not target:
         return _elementwise(lambda x: round_to(x, target))(reader, node, operands)
     fits = reader.intervals[node.operands[0]].is_within(full(target))

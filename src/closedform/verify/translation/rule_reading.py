@@ -15,7 +15,7 @@ import sympy as sp
 
 from closedform.errors import VerificationError
 from closedform.ir import DType, Shape, broadcast, naming
-from closedform.language import GRAD, PARAM, Schedule, UpdateRule, state
+from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, state
 from closedform.language.definitions import taken_by
 from closedform.language.functions import (
     STORED,
@@ -37,7 +37,7 @@ from closedform.language.functions import (
 from closedform.language.model import GlobalSum, NonFinite, tensor_input
 from closedform.language.shapes import EPSILON, other_axes
 from closedform.language.symbols import local, t
-from closedform.verify.terms import build
+from closedform.verify.terms import build, conversions
 from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.terms.sympy_io import Reader, term
 from closedform.verify.terms.tree import Term, symbols
@@ -67,6 +67,20 @@ class Kinds:
 
     tensor: DType = DType.F32
     scalar: DType = DType.F64
+
+
+def is_integer_state(spec: State) -> bool:
+    """Returns whether a state is stored as integers."""
+    return spec.stored is not None and DType(spec.stored).is_integer
+
+
+def stored_value(value: Term, dtype: str | None) -> Term:
+    """Returns what a number is between steps; None is the dtype that is computed in."""
+    if dtype is None:
+        return value
+    if DType(dtype).is_integer:
+        return conversions.nearest_in(value, DType(dtype))
+    return functions.round_to(value, dtype)
 
 
 def sum_key(rule: UpdateRule, total: GlobalSum) -> SumKey:
@@ -168,9 +182,11 @@ class RuleReading:
             return build.symbol(naming.param(self.param))
         if symbol == GRAD:
             return build.symbol(naming.grad(self.param))
-        for name in self.rule.states:
+        for name, spec in self.rule.states.items():
             if symbol == state(name):
-                return build.symbol(naming.state(self.param, name))
+                dtype = self.kinds.tensor if spec.stored is None else DType(spec.stored)
+                number = build.symbol(naming.state(self.param, name), integer=dtype.is_integer)
+                return conversions.held_in(number, dtype)
         for name in self.rule.inputs:
             if symbol == tensor_input(name):
                 return build.symbol(naming.tensor_input(self.param, name))

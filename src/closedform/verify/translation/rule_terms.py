@@ -23,7 +23,14 @@ from closedform.language.symbols import t
 from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.terms.tree import Term
-from closedform.verify.translation.rule_reading import Kinds, RuleReading, SumKey, sum_key
+from closedform.verify.translation.rule_reading import (
+    Kinds,
+    RuleReading,
+    SumKey,
+    is_integer_state,
+    stored_value,
+    sum_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +152,11 @@ class Model:
             value = reading.read(expr)
             is_param = label == "param"
             spec = reading.rule if is_param else reading.rule.states[label]
-            if spec.stored is not None:
-                value = functions.round_to(value, spec.stored)
+            value = stored_value(value, spec.stored)
             name = naming.param(param) if is_param else naming.state(param, label)
             shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
-            yield Wanted(naming.following(name), param, value, shape, is_counter=False)
+            is_integer = not is_param and is_integer_state(reading.rule.states[label])
+            yield Wanted(naming.following(name), param, value, shape, is_counter=is_integer)
 
     def common(self) -> Iterator[Wanted]:
         """Yields the outputs of a step that belong to no parameter."""
@@ -167,8 +174,7 @@ class Model:
         reading = self.reading(param)
         point = reading.rule.evaluation
         value = reading.read(PARAM if point is None else point)
-        if reading.rule.stored is not None:
-            value = functions.round_to(value, reading.rule.stored)
+        value = stored_value(value, reading.rule.stored)
         yield Wanted(naming.evaluation(param), param, value, reading.shape, is_counter=False)
 
     def first(self) -> Iterator[Wanted]:
@@ -191,10 +197,9 @@ class Model:
         for label, spec in rule.states.items():
             is_param = spec.initial == PARAM
             value = build.symbol(naming.param(param)) if is_param else sympy_io.term(spec.initial)
-            if spec.stored is not None:
-                value = functions.round_to(value, spec.stored)
-            name = naming.state(param, label)
-            yield Wanted(name, param, value, rule.state_shape(label, shape), is_counter=False)
+            value = stored_value(value, spec.stored)
+            name, state_shape = naming.state(param, label), rule.state_shape(label, shape)
+            yield Wanted(name, param, value, state_shape, is_counter=is_integer_state(spec))
 
 
 def _adding(rule: UpdateRule, key: SumKey) -> UpdateRule:

@@ -14,23 +14,29 @@ import numpy as np
 import pytest
 import torch
 
-from docs.build_low_precision import LANGUAGE, QUADRATIC, RESULTS, TOLERATED
+from docs.build_low_precision import EIGHT_BITS, LANGUAGE, QUADRATIC, RESULTS, TOLERATED
 from tests.low_precision.engines import ENGINES
-from tests.low_precision.problems import Language, Problem, Quadratic
+from tests.low_precision.problems import Language, Problem, Quadratic, Separable
 from tests.low_precision.runs import (
     CHOICES,
+    EIGHT_BIT_BLOCK,
     PEERS,
     build,
     bytes_per_parameter,
+    eight_bit_engines,
     first_difference,
+    mean_loss,
     rule_of,
+    share_of_equal_codes,
     stored,
     trained,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torchao and torch's compiler
 
-STEPS = {QUADRATIC: 100_000, LANGUAGE: 20_000}
+STEPS = {QUADRATIC: 100_000, LANGUAGE: 20_000, EIGHT_BITS: 1_000}
+EARLY = 100
+"""The steps after which the codes of two implementations are compared."""
 SEEDS = {QUADRATIC: range(3), LANGUAGE: range(1)}
 COMPARED = {QUADRATIC: 100_000, LANGUAGE: 1_000}
 """The steps after each of which the bits of the engines are compared."""
@@ -91,6 +97,28 @@ def test_engines_have_the_same_bits(name: str) -> None:
     results = {"engines": list(ENGINES), "steps": COMPARED[name], "differences": differences}
     store(f"{name}, bits", results)
     assert set(differences.values()) == {None}, differences
+
+
+def test_states_of_8_bits_are_those_of_torchao() -> None:
+    torch.set_num_threads(1)
+    steps = STEPS[EIGHT_BITS]
+    problem = Separable(steps)
+    early = eight_bit_engines(problem, steps)
+    for step in range(EARLY):
+        for engine in early.values():
+            engine.step(problem.gradients(engine.params(), step))
+    share = share_of_equal_codes(early["eight_bit_states"], early["torchao"])
+    engines = eight_bit_engines(problem, steps)
+    losses = {
+        name: mean_loss(engine, problem, "float32", steps) for name, engine in engines.items()
+    }
+    memory = {name: bytes_per_parameter(engine) for name, engine in engines.items()}
+    results = {"steps": steps, "losses": losses, "memory": memory}
+    store(EIGHT_BITS, {**results, "early": EARLY, "equal codes": share})
+    # A code is the other neighbour where rounding decides; its step is a hundredth of the state.
+    assert share > 0.999
+    assert losses["eight_bit_states"] == pytest.approx(losses["torchao"], rel=1e-3)
+    assert memory["eight_bit_states"] == memory["torchao"] == 6 + 2 * 4 / EIGHT_BIT_BLOCK
 
 
 def test_memory() -> None:

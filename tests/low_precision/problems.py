@@ -91,6 +91,34 @@ class Quadratic(Problem):
         return float(distance @ distance + 1) / 2
 
 
+class Separable(Problem):
+    r"""A quadratic of many weights, each by itself, with noise in the gradients.
+
+    .. math:: \frac{1}{2n} \sum_i a_i (w_i - w^*_i)^2
+
+    for :math:`a_i` from 1 down to 0.001, and normal noise of deviation 0.1.
+    """
+
+    size = 2**14
+
+    def __init__(self, steps: int, seed: int = 0) -> None:
+        super().__init__(steps, seed)
+        rng = np.random.default_rng(0)
+        self.curvatures = np.logspace(0, -3, self.size)
+        self.target = rng.normal(size=self.size)
+        self.start = {"w": rng.normal(size=self.size).astype(np.float32)}
+        self.schedule = warmup_cosine(1e-2, steps)
+
+    def gradients(self, params: Arrays, step: int) -> dict[str, NDArray[Any]]:
+        noise = np.random.default_rng([4, self.seed, step]).normal(size=self.size)
+        gradient = self.curvatures * (params["w"].astype(np.float64) - self.target) + 0.1 * noise
+        return {"w": gradient.astype(np.float32)}
+
+    def loss(self, params: Arrays) -> float:
+        distance = params["w"].astype(np.float64) - self.target
+        return float(self.curvatures @ distance**2) / (2 * self.size)
+
+
 class CharacterModel(nn.Module):
     """A transformer of one block that predicts the next character."""
 

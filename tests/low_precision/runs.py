@@ -24,6 +24,8 @@ from tests.low_precision.engines import (
 from tests.low_precision.problems import Problem
 
 WEIGHT_DECAY = 0.01
+EIGHT_BIT_BLOCK = 256
+"""The elements that share a scale."""
 ENDING = 10
 """The last steps over which the loss is averaged are the steps divided by this."""
 SAMPLES = 20
@@ -100,6 +102,51 @@ class Torchao(Peer):
         )
 
 
+class Torchao8Bits(Peer):
+    """AdamW of torchao with states of 8 bits, in blocks of 256."""
+
+    def create(self) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from torchao.optim import AdamW8bit
+        return AdamW8bit(
+            self.tensors.values(), lr=0.0, weight_decay=WEIGHT_DECAY, block_size=EIGHT_BIT_BLOCK
+        )
+
+    def states(self) -> dict[str, Arrays]:
+        return {
+            f"{label}_{part}": {
+                name: as_numpy(getattr(self.optimizer.state[tensor][label], attribute))
+                for name, tensor in self.tensors.items()
+            }
+            for label in ("exp_avg", "exp_avg_sq")
+            for part, attribute in (("code", "codes"), ("scale", "scale"))
+        }
+
+
+def eight_bit_engines(problem: Problem, steps: int) -> dict[str, Engine]:
+    """AdamW on parameters of float32 with states of float32 and of 8 bits."""
+    rule = optimizers.adamw(problem.schedule, weight_decay=WEIGHT_DECAY)
+    coded_rule = transforms.eight_bit_states(rule, block=EIGHT_BIT_BLOCK)
+    return {
+        "float32": Session(rule, problem.start),
+        "eight_bit_states": Session(coded_rule, problem.start),
+        "torchao": Torchao8Bits(problem.schedule, steps, problem.start, 0),
+    }
+
+
+def share_of_equal_codes(first: Engine, second: Engine) -> float:
+    """The share of codes of two engines that are equal; codes of torchao have no sign."""
+    equal = []
+    tables = second.states()
+    for label, by_name in first.states().items():
+        if label.endswith("_code"):
+            for name, codes in by_name.items():
+                unsigned_codes = codes.astype(int) + 128
+                equal.append(unsigned_codes.ravel() == tables[label][name].ravel())
+    return float(np.mean(equal))
+
+
 PEERS: Mapping[str, type[Peer]] = {"torch, AdamW": Peer, "torchao, stochastic rounding": Torchao}
 
 
@@ -113,7 +160,11 @@ def build(choice: str, problem: Problem, steps: int, seed: int) -> Engine:
 
 def trained(choice: str, problem: Problem, steps: int, seed: int = 0) -> float:
     """Returns the mean loss over the end of a training."""
-    engine = build(choice, problem, steps, seed)
+    return mean_loss(build(choice, problem, steps, seed), problem, choice, steps)
+
+
+def mean_loss(engine: Engine, problem: Problem, choice: str, steps: int) -> float:
+    """Trains, and returns the mean loss over the end."""
     ending = steps - steps // ENDING
     interval = max(1, steps // ENDING // SAMPLES)
     losses = []

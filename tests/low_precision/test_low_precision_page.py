@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from docs.build_low_precision import (
+    EIGHT_BITS,
     LANGUAGE,
     PAGE,
     QUADRATIC,
@@ -39,6 +40,15 @@ def test_the_stored_losses_are_within_the_bars(name: str, results: dict[str, Any
     for choice in ("stochastic_rounding", "kahan"):
         assert losses[choice] <= losses["torchao, stochastic rounding"], choice
     assert losses["nearest"] > losses["stochastic_rounding"]
+
+
+def test_the_stored_8_bit_states_are_those_of_torchao(results: dict[str, Any]) -> None:
+    compared = results[EIGHT_BITS]
+    losses, memory = compared["losses"], compared["memory"]
+    assert compared["steps"] == 1000
+    assert losses["eight_bit_states"] == pytest.approx(losses["torchao"], rel=1e-3)
+    assert memory["eight_bit_states"] == memory["torchao"] < memory["float32"] / 1.9
+    assert compared["equal codes"] > 0.999
 
 
 @pytest.mark.parametrize("name", [QUADRATIC, LANGUAGE])

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
+import torch
 from numpy.typing import NDArray
 
+import closedform as cf
 from closedform import optimizers, transforms
 from closedform.compiler import compile_step
 from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
-from closedform.language import PARAM, State, UpdateRule, state
+from closedform.language import GRAD, PARAM, State, UpdateRule, state
 from closedform.options import GraphOptions, ModelSpec
 from closedform.transforms.eight_bit import dequantize, quantize
 from tests.reference.records import ROOT
@@ -72,8 +74,10 @@ def test_coded_adam_is_that_of_torchao() -> None:
     gradients = [{"w": gradient} for gradient in CODED["gradients"]]
     steps: list[Any] = list(trajectory(rule, {"w": CODED["start"]}, gradients))
     for step, (first, second) in zip(steps, CODED["codes"].reshape(10, 2, 2, 16), strict=True):
-        np.testing.assert_array_equal(step["state.w.exp_avg_code"], first)
-        np.testing.assert_array_equal(step["state.w.exp_avg_sq_code"], second)
+        for name, codes in (("exp_avg", first), ("exp_avg_sq", second)):
+            stored = step[f"state.w.{name}_code"]
+            assert stored.dtype == np.int8
+            np.testing.assert_array_equal(stored.astype(int) + 128, codes)
     # The map of torchao is rounded to float32: 6e-8 of each of ten steps of 0.1, and twice that of
     # the root.
     np.testing.assert_allclose(steps[-1]["param.w"], CODED["param"], rtol=0, atol=10 * 0.1 * 2e-7)
@@ -99,6 +103,57 @@ def test_graphs_run_in_onnxruntime_and_torch(kind: str) -> None:
         for key, value in expected.items():
             # Ten roundings of float32 on values near 1; codes are whole numbers.
             np.testing.assert_allclose(results[key], value, rtol=1e-6, atol=1e-6, err_msg=key)
+
+
+@pytest.mark.parametrize("sort", MAPS)
+def test_a_state_is_off_by_at_most_half_of_the_largest_gap(sort: str) -> None:
+    """|s - a q(c)| <= 0.9 a / 128, and half of that for codes without sign."""
+    rng = np.random.default_rng(1)
+    gradient = (10.0 ** rng.uniform(-6, 6, size=(64, 64))).astype(np.float32)
+    if sort == "signed":
+        gradient *= rng.choice([-1, 1], size=gradient.shape)
+    names = (["s"], []) if sort == "signed" else ([], ["s"])
+    rule = UpdateRule("momentum", state("s"), {"s": State(GRAD)})
+    session = cf.OptimizerSession(transforms.eight_bit_states(rule, *names), {"w": gradient})
+    session.step({"w": gradient})
+    session.step({"w": gradient})
+    scales = np.abs(gradient.reshape(-1, 256)).max(axis=1)
+    np.testing.assert_array_equal(session.states["s_scale"]["w"].ravel(), scales)
+    errors = np.abs(session.params["w"].astype(float) - gradient).reshape(-1, 256).max(axis=1)
+    bound = 0.9 / (128 if sort == "signed" else 256)
+    assert np.diff(MAPS[sort]).max() / 2 == pytest.approx(bound, rel=1e-6)
+    # A product and a quotient in float32 are each off by 2**-24 of the scale at most.
+    assert np.all(errors <= scales * (bound + 2**-22))
+    assert np.any(errors > 0.9 * scales * bound)
+
+
+def test_states_have_two_bytes_for_each_parameter() -> None:
+    rule = transforms.eight_bit_states(optimizers.adamw(1e-3))
+    session = cf.OptimizerSession(rule, {"w": np.ones((64, 64), np.float32)})
+    session.step({"w": np.ones((64, 64), np.float32)})
+    size = sum(array.nbytes for arrays in session.states.values() for array in arrays.values())
+    assert size == 64 * 64 * (2 + 2 * 4 / 256)
+    optimizer = cf.torch.Optimizer([parameter := torch.nn.Parameter(torch.ones(64, 64))], rule)
+    parameter.grad = torch.ones(64, 64)
+    optimizer.step()
+    states = optimizer.state[parameter]
+    assert states["exp_avg_code"].dtype == torch.int8
+    np.testing.assert_array_equal(states["exp_avg_code"], session.states["exp_avg_code"]["w"])
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.state[parameter]["exp_avg_code"].dtype == torch.int8
+
+
+def test_a_gradient_that_is_nan_reaches_the_state() -> None:
+    gradient = np.ones((64, 64), np.float32)
+    gradient[0, 0] = np.nan
+    session = cf.OptimizerSession(
+        transforms.eight_bit_states(optimizers.adamw(1e-3)), {"w": np.ones((64, 64), np.float32)}
+    )
+    session.step({"w": gradient})
+    session.step({"w": np.ones_like(gradient)})
+    is_nan = np.isnan(session.params["w"]).ravel()
+    assert np.all(is_nan[:256])
+    assert not np.any(is_nan[256:])
 
 
 def test_small_and_uneven_parameters_have_plain_states() -> None:

@@ -64,12 +64,12 @@ def nearest_in(number: Term, dtype: DType) -> Term:
     return truncate(build.ite(fits, number, nearest))
 
 
-def held_in(number: Term, dtype: DType) -> Term:
+def number_in(number: Term, dtype: DType) -> Term:
     """Returns a number that an array of a dtype holds: in i8, one of its few integers.
 
     Example:
         >>> from closedform.verify.terms.build import symbol
-        >>> held_in(symbol("state.w.code", integer=True), DType.I8)
+        >>> number_in(symbol("state.w.code", integer=True), DType.I8)
         min(max(state.w.code, -128), 127)
     """
     if dtype is not DType.I8:

@@ -100,7 +100,7 @@ def terms_of_graph(
     terms_by_name = {**_inputs(graph), **(symbols or {})}
     for node in graph.inputs:
         name = str(node.attribute("name"))
-        terms_by_name[name] = conversions.held_in(terms_by_name[name], node.type.dtype)
+        terms_by_name[name] = conversions.number_in(terms_by_name[name], node.type.dtype)
     reader = GraphReader(graph, constant, terms_by_name, last, is_strict=is_strict)
     return {output.name: reader.result(output.index) for output in graph.outputs}
 

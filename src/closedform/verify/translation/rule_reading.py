@@ -186,7 +186,7 @@ class RuleReading:
             if symbol == state(name):
                 dtype = self.kinds.tensor if spec.stored is None else DType(spec.stored)
                 number = build.symbol(naming.state(self.param, name), integer=dtype.is_integer)
-                return conversions.held_in(number, dtype)
+                return conversions.number_in(number, dtype)
         for name in self.rule.inputs:
             if symbol == tensor_input(name):
                 return build.symbol(naming.tensor_input(self.param, name))

@@ -36,6 +36,8 @@ def table() -> str:
         "| PROVED goals of | goals | accepted | not accepted, by reason | median ms | most |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
     )
+    if not entries:
+        return _rejected(figures).lstrip()
     total = f"| all of them | {goals} | {accepted} ({_percent(accepted, goals)}) | | | |\n"
     return f"{head}{''.join(rows)}{total}{_rejected(figures)}"
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import closedform as cf
-from docs import build_rocq, build_trust
+from docs import build_checker, build_rocq, build_trust
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").iterdir()}
@@ -66,6 +66,11 @@ def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
 
 def test_table_of_rocq_has_the_stored_figures() -> None:
     assert build_rocq.page() == build_rocq.PAGE.read_text(encoding="utf-8"), "run `make rocq`"
+
+
+def test_table_of_the_checker_has_the_stored_figures() -> None:
+    page = build_checker.PAGE.read_text(encoding="utf-8")
+    assert build_checker.page() == page, "run `make checker`"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ FIGURES = Path(__file__).parents[2] / "docs" / "checker.json"
 MEDIAN_MS = 5
 # The least share of the goals whose proofs are accepted; the reasons of the rest are stored.
 SHARES = {"table": 0.9, "theorems": 0.9, "schedules": 0.99, "rules": 0.97}
+REPLAYS = 50
+"""Of each proof: the clock of the processor moves by whole milliseconds."""
 FALSE_CLAIMS = 200
 EDITS = 200
 EDITS_OF_A_CLAIM = 10
@@ -56,8 +58,9 @@ def outcome_of(goal: ProvedGoal) -> str:
     except NoProofError as error:
         return json.dumps(str(error))
     begun = time.process_time()
-    check(statement, proof)
-    return json.dumps(1000 * (time.process_time() - begun))
+    for _ in range(REPLAYS):
+        check(statement, proof)
+    return json.dumps(1000 * (time.process_time() - begun) / REPLAYS)
 
 
 @pytest.mark.parametrize("source", SOURCES)

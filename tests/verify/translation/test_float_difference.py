@@ -109,7 +109,7 @@ def test_the_bound_holds_in_onnxruntime(name: str) -> None:
 def test_without_rounding_the_bound_is_less_than_what_is_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(error_rules, "_ulp", lambda size, _: np.zeros_like(size))
+    monkeypatch.setattr(error_rules, "unit_of_largest", lambda size, _: np.zeros_like(size))
     step, judgement = judged("nadam")
     difference = bound_floats(judgement, step.rule)
     assert difference.absolute < max(measured(step, difference.box))

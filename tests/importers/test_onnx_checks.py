@@ -332,9 +332,11 @@ def test_onnxruntime_runs_each_version_that_is_read() -> None:
         assert run(source, 3) == float(cf.from_onnx(source).exact(3))
     for version in range(IR_VERSIONS[0], 14):
         assert run(model(ir_version=version), 3) == 1.5
-    for source in (model(imports=(("", 27),)), model(ir_version=14)):
-        with pytest.raises(Exception, match="support"):
-            run(source, 3)
+    # onnxruntime 1.32 loads opset 28 and version 14 of the format: the bounds are those of 1.31.
+    if tuple(map(int, ort.__version__.split(".")[:2])) < (1, 32):
+        for source in (model(imports=(("", 27),)), model(ir_version=14)):
+            with pytest.raises(Exception, match="support"):
+                run(source, 3)
 
 
 def test_large_constants_are_checked_without_their_data() -> None:

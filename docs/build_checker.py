@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.sections import replace_section
+from docs.sections import GeneratedSection
 
 DOCS = Path(__file__).parent
-PAGE, FIGURES = DOCS / "verification.md", DOCS / "checker.json"
-BEGIN, END = "<!-- figures: make checker -->\n", "<!-- end of the figures of the checker -->\n"
+FIGURES = DOCS / "checker.json"
 
 SUBJECTS = {
     "schedules": "standard claims about the schedules of the library",
@@ -70,16 +68,13 @@ def _rejected(figures: Mapping[str, Any]) -> str:
     )
 
 
-def page() -> str:
-    """Returns the page with the table of today."""
-    return replace_section(PAGE.read_text(encoding="utf-8"), BEGIN, END, table())
-
-
-def main() -> None:
-    """Writes the page."""
-    PAGE.write_text(page(), encoding="utf-8", newline="\n")
-    sys.stdout.write(f"{PAGE}\n")
+SECTION = GeneratedSection(
+    DOCS / "verification.md",
+    "<!-- figures: make checker -->\n",
+    "<!-- end of the figures of the checker -->\n",
+    table,
+)
 
 
 if __name__ == "__main__":
-    main()
+    SECTION.write()

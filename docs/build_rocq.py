@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.sections import replace_section
+from docs.sections import GeneratedSection
 
 DOCS = Path(__file__).parent
-PAGE, FIGURES = DOCS / "verification.md", DOCS / "rocq.json"
-BEGIN, END = "<!-- figures: make rocq -->\n", "<!-- end of the figures of Rocq -->\n"
+FIGURES = DOCS / "rocq.json"
 
 SUBJECTS = {
     "theorems": "rows of [theorems](theorems.md) that are PROVED",
@@ -60,16 +58,13 @@ def _row(subject: str, entry: Mapping[str, Any]) -> str:
     )
 
 
-def page() -> str:
-    """Returns the page with the table of today."""
-    return replace_section(PAGE.read_text(encoding="utf-8"), BEGIN, END, table())
-
-
-def main() -> None:
-    """Writes the page."""
-    PAGE.write_text(page(), encoding="utf-8", newline="\n")
-    sys.stdout.write(f"{PAGE}\n")
+SECTION = GeneratedSection(
+    DOCS / "verification.md",
+    "<!-- figures: make rocq -->\n",
+    "<!-- end of the figures of Rocq -->\n",
+    table,
+)
 
 
 if __name__ == "__main__":
-    main()
+    SECTION.write()

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import json
 import lzma
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from closedform.recipes.frameworks import FRAMEWORKS
 from docs.defects import DEFECTS
-from docs.sections import replace_section
+from docs.sections import GeneratedSection
 from docs.theorems import THEOREMS
 
 DOCS = Path(__file__).parent
-PAGE = DOCS / "limits_and_trust.md"
 RECORDS = DOCS.parent / "tests" / "reference"
-BEGIN, END = "<!-- figures: make trust -->\n", "<!-- end of the figures -->\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +143,13 @@ def rounded_down(number: int) -> int:
     return number // magnitude * magnitude
 
 
-def page() -> str:
-    """Returns the page with the figures of today."""
-    return replace_section(PAGE.read_text(encoding="utf-8"), BEGIN, END, table())
-
-
-def main() -> None:
-    """Writes the page."""
-    PAGE.write_text(page(), encoding="utf-8", newline="\n")
-    sys.stdout.write(f"{PAGE}\n")
+SECTION = GeneratedSection(
+    DOCS / "limits_and_trust.md",
+    "<!-- figures: make trust -->\n",
+    "<!-- end of the figures -->\n",
+    table,
+)
 
 
 if __name__ == "__main__":
-    main()
+    SECTION.write()

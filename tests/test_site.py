@@ -11,6 +11,7 @@ import yaml
 
 import closedform as cf
 from docs import build_checker, build_rocq, build_trust
+from docs.sections import GeneratedSection
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").iterdir()}
@@ -53,8 +54,8 @@ def test_pages_begin_with_their_purpose() -> None:
 
 def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
     text = (ROOT / "docs" / "limits_and_trust.md").read_text(encoding="utf-8")
-    _, _, rest = text.partition(build_trust.BEGIN)
-    rows = rest.partition(build_trust.END)[0].splitlines()[2:]
+    _, _, after = text.partition(build_trust.SECTION.begin)
+    rows = after.partition(build_trust.SECTION.end)[0].splitlines()[2:]
     figures = list(build_trust.figures())
     assert len(rows) == len(figures)
     for row, figure in zip(rows, figures, strict=True):
@@ -64,13 +65,12 @@ def test_figures_of_the_page_on_trust_are_not_above_those_of_today() -> None:
         assert figure.number * 0.8 <= number <= figure.number, f"{figure.subject}: `make trust`"
 
 
-def test_table_of_rocq_has_the_stored_figures() -> None:
-    assert build_rocq.page() == build_rocq.PAGE.read_text(encoding="utf-8"), "run `make rocq`"
-
-
-def test_table_of_the_checker_has_the_stored_figures() -> None:
-    page = build_checker.PAGE.read_text(encoding="utf-8")
-    assert build_checker.page() == page, "run `make checker`"
+@pytest.mark.parametrize(
+    ("section", "command"),
+    [(build_rocq.SECTION, "make rocq"), (build_checker.SECTION, "make checker")],
+)
+def test_a_table_has_the_stored_figures(section: GeneratedSection, command: str) -> None:
+    assert section.updated_page() == section.page.read_text(encoding="utf-8"), f"run `{command}`"
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,14 @@ import json
 import statistics
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from closedform.verify.certification.search import NoProofError, certify
 from closedform.verify.certification.statements import statement_of
 from closedform.verify.checker.replay import check
+from docs.sections import add_figures
 from tests.support.stored_results import StoredResults
 from tests.verify.checker.attacks import offer_edits, offer_false_claims
 from tests.verify.checker.false_claims import false_claims
@@ -40,14 +39,6 @@ EDITS_OF_A_CLAIM = 10
 WORK = 25
 MOST_PROOFS_STILL = 0.15
 """The largest share of the edits of ``HARMLESS`` kinds that leave a proof of the goal."""
-
-
-def store(entries: Mapping[str, Any]) -> None:
-    """Adds figures to those of docs."""
-    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
-    figures.update(entries)
-    text = json.dumps(figures, indent=1, ensure_ascii=False, sort_keys=True)
-    FIGURES.write_text(f"{text}\n", encoding="utf-8")
 
 
 def outcome_of(goal: ProvedGoal) -> str:
@@ -83,7 +74,7 @@ def test_proofs_of_proved_goals(source: str) -> None:
     }
     names = [g.name for g, o in zip(goals, outcomes, strict=True) if isinstance(o, str)]
     print(f"{source}: {figures}; not certified: {names}")
-    store({source: figures})
+    add_figures(FIGURES, {source: figures})
     assert len(milliseconds) >= SHARES[source] * len(goals)
     assert figures["median ms"] <= MEDIAN_MS
 
@@ -94,7 +85,9 @@ def test_proofs_of_false_claims_are_rejected() -> None:
     print(f"{result.claims}, {result.proofs} proofs offered")
     assert result.accepted == []
     assert result.claims.total() == FALSE_CLAIMS
-    store({"false claims": dict(sorted(result.claims.items())), "offered": result.proofs})
+    add_figures(
+        FIGURES, {"false claims": dict(sorted(result.claims.items())), "offered": result.proofs}
+    )
 
 
 def test_edited_proofs_are_rejected() -> None:
@@ -112,10 +105,11 @@ def test_edited_proofs_are_rejected() -> None:
     print(f"{result.edits}; {harmless.edits}, proofs still: {harmless.texts}")
     assert set(harmless.accepted) <= set(HARMLESS)
     assert harmless.accepted.total() <= MOST_PROOFS_STILL * EDITS
-    store(
+    add_figures(
+        FIGURES,
         {
             "edits": dict(sorted(result.edits.items())),
             "harmless edits": dict(sorted(harmless.edits.items())),
             "proofs still": dict(sorted(harmless.accepted.items())),
-        }
+        },
     )

@@ -27,6 +27,7 @@ from closedform.verify.rocq.definitions import InexpressibleError
 from closedform.verify.rocq.files import RocqFile, printed_axioms, rocq_file, unexpected_axioms
 from closedform.verify.rocq.gappa import error_goals
 from closedform.verify.rocq.script import claim_section
+from docs.sections import add_figures
 from tests.test_library import SCHEDULES
 from tests.verify.checker.planted import WORK, false_goals, perturb
 from tests.verify.goals import PROVED, Goal
@@ -65,11 +66,7 @@ def coq(tmp_path_factory: pytest.TempPathFactory) -> Coq:
 
 
 def store(entries: Mapping[str, Any]) -> None:
-    """Adds figures to those of docs."""
-    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
-    figures |= {"version": version(), **entries}
-    text = json.dumps(figures, indent=1, ensure_ascii=False, sort_keys=True)
-    FIGURES.write_text(f"{text}\n", encoding="utf-8")
+    add_figures(FIGURES, {"version": version(), **entries})
 
 
 # --- verdicts ------------------------------------------------------------------------------------

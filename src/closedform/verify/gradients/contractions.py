@@ -35,6 +35,8 @@ from closedform.verify.gradients.tensors import (
     integers,
     is_within,
     joint_shape,
+    operand_index,
+    reduced_shape,
     without_axes,
 )
 
@@ -47,13 +49,10 @@ def _reduce_sum(node: NodeProto, operands: Sequence[Tensor], attributes: Any) ->
         operand = Tensor(integers_.shape, lambda index: number_of(integers_.at(index)))
     rank = len(operand.shape)
     axes = axes_of(node, operands, rank) or list(range(rank))
+    keeps = bool(attributes.get("keepdims", 1))
 
     def at(index: Indices) -> Sum:
-        places = iter(index)
-        if attributes.get("keepdims", 1):
-            outer = list(index)
-        else:
-            outer = [None if a in axes else next(places) for a in range(rank)]
+        outer = operand_index(index, axes, rank, keeps=keeps)
 
         def inner(rest: Sequence[int], fixed: list[Index]) -> Sum:
             if not rest:
@@ -67,11 +66,7 @@ def _reduce_sum(node: NodeProto, operands: Sequence[Tensor], attributes: Any) ->
 
         return inner(axes, outer)
 
-    keeps = attributes.get("keepdims", 1)
-    shape = tuple(
-        1 if a in axes else size for a, size in enumerate(operand.shape) if keeps or a not in axes
-    )
-    return Tensor(shape, at)
+    return Tensor(reduced_shape(operand.shape, axes, keeps=keeps), at)
 
 
 def _reduce_mean(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> Tensor:

@@ -34,6 +34,8 @@ from closedform.verify.gradients.tensors import (
     is_one,
     is_within,
     joint_shape,
+    operand_index,
+    reduced_shape,
 )
 
 ONE: Sum = (Summand(Fraction(1)),)
@@ -225,23 +227,17 @@ def _extreme(name: str) -> Callable[..., Any]:
         value = operands[0]
         rank = len(value.shape)
         axes = axes_of(node, operands, rank) or list(range(rank))
-        keeps = attributes.get("keepdims", 1)
+        keeps = bool(attributes.get("keepdims", 1))
         if not value.is_real:
             return _extreme_truth(name, value, axes, keeps=keeps)
         places = places_of_extremes(name, value, axes)
 
         def at(index: Indices) -> Sum:
-            outer_places = iter(index)
-            outer: list[Index] = [
-                0 if a in axes and not keeps else next(outer_places) for a in range(rank)
-            ]
+            outer = operand_index(index, axes, rank, keeps=keeps)
             element: Sum = value.at(tuple(places(outer)))
             return element
 
-        shape = tuple(
-            1 if a in axes else size for a, size in enumerate(value.shape) if keeps or a not in axes
-        )
-        return Tensor(shape, at)
+        return Tensor(reduced_shape(value.shape, axes, keeps=keeps), at)
 
     return compute
 
@@ -251,8 +247,7 @@ def _extreme_truth(name: str, value: Tensor, axes: Sequence[int], *, keeps: bool
     rank = len(value.shape)
 
     def at(index: Indices) -> Any:
-        rest = iter(index)
-        outer = [0 if a in axes and not keeps else next(rest) for a in range(rank)]
+        outer = operand_index(index, axes, rank, keeps=keeps)
         bound = {a: fresh("p") for a in axes}
         place = tuple(bound.get(a, i) for a, i in enumerate(outer))
         truth = value.at(place)
@@ -264,38 +259,43 @@ def _extreme_truth(name: str, value: Tensor, axes: Sequence[int], *, keeps: bool
             return z3.simplify(z3.Exists(names, z3.And(inside, truth)))
         return z3.simplify(z3.ForAll(names, z3.Implies(inside, truth)))
 
-    shape = tuple(
-        1 if a in axes else size for a, size in enumerate(value.shape) if keeps or a not in axes
-    )
-    return Tensor(shape, at, is_real=False)
+    return Tensor(reduced_shape(value.shape, axes, keeps=keeps), at, is_real=False)
+
+
+def place_function(name: str, value: Tensor, axes: Sequence[int]) -> Callable[..., Any]:
+    """Returns a function from an index, further arguments and a size to a place below the size.
+
+    It has no definition: off ties there is one place. It is named by the numbers across these axes,
+    so that equal numbers have equal places; ``step`` tells the places along several axes apart.
+    """
+    free = tuple(0 if is_one(size) else fresh("p") for size in value.shape)
+    key, order = name_function(name, normal(value.at(free)))
+    roles = [next((a for a, i in enumerate(free) if as_index(i).eq(o)), None) for o in order]
+    across = [a for a in roles if a is not None and a not in axes]
+    along = [f"{roles.index(a)}" if a in roles else f"of {a}" for a in axes]
+
+    def place(index: Sequence[Index], *arguments: Any, step: int | None = None) -> Any:
+        operands = [*(as_index(index[a]) for a in across), *arguments]
+        sorts = [z3.IntSort()] * (len(operands) + 1)
+        suffix = "" if step is None else f", {step}"
+        return z3.Function(f"{PLACE}{key} along {along}{suffix}", *sorts)(*operands)
+
+    return place
 
 
 def places_of_extremes(
     name: str, value: Tensor, axes: Sequence[int]
 ) -> Callable[[Sequence[Index]], list[Index]]:
-    """Returns a function from a place across axes to the place of the largest or smallest number.
-
-    The place is a function without a definition, named by the numbers: there is one, off ties.
-    """
-    free = tuple(0 if is_one(size) else fresh("p") for size in value.shape)
+    """Returns a function from a place across axes to the place of the largest or smallest one."""
     inner = [axis for axis in axes if not is_one(value.shape[axis])]
-    key, order = name_function(name, normal(value.at(free)))
-    roles = [next((a for a, i in enumerate(free) if as_index(i).eq(o)), None) for o in order]
-    across = [a for a in roles if a is not None and a not in inner]
-    along = [f"{roles.index(a)}" if a in roles else f"of {a}" for a in inner]
-    sorts = [z3.IntSort()] * (len(across) + 2)
-    functions = {
-        axis: z3.Function(f"{PLACE}{key} along {along}, {step}", *sorts)
-        for step, axis in enumerate(inner)
-    }
+    place = place_function(name, value, inner)
 
     def places(index: Sequence[Index]) -> list[Index]:
         result = list(index)
-        for axis, function in functions.items():
+        for step, axis in enumerate(inner):
             # The place of a maximum depends on the places across the reduced axes; two tensors of
             # one normal form share the function, so that gather and scatter of a maximum cancel.
-            arguments = [as_index(index[a]) for a in across]
-            result[axis] = function(*arguments, as_index(value.shape[axis]))
+            result[axis] = place(index, as_index(value.shape[axis]), step=step)
         return result
 
     return places

@@ -14,10 +14,20 @@ import z3
 from onnx import NodeProto
 
 from closedform.errors import VerificationError
-from closedform.verify.gradients.index_sums import PLACE, Index, Sum, fresh, plain
-from closedform.verify.gradients.nonlinear import places_of_extremes
-from closedform.verify.gradients.normal_forms import name_function, normal
-from closedform.verify.gradients.tensors import Indices, Tensor, as_index, integers, is_one
+from closedform.verify.gradients.index_sums import Index, Sum, plain
+from closedform.verify.gradients.nonlinear import (
+    place_function,
+    places_of_extremes,
+)
+from closedform.verify.gradients.tensors import (
+    Indices,
+    Tensor,
+    as_index,
+    integers,
+    is_one,
+    operand_index,
+    reduced_shape,
+)
 
 
 def _place_of_extreme(name: str) -> Callable[..., Tensor]:
@@ -25,17 +35,13 @@ def _place_of_extreme(name: str) -> Callable[..., Tensor]:
         (value,) = operands
         rank = len(value.shape)
         axis = attributes.get("axis", 0) % rank
-        keeps = attributes.get("keepdims", 1)
+        keeps = bool(attributes.get("keepdims", 1))
         places = places_of_extremes(name, value, [axis])
 
         def at(index: Indices) -> Any:
-            rest = iter(index)
-            outer = [0 if a == axis and not keeps else next(rest) for a in range(rank)]
-            return as_index(places(outer)[axis])
+            return as_index(places(operand_index(index, [axis], rank, keeps=keeps))[axis])
 
-        sizes = (1 if a == axis else size for a, size in enumerate(value.shape))
-        shape = tuple(size for a, size in enumerate(sizes) if keeps or a != axis)
-        return Tensor(shape, at, is_real=False)
+        return Tensor(reduced_shape(value.shape, [axis], keeps=keeps), at, is_real=False)
 
     return compute
 
@@ -47,7 +53,7 @@ def _top_numbers(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -
     if not attributes.get("sorted", 1) and not is_one(count):
         raise VerificationError("a TopK in no order is not read")
     name = "rank from the largest" if attributes.get("largest", 1) else "rank from the smallest"
-    place = _place_function(name, value, [axis])
+    place = place_function(name, value, [axis])
 
     def place_at(index: Indices) -> Any:
         return place(index, as_index(index[axis]), as_index(value.shape[axis]))
@@ -58,25 +64,6 @@ def _top_numbers(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -
 
     shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
     return [Tensor(shape, at), Tensor(shape, place_at, is_real=False, distinct_axis=axis)]
-
-
-def _place_function(name: str, value: Tensor, axes: Sequence[int]) -> Callable[..., Any]:
-    """A function of z3 from an index, further arguments and a size to a place below the size.
-
-    It is named by the numbers across these axes, so that equal numbers have equal places.
-    """
-    free = tuple(0 if is_one(size) else fresh("p") for size in value.shape)
-    key, order = name_function(name, normal(value.at(free)))
-    roles = [next((a for a, i in enumerate(free) if as_index(i).eq(o)), None) for o in order]
-    across = [a for a in roles if a is not None and a not in axes]
-    along = [f"{roles.index(a)}" if a in roles else f"of {a}" for a in axes]
-
-    def place(index: Indices, *arguments: Any) -> Any:
-        operands = [*(as_index(index[a]) for a in across), *arguments]
-        sorts = [z3.IntSort()] * (len(operands) + 1)
-        return z3.Function(f"{PLACE}{key} along {along}", *sorts)(*operands)
-
-    return place
 
 
 def _max_pool(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> list[Tensor]:
@@ -90,18 +77,20 @@ def _max_pool(node: NodeProto, operands: Sequence[Tensor], attributes: Any) -> l
     if not is_plain or attributes.get("ceil_mode", 0) or attributes.get("storage_order", 0):
         raise VerificationError("this MaxPool is not read")
     sizes = value.shape[2:]
+    spans = [
+        dilation * (length - 1) + 1 for dilation, length in zip(dilations, kernel, strict=True)
+    ]
     lengths = [
-        plain((as_index(size) + pads[a] + pads[a + axes] - dilations[a] * (kernel[a] - 1) - 1)
-              / strides[a] + 1)
+        plain((as_index(size) + pads[a] + pads[a + axes] - spans[a]) / strides[a] + 1)
         for a, size in enumerate(sizes)
-    ]  # fmt: skip
+    ]
     plane: Index = 1
     for size in sizes:
         plane = size if is_one(plane) else plane * size
     name = f"largest in a window {kernel}, {strides}, {dilations}, {pads}"
     spatial = range(2, 2 + axes)
     is_copy = math.prod(kernel) == 1 and set(strides) == {1} and not any(pads)
-    place = None if is_copy else _place_function(name, value, spatial)
+    place = None if is_copy else place_function(name, value, spatial)
 
     def place_at(index: Indices) -> Any:
         """The place in the plane of a channel, in row-major order."""

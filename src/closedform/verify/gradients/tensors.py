@@ -153,17 +153,27 @@ def is_within(index: Indices, shape: Indices) -> Any:
     )
 
 
+def reduced_shape(shape: Indices, axes: Sequence[int], *, keeps: bool) -> Indices:
+    """Returns the shape of a reduction, in which its axes have size 1 or are left out."""
+    return tuple(1 if a in axes else size for a, size in enumerate(shape) if keeps or a not in axes)
+
+
+def operand_index(index: Indices, axes: Sequence[int], rank: int, *, keeps: bool) -> list[Index]:
+    """Returns an index of a reduction as one of its operand: 0 along axes that are left out."""
+    if keeps:
+        return list(index)
+    remaining = iter(index)
+    return [0 if a in axes else next(remaining) for a in range(rank)]
+
+
 def without_axes(operand: Tensor, axes: Sequence[int]) -> Tensor:
     """A tensor without axes of size 1."""
+    rank = len(operand.shape)
 
     def at(index: Indices) -> Any:
-        remaining = iter(index)
-        return operand.at(
-            tuple(0 if a in axes else next(remaining) for a in range(len(operand.shape)))
-        )
+        return operand.at(tuple(operand_index(index, axes, rank, keeps=False)))
 
-    shape = tuple(size for axis, size in enumerate(operand.shape) if axis not in axes)
-    return Tensor(shape, at, operand.is_real)
+    return Tensor(reduced_shape(operand.shape, axes, keeps=False), at, operand.is_real)
 
 
 def axes_of(node: NodeProto, operands: Sequence[Any], rank: int) -> list[int]:

@@ -21,7 +21,7 @@ from closedform.training.tracing.normalisation import NORMALISATION
 from closedform.training.tracing.onnx_registry import core_decompositions
 from closedform.training.tracing.operators import ATEN
 from closedform.training.tracing.random_operators import Draw, random_decompositions
-from closedform.training.tracing.reductions import REDUCTIONS
+from closedform.training.tracing.reductions import in_stages
 from closedform.training.tracing.specials import SPECIALS
 
 
@@ -38,7 +38,11 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         **SPECIALS,
         **NORMALISATION,
         ATEN.native_layer_norm.default: layer_norm,
-        **REDUCTIONS,
+        ATEN.mean.dim: in_stages(ATEN.mean.dim),
+        ATEN.mean.default: in_stages(ATEN.mean.dim),
+        # sum.default is a sum.dim_IntList over all axes. torch 2.13 leaves sums in 16 bits that are
+        # outputs of the graph in float32.
+        ATEN.sum.dim_IntList: _in_float32(ATEN.sum.dim_IntList, in_stages(ATEN.sum.dim_IntList)),
         **{operator: _in_float32(operator) for operator in _SCATTERED_SUMS},
         **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
         **_BACKWARD,
@@ -154,8 +158,18 @@ def hardsigmoid_backward(grad: torch.Tensor, value: torch.Tensor) -> torch.Tenso
     return torch.where((value > -3) & (value < 3), grad * sixth, 0.0)
 
 
-def _in_float32(operator: Any) -> Callable[..., Any]:
-    """An operator that computes tensors of 16 bits in float32 and rounds once."""
+def _keep(*_: Any, **__: Any) -> Any:
+    """Leaves an operator as it is."""
+    return NotImplemented
+
+
+def _in_float32(operator: Any, of_wide: Callable[..., Any] = _keep) -> Callable[..., Any]:
+    """An operator that computes tensors of 16 bits in float32 and rounds once.
+
+    Args:
+        operator: The operator.
+        of_wide: Its decomposition for tensors of the other dtypes.
+    """
 
     def wide(value: Any) -> Any:
         is_narrow = isinstance(value, torch.Tensor) and value.dtype in NARROW
@@ -163,7 +177,7 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
 
     def compute(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         if value.dtype not in NARROW or options:
-            return NotImplemented
+            return of_wide(value, *arguments, **options)
         return operator(value.float(), *map(wide, arguments)).to(value.dtype)
 
     return compute

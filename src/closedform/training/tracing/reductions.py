@@ -10,13 +10,10 @@ The ReduceSum and ReduceMean of onnxruntime 1.31 on a CPU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-
-from closedform.training.tracing.arrays import NARROW
-from closedform.training.tracing.operators import ATEN
 
 
 def reduction_stages(rank: int, axes: Sequence[int]) -> list[list[int]]:
@@ -38,8 +35,8 @@ def reduction_stages(rank: int, axes: Sequence[int]) -> list[list[int]]:
     return runs[::-1]
 
 
-def _in_stages(reduce: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """The decomposition of a reduction of torch over given axes, or over all."""
+def in_stages(reduce: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Returns the decomposition of a reduction of torch over some axes, or over all."""
 
     def decompose(
         value: torch.Tensor,
@@ -58,24 +55,3 @@ def _in_stages(reduce: Callable[..., torch.Tensor]) -> Callable[..., Any]:
         return value
 
     return decompose
-
-
-def _sum_of_narrow(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
-    """The sum of a tensor of 16 bits in float32, rounded once.
-
-    torch 2.13 leaves sums that are outputs of the graph in float32.
-    """
-    if value.dtype not in NARROW or options:
-        return _SUM(value, *arguments, **options)
-    return ATEN.sum.dim_IntList(value.float(), *arguments).to(value.dtype)
-
-
-_SUM = _in_stages(ATEN.sum.dim_IntList)
-_MEAN = _in_stages(ATEN.mean.dim)
-
-REDUCTIONS: Mapping[Any, Callable[..., Any]] = {
-    ATEN.sum.dim_IntList: _sum_of_narrow,
-    ATEN.mean.dim: _MEAN,
-    ATEN.mean.default: _MEAN,
-}
-"""Decompositions by operator; ``sum.default`` is a ``sum.dim_IntList`` over all axes."""

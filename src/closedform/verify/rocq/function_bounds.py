@@ -179,10 +179,10 @@ def _cosine_end(
 def _cosine_tactic(point: fmpq) -> str:
     """The proof of a bound of a cosine at a fraction: first moved between 0 and 1."""
     turns = int(((point + 1) / 2).floor())
-    rest = point - 2 * turns
-    size = abs(rest)
+    remainder = point - 2 * turns
+    size = abs(remainder)
     text = number_text(size)
-    if rest >= 0:
+    if remainder >= 0:
         move = f"rewrite (cospi_turned _ ({text}) ({turns})) by lra"
     else:
         move = (

@@ -248,8 +248,8 @@ class _Printer:
         if source.op is not Op.CONST:
             raise InexpressibleError("a table that is computed")
         entries = source.array()
-        return self._constant(index, float(entries[int(np.clip(low, 0, len(entries) - 1))]),
-                              node.type.dtype)  # fmt: skip
+        entry = entries[int(np.clip(low, 0, len(entries) - 1))]
+        return self._constant(index, float(entry), node.type.dtype)
 
     def _extremum(self, index: int, node: Node) -> tuple[str, str]:
         left, right = node.operands

@@ -150,9 +150,12 @@ def _of_turns(definitions: Definitions, left: int, right: int) -> str:
 
 
 def _is_integer(
-    definitions: Definitions, text: str, form: Polynomial, divisors: Mapping[int, Polynomial],
+    definitions: Definitions,
+    text: str,
+    form: Polynomial,
+    divisors: Mapping[int, Polynomial],
     *terms: int,
-) -> str:  # fmt: skip
+) -> str:
     """The lemma that a number is an integer, where the divisors that it is free of are not 0."""
     zero = definitions.node(definitions.terms.rational(0))
     premises, tactics, end = "", "", "polynomials"

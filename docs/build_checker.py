@@ -1,6 +1,6 @@
 """Writes the table of docs/verification.md: which proved goals the second checker accepts.
 
-`make checker` measures and runs it. The figures are those of docs/checker.json.
+`make checker` measures and runs it. The figures stand in docs/checker.json.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def lines_of_codes(results: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"The problem is a quadratic of 16,384 weights in float32, {results['steps']:,} steps; the "
-        "bytes are those of the weights and of both moments. "
+        "bytes are the sum of the weights and both moments. "
         f"{results['equal codes']:.2%} of the codes after {results['early']} steps are equal to "
         "torchao's: elsewhere the last bits of a float32 decide between two neighbours."
     )

@@ -1,6 +1,6 @@
 """Writes the table of docs/verification.md: which verdicts Rocq accepts, the rest by reason.
 
-`make rocq` measures and runs it. The figures are those of docs/rocq.json.
+`make rocq` measures and runs it. The figures stand in docs/rocq.json.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ def test_values_between_pixels_of_tensorflow(nearest: str, factors: tuple[float,
     """(i + 0.5)/k is rounded to another pixel than floor(i/k), whole factors or not."""
     how = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": nearest}
     weights = {"r": np.zeros(0, np.float32), "f": np.array([1, 1, *factors], np.float32)}
-    made = node("Resize", "x", "r", "f", **how)
-    check(model_of([made], weights, (1, 2, 4, 6), opset=11), normal(1, 2, 4, 6))
+    resize = node("Resize", "x", "r", "f", **how)
+    check(model_of([resize], weights, (1, 2, 4, 6), opset=11), normal(1, 2, 4, 6))
 
 
 @pytest.mark.parametrize("places", PLACES)
@@ -135,17 +135,17 @@ def test_one_pixel_is_that_of_onnxruntime(mode: str, places: str, sizes: tuple[i
     """pytorch_half_pixel takes the first pixel there, which torch itself does not."""
     how = {"coordinate_transformation_mode": places, "mode": mode}
     by_sizes = {"f": np.array([1, 2, *sizes])}
-    made = node("Resize", "x", "", "", "f", **how)
-    check(model_of([made], by_sizes, (1, 2, 4, 6)), normal(1, 2, 4, 6))
+    resize = node("Resize", "x", "", "", "f", **how)
+    check(model_of([resize], by_sizes, (1, 2, 4, 6)), normal(1, 2, 4, 6))
     by_factors = {"f": np.array([1, 1, sizes[0] / 4, sizes[1] / 6 + 1e-6], np.float32)}
-    made = node("Resize", "x", "", "f", **how)
-    check(model_of([made], by_factors, (1, 2, 4, 6)), normal(1, 2, 4, 6))
+    resize = node("Resize", "x", "", "f", **how)
+    check(model_of([resize], by_factors, (1, 2, 4, 6)), normal(1, 2, 4, 6))
 
 
 def test_a_cubic_pixel_of_one_is_refused() -> None:
     how = {"coordinate_transformation_mode": "pytorch_half_pixel", "mode": "cubic"}
-    made = node("Resize", "x", "", "", "f", **how)
-    model = model_of([made], {"f": np.array([1, 2, 1, 1])}, (1, 2, 4, 6))
+    resize = node("Resize", "x", "", "", "f", **how)
+    model = model_of([resize], {"f": np.array([1, 2, 1, 1])}, (1, 2, 4, 6))
     with pytest.raises(ExportError, match="cubic pytorch_half_pixel is not supported"):
         read_module(model, []).eval()(torch.from_numpy(normal(1, 2, 4, 6)))
 

@@ -129,7 +129,7 @@ def _image_of_text(height: int, width: int) -> np.ndarray[Any, Any]:
 def _tone(length: int) -> np.ndarray[Any, Any]:
     """A sound of 220 Hz with two overtones and some noise, in 16,000 samples per second.
 
-    Without noise the logarithms of its spectrum would be those of roundings.
+    Without noise its spectrum would have logarithms of roundings.
     """
     phases = 2 * np.pi * 220 / 16000 * np.arange(length)
     noise = np.random.default_rng(0).standard_normal(length)
@@ -156,7 +156,7 @@ def weights_as_initializers(model: ModelProto) -> ModelProto:
 
 
 def trainable_names(model: ModelProto) -> list[str]:
-    """The weights in float32 that are trained by default, but for those of batch normalisations."""
+    """The weights in float32 that are trained by default, except in batch normalisations."""
     statistics = {
         name
         for node in model.graph.node

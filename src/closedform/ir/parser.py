@@ -21,7 +21,7 @@ from closedform.ir.ops import OPS, AttributeValue, Op
 from closedform.ir.types import Dim, DType, Shape, TensorType
 
 # The sign of an exponent is a part of its number: 1e-05, 0x1p-3. Digits are bounded, since int()
-# refuses more than 4300 of them with an error of its own.
+# refuses more than 4300 of them with another error.
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
     | (?P<string>"(?:[^"\\\n]|\\.)*")

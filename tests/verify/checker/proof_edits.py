@@ -241,7 +241,7 @@ def drawn_edits(
         certificates: The statements with their proofs.
         count: How many.
         seed: The seed of the draw.
-        harmless: Whether the kinds are those of ``HARMLESS``, or the others.
+        harmless: Whether the kinds are in ``HARMLESS``, or the other ones.
     """
     chance = random.Random(seed)
     pools: dict[str, list[tuple[int, int]]] = {}

@@ -1,4 +1,4 @@
-"""The intervals of cosines, exponentials, floors and extrema, by those of their arguments."""
+"""The intervals of cosines, exponentials, floors and extrema, from the intervals of arguments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COSINES = {
 def function_bounds(
     bounds: Bounds, op: str, texts: Sequence[str], insides: Sequence[Proof], target: Interval
 ) -> Proof:
-    """Returns the proof of the interval of a function, by those of its arguments.
+    """Returns the proof of the interval of a function, by the proofs for its arguments.
 
     Args:
         bounds: The intervals that the proof is one of.

@@ -2,7 +2,7 @@
 
 A node has two names: ``x7`` is the value that is computed, ``X7`` the real one. The steps are taken
 in intervals, halved until Gappa proves the bound on each of them; where a condition about exact
-numbers is open on an interval, both branches are goals. The assumptions are those of
+numbers is open on an interval, both branches are goals. The assumptions are the ones of
 ``certificates.error_rules``: a constant is within half a unit in the last place of the number that
 is meant; a root, a sine and a whole power are as near as the op table says. Real values of a sine,
 of an extremum and of an integer other than a sum or product have the range of the analysis.

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 import sympy as sp
+from sympy.core.cache import clear_cache
 
 from closedform import schedules, t
 from closedform.language import Schedule, hyper, reduce_mean, settled
@@ -63,6 +64,15 @@ ANGLES = (
     sp.pi / 8,
     t,
 )
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> None:
+    """SymPy's cache has equal expressions of other tests, in which a symbol is printed otherwise.
+
+    ``positive=True, integer=True`` and the same with ``real=True`` make equal symbols.
+    """
+    clear_cache()
 
 
 def identical(one: sp.Basic, other: sp.Basic) -> bool:

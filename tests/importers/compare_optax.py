@@ -155,8 +155,8 @@ OTHER_ARGUMENTS = {
 """Those that are not functions of gradients, parameters and count."""
 
 REFUSED: Mapping[str, str] = {
-    "flatten": "tensors that are put together",
-    "scale_by_lbfgs": "scatter",
+    "flatten": "tensors are concatenated",
+    "scale_by_lbfgs": "rows of a tensor are replaced at an index",
 }
 """Those that are refused, and a part of the reason that is given."""
 

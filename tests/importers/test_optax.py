@@ -237,7 +237,12 @@ class TestWithJax:
             ),
             (
                 lambda jax, jnp: lambda n: jnp.sort(jnp.arange(3) * n)[0],
-                r"the operation has no expression in the language \(sort in .*test_optax.py",
+                r"the order of the elements depends on data, and has no expression "
+                r"\(sort in .*test_optax.py:\d+\): compare with a threshold",
+            ),
+            (
+                lambda jax, jnp: lambda n: jax.lax.erf_inv(n / 2.0),
+                r"the operation has no expression in the language \(erf_inv in .*\): write it with",
             ),
             (lambda jax, jnp: lambda n: jnp.zeros(3) * n, "a schedule returns one number"),
             (
@@ -370,12 +375,60 @@ class TestWithJax:
                 lambda optax: optax.adafactor(0.1),
                 r"another one for matrices of sizes .*from_optax\(transformation, params\)",
             ),
-            (lambda optax: optax.flatten(optax.sgd(0.1)), "tensors that are put together have no"),
+            (
+                lambda optax: optax.flatten(optax.sgd(0.1)),
+                r"^tensors are concatenated, and a rule has an expression for each parameter "
+                r"\(concatenate in .*\): .* of optax\.flatten\(inner\), pass inner, whose steps",
+            ),
+            (
+                lambda optax: optax.scale_by_lbfgs(),
+                r"^rows of a tensor are replaced at an index, and a rule has an expression for a "
+                r"whole tensor \(scatter in .*transform.py:\d+\): make each row of a history",
+            ),
         ],
     )
     def test_transformations_that_are_refused(self, make: Any, message: str) -> None:
         with pytest.raises(TraceError, match=message):
             cf.from_optax(make(self.optax))
+
+    def test_the_transformation_inside_flatten_has_the_same_steps(self) -> None:
+        optax = self.optax
+        inner = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(0.1))
+        params = {"w": self.jnp.ones((3, 2)), "b": self.jnp.ones(4)}
+        rule = cf.from_optax(inner, params)
+        assert self._gap(rule, optax.flatten(inner), params) < 1e-6  # float32
+
+    @pytest.mark.parametrize("is_scattered", [True, False])
+    def test_a_history_is_a_tuple_of_states(self, is_scattered: bool) -> None:
+        """The mean of the last three gradients: its rows in one array, and in a tuple of trees."""
+        jax, jnp = self.jax, self.jnp
+
+        def init(params: Any) -> Any:
+            rows = jax.tree.map(lambda p: jnp.zeros((3, *p.shape)), params)
+            if not is_scattered:
+                rows = tuple(jax.tree.map(jnp.zeros_like, params) for _ in range(3))
+            return jnp.zeros((), jnp.int32), rows
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            count, rows = state
+            if is_scattered:
+                rows = jax.tree.map(lambda h, g: h.at[count % 3].set(g), rows, updates)
+                steps = jax.tree.map(lambda h: -0.1 * h.sum(0), rows)
+            else:
+                rows = tuple(
+                    jax.tree.map(lambda h, g, n=n: jnp.where(count % 3 == n, g, h), row, updates)
+                    for n, row in enumerate(rows)
+                )
+                steps = jax.tree.map(lambda *parts: -0.1 * sum(parts), *rows)
+            return steps, (count + 1, rows)
+
+        transformation = self.optax.GradientTransformation(init, update)
+        if is_scattered:
+            with pytest.raises(TraceError, match=r"jnp\.where\(count % rows == row"):
+                cf.from_optax(transformation)
+            return
+        params = {"w": self.jnp.ones((3, 2)), "b": self.jnp.ones(4)}
+        assert self._gap(cf.from_optax(transformation, params), transformation, params) < 1e-6
 
     def test_a_difference_is_an_error(self) -> None:
         jax, optax = self.jax, self.optax

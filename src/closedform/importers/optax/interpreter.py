@@ -23,6 +23,7 @@ from closedform.importers.optax.jaxprs import (
     is_literal,
     source_of,
 )
+from closedform.importers.optax.refusals import refusal
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import ConditionRange, Prover
 from closedform.importers.tensors.algebra import Algebra, Rule, constant
@@ -136,11 +137,7 @@ class Interpreter:
         rule = self.rules.get(name)
         try:
             if rule is None:
-                raise TraceError(
-                    "random numbers have no expression"
-                    if "random" in name or "threefry" in name
-                    else "the operation has no expression in the language"
-                )
+                raise refusal(name)
             result = rule(self, equation, *operands)
         except TraceError as error:
             if error.where is not None:

@@ -20,6 +20,7 @@ from closedform.importers.optax.interpreter import (
     as_operand,
 )
 from closedform.importers.optax.jaxprs import Equation
+from closedform.importers.optax.refusals import concatenation_refusal
 from closedform.importers.tensors.algebra import as_number
 from closedform.importers.tensors.values import Sizes, Value
 
@@ -228,7 +229,7 @@ def _concatenate(run: Interpreter, equation: Equation, *operands: Known) -> Know
         if all(operand == first for operand in operands):
             return first
     if math.prod(result_sizes(equation)) > 64:
-        raise TraceError("tensors that are put together have no expression")
+        raise concatenation_refusal()
     parts = [fill_array(x, sizes(equation, place)) for place, x in enumerate(operands)]
     array = np.concatenate(parts, axis=equation.params["dimension"])
     return as_array(list(array.reshape(-1)), array.shape)

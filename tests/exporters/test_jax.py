@@ -9,12 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy as sp
 
 import closedform as cf
 from closedform.compiler import compile_schedule
 from closedform.errors import ExportError, SessionError, UnprovedWarning, VerificationError
 from closedform.ir.graph import Graph
-from closedform.language import PARAM, Schedule, UpdateRule
+from closedform.ir.types import DType
+from closedform.language import (
+    GRAD,
+    PARAM,
+    Schedule,
+    State,
+    UpdateRule,
+    reduce_max,
+    state,
+)
 from closedform.options import ANY_STEPS
 from closedform.runtime import OptimizerSession
 from closedform.schedules.examples import EXAMPLES
@@ -31,6 +41,7 @@ jnp: Any = jax.numpy
 
 SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
 RULES = sorted(cf.optimizers.__all__)
+BF16 = DType.BF16.numpy
 WARMUP_COSINE = cf.schedules.linear(0, 3e-4, 2000).then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
 
 SIGNS = {
@@ -76,7 +87,6 @@ def schedule(name: str) -> Schedule:
 
 def test_the_table_of_dtypes_is_total() -> None:
     from closedform.exporters.jax_ops import JAX_DTYPES
-    from closedform.ir.types import DType
 
     assert set(JAX_DTYPES) == set(DType)
 
@@ -357,6 +367,40 @@ def test_nested_parameters_of_16_bits_keep_their_dtype() -> None:
     assert dtypes == [jnp.bfloat16, jnp.float32]
     assert {leaf.dtype for leaf in jax.tree.leaves(state.states)} == {jnp.dtype("float32")}
     assert jax.tree.structure(state.states["exp_avg"]) == jax.tree.structure(params)
+
+
+LARGEST = reduce_max(sp.Abs(GRAD), (1,), keepdims=True)
+ROUNDED = {
+    # XLA multiplies by the reciprocal of a divisor that is broadcast.
+    "a quotient by the maximum of a row": State(GRAD / LARGEST),
+    "a quotient by the maximum of all": State(GRAD / reduce_max(sp.Abs(GRAD))),
+    # LLVM contracts a * b + c, also through a choice that it can decide.
+    "a product of a whole number and a sum": State(state("integer") * sp.Rational(1, 7) + 100),
+    "a product in a choice": State(
+        sp.Piecewise((GRAD * sp.Rational(1, 7) + 3, GRAD > 0), (GRAD * sp.Rational(1, 3) + 5, True))
+    ),
+}
+
+
+# The bits are compared: the prover does not decide each of these quotients and choices.
+@pytest.mark.filterwarnings("ignore::closedform.errors.UnprovedWarning")
+@pytest.mark.parametrize("name", ROUNDED)
+def test_each_operation_of_a_rule_in_16_bits_is_rounded(name: str, wide: bool) -> None:
+    """The states have the bits of onnxruntime."""
+    integer = State(GRAD * 40, stored="i8")
+    states = {"value": ROUNDED[name], "integer": integer}
+    rule = UpdateRule("rounded", PARAM, states, stored="bf16")
+    session = OptimizerSession(rule, {"w": np.ones((64, 32), BF16)})
+    transformation = cf.to_jax(rule)
+    params = {"w": jnp.ones((64, 32), jnp.bfloat16)}
+    carried, update = transformation.init(params), jax.jit(transformation.update)
+    for seed in range(3):
+        gradient = np.random.default_rng(seed).normal(size=(64, 32)).astype(BF16)
+        session.step({"w": gradient})
+        _, carried = update({"w": jnp.asarray(gradient)}, carried, params)
+    for label in states:
+        actual = np.asarray(carried.states[label]["w"])
+        np.testing.assert_array_equal(actual, session.states[label]["w"], err_msg=label)
 
 
 def test_hyperparameters_without_a_value_are_arguments() -> None:

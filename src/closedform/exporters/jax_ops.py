@@ -76,6 +76,9 @@ def run_graph(
             # XLA rewrites (a / b) / c as a / (b * c), where b * c may underflow: 0/0 is NaN.
             operands = lax.optimization_barrier(operands)
         is_rounded = keeps_roundings and node.op in _ARITHMETIC and node.type.dtype.is_float
+        if is_rounded and node.op is Op.DIV:
+            # XLA multiplies by the reciprocal of a divisor that it sees broadcast: two roundings.
+            operands = tuple(jnp.broadcast_arrays(*operands))
         if is_rounded:
             operands = lax.optimization_barrier(operands)
         value = JAX_OPS[node.op](node, operands)
@@ -84,8 +87,14 @@ def run_graph(
 
 
 def _rounded_product(product: Array) -> Array:
-    """A product that is not contracted with a sum: it is selected where it is a number."""
-    return jnp.where(product == product, product, jnp.asarray(jnp.nan, product.dtype))
+    """A product that is not contracted with a sum: it is selected where it is not one NaN.
+
+    The bits are compared, since LLVM knows that a product of integers is a number, and the other
+    branch is not a constant, since LLVM moves a sum into a choice where a branch becomes simpler.
+    """
+    size = np.dtype(f"i{product.dtype.itemsize}")
+    is_that_nan = lax.bitcast_convert_type(product, size) == np.array(-1, size)
+    return jnp.where(is_that_nan, product + product, product)
 
 
 def is_x64() -> bool:

@@ -144,6 +144,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: every schedule and rule in JAX beside onnxruntime and optax"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_jax.py \
 	  tests/exporters/test_ops.py tests/test_library.py tests/transforms/test_low_precision.py \
+	  tests/transforms/test_quantized_engines.py \
 	  "tests/test_readme.py::test_page_runs[docs/jax.md]"
 	@echo "== compare: schedules and rules in Keras, on JAX and torch"
 	@KERAS_BACKEND=jax OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/exporters/test_keras.py

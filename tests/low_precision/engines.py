@@ -36,10 +36,13 @@ def states_in_torch(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor], labels: Iterable[str]
 ) -> dict[str, Arrays]:
     """Returns the states of an optimizer of torch by label and parameter."""
-    return {
-        label: {name: as_numpy(optimizer.state[tensor][label]) for name, tensor in tensors.items()}
-        for label in labels
-    }
+    arrays: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, tensor in tensors.items():
+        # A tensor has the states of its shape.
+        for label in labels:
+            if label in optimizer.state[tensor]:
+                arrays.setdefault(label, {})[name] = as_numpy(optimizer.state[tensor][label])
+    return dict(arrays)
 
 
 class Engine(ABC):

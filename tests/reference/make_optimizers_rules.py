@@ -169,13 +169,19 @@ class Filtered:
         self.inner.step()
 
 
-def coded(path: str) -> dict[str, Any]:
-    """Adam with states of eight bits, by the functions of torchao, and the codes of its maps."""
+def coded(path: str, bits: int) -> dict[str, Any]:
+    """Adam with states of few bits, by the functions of torchao, and the codes of its maps."""
     quant = module_at(path)
     rng = np.random.default_rng(31)
     start, gradients = rng.normal(size=(4, 8)), rng.normal(size=(10, 4, 8))
     gradients[3] *= 100
-    maps = [torch.tensor(quant.create_dynamic_map(signed)) for signed in (True, False)]
+    quantize = getattr(quant, f"quantize_{bits}bit_with_qmap")
+    if bits == 8:
+        maps = [torch.tensor(quant.create_dynamic_map(signed)) for signed in (True, False)]
+    else:
+        # As subclass_4bit.py does, whose relative imports need the package.
+        map_of_4_bits = torch.tensor(quant.create_dynamic_map(True, 3, 4))
+        maps = [map_of_4_bits, torch.linspace(0, 1, 17)[1:]]
     param = torch.tensor(start)
     states = [torch.zeros(4, 8), torch.zeros(4, 8)]
     codes = []
@@ -186,17 +192,19 @@ def coded(path: str) -> dict[str, Any]:
         param = param - 0.1 * mean / (1 - 0.9**step) / below
         for place, value in enumerate((mean, square)):
             scaled, scale = quant.scale_tensor(value, 16)
-            code = quant.quantize_8bit_with_qmap(scaled, maps[place].double())
+            code = quantize(scaled, maps[place].double())
             states[place] = quant.dequant_with_qmap(code, maps[place].double(), scale)
-            codes.append(code.numpy())
-    return {
-        "coded/start": start,
-        "coded/gradients": gradients,
-        "coded/param": param.numpy(),
-        "coded/codes": np.array(codes),
-        "coded/signed": np.array(maps[0]),
-        "coded/unsigned": np.array(maps[1]),
+            flat = code.flatten()
+            codes.append((flat if bits == 8 else flat[::2] << 4 | flat[1::2]).numpy())
+    results = {
+        "start": start,
+        "gradients": gradients,
+        "param": param.numpy(),
+        "codes": np.array(codes),
+        "signed": np.array(maps[0]),
+        "unsigned": np.array(maps[1]),
     }
+    return {f"coded {bits}/{name}": array for name, array in results.items()}
 
 
 def in_float64() -> None:
@@ -303,7 +311,7 @@ def main() -> None:
     in_float64()
     RULES.update(decoupled(*sys.argv[1:3]))
     start, gradients = drawn()
-    arrays: dict[str, Any] = coded(sys.argv[3])
+    arrays: dict[str, Any] = coded(sys.argv[3], 8) | coded(sys.argv[3], 4)
     arrays |= {f"start/{name}": start[name] for name in SHAPES}
     arrays |= {f"gradients/{name}": np.array([g[name] for g in gradients]) for name in SHAPES}
     for name, (make, rates) in RULES.items():

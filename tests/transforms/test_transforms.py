@@ -313,6 +313,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "clip_by_value": lambda: transforms.clip_by_value(ADAM, 0.5),
     "dynamic_loss_scaling": lambda: transforms.dynamic_loss_scaling(ADAM, 8),
     "eight_bit_states": lambda: transforms.eight_bit_states(ADAM, block=2, least_size=1),
+    "four_bit_states": lambda: transforms.four_bit_states(ADAM, block=2, least_size=1),
     "grokfast": lambda: transforms.grokfast(ADAM),
     "kahan": lambda: transforms.kahan(ADAM, "f16"),
     "lookahead": lambda: transforms.lookahead(ADAM),

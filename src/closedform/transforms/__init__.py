@@ -8,7 +8,6 @@ from typing import Any
 
 from closedform.deprecation import deprecated_names
 from closedform.transforms.averaging import lookahead, weight_average
-from closedform.transforms.eight_bit import eight_bit_states
 from closedform.transforms.gradients import (
     accumulate,
     clip_by_global_norm,
@@ -25,6 +24,7 @@ from closedform.transforms.precision import (
     skip_nonfinite,
     stochastic_rounding,
 )
+from closedform.transforms.quantized_states import eight_bit_states, four_bit_states
 from closedform.transforms.sharpness import sam
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "clip_by_value",
     "dynamic_loss_scaling",
     "eight_bit_states",
+    "four_bit_states",
     "grokfast",
     "kahan",
     "lookahead",

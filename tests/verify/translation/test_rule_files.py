@@ -84,6 +84,7 @@ TRANSFORMED: dict[str, Callable[[UpdateRule], UpdateRule]] = {
     "grokfast": transforms.grokfast,
     # Parameters of so few elements have plain states: the proof of codes takes minutes.
     "eight_bit_states": transforms.eight_bit_states,
+    "four_bit_states": transforms.four_bit_states,
     "cautious": transforms.cautious,
     "mask_weight_decay": transforms.mask_weight_decay,
     "sparsify": transforms.sparsify,

@@ -17,8 +17,9 @@ DOCS = Path(__file__).parent
 RESULTS = DOCS / "low_precision.json"
 PAGE = DOCS / "low_precision.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end -->\n"
-BEGIN_CODES, END_CODES = "<!-- eight bits -->\n", "<!-- end of eight bits -->\n"
-QUADRATIC, LANGUAGE, EIGHT_BITS = "quadratic", "language model", "8-bit states"
+BEGIN_CODES, END_CODES = "<!-- few bits -->\n", "<!-- end of few bits -->\n"
+QUADRATIC, LANGUAGE = "quadratic", "language model"
+EIGHT_BITS, FOUR_BITS, RANDOM = "8-bit states", "4-bit states", "random tensors"
 TOLERATED = 1.05
 """The largest ratio to the loss of float32."""
 LEAST = {QUADRATIC: 0.5}
@@ -34,9 +35,8 @@ TITLES = {
     "torchao, stochastic rounding": "torchao's AdamW, `bf16_stochastic_round=True`",
 }
 TITLES_OF_STATES = {
-    "float32": "float32",
-    "eight_bit_states": "`eight_bit_states`",
-    "torchao": "torchao's `AdamW8bit`",
+    EIGHT_BITS: {"eight_bit_states": "`eight_bit_states`", "torchao": "torchao's `AdamW8bit`"},
+    FOUR_BITS: {"four_bit_states": "`four_bit_states`", "torchao": "torchao's `AdamW4bit`"},
 }
 
 
@@ -66,28 +66,51 @@ def lines(results: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def lines_of_codes(results: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of the table of states in 8 bits."""
-    losses, memory = results["losses"], results["memory"]
-    yield "| states of AdamW | bytes per parameter | loss | ratio to float32 |"
-    yield "| --- | --- | --- | --- |"
-    for name, title in TITLES_OF_STATES.items():
-        ratio = losses[name] / losses["float32"]
-        yield f"| {title} | {memory[name]:.2f} | {losses[name]:.4g} | {ratio:.3f} |"
+def lines_of_codes(everything: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the lines of the table of states in a few bits."""
+    yield "| states of AdamW | bytes per parameter | loss | ratio to float32 | ratio to torchao |"
+    yield "| --- | --- | --- | --- | --- |"
+    titles = [(EIGHT_BITS, "float32", "float32")] + [
+        (name, label, title)
+        for name, by_label in TITLES_OF_STATES.items()
+        for label, title in by_label.items()
+    ]
+    for name, label, title in titles:
+        losses, memory = everything[name]["losses"], everything[name]["memory"]
+        loss, reference, peer = losses[label], losses["float32"], losses["torchao"]
+        to_peer = "" if label == "float32" else f"{loss / peer:.4f}"
+        cells = [f"{memory[label]:.2f}", f"{loss:.4g}", f"{loss / reference:.3f}", to_peer]
+        yield f"| {title} | {' | '.join(cells)} |"
     yield ""
+    eight, four = everything[EIGHT_BITS], everything[FOUR_BITS]
     yield (
-        f"The problem is a quadratic of 16,384 weights in float32, {results['steps']:,} steps; the "
+        f"The problem is a quadratic of 16,384 weights in float32, {eight['steps']:,} steps; the "
         "bytes are the sum of the weights and both moments. "
-        f"{results['equal codes']:.2%} of the codes after {results['early']} steps are equal to "
-        "torchao's: elsewhere the last bits of a float32 decide between two neighbours."
+        f"{eight['equal codes']:.2%} of the codes of 8 bits after {eight['early']} steps are equal "
+        f"to torchao's, and {four['equal codes']:.2%} of those of 4 bits: elsewhere the last bits "
+        "of a float32 decide between two neighbours."
     )
+    yield ""
+    for name, bits in ((EIGHT_BITS, 8), (FOUR_BITS, 4)):
+        tensors = everything[f"{name}, {RANDOM}"].values()
+        different, count = (sum(r[key] for r in tensors) for key in ("different codes", "codes"))
+        largest = max(r["largest difference of values of equal codes"] for r in tensors)
+        compared = everything[f"{name}, bits"]
+        engines = ", ".join(ENGINES[engine] for engine in compared["engines"])
+        bits_are = "the same bits" if compared["difference"] is None else "different bits"
+        yield (
+            f"Random tensors in {bits} bits: {different} of {count:,} codes differ from torchao's, "
+            f"and the values of the others by at most {largest:.1e} of the scale of their block. "
+            f"With `stochastic_rounding`, parameters, codes and scales have {bits_are} in "
+            f"{engines} over {compared['steps']:,} steps."
+        )
 
 
 def page(text: str, results: Mapping[str, Any]) -> str:
     """Returns the page with the table of the results."""
     tables = "\n".join(lines(results))
     text = replace_section(text, BEGIN, END, f"\n{tables}\n\n")
-    table = "\n".join(lines_of_codes(results[EIGHT_BITS]))
+    table = "\n".join(lines_of_codes(results))
     return replace_section(text, BEGIN_CODES, END_CODES, f"\n{table}\n\n")
 
 

@@ -166,8 +166,9 @@ class Jax(Engine):
         return {name: np.asarray(array) for name, array in self.arrays.items()}
 
     def states(self) -> dict[str, Arrays]:
+        # A parameter without the state has a masked node in its place.
         return {
-            label: {name: np.asarray(array) for name, array in by_name.items()}
+            label: {name: np.asarray(a) for name, a in by_name.items() if hasattr(a, "dtype")}
             for label, by_name in self.carried.states.items()
         }
 

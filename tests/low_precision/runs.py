@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from closedform import optimizers, transforms
 from closedform.language import Schedule, UpdateRule
+from closedform.transforms.quantized_states import QUANTIZATIONS, Quantization
+from docs.build_low_precision import EIGHT_BITS, FOUR_BITS
 from tests.low_precision.engines import (
     BF16,
     Arrays,
@@ -24,8 +28,6 @@ from tests.low_precision.engines import (
 from tests.low_precision.problems import Problem
 
 WEIGHT_DECAY = 0.01
-EIGHT_BIT_BLOCK = 256
-"""The elements that share a scale."""
 ENDING = 10
 """The last steps over which the loss is averaged are the steps divided by this."""
 SAMPLES = 20
@@ -102,16 +104,18 @@ class Torchao(Peer):
         )
 
 
-class Torchao8Bits(Peer):
-    """AdamW of torchao with states of 8 bits, in blocks of 256."""
+class TorchaoCoded(Peer):
+    """AdamW of torchao with states of a few bits, in blocks of its default size."""
+
+    kind = ""
+    """The name of the class in torchao."""
 
     def create(self) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from torchao.optim import AdamW8bit
-        return AdamW8bit(
-            self.tensors.values(), lr=0.0, weight_decay=WEIGHT_DECAY, block_size=EIGHT_BIT_BLOCK
-        )
+            import torchao.optim
+        kind = getattr(torchao.optim, self.kind)
+        return kind(self.tensors.values(), lr=0.0, weight_decay=WEIGHT_DECAY)
 
     def states(self) -> dict[str, Arrays]:
         return {
@@ -124,27 +128,92 @@ class Torchao8Bits(Peer):
         }
 
 
-def eight_bit_engines(problem: Problem, steps: int) -> dict[str, Engine]:
-    """AdamW on parameters of float32 with states of float32 and of 8 bits."""
-    rule = optimizers.adamw(problem.schedule, weight_decay=WEIGHT_DECAY)
-    coded_rule = transforms.eight_bit_states(rule, block=EIGHT_BIT_BLOCK)
-    return {
-        "float32": Session(rule, problem.start),
-        "eight_bit_states": Session(coded_rule, problem.start),
-        "torchao": Torchao8Bits(problem.schedule, steps, problem.start, 0),
-    }
+class Torchao8Bits(TorchaoCoded):
+    """States of 8 bits."""
+
+    kind = "AdamW8bit"
 
 
-def share_of_equal_codes(first: Engine, second: Engine) -> float:
-    """The share of codes of two engines that are equal; codes of torchao have no sign."""
-    equal = []
-    tables = second.states()
-    for label, by_name in first.states().items():
-        if label.endswith("_code"):
-            for name, codes in by_name.items():
-                unsigned_codes = codes.astype(int) + 128
-                equal.append(unsigned_codes.ravel() == tables[label][name].ravel())
-    return float(np.mean(equal))
+class Torchao4Bits(TorchaoCoded):
+    """States of 4 bits."""
+
+    kind = "AdamW4bit"
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """States of a few bits.
+
+    Attributes:
+        transform: The name of the transform.
+        peer: AdamW of torchao with such states.
+        module: The module of torchao with the tensors of such states.
+        state: The class of these tensors.
+    """
+
+    transform: str
+    peer: type[Peer]
+    module: str
+    state: str
+
+    @property
+    def quantization(self) -> Quantization:
+        """The bits, the block and the code books."""
+        return QUANTIZATIONS[self.transform]
+
+    def code(self, rule: UpdateRule, **lists: Sequence[str]) -> UpdateRule:
+        """Returns the rule with states of these bits."""
+        coded_rule: UpdateRule = getattr(transforms, self.transform)(rule, **lists)
+        return coded_rule
+
+    def engines(self, problem: Problem, steps: int) -> dict[str, Engine]:
+        """AdamW on parameters of float32 with states of float32 and of these bits."""
+        rule = optimizers.adamw(problem.schedule, weight_decay=WEIGHT_DECAY)
+        return {
+            "float32": Session(rule, problem.start),
+            self.transform: Session(self.code(rule), problem.start),
+            "torchao": self.peer(problem.schedule, steps, problem.start, 0),
+        }
+
+    def share_of_equal_codes(self, first: Engine, second: Engine) -> float:
+        """The share of codes of two engines that are equal; the second is of torchao."""
+        tables = second.states()
+        equal = [
+            self.unpack(codes.astype(int) + 128) == self.unpack(tables[label][name])
+            for label, by_name in first.states().items()
+            if label.endswith("_code")
+            for name, codes in by_name.items()
+        ]
+        return float(np.mean(equal))
+
+    def unpack(self, packed: NDArray[Any]) -> NDArray[Any]:
+        """The codes in bytes, the highest bits first."""
+        bits = self.quantization.bits
+        shifts = np.arange(8 - bits, -1, -bits)
+        return np.asarray(packed.reshape(-1, 1).astype(int) >> shifts & 2**bits - 1).ravel()
+
+    def quantized_by_torchao(
+        self, tensor: NDArray[Any], *, is_signed: bool
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The codes of a tensor in torchao, and its values."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kind = getattr(import_module(self.module), self.state)
+        block = self.quantization.block
+        coded = kind.zeros(tensor.shape, signed=is_signed, block_size=block)
+        coded.copy_(torch.from_numpy(tensor))
+        return self.unpack(coded.codes.numpy()), coded.dequantize().numpy()
+
+
+CODED: Mapping[str, Coded] = {
+    EIGHT_BITS: Coded(
+        "eight_bit_states", Torchao8Bits, "torchao.optim.subclass_8bit", "OptimState8bit"
+    ),
+    FOUR_BITS: Coded(
+        "four_bit_states", Torchao4Bits, "torchao.optim.subclass_4bit", "OptimState4bit"
+    ),
+}
+"""By the name of their results."""
 
 
 PEERS: Mapping[str, type[Peer]] = {"torch, AdamW": Peer, "torchao, stochastic rounding": Torchao}
@@ -211,11 +280,14 @@ def state_bits(engine: Engine) -> dict[str, dict[str, bytes]]:
     return {
         label: bits(
             {
-                name: np.where(np.abs(array) < LEAST_STATE, np.zeros_like(array), array)
+                name: array
+                if array.dtype.kind == "i"
+                else np.where(np.abs(array) < LEAST_STATE, np.zeros_like(array), array)
                 for name, array in by_name.items()
             }
         )
         for label, by_name in engine.states().items()
+        if by_name
     }
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from docs.build_low_precision import (
     EIGHT_BITS,
+    FOUR_BITS,
     LANGUAGE,
     PAGE,
     QUADRATIC,
+    RANDOM,
     RESULTS,
     TITLES,
     TOLERATED,
@@ -42,13 +44,24 @@ def test_the_stored_losses_are_within_the_bars(name: str, results: dict[str, Any
     assert losses["nearest"] > losses["stochastic_rounding"]
 
 
-def test_the_stored_8_bit_states_are_those_of_torchao(results: dict[str, Any]) -> None:
-    compared = results[EIGHT_BITS]
+@pytest.mark.parametrize(
+    ("name", "transform", "factor"),
+    [(EIGHT_BITS, "eight_bit_states", 1.9), (FOUR_BITS, "four_bit_states", 2.3)],
+)
+def test_the_stored_coded_states_are_those_of_torchao(
+    name: str, transform: str, factor: float, results: dict[str, Any]
+) -> None:
+    compared = results[name]
     losses, memory = compared["losses"], compared["memory"]
     assert compared["steps"] == 1000
-    assert losses["eight_bit_states"] == pytest.approx(losses["torchao"], rel=1e-3)
-    assert memory["eight_bit_states"] == memory["torchao"] < memory["float32"] / 1.9
+    assert losses[transform] == pytest.approx(losses["torchao"], rel=1e-3)
+    assert memory[transform] == memory["torchao"] < memory["float32"] / factor
     assert compared["equal codes"] > 0.999
+    for tensor in results[f"{name}, {RANDOM}"].values():
+        assert tensor["different codes"] <= 1e-5 * tensor["codes"]
+        assert tensor["largest difference of values of equal codes"] <= 2**-22
+    bits = results[f"{name}, bits"]
+    assert bits == {"engines": ["onnxruntime", "torch", "jax"], "steps": 1000, "difference": None}
 
 
 @pytest.mark.parametrize("name", [QUADRATIC, LANGUAGE])

@@ -36,8 +36,14 @@ TITLES = {
 }
 TITLES_OF_STATES = {
     EIGHT_BITS: {"eight_bit_states": "`eight_bit_states`", "torchao": "torchao's `AdamW8bit`"},
-    FOUR_BITS: {"four_bit_states": "`four_bit_states`", "torchao": "torchao's `AdamW4bit`"},
+    FOUR_BITS: {
+        "four_bit_states": "`four_bit_states`",
+        "torchao": "torchao's `AdamW4bit`",
+        "exp_avg in 8 bits": "`four_bit_states`, the first moment in 8 bits",
+    },
 }
+TRANSFORMS_OF_STATES = ("eight_bit_states", "four_bit_states")
+"""The rows that a class of torchao computes, too."""
 
 
 def lines(results: Mapping[str, Any]) -> Iterator[str]:
@@ -78,7 +84,7 @@ def lines_of_codes(everything: Mapping[str, Any]) -> Iterator[str]:
     for name, label, title in titles:
         losses, memory = everything[name]["losses"], everything[name]["memory"]
         loss, reference, peer = losses[label], losses["float32"], losses["torchao"]
-        to_peer = "" if label == "float32" else f"{loss / peer:.4f}"
+        to_peer = f"{loss / peer:.4f}" if label in ("torchao", *TRANSFORMS_OF_STATES) else ""
         cells = [f"{memory[label]:.2f}", f"{loss:.4g}", f"{loss / reference:.3f}", to_peer]
         yield f"| {title} | {' | '.join(cells)} |"
     yield ""

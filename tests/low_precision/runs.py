@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -149,12 +149,14 @@ class Coded:
         peer: AdamW of torchao with such states.
         module: The module of torchao with the tensors of such states.
         state: The class of these tensors.
+        mixtures: Rules that have states of other bits, too.
     """
 
     transform: str
     peer: type[Peer]
     module: str
     state: str
+    mixtures: Mapping[str, Callable[[UpdateRule], UpdateRule]] = field(default_factory=dict)
 
     @property
     def quantization(self) -> Quantization:
@@ -173,6 +175,10 @@ class Coded:
             "float32": Session(rule, problem.start),
             self.transform: Session(self.code(rule), problem.start),
             "torchao": self.peer(problem.schedule, steps, problem.start, 0),
+            **{
+                label: Session(mixture(rule), problem.start)
+                for label, mixture in self.mixtures.items()
+            },
         }
 
     def share_of_equal_codes(self, first: Engine, second: Engine) -> float:
@@ -210,7 +216,15 @@ CODED: Mapping[str, Coded] = {
         "eight_bit_states", Torchao8Bits, "torchao.optim.subclass_8bit", "OptimState8bit"
     ),
     FOUR_BITS: Coded(
-        "four_bit_states", Torchao4Bits, "torchao.optim.subclass_4bit", "OptimState4bit"
+        "four_bit_states",
+        Torchao4Bits,
+        "torchao.optim.subclass_4bit",
+        "OptimState4bit",
+        {
+            "exp_avg in 8 bits": lambda rule: transforms.eight_bit_states(
+                transforms.four_bit_states(rule, [], ["exp_avg_sq"]), ["exp_avg"], []
+            )
+        },
     ),
 }
 """By the name of their results."""

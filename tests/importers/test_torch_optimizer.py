@@ -10,12 +10,14 @@ import torch
 
 import closedform as cf
 from closedform.errors import TraceError
+from closedform.importers import torch_optimizer
 from closedform.importers.tensors.check import TOLERANCE
-from closedform.importers.torch_optimizer import interpreter, operators, trace
+from closedform.importers.torch_optimizer import interpreter, operators
 from closedform.importers.torch_optimizer.check import difference
 from closedform.importers.torch_optimizer.shapes import shape_of
 from closedform.importers.torch_optimizer.subject import double_precision, subject_of
 from closedform.language import GRAD, PARAM, GlobalSum, axis_size, hyper, state, t
+from closedform.verify.tracing import TracingProver
 from tests.support.trajectories import trajectory
 
 Optimizer = torch.optim.Optimizer
@@ -40,6 +42,10 @@ class Traced(Optimizer):
 
     def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
         raise NotImplementedError
+
+
+def trace(optimizer: Optimizer) -> Any:
+    return torch_optimizer.trace(optimizer, TracingProver())
 
 
 def rule_of(kind: type[Traced], *shapes: tuple[int, ...], **options: Any) -> cf.UpdateRule:

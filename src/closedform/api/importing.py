@@ -124,7 +124,7 @@ def from_torch(
     from closedform.verify.tracing import TracingProver
 
     if is_optimizer(source):
-        return trace(source)
+        return trace(source, TracingProver())
     if not is_scheduler(source):
         raise ArgumentError(
             f"from_torch takes a scheduler or an optimizer, got {type(source).__name__}",

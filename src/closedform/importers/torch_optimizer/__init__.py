@@ -11,6 +11,7 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
+from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.check import STEPS, TOLERANCE
 from closedform.importers.tensors.values import Axes, Sizes
 from closedform.importers.tensors.variants import Variant, rule_of
@@ -50,11 +51,12 @@ def is_optimizer(source: object) -> TypeGuard[torch.optim.Optimizer]:
     return isinstance(source, torch.optim.Optimizer)
 
 
-def trace(optimizer: torch.optim.Optimizer) -> UpdateRule | list[UpdateRule]:
+def trace(optimizer: torch.optim.Optimizer, prover: Prover) -> UpdateRule | list[UpdateRule]:
     """Returns the update rule of an optimizer, or one for each of its param groups.
 
     Args:
         optimizer: The optimizer before its first step; it and its parameters are not changed.
+        prover: Decides whether some step takes the decisions of a way through the step.
 
     Raises:
         TraceError: The step does something that has no expression, or the rule differs from the
@@ -63,7 +65,7 @@ def trace(optimizer: torch.optim.Optimizer) -> UpdateRule | list[UpdateRule]:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     with double_precision():
-        groups = [_group(optimizer, place) for place in range(len(optimizer.param_groups))]
+        groups = [_group(optimizer, place, prover) for place in range(len(optimizer.param_groups))]
         rules = [rule for rule, _ in groups]
         if len(rules) > 1:
             check_groups(optimizer, rules, [shape for _, shape in groups])
@@ -76,7 +78,9 @@ class _Traced:
     tracer: Tracer
 
 
-def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Sizes]:
+def _group(
+    optimizer: torch.optim.Optimizer, place: int, prover: Prover
+) -> tuple[UpdateRule, Sizes]:
     """The rule of a param group, and a shape for which it was traced."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(optimizer).__name__)
     where = f"{type(optimizer).__name__}, param group {place}"
@@ -84,10 +88,10 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Si
     if not shapes:
         raise TraceError("the param group has no parameters", where=where)
     _check_parameters(optimizer.param_groups[place]["params"], where)
-    traces = _traces(optimizer, place, shapes, where, torch.float64)
+    traces = _traces(optimizer, place, shapes, where, prover, torch.float64)
     singles: list[_Traced] = []
     if any(tracing.tracer.is_of_dtype for tracing in traces):
-        singles = _traces(optimizer, place, shapes, where, torch.float32)
+        singles = _traces(optimizer, place, shapes, where, prover, torch.float32)
 
     def rule_of_all(*, with_phases: bool) -> UpdateRule:
         rule = _rule(name.lower(), traces, with_phases=with_phases)
@@ -131,13 +135,14 @@ def _traces(
     place: int,
     shapes: Sequence[Sizes],
     where: str,
+    prover: Prover,
     dtype: torch.dtype,
 ) -> list[_Traced]:
     """Traces that together are valid for all shapes."""
     traces: list[_Traced] = []
     for shape in shapes:
         if not any(_fits(tracing.trace, shape) for tracing in traces):
-            traces.append(_trace_shape(optimizer, place, shape, where, dtype))
+            traces.append(_trace_shape(optimizer, place, shape, where, prover, dtype))
     return traces
 
 
@@ -211,12 +216,17 @@ def _fits(trace: Trace, shape: Sizes) -> bool:
 
 
 def _trace_shape(
-    optimizer: torch.optim.Optimizer, place: int, shape: Sizes, where: str, dtype: torch.dtype
+    optimizer: torch.optim.Optimizer,
+    place: int,
+    shape: Sizes,
+    where: str,
+    prover: Prover,
+    dtype: torch.dtype,
 ) -> _Traced:
     """Traces for a small shape on which the step goes the way that it goes on this one."""
     for axes in _candidates(shape):
         subject = subject_of(optimizer, place, (axes.shape, axes.twin), seed=3)
-        tracer = Tracer(subject, axes, seed=17, dtype=dtype)
+        tracer = Tracer(subject, axes, seed=17, prover=prover, dtype=dtype)
         result = tracer.trace()
         if _fits(result, shape):
             return _Traced(result, tracer)

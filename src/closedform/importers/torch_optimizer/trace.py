@@ -20,7 +20,7 @@ import torch
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.frames import origin
-from closedform.importers.tensors.steps import STEPS, values_at
+from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.values import (
     Axes,
     Definitions,
@@ -39,7 +39,8 @@ from closedform.importers.torch_optimizer.decisions import (
     join_outcomes,
 )
 from closedform.importers.torch_optimizer.environment import Environment
-from closedform.importers.torch_optimizer.interpreter import Functions, Operators, with_place
+from closedform.importers.torch_optimizer.feasibility import Feasibility
+from closedform.importers.torch_optimizer.interpreter import Functions, Operators
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
@@ -157,12 +158,14 @@ class Tracer:
         subject: The optimizer, before its first step.
         axes: The shapes of its parameters.
         seed: Of the gradients.
+        prover: Decides whether some step takes the decisions of a way through the step.
         dtype: The dtype that the step sees as that of the parameters.
     """
 
     subject: Subject
     axes: Axes
     seed: int
+    prover: Prover
     dtype: torch.dtype = torch.float64
     definitions: Definitions = field(default_factory=Definitions)
     conditions: list[sp.Basic] = field(default_factory=list)
@@ -185,6 +188,8 @@ class Tracer:
                 self._warm_up(_LONGEST)
                 continue
             try:
+                numbers = {hyper(name): value for name, value in self.hypers.items()}
+                self.feasibility = Feasibility(self.prover, numbers | self.axes.numbers())
                 phases = [self._phase(step) for step in range(self.first_steady + 1)]
                 self._check_clock(phases)
                 self._check_symmetry(phases)
@@ -441,17 +446,8 @@ class Tracer:
         """A step at which decisions can be taken together, as far as they depend only on it."""
         if not is_steady:
             return step
-        # Steps at which conditions are tried: small ones, powers, and large ones.
-        times = STEPS[step <= STEPS]
-        numbers = {hyper(name): value for name, value in self.hypers.items()}
-        numbers |= self.axes.numbers()
-        for condition, truth in decisions:
-            if t not in condition.free_symbols or condition.free_symbols - {t, *numbers}:
-                continue
-            times = times[values_at(condition, times, numbers) == truth]
-            if not times.size:
-                return None
-        return int(times[0])
+        conditions = [condition if truth else sp.Not(condition) for condition, truth in decisions]
+        return self.feasibility.step(conditions, step)
 
     def _execute(
         self, step: int, time: int, prefix: Sequence[Decision], *, is_steady: bool
@@ -468,7 +464,10 @@ class Tracer:
             }
 
         def is_possible(decisions: Sequence[Decision]) -> bool:
-            return self._time(decisions, step, is_steady=is_steady) is not None
+            try:
+                return self._time(decisions, step, is_steady=is_steady) is not None
+            except TraceError as error:
+                raise run.refuse(error.what, error.hint) from error.__cause__
 
         note(())
         run = Run(
@@ -556,6 +555,8 @@ class Tracer:
         if not is_steady and all(p not in after and not expected[p] for p in changed_paths):
             return replace(outcome, is_begun=False)
         path = changed_paths[0]
+        if after.get(path, "").startswith(_NUMBER) and is_number(self.leaves[-1].get(path)):
+            raise _Changed(path)
         raise TraceError(
             f"{_spell(path)} changes from {expected.get(path)} to {after.get(path)} in one of "
             "the ways through the step",
@@ -685,7 +686,10 @@ def _name_place(where: str, run: Run | None = None) -> Any:
     except _Changed:
         raise
     except TraceError as error:
-        raise with_place(error, where) from error.__cause__
+        if error.where is not None:
+            raise
+        place = _origin(error, where)
+        raise TraceError(error.what, where=place, hint=error.hint) from error.__cause__
     except ClosedFormError as error:
         raise TraceError(error.what, where=f"{where}: {error.where}", hint=error.hint) from error
     except Exception as error:
@@ -712,6 +716,8 @@ def _text(value: Any) -> str:
         return f"tensor {tuple(value.shape)}"
     if isinstance(value, str):
         return f"str {value!r}"
+    if isinstance(value, SYMBOLIC):
+        return f"{_NUMBER} {value.expr}"
     if value is None or isinstance(value, bool | int | float | torch.dtype):
         return f"{type(value).__name__} {value!r}"
     return f"{_OBJECT} of type {type(value).__name__}"
@@ -725,7 +731,7 @@ def _identity(value: Any) -> str:
     return f"{text} {id(value)}" if text.startswith(_OBJECT) else text
 
 
-_OBJECT = "object"
+_OBJECT, _NUMBER = "object", "number"
 
 
 def _mirror_path(path: Path) -> Path:

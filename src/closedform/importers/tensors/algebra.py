@@ -131,9 +131,9 @@ class Algebra:
         if value.items is not None:
             return _reduced_items(kind, value.items)
         offset = rank - len(value.shape)
-        if offset < 0:
-            raise TraceError(f"the {kind} of elements that a mask selects has no expression")
         full_shape = (1,) * offset + value.shape
+        if offset < 0 or any(n not in (1, size) for n, size in zip(full_shape, sizes, strict=True)):
+            raise TraceError(f"the {kind} of elements that a mask selects has no expression")
         reduced_axes = [axis for axis in places if sizes[axis] != 1]
         inner = [axis - offset for axis in reduced_axes if full_shape[axis] != 1]
         count = sp.Mul(

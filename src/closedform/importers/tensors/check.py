@@ -73,10 +73,15 @@ class RunningRule:
         """Sets the number of steps done."""
         self.values[naming.STEP] = np.array(time)
 
-    def step(self, gradients: Mapping[str, Any]) -> None:
-        """Takes one step."""
+    def step(self, gradients: Mapping[str, Any], tensors: Mapping[str, Any] | None = None) -> None:
+        """Takes one step.
+
+        Args:
+            gradients: Of the parameters by name.
+            tensors: Other inputs by the names of their ports.
+        """
         gradient_inputs = {naming.grad(name): value for name, value in gradients.items()}
-        inputs = {**self.values, **gradient_inputs}
+        inputs = {**self.values, **gradient_inputs, **(tensors or {})}
         outputs = evaluate(self._step, {name: inputs[name] for name in self._inputs})
         self.values |= {name.removeprefix(naming.NEXT): array for name, array in outputs.items()}
 

@@ -320,7 +320,7 @@ class Definitions:
         """Returns whether an expression depends on tensors of the first parameter."""
         for symbol in expr.free_symbols:
             definition = self.expressions.get(symbol)
-            if symbol in (PARAM, GRAD) or symbol.name.startswith("state."):
+            if symbol in (PARAM, GRAD) or symbol.name.startswith(("state.", "input.")):
                 return True
             if definition is not None and self.is_of_tensor(definition):
                 return True
@@ -332,7 +332,8 @@ class Definitions:
             return False
         if isinstance(expr, sp.Symbol):
             definition = self.expressions.get(expr)
-            is_tensor = expr in (PARAM, GRAD) or expr.name.startswith(("state.", "other."))
+            prefixes = ("state.", "other.", "input.")
+            is_tensor = expr in (PARAM, GRAD) or expr.name.startswith(prefixes)
             return is_tensor or (definition is not None and self.is_of_one(definition))
         return any(map(self.is_of_one, expr.args))
 

@@ -9,9 +9,11 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ClosedFormError, TraceError
-from closedform.language.model import Shared
+from closedform.language.model import Shared, tensor_input
 from closedform.language.symbols import local
 from closedform.language.update_rule import State, UpdateRule
+
+_INPUT = tensor_input("").name
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, Any]) -
             {key: value for key, value in hypers.items() if key in used_names},
             definitions,
             requires,
+            tuple(sorted(n.removeprefix(_INPUT) for n in used_names if n.startswith(_INPUT))),
             shared=common,
             advances=variants[0].advances,
         )

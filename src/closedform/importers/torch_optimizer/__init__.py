@@ -64,7 +64,8 @@ def trace(optimizer: torch.optim.Optimizer, prover: Prover) -> UpdateRule | list
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    with double_precision():
+    # The random numbers of torch go on after the trace as they would without it.
+    with double_precision(), torch.random.fork_rng(devices=[]):
         groups = [_group(optimizer, place, prover) for place in range(len(optimizer.param_groups))]
         rules = [rule for rule, _ in groups]
         if len(rules) > 1:
@@ -167,8 +168,7 @@ def _difference(
     if not gaps[0][0] <= TOLERANCE:
         return gaps[0]
     # The trace has two parameters: what counts them, or takes their places, is seen with three.
-    first, second = _other_shapes(tracing)
-    second_shapes = (first, second, second)
+    second_shapes = _other_shapes(tracing)
     subject_of_others = subject_of(optimizer, place, second_shapes, seed=4)
     gaps.append(difference(rule, subject_of_others, second_shapes, seed=11, slots=slots))
     gaps += [
@@ -194,14 +194,16 @@ def _difference(
     return max(gaps, key=lambda gap: gap[0] if gap[0] == gap[0] else float("inf"))
 
 
-def _other_shapes(tracing: _Traced) -> tuple[Sizes, Sizes]:
-    """Other shapes than the traced ones, on which the step goes the same way."""
+def _other_shapes(tracing: _Traced) -> tuple[Sizes, ...]:
+    """Three other shapes than the traced ones, on which the step goes the same way."""
     shapes = []
-    for shape in (tracing.trace.axes.shape, tracing.trace.axes.twin):
-        # Other sizes than the traced ones: a formula with their numbers in it shows.
-        larger = tuple(size if size == 1 else size + 2 for size in shape)
+    axes = tracing.trace.axes
+    for shape, more in ((axes.shape, 2), (axes.twin, 2), (axes.twin, 4)):
+        # Other sizes than the traced ones: a formula with their numbers in it shows. All differ,
+        # which shows for which parameter random numbers are.
+        larger = tuple(size if size == 1 else size + more for size in shape)
         shapes.append(larger if _fits(tracing.trace, larger) else shape)
-    return shapes[0], shapes[1]
+    return tuple(shapes)
 
 
 def _fits(trace: Trace, shape: Sizes) -> bool:

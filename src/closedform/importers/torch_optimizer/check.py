@@ -20,6 +20,7 @@ from closedform.importers.tensors.check import (
     without_rounding,
 )
 from closedform.importers.tensors.values import Sizes
+from closedform.importers.torch_optimizer.inputs import Draws, input_values
 from closedform.importers.torch_optimizer.subject import InDouble, Path, Subject, gradients
 from closedform.importers.torch_optimizer.trace import Slot, Trace
 from closedform.ir import naming
@@ -74,7 +75,8 @@ def difference(
     start = {name: _array(param) for name, param in zip(_NAMES, copy.params, strict=False)}
     running = RunningRule(graphs[key], start)
     worst = (0.0, "", 0)
-    with InDouble(is_exact=exact is not rule), np.errstate(all="ignore"):
+    draws = Draws(seed + 3000)
+    with InDouble(is_exact=exact is not rule), draws, np.errstate(all="ignore"):
         for count, time in enumerate(steps if special is None else range(len(special))):
             if time != count:
                 _set_clock(copy, counters or {}, time)
@@ -84,13 +86,20 @@ def difference(
             for place, kind in (special[count] if special else {}).items():
                 if place < len(grads):
                     grads[place] = SPECIAL[kind](grads[place])
+            draws.begin_step()
             try:
                 copy.step(grads)
             except (ArithmeticError, ValueError, RuntimeError):
                 if special is None:
                     raise
                 break  # there is no step to follow
-            running.step({name: _array(g) for name, g in zip(_NAMES, grads, strict=False)})
+            tensors = input_values(
+                rule.inputs,
+                dict(zip(_NAMES, copy.params, strict=False)),
+                copy.optimizer.state,
+                draws,
+            )
+            running.step({name: _array(g) for name, g in zip(_NAMES, grads, strict=False)}, tensors)
             # States that a huge or an infinite gradient has reached depend on the order of sums.
             for label, actual, expected in _pairs(copy, running.values, () if special else slots):
                 if special is not None:
@@ -196,6 +205,8 @@ def check_places(subject: Subject, where: str) -> None:
     for param in rest:
         # Of the same shape, values and gradients: only the place differs.
         param.data.copy_(first.data)
+        for key, mask in subject.masks(0).items():
+            subject.optimizer.state[param][key] = mask.clone()
     kinds = (None, "huge", "zero", "tiny", None)
     for sequence in ((*kinds, "infinite"), ("NaN", None)):
         copy = subject.clone()
@@ -203,7 +214,7 @@ def check_places(subject: Subject, where: str) -> None:
             (gradient,) = gradients([tuple(first.shape)], seed=2000 + count)
             gradient = gradient if kind is None else SPECIAL[kind](gradient)
             try:
-                with InDouble():
+                with InDouble(), Draws(count, is_constant=True):
                     copy.step([gradient] * len(copy.params))
             except (ArithmeticError, ValueError, RuntimeError):
                 break  # there is no step to follow
@@ -231,7 +242,10 @@ def _pairs(
         if slot.path in leaves and key in values:
             leaf = leaves[slot.path]
             number = _array(leaf) if isinstance(leaf, torch.Tensor) else np.array(float(leaf))
-            pairs.append((f"state {slot.name!r}", values[key], number))
+            value = values[key]
+            if slot.mask is not None:
+                value = value[copy.masks(0)[slot.mask].numpy()]
+            pairs.append((f"state {slot.name!r}", value, number))
     return pairs
 
 

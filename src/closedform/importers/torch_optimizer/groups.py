@@ -10,6 +10,7 @@ import torch
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.tensors.check import TOLERANCE, RunningRule, graphs_of, relative_gap
 from closedform.importers.tensors.values import Sizes
+from closedform.importers.torch_optimizer.inputs import Draws, input_values
 from closedform.importers.torch_optimizer.subject import InDouble, Subject, gradients, subject_of
 from closedform.ir import naming
 from closedform.language.groups import Group
@@ -78,9 +79,9 @@ def _differing_from_each(subjects: Sequence[Subject], shapes: Sequence[Sizes]) -
     lone_copies = [subject.clone() for subject in subjects]
     for step in range(_STEPS):
         grads = [gradients((s, s), seed=500 + 10 * step + k) for k, s in enumerate(shapes)]
-        _step(joint, params, [g for pair in grads for g in pair])
+        _step(joint, params, [g for pair in grads for g in pair], Draws(step, is_constant=True))
         for place, (copy, pair) in enumerate(zip(lone_copies, grads, strict=True)):
-            with InDouble():
+            with InDouble(), Draws(step, is_constant=True):
                 copy.step(pair)
             pair_of_params = params[2 * place : 2 * place + 2]
             for param, expected in zip(pair_of_params, copy.params, strict=True):
@@ -110,8 +111,13 @@ def _differing_from_rules(
         grads = [
             g for k, s in enumerate(shapes) for g in gradients((s, s), seed=500 + 10 * step + k)
         ]
-        _step(joint, params, grads)
-        running.step({name: _array(g) for name, g in zip(names, grads, strict=True)})
+        draws = Draws(step, is_constant=True)
+        _step(joint, params, grads, draws)
+        tensors: dict[str, Any] = {}
+        for k, rule in enumerate(rules):
+            pair = dict(zip(names[2 * k : 2 * k + 2], params[2 * k : 2 * k + 2], strict=True))
+            tensors |= input_values(rule.inputs, pair, joint.state, draws)
+        running.step({name: _array(g) for name, g in zip(names, grads, strict=True)}, tensors)
         for index, (name, param) in enumerate(zip(names, params, strict=True)):
             values = running.values[naming.param(name)]
             if not relative_gap(values, _array(param)) <= TOLERANCE:
@@ -123,11 +129,12 @@ def _step(
     optimizer: torch.optim.Optimizer,
     params: Sequence[torch.Tensor],
     grads: Sequence[torch.Tensor],
+    draws: Draws,
 ) -> None:
     for param, gradient in zip(params, grads, strict=True):
         param.grad = gradient.clone()
     try:
-        with InDouble():
+        with InDouble(), draws:
             optimizer.step()
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise TraceError(

@@ -20,9 +20,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import stack_values
-from closedform.importers.tensors.values import Operand, Value
+from closedform.importers.tensors.values import Operand, Value, twin_of
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
+from closedform.importers.torch_optimizer.inputs import (
+    DISTRIBUTIONS,
+    Draws,
+    input_label,
+    shift_and_scale,
+)
 from closedform.importers.torch_optimizer.matrices import refusal
 from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED, VIEWS
 from closedform.importers.torch_optimizer.place import code_place
@@ -39,7 +45,7 @@ from closedform.importers.torch_optimizer.scalars import (
 )
 from closedform.importers.torch_optimizer.shapes import shape_of
 from closedform.importers.torch_optimizer.subject import in_double
-from closedform.language.model import non_finite
+from closedform.language.model import non_finite, tensor_input
 from closedform.language.symbols import t
 
 TorchFunction: TypeAlias = Callable[..., Any]
@@ -48,10 +54,12 @@ TorchFunction: TypeAlias = Callable[..., Any]
 class Operators(TorchDispatchMode):
     """Executes aten operators and gives their results values."""
 
-    def __init__(self, algebra: TorchAlgebra, run: Run) -> None:
+    def __init__(self, algebra: TorchAlgebra, run: Run, draws: Draws) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.algebra = algebra
         self.run = run
+        self.draws = draws
+        self._counts: dict[tuple[str, int], int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operator."""
@@ -70,7 +78,7 @@ class Operators(TorchDispatchMode):
         if name in _COLLECTIVES:
             return self._collective(func, args, options)
         if torch.Tag.nondeterministic_seeded in func.tags:
-            raise TraceError("random numbers have no expression")
+            return self._draw(func, name, args, options)
         is_list = name.startswith("_foreach_")
         name = name.removeprefix("_foreach_")
         # `__and__` and `__or__` end with two underscores and are not in place.
@@ -103,6 +111,32 @@ class Operators(TorchDispatchMode):
         self._assign(targets if targets is not None else result, value)
         if targets is None:
             self._widen(result, args)
+        return result
+
+    def _draw(self, func: Any, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Draws random numbers: those of the shape of a parameter are an input of the rule."""
+        algebra = self.algebra
+        if name not in DISTRIBUTIONS:
+            raise TraceError(
+                f"random numbers of {name} have no expression",
+                hint="draw standard numbers by torch.randn_like or torch.rand_like",
+            )
+        shift, scale = shift_and_scale(name, args, options)
+        result = self.draws.run(func, name, args, options)
+        shape, shapes = tuple(result.shape), (algebra.axes.shape, algebra.axes.twin)
+        if shapes.count(shape) != 1:
+            raise TraceError(
+                f"random numbers of the shape {list(shape)} have no expression",
+                hint="those of the shape of a parameter of several elements are inputs of the rule",
+            )
+        kind, place = DISTRIBUTIONS[name], shapes.index(shape)
+        count = self._counts[kind, place] = self._counts.get((kind, place), 0) + 1
+        symbol = tensor_input(input_label(kind, count))
+        symbol = twin_of(symbol) if place else symbol
+        algebra.definitions.shapes[symbol] = shape
+        numbers = Value(symbol, shape)
+        value = algebra.map(lambda z, m, s: m + s * z, numbers, shift, scale, name="drawn")
+        self._assign(result, value)
         return result
 
     def _widen(self, result: Any, operands: Sequence[Any]) -> None:

@@ -164,7 +164,8 @@ def _index_put(
     # Elements at places differ from parameter to parameter; a mask chooses elements by value.
     mask = _mask(a, indices)
     source = algebra.value(values)
-    if mask is None or accumulate or (values.numel() != 1 and source.shape != tuple(a.shape)):
+    shapes = ((), _whole_shape(algebra, a))
+    if mask is None or accumulate or (values.numel() != 1 and source.shape not in shapes):
         raise TraceError("elements of a tensor are changed by an index that is not a mask")
     return _where(algebra, mask, source, a)
 
@@ -173,7 +174,19 @@ def _index(algebra: TorchAlgebra, a: Any, indices: Sequence[Any]) -> Value:
     """``a[mask]``, in the shape of a: elementwise functions of it may be written to ``a[mask]``."""
     if _mask(a, indices) is None:
         raise TraceError("elements of a tensor are taken by an index that is not a mask")
-    return algebra.whole(a, tuple(a.shape))
+    value = algebra.real(a)
+    # A number is that of each element, whichever are selected.
+    return value if value.shape == () else algebra.whole(value, _whole_shape(algebra, a))
+
+
+def _whole_shape(algebra: TorchAlgebra, a: Any) -> tuple[int, ...]:
+    """The shape of a tensor; of elements that a mask has selected, that of what they are of."""
+    value, sizes = algebra.value(a), _sizes(a)
+    offset = len(sizes) - len(value.shape)
+    is_broadcast = offset >= 0 and all(
+        n in (1, size) for n, size in zip(value.shape, sizes[offset:], strict=True)
+    )
+    return sizes if is_broadcast else value.shape
 
 
 def _mask(a: Any, indices: Sequence[Any]) -> Any:

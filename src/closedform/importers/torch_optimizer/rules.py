@@ -180,6 +180,7 @@ def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
         {**single.hyperparameters, **double.hyperparameters},
         definitions,
         double.requires,
+        double.inputs,
         shared=double.shared,
         advances=double.advances,
     )

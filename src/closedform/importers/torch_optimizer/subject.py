@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.values import Sizes
+from closedform.importers.torch_optimizer.inputs import is_mask, random_mask
 from closedform.importers.torch_optimizer.shapes import Shape
 
 Path = tuple[Any, ...]
@@ -151,6 +152,12 @@ class Subject:
         result |= _leaves(common, (COMMON,))
         return result
 
+    def masks(self, place: int) -> dict[str, torch.Tensor]:
+        """Returns the masks that are states of a parameter."""
+        param = self.params[place]
+        states: Mapping[str, Any] = self.optimizer.state.get(param, {})
+        return {key: v for key, v in states.items() if is_mask(v, tuple(param.shape))}
+
     def replace(self, path: Path, value: UserValue) -> None:
         """Stores another value at a path."""
         container: Any
@@ -193,8 +200,14 @@ def subject_of(
     state_before = optimizer.state.get(group["params"][0], {})
     copy_of_optimizer = _copy_optimizer(optimizer, group, memo, params, with_state=False)
     for param in params:
-        _check_masks(state_before, f"{type(optimizer).__name__}, param group {place}")
-        state = {key: _fresh(key, v, group["params"][0], param) for key, v in state_before.items()}
+        old = group["params"][0]
+        _check_masks(state_before, old, f"{type(optimizer).__name__}, param group {place}")
+        state = {
+            key: random_mask(tuple(param.shape), generator)
+            if is_mask(value, tuple(old.shape))
+            else _fresh(key, value, old, param)
+            for key, value in state_before.items()
+        }
         if not any(value is _CHANGED for value in state.values()):
             copy_of_optimizer.state[param] = state
         elif any(group.get(key) for key in ("step", "k")):
@@ -220,19 +233,27 @@ def _parameter(value: torch.Tensor) -> torch.Tensor:
     return torch.nn.Parameter(value.clone())
 
 
-def _check_masks(state: Mapping[str, Any], where: str) -> None:
-    """Refuses states that a constructor has chosen elements by: their choice is not in the step.
+def _check_masks(state: Mapping[str, Any], param: torch.Tensor, where: str) -> None:
+    """Refuses truth values of a constructor that are not inputs of a rule.
 
     Raises:
-        TraceError: There is one.
+        TraceError: There are some.
     """
     for key, value in state.items():
-        if isinstance(value, torch.Tensor) and value.dtype == torch.bool:
+        is_of_truths = isinstance(value, torch.Tensor) and value.dtype == torch.bool
+        if is_of_truths and not is_mask(value, tuple(param.shape)):
             raise TraceError(
-                f"the state {key!r} is a mask, which the constructor has made of values of the "
-                "parameter or of random numbers",
+                f"the state {key!r} holds truth values of the shape {list(value.shape)}, which the "
+                "constructor has made of values of the parameter or of random numbers",
                 where=where,
-                hint="the states of a rule begin with numbers, or with the parameter",
+                hint="a mask of the shape of the parameter is an input of the rule",
+            )
+        if is_of_truths and param.numel() < 2:
+            # The trace tells the selected elements from all by their number.
+            raise TraceError(
+                f"the state {key!r} is a mask of a parameter of one element",
+                where=where,
+                hint="put the parameters of one element into an optimizer without masks",
             )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +40,7 @@ from closedform.importers.torch_optimizer.decisions import (
 )
 from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.feasibility import Feasibility
+from closedform.importers.torch_optimizer.inputs import Draws, is_mask, mask_label
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
@@ -62,7 +63,7 @@ from closedform.importers.torch_optimizer.subject import (
     is_number,
     number_of,
 )
-from closedform.language.model import GlobalSum, shared
+from closedform.language.model import GlobalSum, shared, tensor_input
 from closedform.language.shapes import EPSILON, SHAPE_SYMBOLS
 from closedform.language.symbols import GRAD, PARAM, hyper, state, t
 
@@ -80,12 +81,14 @@ class Slot:
         path: Where the optimizer stores it.
         shape: Its shape; () for a number.
         is_shared: Whether it belongs to the whole model.
+        mask: The state that selects the elements that it holds; None for all.
     """
 
     name: str
     path: Path
     shape: Sizes
     is_shared: bool
+    mask: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +216,17 @@ class Tracer:
 
     # --- what the optimizer stores ---------------------------------------------------------------
 
+    @property
+    def _shapes(self) -> tuple[Sizes, Sizes]:
+        return self.axes.shape, self.axes.twin
+
     def _warm_up(self, steps: int) -> None:
         shapes = (self.axes.shape, self.axes.twin)
         self.snapshots = [self.subject.clone()]
         for step in range(steps):
             following = self.snapshots[-1].clone()
-            with InDouble(), _name_place("the first steps"):
+            draws = Draws(self.seed + step)
+            with InDouble(), draws, _name_place("the first steps"):
                 following.step(gradients(shapes, self.seed + step))
             self.snapshots.append(following)
         self.leaves = [snapshot.leaves() for snapshot in self.snapshots]
@@ -270,6 +278,8 @@ class Tracer:
             return "static"
         value = present[-1]
         is_of_param = path[0] == STATE
+        if is_of_param and is_mask(values[0], self._shapes[path[1]]):
+            return "static"  # an input of the rule
         if all(is_number(item) for item in present):
             numbers = [number_of(item) for item in present]
             is_whole = len(present) == len(values) - 1 and is_counter(numbers)
@@ -314,8 +324,22 @@ class Tracer:
         # One element, and not the shape of the parameter: a scalar state such as a per-tensor step
         # size.
         is_scalar = is_shared or (math.prod(shape) == 1 and shape != self.axes.shape)
-        self.slots[name] = Slot(name, path, () if is_scalar else shape, is_shared)
+        mask = None if is_scalar else self._mask_of(path, shape)
+        shape = () if is_scalar else self.axes.shape if mask is not None else shape
+        self.slots[name] = Slot(name, path, shape, is_shared, mask)
         return "slot"
+
+    def _mask_of(self, path: Path, shape: Sizes) -> str | None:
+        """The mask that selects the elements that a state holds, by their number."""
+        twin = self.leaves[-1].get((STATE, 1, *path[2:]))
+        if path[0] != STATE or len(shape) != 1 or not isinstance(twin, torch.Tensor):
+            return None
+        masks = [self.snapshots[0].masks(place) for place in (0, 1)]
+        for key in masks[0]:
+            counts = [(int(of_place[key].sum()),) for of_place in masks if key in of_place]
+            if counts == [shape, tuple(twin.shape)]:
+                return key
+        return None
 
     def _hyper(self, path: Path, value: float) -> None:
         name = _hyper_name(path[1:])
@@ -360,7 +384,13 @@ class Tracer:
         """
         definitions = self.definitions
         exchange: dict[sp.Symbol, sp.Expr] = {}
-        names = [PARAM, GRAD, *(state(n) for n, slot in self.slots.items() if not slot.is_shared)]
+        inputs = [symbol for symbol in definitions.shapes if symbol.name.startswith("input.")]
+        names = [
+            PARAM,
+            GRAD,
+            *inputs,
+            *(state(n) for n, slot in self.slots.items() if not slot.is_shared),
+        ]
         for symbol in (*names, *SHAPE_SYMBOLS):
             twin = twin_of(symbol)
             exchange |= {symbol: twin, twin: symbol}
@@ -491,7 +521,8 @@ class Tracer:
         with _name_place(type(optimizer).__name__, run), environment.enter(optimizer):
             before = self._structure(subject.leaves(), is_same_copy=is_steady)
             try:
-                with Functions(algebra, run, precision), Operators(algebra, run), torch.no_grad():
+                operators = Operators(algebra, run, Draws(self.seed + step))
+                with Functions(algebra, run, precision), operators, torch.no_grad():
                     optimizer.step()
             finally:
                 if run.refusal is not None:
@@ -563,9 +594,16 @@ class Tracer:
             hint="only numbers and tensors can be states of a rule",
         )
 
-    def _register(self, storages: Storages, tensor: torch.Tensor, symbol: sp.Symbol) -> None:
-        self.definitions.shapes[symbol] = tuple(tensor.shape)
-        storages.create(tensor, Value(symbol, tuple(tensor.shape)))
+    def _register(
+        self,
+        storages: Storages,
+        tensor: torch.Tensor,
+        symbol: sp.Symbol,
+        shape: Sizes | None = None,
+    ) -> None:
+        shape = tuple(tensor.shape) if shape is None else shape
+        self.definitions.shapes[symbol] = shape
+        storages.create(tensor, Value(symbol, shape))
 
     def _install(
         self,
@@ -597,8 +635,21 @@ class Tracer:
                     subject.replace(path, symbolic(value, symbol, run))
                 elif slot.shape == ():
                     storages.create(value, Value(symbol))
+                elif slot.mask is not None:
+                    self._register(storages, value, symbol, self._shapes[place])
                 else:
                     self._register(storages, value, symbol)
+        for _, mask, symbol in self._masks(subject):
+            self.definitions.shapes[symbol] = tuple(mask.shape)
+            storages.create(mask, Value(sp.Ne(symbol, 0), tuple(mask.shape)))
+
+    def _masks(self, subject: Subject) -> Iterator[tuple[str, torch.Tensor, sp.Symbol]]:
+        """The masks that the constructor has made, with their symbols."""
+        for place in (0, 1):
+            for key, mask in subject.masks(place).items():
+                if (STATE, place, key) in self.static:
+                    symbol = tensor_input(mask_label(key))
+                    yield key, mask, twin_of(symbol) if place else symbol
 
     def _install_counter(
         self,
@@ -626,6 +677,12 @@ class Tracer:
     def _outcome(
         self, subject: Subject, algebra: TorchAlgebra, step: int, *, is_steady: bool
     ) -> Outcome:
+        for key, mask, symbol in self._masks(subject):
+            if algebra.value(mask).expr != sp.Ne(symbol, 0):
+                raise TraceError(
+                    f"the step changes the mask {key!r}, which the constructor has made",
+                    hint="a mask that stays the same is an input of the rule",
+                )
         leaves = subject.leaves()
         results = {"param": algebra.value(subject.params[0])}
         twin_results = {"param": algebra.value(subject.params[1])}

@@ -1,0 +1,1 @@
+"""Reads Python without running it: syntax, values of expressions, statements."""

@@ -44,14 +44,18 @@ def _first_change(relation: Relational) -> int | None:
     return step if _holds(relation, step) != _holds(relation, step - 1) else step + 1
 
 
-def _crossing(difference: sp.Expr) -> int | None:
-    """The first step at or after the zero of an expression linear in t; None for others."""
+def root_of_line(difference: sp.Expr) -> sp.Expr | None:
+    """Returns where an expression linear in the step is 0; None for others and for constants."""
     polynomial = sp.expand(difference)
     slope = polynomial.coeff(t)
-    height = polynomial - slope * t
-    if slope == 0 or height.free_symbols or slope.free_symbols:
-        return None
-    return int(sp.ceiling(-height / slope))
+    intercept = polynomial - slope * t
+    return None if slope == 0 or intercept.has(t) or slope.has(t) else -intercept / slope
+
+
+def _crossing(difference: sp.Expr) -> int | None:
+    """The first step at or after the zero of an expression in the step only; None for others."""
+    root = root_of_line(difference) if difference.free_symbols <= {t} else None
+    return None if root is None else int(sp.ceiling(root))
 
 
 def _holds(relation: Relational, step: int) -> bool:

@@ -16,6 +16,7 @@ from flint import arb, fmpq
 from sympy.core.relational import Relational
 
 from closedform.language import Schedule, t
+from closedform.language.boundaries import root_of_line
 from closedform.verify.claims.continuity import cells_of, over_real_clock
 from closedform.verify.claims.reading import CLOCK, ScheduleReading
 from closedform.verify.tactics.real_line import RealCell, as_choices, real_cells
@@ -219,7 +220,7 @@ def _values_at_turns(schedule: Schedule) -> Iterator[sp.Expr]:
     if schedule.duration is not None:
         turns.append(schedule.duration if schedule.length is None else schedule.length)
     for difference in _differences(schedule.bound):
-        root = _root(difference)
+        root = root_of_line(difference)
         if root is not None:
             turns.append(root)
     for turn in dict.fromkeys(turns):
@@ -232,16 +233,6 @@ def _differences(expr: sp.Expr) -> Iterator[sp.Expr]:
     for extreme in sorted(expr.atoms(sp.Min, sp.Max), key=str):
         for first, second in itertools.combinations(extreme.args, 2):
             yield first - second
-
-
-def _root(difference: sp.Expr) -> sp.Expr | None:
-    """Where a difference that is a line in the clock is 0."""
-    polynomial = sp.expand(difference)
-    slope = polynomial.coeff(t)
-    height = polynomial - slope * t
-    if slope == 0 or height.has(t) or slope.has(t):
-        return None
-    return -height / slope
 
 
 @dataclass(frozen=True, slots=True)

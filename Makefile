@@ -265,7 +265,7 @@ transfer: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/scaling/compare_transfer.py
 	@$(BIN)/python -m docs.build_scaling
 
-# Some half an hour on one core.
+# Some 70 minutes on one core; an interrupted run goes on where it stopped.
 precision: $(STAMP) $(COMPARE_STAMP)
 	@echo "== precision: parameters in bfloat16, next to float32 and torchao; rewrites docs/low_precision.md"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/low_precision/compare_low_precision.py

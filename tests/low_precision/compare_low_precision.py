@@ -1,13 +1,14 @@
 """AdamW with parameters in bfloat16: losses beside float32 and torchao, and the bits of engines.
 
-`make precision` runs it, some 25 minutes on a core, and stores the results in
-docs/low_precision.json.
+`make precision` runs it, some 70 minutes on a core, and stores the results in
+docs/low_precision.json. An interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,11 @@ from tests.low_precision.runs import (
     stored,
     trained,
 )
+from tests.support.stored_results import StoredResults
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torchao and torch's compiler
 
-STEPS = {QUADRATIC: 100_000, LANGUAGE: 20_000, EIGHT_BITS: 1_000, FOUR_BITS: 1_000}
+STEPS = {QUADRATIC: 100_000, LANGUAGE: 100_000, EIGHT_BITS: 1_000, FOUR_BITS: 1_000}
 EARLY = 100
 """The steps after which the codes of two implementations are compared."""
 SEEDS = {QUADRATIC: range(3), LANGUAGE: range(1)}
@@ -50,6 +52,8 @@ COMPARED = {QUADRATIC: 100_000, LANGUAGE: 1_000}
 """The steps after each of which the bits of the engines are compared."""
 PROBLEMS: Mapping[str, Callable[[int, int], Problem]] = {QUADRATIC: Quadratic, LANGUAGE: Language}
 LOW = [choice for choice in CHOICES if choice != "float32"]
+SOURCES = ["src/closedform/transforms", "src/closedform/optimizers", "tests/low_precision/runs.py"]
+PACKAGES = ["onnxruntime", "torch", "torchao"]
 MEASURED = 2**14
 """The elements of the parameter whose memory is measured."""
 
@@ -66,11 +70,14 @@ def losses(request: pytest.FixtureRequest) -> Mapping[str, Sequence[float]]:
     torch.set_num_threads(1)
     name: str = request.param
     steps = STEPS[name]
+    runs = StoredResults(f"low_precision_{name.replace(' ', '_')}", SOURCES, PACKAGES)
     measured: dict[str, list[float]] = {choice: [] for choice in [*CHOICES, *PEERS]}
     for seed in SEEDS[name]:
         problem = PROBLEMS[name](steps, seed)
         for choice, values in measured.items():
-            values.append(trained(choice, problem, steps, seed))
+            run = partial(trained, choice, problem, steps, seed)
+            case = f"{choice}, {steps} steps, seed {seed}"
+            values.append(json.loads(runs.result(case, lambda run=run: json.dumps(run()))))  # type: ignore[misc]
             print(name, seed, choice, values[-1], flush=True)
     store(name, {"steps": steps, "losses": measured})
     return measured

@@ -28,6 +28,7 @@ REASONS = (
     ("not printed", "a step is not printed"),
     ("rejected", "rejected"),
     ("Gappa has no ", "it has exp, log or a power that is not whole"),
+    ("the error has no bound", "the error has no bound"),
     ("with exact numbers", "not equal with exact numbers for the float constants"),
 )
 """The beginnings of reasons, and how the table says them."""

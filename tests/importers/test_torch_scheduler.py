@@ -380,7 +380,8 @@ def test_cosine_annealing_of_every_length_is_the_cosine(length: int) -> None:
     schedule = cf.from_torch(CosineAnnealingLR(optimizer_of(rate), length, eta_min=least))
     assert isinstance(schedule, Schedule)
     expected = values_of(lambda o: CosineAnnealingLR(o, length, eta_min=least), 3 * length, rate)
-    for step, value in enumerate(expected):
+    # Exact values of nested roots take milliseconds each: 90 steps at most, in all three periods.
+    for step, value in list(enumerate(expected))[:: max(1, length // 30)]:
         exact = least + (rate - least) * (1 + math.cos(math.pi * step / length)) / 2
         assert float(schedule.exact(step)) == pytest.approx(exact, rel=1e-13, abs=1e-16)
         assert value == pytest.approx(exact, rel=1e-9, abs=1e-12)  # torch rounds once a step

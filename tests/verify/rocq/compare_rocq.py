@@ -326,7 +326,7 @@ def test_proofs_of_other_statements_are_rejected(coq: Coq) -> None:
 
 def test_edited_proofs_are_rejected(coq: Coq) -> None:
     """A file with one edit is rejected, or its theorem is not the claim, or it still proves it."""
-    goals = [goal for goal in GOALS if goal.expected is PROVED][::9]
+    goals = [goal for goal in GOALS if goal.expected is PROVED][::5]
     proofs = [proof_of(statement_of(goal.goal, goal.assume)) for goal in goals]
     edited: list[tuple[str, RocqFile]] = []
     for number, proof in enumerate(proof for proof in proofs if proof is not None):

@@ -132,6 +132,16 @@ class UnprovedWarning(UserWarning):
     """An export is not proved to be its source; the message has the reason and the proved range."""
 
 
+def shortened(text: str, longest: int = 200) -> str:
+    """Returns a text for a message, cut after some characters: formulas may have millions.
+
+    Example:
+        >>> shortened("exp(exp(exp(t)))", 7)
+        'exp(exp …'
+    """
+    return text if len(text) <= longest else f"{text[:longest]} …"
+
+
 def nearest(name: str, candidates: Iterable[str], likeness: float = 0.5) -> str:
     """Returns a hint with the known name closest to ``name``, or a list of known names.
 

@@ -82,6 +82,7 @@ def _loss(y: torch.Tensor) -> torch.Tensor:
     return (y**2).mean()
 
 
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_the_count_is_free(name: str, tmp_path: Path) -> None:
     model = _Weighted(WEIGHTS[name])

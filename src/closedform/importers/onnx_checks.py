@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, inliner
 
-from closedform.errors import VerificationError
+from closedform.errors import VerificationError, shortened
 from closedform.importers.onnx_structure import (
     MOST_ENTRIES,
     check_size,
@@ -476,13 +476,9 @@ def _check_by_onnx(model: ModelProto, where: str) -> None:
         raise VerificationError(f"onnx cannot check it: {_summary(error)}", where=where) from error
 
 
-# Messages of onnx.checker contain the text of the whole node.
-_LONGEST = 300
-
-
 def _summary(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+    # Messages of onnx.checker contain the text of the whole node.
+    return shortened(" ".join(str(error).split()), 300)
 
 
 def _without_weights(model: ModelProto) -> ModelProto:

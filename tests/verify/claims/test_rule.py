@@ -13,6 +13,7 @@ from closedform.errors import VerificationError
 from closedform.language import GRAD, PARAM, FloorMod, State, UpdateRule, hyper, state, t
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.standard import verify_rule
+from closedform.verify.terms.limits import LIMITS
 
 LR, B1, B2, EPS, WD, MU = (
     hyper(name) for name in ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum")
@@ -308,6 +309,21 @@ def test_functions_of_whole_tensors_are_unknown() -> None:
     (finding,) = optimizers.adafactor().verify()
     assert finding.shown == "UNKNOWN"
     assert "has no meaning to the prover" in finding.detail
+
+
+@pytest.mark.parametrize("name", ["muon", "shampoo", "kron"])
+def test_a_step_too_large_to_read_is_unknown_at_once(name: str) -> None:
+    """Each definition reads the last one several times: Shampoo has 3.6e11 nodes without names."""
+    (finding,) = getattr(optimizers, name)(1e-3).verify()
+    assert finding.shown == "UNKNOWN"
+    assert finding.detail.endswith(f"the prover reads at most {LIMITS.step_nodes:,}")
+
+
+def test_a_function_without_meaning_is_named_in_a_line() -> None:
+    (finding,) = optimizers.muon(1e-3, ns_steps=1).verify()
+    assert finding.detail.startswith("LikeParam has no meaning to the prover, got LikeParam(")
+    assert len(finding.detail) < 300
+    assert finding.detail.endswith(" …")
 
 
 def test_named_claims_replace_the_standard_ones() -> None:

@@ -158,7 +158,9 @@ class Claim:
             if verdict.refuted and not goal.is_sufficient:
                 return _refutation_of(goal, verdict, verdicts)
             if not verdict.proved:
-                unknown.append(f"{goal.text}: {verdict.reason}" if verdict.reason else goal.text)
+                # A goal that is false as it stands says in its text why nothing is proved.
+                reason = "" if goal.statement is FALSE else verdict.reason
+                unknown.append(f"{goal.text}: {reason}" if reason else goal.text)
             verdicts.append(verdict)
         return Verdict(
             Status.UNKNOWN if unknown else Status.PROVED,

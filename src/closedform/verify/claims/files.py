@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from closedform.errors import DefinitionError, VerificationError
+from closedform.errors import DefinitionError, VerificationError, shortened
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import checked_model, read_model
 from closedform.language import Schedule
@@ -144,16 +144,8 @@ def _again(entry: dict[str, Any], schedule: Schedule, model: CheckedModel, where
     try:
         claim = make(schedule, **read_arguments(numbers))
     except (TypeError, ValueError, ZeroDivisionError, DefinitionError):
-        numbers_text = _cut(numbers)
+        numbers_text = shortened(str(numbers))
         raise VerificationError(
             f"the claim {name!r} cannot be made of {numbers_text}", where=where
         ) from None
     return claim
-
-
-_LONGEST = 200
-
-
-def _cut(numbers: Mapping[str, Any]) -> str:
-    text = str(numbers)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

@@ -14,6 +14,7 @@ from closedform.language.symbols import local, rationalize
 from closedform.verify.claims.core import Goal, all_defined
 from closedform.verify.claims.reading import Condition, value_text
 from closedform.verify.terms.build import TRUE
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Term
 
@@ -62,7 +63,8 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
     """Returns one step of a rule; hyperparameters named in ``open`` stay symbols.
 
     Raises:
-        VerificationError: It is not a rule, or has no hyperparameter of that name.
+        VerificationError: It is not a rule, has no hyperparameter of that name, or is too large
+            with its definitions in place: five products of Muon have 27 million nodes.
     """
     if not isinstance(rule, UpdateRule):
         raise VerificationError(
@@ -77,6 +79,7 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
                 where=f"rule {rule.name!r}",
                 hint=nearest(name, rule.hyperparameters),
             )
+    _check_size(rule)
     values = {
         name: value.bound if isinstance(value, Schedule) else value
         for name, value in rule.hyperparameters.items()
@@ -95,6 +98,28 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
     next_states = {name: with_known(spec.next) for name, spec in rule.states.items()}
     initial = {name: spec.initial for name, spec in rule.states.items()}
     return Step(rule, values, with_known(rule.param), next_states, initial)
+
+
+def _check_size(rule: UpdateRule) -> None:
+    """Refuses a step whose definitions grow exponentially when one is put into the next."""
+    sizes: dict[sp.Basic, int] = {}
+
+    def size(expr: sp.Basic) -> int:
+        if expr not in sizes:
+            sizes[expr] = 1 + sum(map(size, expr.args))
+        return sizes[expr]
+
+    for name, expr in rule.definitions.items():
+        sizes[local(name)] = size(expr)
+    nodes = max(map(size, (rule.param, *(spec.next for spec in rule.states.values()))))
+    if nodes > LIMITS.step_nodes:
+        raise VerificationError(
+            f"a step has {nodes:,} nodes with its definitions in place, and the prover reads at "
+            f"most {LIMITS.step_nodes:,}",
+            where=f"rule {rule.name!r}",
+            hint="claims about a rule with fewer iterations are read, such as of Muon with "
+            "ns_steps=1",
+        )
 
 
 def open_symbols(step: Step) -> dict[str, sp.Symbol]:

@@ -123,6 +123,7 @@ class Limits:
     constant_bits: int = 14_000  # bits of a constant of a graph, 4,200 digits
     stated_digits: int = 400  # digits, and size of the exponent, of a number that a file states
     expression_nodes: int = 200_000  # nodes of an expression, each where it stands
+    step_nodes: int = 20_000  # nodes of a step of a rule with its definitions in place
     nested_choices: int = 6  # choices in one condition of an expression
     number_bits: int = 20_000  # bits of a rational power before it becomes a ball
     combined_constants: int = 40  # numbers of a source whose sums and products are tried

@@ -12,7 +12,7 @@ from typing import Any
 import sympy as sp
 from sympy.core.sympify import _sympify
 
-from closedform.errors import VerificationError
+from closedform.errors import VerificationError, shortened
 from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
 from closedform.language.symbols import InternalName
 from closedform.verify.terms import build
@@ -64,7 +64,7 @@ def _read(expr: sp.Basic, terms: dict[sp.Basic, Term], readers: Mapping[type, Re
             terms[expr] = result
             return result
     raise VerificationError(
-        f"{type(expr).__name__} has no meaning to the prover, got {expr}",
+        f"{type(expr).__name__} has no meaning to the prover, got {shortened(str(expr))}",
         hint="write it with + * / ** cos sin exp log floor Min Max Abs sign Piecewise",
     )
 

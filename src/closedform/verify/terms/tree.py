@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from closedform.effort import METER
-from closedform.errors import VerificationError
+from closedform.errors import VerificationError, shortened
 
 T = TypeVar("T")
 
@@ -226,6 +226,6 @@ def show(root: Term) -> str:
                 text = f"{node.value}({', '.join(args)})"
             case _:
                 text = f"{node.op.value}({', '.join(args)})"
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+        return shortened(text, _LONGEST)
 
     return fold(root, make)

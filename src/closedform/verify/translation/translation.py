@@ -30,7 +30,7 @@ from itertools import chain
 from flint import fmpq
 
 from closedform.effort import Effort, OutOfEffort, Watch
-from closedform.errors import ClosedFormError, VerificationError
+from closedform.errors import ClosedFormError, VerificationError, shortened
 from closedform.ir import DType, Graph, Node, Op, Role
 from closedform.ir.analysis.interval import full
 from closedform.ir.graph import with_outputs
@@ -463,7 +463,7 @@ def _check_refinement(pair: Pair, steps: StepRange, effort: Effort) -> Verdict |
         counterexample = refutation(
             pair, chain(zeros_of(pair, steps), points_of(pair, steps)), effort
         )
-        text = part.text if len(part.text) <= _LONGEST else f"{part.text[:_LONGEST]} …"
+        text = shortened(part.text)
         unknown = Verdict(Status.UNKNOWN, reason=WHERE_BOTH.format(name=pair.name, what=text))
         return unknown if counterexample is None else counterexample
     return None
@@ -488,7 +488,6 @@ def _undefined_parts(pair: Pair, steps: StepRange, effort: Effort) -> list[Oblig
 
 
 _MOST_SEGMENTS = 16
-_LONGEST = 200
 
 
 def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from closedform.errors import shortened
+
 
 def dotted_name(node: ast.expr) -> str | None:
     """Returns ``a.b.c`` of a name or attribute; None for another expression."""
@@ -17,9 +19,8 @@ def dotted_name(node: ast.expr) -> str | None:
 
 
 def source_text(node: ast.AST) -> str:
-    """Returns the code of a node in a line of at most 80 characters."""
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= 80 else f"{text[:79]}…"
+    """Returns the code of a node in a line, cut after 80 characters."""
+    return shortened(" ".join(ast.unparse(node).split()), 80)
 
 
 def bound_names(node: ast.AST) -> list[str]:

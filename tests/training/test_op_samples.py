@@ -8,6 +8,7 @@ import re
 import pytest
 import torch
 
+from closedform.training.tables import union
 from docs import build_training_operators as build
 from tests.training.op_samples import Result, operators, outcome, samples, variants
 
@@ -84,6 +85,20 @@ def test_variants_of_an_operator_match_or_are_refused_in_each_dtype(name: str) -
         for kind, sample in found.items():
             result = outcome(op, sample)
             assert result.result in (Result.MATCHED, Result.REFUSED), (result, kind, dtype)
+
+
+def test_a_sum_of_no_products_keeps_its_factor() -> None:
+    """Gemm of onnxruntime 1.31 returns C, not β·C, where the matrices share an axis of size 0."""
+    op = operators()["addmm"]
+    sample = variants(op, torch.float32)["empty"]
+    assert sample.kwargs["beta"] == 0.2
+    assert outcome(op, sample).result is Result.MATCHED
+
+
+def test_tables_have_one_entry_for_a_key() -> None:
+    assert union({"a": 1}, {"b": 2}) == {"a": 1, "b": 2}
+    with pytest.raises(ValueError, match="two tables have an entry for b"):
+        union({"a": 1, "b": 2}, {"b": 3})
 
 
 @pytest.mark.sample(every=7)

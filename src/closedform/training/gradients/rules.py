@@ -17,6 +17,7 @@ from closedform.training.gradients.composed_rules import COMPOSED
 from closedform.training.gradients.elementwise import Elementwise, Kink, X, Z
 from closedform.training.gradients.linear import Composed, Linear
 from closedform.training.gradients.linear_rules import LINEAR
+from closedform.training.tables import union
 from closedform.verify.gradients.elements import ALPHA, SCALE
 from closedform.verify.terms.build import (
     HALF,
@@ -222,7 +223,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
 }
 """Rules of elementwise operators: the derivative, with the convention of torch at kinks."""
 
-RULES: Mapping[str, Rule] = {**ELEMENTWISE, **LINEAR, **COMPOSED}
+RULES: Mapping[str, Rule] = union(ELEMENTWISE, LINEAR, COMPOSED)
 
 PROVED, PROVED_OFF_KINKS, COMPARED = "proved", "proved except at kinks", "compared with torch only"
 

@@ -52,8 +52,9 @@ from closedform.training.onnx_torch.values import (
     OnnxValue,
     as_tensor,
 )
+from closedform.training.tables import union
 
-ROWS = {**ELEMENTWISE, **MOVEMENT, **LAYERS, **RECURRENT, **RESIZING}
+ROWS = union(ELEMENTWISE, MOVEMENT, LAYERS, RECURRENT, RESIZING)
 """The table of operators: a function, and the attributes with their defaults."""
 
 OLDEST, NEWEST = 7, 24

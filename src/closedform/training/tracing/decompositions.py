@@ -13,6 +13,7 @@ import torch
 from torch._decomp import get_decompositions
 from torch.onnx.ops import symbolic
 
+from closedform.training.tables import union
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.convolutions import convolution_backward, unconvolve
 from closedform.training.tracing.elementary import ELEMENTARY
@@ -31,25 +32,23 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
     Args:
         draw: Gives the numbers of a random operator.
     """
-    return {
-        **core_decompositions(),
-        **ELEMENTARY,
-        **MATRICES,
-        **SPECIALS,
-        **NORMALISATION,
+    layers = {
         ATEN.native_layer_norm.default: layer_norm,
         ATEN.mean.dim: in_stages(ATEN.mean.dim),
         ATEN.mean.default: in_stages(ATEN.mean.dim),
         # sum.default is a sum.dim_IntList over all axes. torch 2.13 leaves sums in 16 bits that are
         # outputs of the graph in float32.
         ATEN.sum.dim_IntList: _in_float32(ATEN.sum.dim_IntList, in_stages(ATEN.sum.dim_IntList)),
-        **{operator: _in_float32(operator) for operator in _SCATTERED_SUMS},
-        **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
-        **_BACKWARD,
         ATEN.empty_permuted.default: _zeros,
         ATEN.empty.memory_format: _zeros,
-        **random_decompositions(draw),
     }
+    by_dtype = {
+        **{operator: _in_float32(operator) for operator in _SCATTERED_SUMS},
+        **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
+        ATEN.addmm.default: _addmm,
+    }
+    tables = (ELEMENTARY, MATRICES, SPECIALS, NORMALISATION, layers, by_dtype, _BACKWARD)
+    return core_decompositions() | union(*tables, random_decompositions(draw))
 
 
 def _zeros(size: Any, *_: Any, dtype: Any = None, **__: Any) -> torch.Tensor:
@@ -183,12 +182,22 @@ def _in_float32(operator: Any, of_wide: Callable[..., Any] = _keep) -> Callable[
     return compute
 
 
+def _addmm(value: torch.Tensor, first: torch.Tensor, second: torch.Tensor, **factors: Any) -> Any:
+    """Returns β·C where the matrices share an axis of size 0, which onnxruntime 1.31 leaves out."""
+    size = first.shape[1]
+    if not isinstance(size, int) or size:
+        return _ADDMM_IN_FLOAT64(value, first, second, **factors)
+    shape = first.shape[0], second.shape[1]
+    beta = factors.get("beta", 1)
+    return (value * beta).expand(shape) if beta else torch.zeros(shape, dtype=value.dtype)
+
+
 def _only_float64(operator: Any) -> Callable[..., Any]:
     """The decomposition of an operator by torch, for tensors in float64."""
     formula = get_decompositions([operator])[operator]
 
     def compute(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
-        is_product = operator in (ATEN.addmm.default, ATEN.baddbmm.default)
+        is_product = operator in _PRODUCTS
         if value.dtype is not torch.float64 or (is_product and not options):
             return NotImplemented
         return formula(value, *arguments, **options)
@@ -207,11 +216,13 @@ _WITH_ATTRIBUTES = (
     ATEN.clamp.default,
     ATEN.clamp_min.default,
     ATEN.clamp_max.default,
-    ATEN.addmm.default,
     ATEN.baddbmm.default,
 )
 """Operators whose numbers are attributes in ONNX, which are float32, or constants that torch's
 exporter has in float32; onnxruntime 1.31 has LeakyRelu and Elu for float32 only."""
+
+_PRODUCTS = (ATEN.addmm.default, ATEN.baddbmm.default)
+_ADDMM_IN_FLOAT64 = _only_float64(ATEN.addmm.default)
 
 _SCATTERED_SUMS = (ATEN.scatter_add.default, ATEN.index_put.default)
 """onnxruntime 1.31 does not have them in 16 bits."""

@@ -88,14 +88,6 @@ def _cat(tensors: Sequence[Tensor], axis: int = 0) -> Any:
     return tensors[0].clone() if is_void else NotImplemented
 
 
-def _addmm(value: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Returns β·C where the matrices share an axis of size 0, which onnxruntime 1.31 leaves out."""
-    if not isinstance(first.shape[1], int) or first.shape[1]:
-        return NotImplemented
-    shape = first.shape[0], second.shape[1]
-    return (value * beta).expand(shape) if beta else torch.zeros(shape, dtype=value.dtype)
-
-
 def _sort(
     value: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> Any:
@@ -423,7 +415,6 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     ATEN.logsumexp.default: _logsumexp,
     ATEN.linalg_vector_norm.default: _of_vectors(ATEN.linalg_vector_norm.default),
     ATEN.scatter_reduce.two: _scatter_reduce,
-    ATEN.addmm.default: _addmm,
     ATEN.cat.default: _cat,
     ATEN.sort.stable: _sort,
     ATEN.fmax.default: _without_nan(torch.maximum),

@@ -167,6 +167,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy tells that scalars wrap
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("dtype", WIDTHS)

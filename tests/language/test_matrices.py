@@ -120,6 +120,7 @@ def with_values(rows: int, values: Any) -> Any:
     return (left[:, : len(values)] * values) @ right.T
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     ("rows", "columns", "condition"),
     [(1, 1, 1), (2, 2, 10), (5, 5, 1e8), (7, 5, 1e3), (6, 4, 1e8), (8, 8, 1e8)],

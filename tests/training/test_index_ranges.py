@@ -95,6 +95,7 @@ def session(folder: Path) -> TrainSession:
     return TrainSession(folder, threads=1)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", READS)
 def test_values_that_torch_refuses_are_refused(session: TrainSession, name: str) -> None:
     model, refused = Table(), 0

@@ -235,6 +235,7 @@ def test_a_recurrence_over_a_free_length_is_refused(
     export(recurrent(strides), loss, example, rule, tmp_path / "run", dynamic_axes=rows)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_lengths_of_sequences_end_a_recurrence(operator: str, gates: int, tmp_path: Path) -> None:
     shapes = {"W": (2, 4 * gates, 3), "R": (2, 4 * gates, 4), "B": (2, 8 * gates)}
@@ -271,6 +272,7 @@ def test_lengths_of_sequences_end_a_recurrence(operator: str, gates: int, tmp_pa
     assert result.loss == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_peepholes_of_an_lstm(direction: str, tmp_path: Path) -> None:
     directions = 2 if direction == "bidirectional" else 1

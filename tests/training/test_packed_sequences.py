@@ -99,6 +99,7 @@ def _check(model: nn.Module, folder: Path) -> TrainSession:
 _EXHAUSTIVE = "gru, both directions, two layers"
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize(
     "name",
     [

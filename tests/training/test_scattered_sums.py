@@ -43,6 +43,7 @@ def _loss(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy(output.flatten(0, 1), labels.flatten())
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("use", USES)
 def test_rows_are_added_to_the_other_part(use: str, dtype: torch.dtype, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def _batch(rows: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
 FREE = {name: {0: "rows", 1: "length"} for name in ("x", "target")}
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", BRANCHES)
 def test_sizes_of_the_other_branch_are_refused(name: str, tmp_path: Path) -> None:
     branch = BRANCHES[name]

@@ -139,6 +139,7 @@ ENGINES: dict[str, Callable[[UpdateRule], dict[str, Arrays]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", RULES)

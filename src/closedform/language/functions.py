@@ -38,6 +38,8 @@ class AllBut(sp.Tuple):
 class _TensorFunction(sp.Function):
     """A function of tensors, inert; arguments after the first ones are its static structure."""
 
+    is_elementwise = False  # see sympy_folding
+
     # SymPy's Function is complex by default: sqrt(sum**2) would not become Abs(sum).
     def _eval_is_real(self) -> bool:
         return True

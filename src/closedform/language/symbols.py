@@ -10,9 +10,11 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language.aliases import Operand
+from closedform.language.sympy_folding import correct_folding
 from closedform.language.sympy_parity import correct_integrality
 
 correct_integrality()
+correct_folding()
 
 
 class InternalName(str):

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import sympy as sp
+from sympy.functions.elementary.piecewise import ExprCondPair
 
 from closedform.language.exact import to_float
 from closedform.language.symbols import t
@@ -286,12 +287,7 @@ def _where(
     if not open_:
         return value
     # A Piecewise in a condition becomes an ITE when SymPy makes the branch.
-    folded_condition = sp.piecewise_fold(sp.And(*open_))
-    condition = (
-        folded_condition.rewrite(sp.ITE)
-        if isinstance(folded_condition, sp.Piecewise)
-        else folded_condition
-    )
+    condition = ExprCondPair(value, sp.And(*open_)).cond
     return sp.Piecewise((value, condition.replace(sp.ITE, without_choice)), (fallback, True))
 
 

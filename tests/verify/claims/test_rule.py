@@ -14,6 +14,7 @@ from closedform.language import GRAD, PARAM, FloorMod, State, UpdateRule, hyper,
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.standard import verify_rule
 from closedform.verify.terms.limits import LIMITS
+from tests.test_library import OPTIMIZERS
 
 LR, B1, B2, EPS, WD, MU = (
     hyper(name) for name in ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum")
@@ -317,6 +318,14 @@ def test_a_step_too_large_to_read_is_unknown_at_once(name: str) -> None:
     (finding,) = getattr(optimizers, name)(1e-3).verify()
     assert finding.shown == "UNKNOWN"
     assert finding.detail.endswith(f"the prover reads at most {LIMITS.step_nodes:,}")
+
+
+@pytest.mark.sample(every=5)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_rule_of_the_library_is_verified(name: str) -> None:
+    report = OPTIMIZERS[name]().verify()
+    assert {finding.shown for finding in report} <= {"PROVED", "UNKNOWN"}
+    assert all(len(finding.detail) < 1500 for finding in report)
 
 
 def test_a_function_without_meaning_is_named_in_a_line() -> None:

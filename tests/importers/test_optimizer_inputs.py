@@ -81,6 +81,7 @@ def chosen(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
     p.mul_(1 - 0.125 * own["mask"].to(p.dtype)).add_(~own["mask"]).div_(own["mask"].sum())
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("body", [packed, clipped, chosen])
 @pytest.mark.parametrize("shape", [(3, 4), (7,)])
 def test_a_rule_takes_the_mask_of_the_optimizer(body: Body, shape: tuple[int, ...]) -> None:

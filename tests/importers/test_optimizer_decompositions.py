@@ -63,6 +63,7 @@ def traced(kind: type[Traced], **options: Any) -> cf.UpdateRule:
     return rule
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("name", ["qr", "svd", "eigh", "transposed in place"])
 def test_a_decomposition_is_traced(name: str) -> None:

@@ -17,6 +17,7 @@ QUICK = (
 )
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("key", QUICK)
 def test_error_is_at_most_that_of_torch(key: str) -> None:
     compare_accuracy.check(key)

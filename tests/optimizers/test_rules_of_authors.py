@@ -71,6 +71,7 @@ def test_every_record_has_its_rule() -> None:
     assert {key.split("/")[0] for key in ARRAYS} == set(RULES)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", RULES)
 def test_trajectory_is_that_of_the_authors(name: str) -> None:
     start, gradients, losses = drawn()

@@ -81,6 +81,7 @@ def differences(row: Row, folder: Path) -> list[str]:
     return wrong
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("framework", NAMES)
 def test_curves_are_those_of_the_framework(framework: str, tmp_path: Path) -> None:
     wrong = {row["file"]: differences(row, tmp_path) for row in rows(framework)}

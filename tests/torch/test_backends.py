@@ -28,6 +28,7 @@ def test_onnxruntime_is_eager(name: str) -> None:
     assert is_finite(trained(rule, "eager", 3))
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.filterwarnings(COMPILING)
 @pytest.mark.parametrize("name", ["sgd", "shared"])
 def test_compiled_is_eager(name: str) -> None:

@@ -74,8 +74,8 @@ def test_loss_and_gradients_are_those_of_torch(name: str) -> None:
 DTYPES = torch.float32, torch.float16, torch.bfloat16
 
 
-# Every 150th operator here, each of them with `--exhaustive`, and again in compare_op_samples.py.
-@pytest.mark.sample(every=150)
+# Every 300th operator here, each of them with `--exhaustive`, and again in compare_op_samples.py.
+@pytest.mark.sample(every=300)
 @pytest.mark.filterwarnings("ignore")  # samples of torch use what torch deprecates
 @pytest.mark.parametrize("name", operators())
 def test_variants_of_an_operator_match_or_are_refused_in_each_dtype(name: str) -> None:

@@ -51,7 +51,7 @@ def assert_same_training(folder: Path, batches: Sequence[Any]) -> None:
         assert np.abs(state[key] - value).max(initial=0) <= bound, key
 
 
-@pytest.mark.sample(every=9)
+@pytest.mark.sample(every=18)
 @pytest.mark.parametrize("name", EXPORTED)
 def test_losses_are_those_of_the_ordinary_files(name: str, tmp_path: Path) -> None:
     entry = ZOO[name]

@@ -22,6 +22,7 @@ SWEEP = replace(OF_SCHEDULES, tried=2)
 """A fault is tried on two schedules of those whose compilation runs its line."""
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("module", [*HANDLERS, *PASSES], ids=lambda module: module.__name__)
 def test_planted_faults_are_caught(module: ModuleType) -> None:
     mutants = drawn(SWEEP, module, 2, seed=20, every=EVERY)

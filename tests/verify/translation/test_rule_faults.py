@@ -30,6 +30,7 @@ SWEEP = replace(OF_RULES, tried=1)
 """A fault is tried on one rule of those whose compilation runs its line."""
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("module", OF_RULES.modules, ids=lambda module: module.__name__)
 def test_planted_faults_are_caught(module: ModuleType) -> None:
     mutants = drawn(SWEEP, module, 1, seed=5, every=EVERY)

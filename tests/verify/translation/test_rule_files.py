@@ -55,7 +55,7 @@ UNDECIDED = {("adams", True), ("spam", False), ("spam", True)}
 
 
 @pytest.mark.filterwarnings("ignore::closedform.errors.UnprovedWarning")  # the status is read
-@pytest.mark.sample(every=5)
+@pytest.mark.sample(every=9)
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_file_of_every_rule_is_proved(name: str, inline: bool, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_every_transform_is_here() -> None:
     assert set(transforms.__all__) - {"states_to_sparsify"} == set(TRANSFORMED) - of_frameworks
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=7)
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_every_transform_of_adamw_is_proved(name: str, inline: bool, tmp_path: Path) -> None:

@@ -95,6 +95,11 @@ def test_a_sum_of_no_products_keeps_its_factor() -> None:
     assert outcome(op, sample).result is Result.MATCHED
 
 
+def test_the_parts_of_a_complex_number_are_broadcast() -> None:
+    op = operators()["complex"]
+    assert outcome(op, variants(op, torch.float32)["broadcast"]).result is Result.MATCHED
+
+
 def test_tables_have_one_entry_for_a_key() -> None:
     assert union({"a": 1}, {"b": 2}) == {"a": 1, "b": 2}
     with pytest.raises(ValueError, match="two tables have an entry for b"):

@@ -320,6 +320,11 @@ def _to_real(value: Any, axes: Sequence[int], normalization: int, size: Any) -> 
     return real * _normalization_factor(lengths, normalization)
 
 
+def _pair(real: torch.Tensor, imaginary: torch.Tensor) -> Pair:
+    """The parts of one shape: torch.complex broadcasts them."""
+    return Pair(*torch.broadcast_tensors(real, imaginary))
+
+
 def _polar(size: torch.Tensor, angle: torch.Tensor) -> Pair:
     return Pair(size * torch.cos(angle), size * torch.sin(angle))
 
@@ -408,7 +413,7 @@ _FORMS: Mapping[Any, Callable[..., Any]] = {
     ATEN.view_as_real_copy.default: lambda value: torch.stack([value.real, value.imaginary], -1),
     ATEN.view_as_complex.default: _of_pairs,
     ATEN.view_as_complex_copy.default: _of_pairs,
-    ATEN.complex.default: Pair,
+    ATEN.complex.default: _pair,
     ATEN.polar.default: _polar,
     ATEN.exp.default: _exponential,
     ATEN.pow.Tensor_Scalar: _power,

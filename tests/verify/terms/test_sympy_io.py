@@ -1,6 +1,8 @@
 """Terms are inert, read SymPy as it stands, and go back to SymPy with the same meaning."""
 
 import random
+import sys
+from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -210,6 +212,16 @@ def test_a_complex_symbol_is_refused() -> None:
         term(sp.Symbol("z", imaginary=True))
 
 
+@pytest.fixture
+def _usual_depth() -> Iterator[None]:
+    """The recursion limit of Python, which torch's compiler raises in the same process."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.usefixtures("_usual_depth")
 def test_depth_without_end_is_refused() -> None:
     tower = B
     for _ in range(400):

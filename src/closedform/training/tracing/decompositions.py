@@ -212,7 +212,6 @@ _WITH_ATTRIBUTES = (
     ATEN.hardsigmoid.default,
     ATEN.hardswish.default,
     ATEN.softplus.default,
-    ATEN.threshold.default,
     ATEN.clamp.default,
     ATEN.clamp_min.default,
     ATEN.clamp_max.default,

@@ -20,6 +20,7 @@ from sympy.ntheory.modular import solve_congruence
 from closedform.errors import TraceError
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.steps import STEPS, values_at
+from closedform.language.boundaries import root_of_line
 from closedform.language.integers import FloorMod
 from closedform.language.symbols import exact_number, t
 
@@ -107,9 +108,9 @@ class Feasibility:
                 if part.truth is not False
             ]
             common = (
-                range(max(one.start, two.start), min(one.stop, two.stop))
-                for one in parts
-                for two in possible
+                range(max(part.start, steps.start), min(part.stop, steps.stop))
+                for part in parts
+                for steps in possible
             )
             parts = [part for part in common if part]
         return parts
@@ -168,8 +169,6 @@ def _residue(conditions: Sequence[sp.Basic]) -> tuple[int, int] | None:
 
 def _roots(line: sp.Expr) -> Iterator[int]:
     """The root of a linear expression in ``t``, rounded."""
-    if line.free_symbols != {t} or not line.is_polynomial(t):
-        return
-    slope, offset = line.coeff(t, 1), line.coeff(t, 0)
-    if slope.is_Rational and offset.is_Rational and slope and sp.expand(line - slope * t) == offset:
-        yield min(max(math.floor(-offset / slope), -_FAR), _FAR)
+    root = root_of_line(line)
+    if root is not None and root.is_Rational:
+        yield min(max(math.floor(root), -_FAR), _FAR)

@@ -69,7 +69,7 @@ REFUSED = {
     "random": "the step uses random.Random.random",
     "random instance": "random.Random",
     "numpy random": "numpy.random",
-    "torch random": "random numbers have no expression",
+    "torch random": "random numbers of the shape [] have no expression",
     "time": "the step uses time.time",
     "address": "the step uses id",
     "global count": "the step changes a dict that exists outside of the optimizer",

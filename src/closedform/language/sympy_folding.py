@@ -42,13 +42,14 @@ def correct_folding() -> None:
 
 
 def names_of_tensors(condition: sp.Basic) -> dict[sp.Basic, sp.Dummy]:
-    """Returns a symbol in the place of each outermost function of whole tensors.
+    """Returns a symbol in the place of each outermost function of tensors that has a choice in it.
 
     None where the condition has no choice, which SymPy leaves as it is.
     """
     if not condition.has(sp.Piecewise):
         return {}
-    return {node: sp.Dummy(real=node.is_real) for node in _functions_of_tensors(condition)}
+    nodes = _functions_of_tensors(condition)
+    return {node: sp.Dummy(real=node.is_real) for node in nodes if node.has(sp.Piecewise)}
 
 
 def _functions_of_tensors(expr: sp.Basic) -> Iterator[sp.Basic]:

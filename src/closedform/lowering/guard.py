@@ -161,6 +161,9 @@ class _Guard:
             guarded_branches.append(
                 (self.visit(value, inside, here), self.visit(condition, domain, path))
             )
+        # Branches that no step of the domain reaches are left out; the last one left has the rest.
+        if len(guarded_branches) < len(expr.args) and expr.args[-1].cond == sp.true:
+            guarded_branches[-1] = guarded_branches[-1][0], sp.true
         is_unchanged = all(
             new[0] is old[0] and new[1] is old[1]
             for new, old in zip(guarded_branches, expr.args, strict=False)

@@ -50,3 +50,7 @@ class ConfigCall:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     scope: str = ""
+
+
+PythonValue = Any
+"""A value in a Python config: a constant, a container, a call, a reference or an unresolved one."""

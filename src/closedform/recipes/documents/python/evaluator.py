@@ -34,7 +34,7 @@ from closedform.recipes.documents.python.syntax import (
     root_of_entry,
     source_text,
 )
-from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, PythonValue, Reference, Unresolved
 
 MAX_WORK = 20_000_000
 """The most visits of objects and names in the search for the effects of unknown code."""
@@ -42,7 +42,7 @@ MAX_WORK = 20_000_000
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
-def unchanged(value: Any) -> Any:
+def unchanged(value: PythonValue) -> PythonValue:
     """Returns an assigned value as it is: no reader converts it."""
     return value
 
@@ -86,7 +86,7 @@ class Evaluator:
         self._hidden: dict[int, Definition] = {}  # code that any statement may run
         self._work = 0
 
-    def _bind(self, name: str, value: Any) -> None:
+    def _bind(self, name: str, value: PythonValue) -> None:
         self.names[name] = value
         self._bound.add(name)
         self.definitions.pop(name, None)
@@ -95,7 +95,9 @@ class Evaluator:
         for entry in self._dotted.pop(name, ()):
             self.names.pop(entry, None)
 
-    def _store(self, target: ast.expr, outer: ast.expr, key: Any, value: Any) -> None:
+    def _store(
+        self, target: ast.expr, outer: ast.expr, key: PythonValue, value: PythonValue
+    ) -> None:
         """Sets an entry of an object, or an argument of a call."""
         owner, path = self.value(outer), dotted_name(outer)
         name = f"{path}.{key}" if path is not None and isinstance(key, str) else None
@@ -119,7 +121,7 @@ class Evaluator:
         if name is not None:
             self._set_dotted(name, value)
 
-    def _set_dotted(self, name: str, value: Any) -> None:
+    def _set_dotted(self, name: str, value: PythonValue) -> None:
         checked_keys(name, f"{self.source}, line {self.line}")
         self.names[name] = value
         self._dotted.setdefault(name.partition(".")[0], set()).add(name)
@@ -129,7 +131,7 @@ class Evaluator:
         root, dot, rest = name.partition(".")
         return f"{self.paths.get(root, root)}{dot}{rest}"
 
-    def _store_unknown(self, owner: Any, name: str, value: Any) -> None:
+    def _store_unknown(self, owner: PythonValue, name: str, value: PythonValue) -> None:
         """Sets an entry of an object that another file defines; others may have it, too."""
         path, root = self._path(name), name.partition(".")[0]
         self._set_dotted(name, value)
@@ -154,14 +156,14 @@ class Evaluator:
         for name in names:
             self._bind(name, Unresolved(self._reason(name, node)))
 
-    def _leave_open(self, value: Any, node: ast.AST | None) -> None:
+    def _leave_open(self, value: PythonValue, node: ast.AST | None) -> None:
         """Leaves an object open, and those in it."""
         for part in reachable_objects(value):
             self._spend(1)
             if id(part) not in self._unknown and not isinstance(part, Unresolved):
                 self._unknown[id(part)] = part, self._reason("its value", node)
 
-    def _leave_calls_open(self, owner: Any, node: ast.AST) -> None:
+    def _leave_calls_open(self, owner: PythonValue, node: ast.AST) -> None:
         """Leaves the calls open that got an object before it changed: either value is possible."""
         _, calls = self._taken.get(id(owner), (owner, []))
         for call in calls:
@@ -265,12 +267,12 @@ class Evaluator:
             hint="write the values into the file",
         )
 
-    def is_unknown(self, value: Any) -> str | None:
+    def is_unknown(self, value: PythonValue) -> str | None:
         """Returns why an object may have changed; None where its value is known."""
         entry = self._unknown.get(id(value))
         return None if entry is None else entry[1]
 
-    def _unless_unknown(self, value: Any, node: ast.AST) -> Any:
+    def _unless_unknown(self, value: PythonValue, node: ast.AST) -> PythonValue:
         reason = self.is_unknown(value)
         return value if reason is None else Unresolved(f"{source_text(node)} ({reason})")
 
@@ -280,7 +282,7 @@ class Evaluator:
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def value(self, node: ast.expr, depth: int = 0) -> Any:
+    def value(self, node: ast.expr, depth: int = 0) -> PythonValue:
         """Returns the value of an expression, after what it changes.
 
         Raises:
@@ -290,12 +292,12 @@ class Evaluator:
             line = getattr(node, "lineno", 0)
             raise ConfigError(TOO_LARGE, where=f"{self.source}, line {line}")
 
-        def inner(part: ast.expr) -> Any:
+        def inner(part: ast.expr) -> PythonValue:
             return self.value(part, depth + 1)
 
         return self._unless_unknown(self._value(node, inner, depth), node)
 
-    def _value(self, node: ast.expr, inner: Callable[[ast.expr], Any], depth: int) -> Any:
+    def _value(self, node: ast.expr, inner: Callable[[ast.expr], Any], depth: int) -> PythonValue:
         match node:
             case ast.Constant(value=value):
                 is_plain = isinstance(value, int | float | str | None)
@@ -341,7 +343,7 @@ class Evaluator:
                     return Unresolved(source_text(node))
         return self._left_open(node)
 
-    def _compare(self, op: ast.cmpop, operands: tuple[Any, Any], node: ast.expr) -> Any:
+    def _compare(self, op: ast.cmpop, operands: tuple[Any, Any], node: ast.expr) -> PythonValue:
         """A comparison of known values; ``is`` only with None, True or False."""
         is_identity = isinstance(op, ast.Is | ast.IsNot)
         # Whether equal numbers or strings are identical depends on the interpreter.
@@ -358,7 +360,9 @@ class Evaluator:
             self._disturb(node)
         return Unresolved(source_text(node))
 
-    def _name_value(self, node: ast.Name | ast.Attribute, inner: Callable[[ast.expr], Any]) -> Any:
+    def _name_value(
+        self, node: ast.Name | ast.Attribute, inner: Callable[[ast.expr], Any]
+    ) -> PythonValue:
         name = dotted_name(node) or ""
         self._refuse_open(node)
         root = name.partition(".")[0]
@@ -381,7 +385,7 @@ class Evaluator:
                 self._leave_open(owner, node)  # a method that may be called later
         return Unresolved(source_text(node))
 
-    def _dotted_value(self, name: str) -> Any:
+    def _dotted_value(self, name: str) -> PythonValue:
         """The value of a dotted name, within dicts and calls, or as it was assigned."""
         outer, _, keys = name.partition(".")
         value = self.names.get(outer, MISSING)
@@ -395,9 +399,9 @@ class Evaluator:
 
     def _boolean(
         self, parts: list[ast.expr], is_and: bool, node: ast.expr, inner: Callable[[ast.expr], Any]
-    ) -> Any:
+    ) -> PythonValue:
         """The value of ``and`` or ``or``, if every operand up to the deciding one is known."""
-        value: Any = None
+        value: PythonValue = None
         for part in parts:
             value = inner(part)
             if part is parts[-1]:
@@ -410,7 +414,7 @@ class Evaluator:
 
     def _comprehension(
         self, item: ast.expr, generator: ast.comprehension, node: ast.expr, depth: int
-    ) -> Any:
+    ) -> PythonValue:
         items = self.value(generator.iter, depth + 1)
         is_short = isinstance(items, list | tuple) and len(items) <= MAX_DEPTH
         target = generator.target
@@ -430,7 +434,7 @@ class Evaluator:
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def _call(self, node: ast.Call, inner: Callable[[ast.expr], Any]) -> Any:
+    def _call(self, node: ast.Call, inner: Callable[[ast.expr], Any]) -> PythonValue:
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return self._left_open(node)
         name = dotted_name(node.func) or source_text(node.func)
@@ -457,7 +461,7 @@ class Evaluator:
             return FinalValues(self).value(args[0])
         return self._unknown_call(node, name, owner, args, kwargs)
 
-    def _owner(self, function: ast.expr, inner: Callable[[ast.expr], Any]) -> Any:
+    def _owner(self, function: ast.expr, inner: Callable[[ast.expr], Any]) -> PythonValue:
         """The object that a method belongs to; None of a function."""
         if isinstance(function, ast.Attribute):
             return inner(function.value)
@@ -472,7 +476,7 @@ class Evaluator:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         node: ast.Call,
-    ) -> Any:
+    ) -> PythonValue:
         """The value of a method of a dict or list, which changes it as in Python."""
         result = method_value(owner, method, args, kwargs)
         if result is MISSING:
@@ -488,7 +492,7 @@ class Evaluator:
         self,
         node: ast.Call,
         name: str,
-        owner: Any,
+        owner: PythonValue,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> ConfigCall:
@@ -530,7 +534,7 @@ class Evaluator:
             self._note_taken(container, call)
         return call
 
-    def _note_taken(self, container: Any, call: ConfigCall) -> None:
+    def _note_taken(self, container: PythonValue, call: ConfigCall) -> None:
         self._taken.setdefault(id(container), (container, []))[1].append(call)
 
 
@@ -546,7 +550,7 @@ class FinalValues:
         self._sizes = 0
         self._active: set[int] = set()
 
-    def of_name(self, name: str) -> Any:
+    def of_name(self, name: str) -> PythonValue:
         """Returns the value of a name, or of a dotted name where it has one."""
         root = self.evaluator.names.get(name.partition(".")[0])
         value = self.evaluator.names[name]
@@ -555,7 +559,7 @@ class FinalValues:
             value = Unresolved(name) if entry is MISSING else entry
         return self.value(value)
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: PythonValue) -> PythonValue:
         """Returns a copy of a value."""
         reason = self.evaluator.is_unknown(value)
         if reason is not None:
@@ -568,7 +572,7 @@ class FinalValues:
         if self._sizes > MAX_NODES or len(self._active) > MAX_DEPTH or is_cycle:
             raise ConfigError(TOO_LARGE, where=self.evaluator.source)
         self._active.add(id(value))
-        result: Any
+        result: PythonValue
         match value:
             case dict():
                 result = {key: self.value(item) for key, item in value.items()}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, PythonValue, Reference, Unresolved
 
 
-def reachable_objects(value: Any) -> Iterator[Any]:
+def reachable_objects(value: PythonValue) -> Iterator[Any]:
     """The mutable or unknown objects that a value reaches, itself included."""
     pending, seen_ids = [value], set()
     while pending:
@@ -30,7 +30,7 @@ def reachable_objects(value: Any) -> Iterator[Any]:
         yield part
 
 
-def reachable_containers(value: Any) -> Iterator[Any]:
+def reachable_containers(value: PythonValue) -> Iterator[Any]:
     """The dicts and lists that a value reaches, except through a call."""
     pending, seen_ids = [value], set()
     while pending:

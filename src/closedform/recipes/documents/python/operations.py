@@ -10,7 +10,7 @@ from typing import Any
 from closedform.errors import ConfigError
 from closedform.recipes.documents.limits import MAX_NODES, TOO_LARGE
 from closedform.recipes.documents.python.syntax import source_text
-from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
+from closedform.recipes.documents.values import ConfigCall, PythonValue, Reference, Unresolved
 
 # 2**10**9 would fill the memory; configs have numbers of tokens, below 64 bits.
 MAX_BITS = 4096
@@ -68,12 +68,12 @@ COPIES = ("copy.deepcopy", "deepcopy")
 MISSING = object()
 
 
-def is_open(value: Any) -> bool:
+def is_open(value: PythonValue) -> bool:
     """Whether the truth of a value is not known."""
     return isinstance(value, Unresolved | ConfigCall | Reference)
 
 
-def is_hashable(key: Any) -> bool:
+def is_hashable(key: PythonValue) -> bool:
     """Whether a value is known, and can be the key of a dict."""
     try:
         hash(key)
@@ -87,7 +87,7 @@ def has_item(owner: list[Any], place: int = -1) -> bool:
     return -len(owner) <= place < len(owner)
 
 
-def entries_of(value: Any) -> Mapping[str, Any]:
+def entries_of(value: PythonValue) -> Mapping[str, Any]:
     """The entries of a dict, or the arguments of a call; none of anything else."""
     if isinstance(value, ConfigCall):
         return value.kwargs
@@ -99,7 +99,7 @@ def dict_value(
     values: list[ast.expr],
     inner: Callable[[ast.expr], Any],
     node: ast.expr,
-) -> Any:
+) -> PythonValue:
     """The value of ``{key: value, **mapping}``; unresolved where a key is."""
     result: dict[Any, Any] = {}
     for key, value in zip(keys, values, strict=True):
@@ -120,7 +120,7 @@ def dict_value(
     return result
 
 
-def item_value(value: Any, index: Any, node: ast.expr) -> Any:
+def item_value(value: PythonValue, index: PythonValue, node: ast.expr) -> PythonValue:
     """The value of ``value[index]``; unresolved where it has no such entry."""
     if isinstance(value, dict | list | tuple) and isinstance(index, str | int):
         try:
@@ -130,7 +130,7 @@ def item_value(value: Any, index: Any, node: ast.expr) -> Any:
     return Unresolved(source_text(node))
 
 
-def unary_value(op: ast.unaryop, value: Any, node: ast.expr) -> Any:
+def unary_value(op: ast.unaryop, value: PythonValue, node: ast.expr) -> PythonValue:
     """The value of ``not``, a minus or a plus; unresolved of another operand."""
     if isinstance(op, ast.Not) and not is_open(value):
         return not value
@@ -139,7 +139,9 @@ def unary_value(op: ast.unaryop, value: Any, node: ast.expr) -> Any:
     return Unresolved(source_text(node))
 
 
-def arithmetic_value(op: ast.operator, left: Any, right: Any, node: ast.expr, source: str) -> Any:
+def arithmetic_value(
+    op: ast.operator, left: PythonValue, right: PythonValue, node: ast.expr, source: str
+) -> PythonValue:
     """The value of an operator on numbers, or of ``+`` on texts and sequences; else unresolved.
 
     Raises:
@@ -159,14 +161,16 @@ def arithmetic_value(op: ast.operator, left: Any, right: Any, node: ast.expr, so
     return computed_value(ARITHMETIC[type(op)], (left, right), node)
 
 
-def _power_bits(base: Any, exponent: Any) -> int:
+def _power_bits(base: PythonValue, exponent: PythonValue) -> int:
     """About how many binary digits an integer power has; 0 for others."""
     if not isinstance(base, int) or not isinstance(exponent, int):
         return 0
     return abs(exponent) * max(1, abs(base)).bit_length()
 
 
-def computed_value(function: Callable[..., Any], arguments: tuple[Any, ...], node: ast.expr) -> Any:
+def computed_value(
+    function: Callable[..., Any], arguments: tuple[Any, ...], node: ast.expr
+) -> PythonValue:
     """The value of plain arguments; unresolved where Python raises an exception."""
     if any(isinstance(value, Unresolved | ConfigCall | Reference) for value in arguments):
         return Unresolved(source_text(node))
@@ -180,7 +184,9 @@ def computed_value(function: Callable[..., Any], arguments: tuple[Any, ...], nod
     return Unresolved(source_text(node)) if is_large or isinstance(value, complex) else value
 
 
-def builtin_value(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], node: ast.Call) -> Any:
+def builtin_value(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], node: ast.Call
+) -> PythonValue:
     """The value of a function of Python; ``MISSING`` where it is not known."""
     if name == "dict" and not args:
         return kwargs
@@ -201,9 +207,9 @@ def builtin_value(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], node
 
 def method_value(
     owner: dict[Any, Any] | list[Any], method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+) -> PythonValue:
     """The value of a method of a dict or list, after its change; ``MISSING`` if not modelled."""
-    result: Any = None
+    result: PythonValue = None
     is_known = not kwargs and not any(is_open(argument) for argument in args[:1])
     match owner, method, args:
         case dict(), "update", () | (dict(),):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,29 +12,18 @@ import closedform as cf
 from closedform.errors import TraceError
 from closedform.importers.torch_optimizer.inputs import random_mask
 from tests.support.torch_draws import Recorder
+from tests.support.torch_optimizers import Body, Counting, States
 from tests.support.trajectories import trajectory
 
-Own = dict[str, Any]
-Body = Callable[[torch.Tensor, torch.Tensor, Own], None]
 
-
-class Masked(torch.optim.Optimizer):
+class Masked(Counting):
     """Chooses the elements that are small when it is made; its step is a function."""
 
     def __init__(self, params: Any, body: Body, *, has_mask: bool = True) -> None:
-        self.body = body
-        super().__init__(params, {"lr": 0.125})
+        super().__init__(params, body)
         for param in self.param_groups[0]["params"]:
             if has_mask:
                 self.state[param]["mask"] = param.detach().abs() < 1
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for param in group["params"]:
-                own = self.state[param]
-                own["step"] = own.get("step", 0) + 1
-                self.body(param, param.grad, own)
 
 
 def parameter(shape: tuple[int, ...]) -> torch.nn.Parameter:
@@ -52,33 +40,33 @@ def rule_of(body: Body, *shapes: tuple[int, ...], has_mask: bool = True) -> cf.U
 # --- masks ---------------------------------------------------------------------------------------
 
 
-def packed(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
+def packed(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     """Adam's mean of only the elements that the mask selects, as in SaRA."""
-    mask = own["mask"]
-    if "mean" not in own:
-        own["mean"] = torch.zeros_like(p[mask])
-    own["mean"].mul_(0.5).add_(g[mask])
+    mask = states["mask"]
+    if "mean" not in states:
+        states["mean"] = torch.zeros_like(p[mask])
+    states["mean"].mul_(0.5).add_(g[mask])
     chosen = p[mask]
-    chosen.sub_(own["mean"], alpha=0.125)
+    chosen.sub_(states["mean"], alpha=0.125)
     p[mask] = chosen
 
 
-def clipped(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
+def clipped(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     """A mask of the elements that a mask selects, as in SPAM."""
-    own.setdefault("square", torch.zeros_like(g[own["mask"]]))
-    part = g[own["mask"]]
-    is_large = part.square() > 2 * own["square"]
-    part[is_large] = part[is_large].sign() * own["square"][is_large].sqrt()
-    own["square"].mul_(0.75).addcmul_(g[own["mask"]], g[own["mask"]], value=0.25)
+    states.setdefault("square", torch.zeros_like(g[states["mask"]]))
+    part = g[states["mask"]]
+    is_large = part.square() > 2 * states["square"]
+    part[is_large] = part[is_large].sign() * states["square"][is_large].sqrt()
+    states["square"].mul_(0.75).addcmul_(g[states["mask"]], g[states["mask"]], value=0.25)
     whole = torch.zeros_like(p)
-    whole[own["mask"]] = part
+    whole[states["mask"]] = part
     p.sub_(whole, alpha=0.125)
 
 
-def chosen(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
+def chosen(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     """The mask as truths, as numbers and as a count."""
-    p.sub_(torch.where(own["mask"], g, p), alpha=0.125)
-    p.mul_(1 - 0.125 * own["mask"].to(p.dtype)).add_(~own["mask"]).div_(own["mask"].sum())
+    p.sub_(torch.where(states["mask"], g, p), alpha=0.125)
+    p.mul_(1 - 0.125 * states["mask"].to(p.dtype)).add_(~states["mask"]).div_(states["mask"].sum())
 
 
 @pytest.mark.sample(every=3)
@@ -104,19 +92,19 @@ def test_a_rule_takes_the_mask_of_the_optimizer(body: Body, shape: tuple[int, ..
         np.testing.assert_allclose(carried["param.w"], param.detach().numpy(), 1e-10, 1e-12)
 
 
-def summed(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
-    p.sub_(g / g[own["mask"]].norm())
+def summed(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
+    p.sub_(g / g[states["mask"]].norm())
 
 
-def cleared(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
-    p.sub_(torch.where(own["mask"], g, 0))
-    if own["step"] == 1000:
-        own["mask"].fill_(True)
+def cleared(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
+    p.sub_(torch.where(states["mask"], g, 0))
+    if states["step"] == 1000:
+        states["mask"].fill_(True)
 
 
-def replaced(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
-    own["mask"] = own["mask"] & (g > 0)
-    p.sub_(torch.where(own["mask"], g, 0))
+def replaced(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
+    states["mask"] = states["mask"] & (g > 0)
+    p.sub_(torch.where(states["mask"], g, 0))
 
 
 @pytest.mark.parametrize(
@@ -145,19 +133,19 @@ def test_the_number_of_chosen_elements_is_not_a_size() -> None:
 # --- random numbers ------------------------------------------------------------------------------
 
 
-def langevin(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
+def langevin(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     p.sub_(g, alpha=0.125).add_(torch.randn_like(p), alpha=0.5)
 
 
-def started(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
+def started(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     """A state that begins with random numbers, as in Gravity."""
-    if "v" not in own:
-        own["v"] = torch.empty_like(p).normal_(mean=0.5, std=0.25)
-    own["v"].mul_(0.5).add_(g)
-    p.sub_(own["v"], alpha=0.125)
+    if "v" not in states:
+        states["v"] = torch.empty_like(p).normal_(mean=0.5, std=0.25)
+    states["v"].mul_(0.5).add_(g)
+    p.sub_(states["v"], alpha=0.125)
 
 
-def mixed(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
+def mixed(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     p.sub_(g * torch.rand_like(p)).add_(torch.empty_like(p).uniform_(-1, 2))
     p.mul_(torch.randn(p.shape, dtype=p.dtype))
 
@@ -193,7 +181,7 @@ def test_a_rule_takes_the_random_numbers_of_the_step(body: Body, inputs: tuple[s
         np.testing.assert_allclose(carried["param.w"], param_after, 1e-10, 1e-12)
 
 
-def scalar(p: torch.Tensor, g: torch.Tensor, own: Own) -> None:
+def scalar(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     p.sub_(g * torch.randn(()))
 
 

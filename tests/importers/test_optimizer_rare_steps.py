@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,49 +15,32 @@ from closedform.importers.torch_optimizer.feasibility import Feasibility
 from closedform.language.integers import floor_mod
 from closedform.language.symbols import hyper, t
 from closedform.verify.tracing import TracingProver
+from tests.support.torch_optimizers import Body, Counting, States
 from tests.support.trajectories import trajectory
 
-Body = Callable[[torch.Tensor, torch.Tensor, dict[str, Any]], None]
 
-
-class Counting(torch.optim.Optimizer):
-    """An optimizer whose step of a parameter is a function of it, its gradient and its states."""
-
-    def __init__(self, params: Any, body: Body) -> None:
-        self.body = body
-        super().__init__(params, {"lr": 0.125})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for param in group["params"]:
-                own = self.state[param]
-                own["step"] = own.get("step", 0) + 1
-                self.body(param, param.grad, own)
-
-
-def restarted(p: torch.Tensor, g: torch.Tensor, own: dict[str, Any]) -> None:
+def restarted(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     """A period that is longer than the first steps, and a single step."""
-    if own["step"] % 500 == 0 or own["step"] == 777:
+    if states["step"] % 500 == 0 or states["step"] == 777:
         p.zero_()
     p.sub_(g, alpha=0.125)
 
 
-def of_two_periods(p: torch.Tensor, g: torch.Tensor, own: dict[str, Any]) -> None:
+def of_two_periods(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     """Two periods that meet once in 7000 steps, and a period that begins late."""
-    if own["step"] % 7 == 3 and own["step"] % 1000 == 10:
+    if states["step"] % 7 == 3 and states["step"] % 1000 == 10:
         p.zero_()
-    if own["step"] > 700 and own["step"] % 397 == 0:
+    if states["step"] > 700 and states["step"] % 397 == 0:
         p.neg_()
     p.sub_(g, alpha=0.125)
 
 
-def remembering(p: torch.Tensor, g: torch.Tensor, own: dict[str, Any]) -> None:
+def remembering(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
     """A number that only a rare step writes, as the projections of Conda."""
-    own.setdefault("last", 1)
-    if own["step"] % 400 == 0 and own["last"] != own["step"]:
-        own["last"] = own["step"]
-    p.sub_(g, alpha=own["last"] / 64)
+    states.setdefault("last", 1)
+    if states["step"] % 400 == 0 and states["last"] != states["step"]:
+        states["last"] = states["step"]
+    p.sub_(g, alpha=states["last"] / 64)
 
 
 @pytest.mark.parametrize("body", [restarted, of_two_periods, remembering])
@@ -80,8 +61,8 @@ def test_steps_that_are_rare_are_those_of_the_optimizer(body: Body) -> None:
 
 
 def test_a_way_that_no_step_takes_is_left_out() -> None:
-    def body(p: torch.Tensor, g: torch.Tensor, own: dict[str, Any]) -> None:
-        if own["step"] < 6 and own["step"] % 6 == 0:
+    def body(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
+        if states["step"] < 6 and states["step"] % 6 == 0:
             p.copy_(p.sort(dim=0).values)  # it has no expression
         p.sub_(g, alpha=0.125)
 
@@ -91,8 +72,8 @@ def test_a_way_that_no_step_takes_is_left_out() -> None:
 
 
 def test_a_way_that_some_step_may_take_is_refused() -> None:
-    def body(p: torch.Tensor, g: torch.Tensor, own: dict[str, Any]) -> None:
-        if math.sin(own["step"]) > 1 - 1e-14:
+    def body(p: torch.Tensor, g: torch.Tensor, states: States) -> None:
+        if math.sin(states["step"]) > 1 - 1e-14:
             p.zero_()
         p.sub_(g, alpha=0.125)
 

@@ -13,6 +13,8 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.runtime.onnx_session import open_session
+from closedform.training.tracing import decompositions
+from closedform.training.tracing.onnx_registry import registry
 from closedform.training.tracing.trace import trace
 
 _LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
@@ -168,3 +170,9 @@ def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
     assert not layer.training
     assert all(torch.equal(value, before[key]) for key, value in layer.state_dict().items())
     assert not any(module._forward_hooks for module in layer.modules())
+
+
+@pytest.mark.parametrize("operator", decompositions._WITH_ATTRIBUTES, ids=str)
+def test_an_operator_that_is_kept_in_float32_has_an_onnx_form(operator: Any) -> None:
+    """Torch would decompose one without: the rule for float64 hides its decomposition."""
+    assert registry(opset=21).is_registered(operator)

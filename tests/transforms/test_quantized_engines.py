@@ -51,8 +51,8 @@ def test_codes_and_parameters_have_the_same_bits(name: str, engine: str) -> None
     rule = rule_of(name)
     reference, compared = (ENGINES[key](rule, drawn(0)) for key in ("onnxruntime", engine))
     for seed in range(1, STEPS + 1):
-        for each in (reference, compared):
-            each.step(drawn(seed))
+        for session in (reference, compared):
+            session.step(drawn(seed))
         tables = {"param": (reference.params(), compared.params())}
         states, compared_states = reference.states(), compared.states()
         tables |= {label: (states[label], compared_states[label]) for label in states}

@@ -294,7 +294,7 @@ def test_small_and_uneven_parameters_have_plain_states(name: str) -> None:
     rng = np.random.default_rng(2)
     params = {label: rng.normal(size=shape).astype(np.float32) for label, shape in small.items()}
     grads = {label: rng.normal(size=shape).astype(np.float32) for label, shape in small.items()}
-    sessions = [cf.OptimizerSession(each, params) for each in (rule, inner)]
+    sessions = [cf.OptimizerSession(traced, params) for traced in (rule, inner)]
     for session in sessions:
         session.step(grads)
         session.step(grads)

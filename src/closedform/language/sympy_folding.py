@@ -31,7 +31,7 @@ def correct_folding() -> None:
 
     @functools.wraps(construct)
     def new(cls: type, expr: Any, cond: Any) -> ExprCondPair:
-        names = names_of_tensors(cond) if isinstance(cond, sp.Basic) else {}
+        names = _names_of_tensors(cond) if isinstance(cond, sp.Basic) else {}
         if not names:
             return construct(cls, expr, cond)
         pair = construct(cls, expr, cond.xreplace(names))
@@ -41,11 +41,8 @@ def correct_folding() -> None:
     ExprCondPair.__new__ = new
 
 
-def names_of_tensors(condition: sp.Basic) -> dict[sp.Basic, sp.Dummy]:
-    """Returns a symbol in the place of each outermost function of tensors that has a choice in it.
-
-    None where the condition has no choice, which SymPy leaves as it is.
-    """
+def _names_of_tensors(condition: sp.Basic) -> dict[sp.Basic, sp.Dummy]:
+    """A symbol for each outermost function of whole tensors that has a choice in it."""
     if not condition.has(sp.Piecewise):
         return {}
     nodes = _functions_of_tensors(condition)

@@ -109,14 +109,13 @@ class _Coding:
         """Returns the codes of bytes, of shape [blocks, block]."""
         if self.codes_per_byte == 1:
             return packed
-        rest = reshape(packed, (*self.shape_of_bytes, 1))
+        higher = reshape(packed, (*self.shape_of_bytes, 1))
         digits: list[sp.Expr] = []
         for _ in range(self.codes_per_byte - 1):
             # Exact: float32 holds the quotients of whole numbers up to 255 by powers of 2.
-            higher = sp.floor(rest / 2**self.bits)
-            digits.insert(0, rest - 2**self.bits * higher)
-            rest = higher
-        codes = self._choose_by_place([rest, *digits])
+            packed_digits, higher = higher, sp.floor(higher / 2**self.bits)
+            digits.insert(0, packed_digits - 2**self.bits * higher)
+        codes = self._choose_by_place([higher, *digits])
         return reshape(codes, (self.block_count, self.block))
 
     def _choose_by_place(self, choices: Sequence[sp.Expr]) -> sp.Expr:
@@ -207,8 +206,8 @@ def four_bit_states(
     of shape [blocks, block / 2]; ``…_scale`` a, of shape [blocks, 1], in the dtype of the
     parameter. Signed states begin at the code of 0, unsigned ones at c = 0, and scales at 0; from
     the first step on a scale is at least 1e-12, so that unsigned zeros are read as 1e-12 / 16. At
-    128 elements to a scale of float32 a state takes 0.531 bytes for each element. The bytes are
-    those of torchao with the highest bit inverted.
+    128 elements to a scale of float32 a state takes 0.531 bytes for each element. The bytes
+    equal torchao's with the highest bit inverted.
 
     Coding is off by at most half of the largest gap of the map: :math:`|s - a q(c)| \le 0.1125 a`,
     and :math:`a / 16` unsigned, where s is near 0. An element that is NaN makes its block NaN.

@@ -63,6 +63,11 @@ class Axes:
     shape: Sizes
     twin: Sizes
 
+    @property
+    def both(self) -> tuple[Sizes, Sizes]:
+        """The two shapes, in the order of the parameters."""
+        return self.shape, self.twin
+
     def size(self, number: int) -> sp.Expr:
         """Returns a size as an expression in the sizes of the parameters."""
         # Sizes of 1 and 0 have no primes to show which axis they are.

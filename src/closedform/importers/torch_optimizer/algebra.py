@@ -56,7 +56,7 @@ class TorchAlgebra(Algebra):
     def owner(self, tensor: torch.Tensor) -> int | None:
         """Returns which of the traced parameters a tensor belongs to; None if to both or none."""
         if tensor.dim() and self.axes.shape != self.axes.twin:
-            for place, shape in enumerate((self.axes.shape, self.axes.twin)):
+            for place, shape in enumerate(self.axes.both):
                 if tuple(tensor.shape) == shape:
                     return place
         value = self.storages.read(tensor) if self.storages.of(tensor) is not None else None

@@ -67,17 +67,24 @@ class Feasibility:
         return self._steps[key]
 
     def _step(self, conditions: Sequence[sp.Basic], first: int) -> int | None:
-        for steps in (STEPS, _candidates(self._exact(conditions))):
-            steps = steps[steps >= first]
-            for condition in conditions:
-                steps = steps[values_at(condition, steps, self.numbers) == 1]
-            if steps.size:
-                return int(steps[0])
+        step = self._step_among(STEPS, conditions, first)
+        if step is not None:
+            return step
         exact = self._exact(conditions)
+        step = self._step_among(_candidates(exact), conditions, first)
+        if step is not None:
+            return step
         facts = [sp.Ge(t, first), *exact[:-1]]
         if self.prover.decide(exact[-1], facts) is False:
             return None
         return self._listed_step(exact, first)
+
+    def _step_among(self, steps: Any, conditions: Sequence[sp.Basic], first: int) -> int | None:
+        """The first of some steps at which conditions hold, in floats; None if there is none."""
+        steps = steps[steps >= first]
+        for condition in conditions:
+            steps = steps[values_at(condition, steps, self.numbers) == 1]
+        return int(steps[0]) if steps.size else None
 
     def _exact(self, conditions: Sequence[sp.Basic]) -> list[sp.Basic]:
         exact = {symbol: exact_number(number) for symbol, number in self.numbers.items()}

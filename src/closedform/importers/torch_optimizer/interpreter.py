@@ -114,7 +114,7 @@ class Operators(TorchDispatchMode):
         return result
 
     def _draw(self, func: Any, name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
-        """Draws random numbers: those of the shape of a parameter are an input of the rule."""
+        """Draws random numbers: in the shape of a parameter they are an input of the rule."""
         algebra = self.algebra
         if name not in DISTRIBUTIONS:
             raise TraceError(
@@ -123,11 +123,11 @@ class Operators(TorchDispatchMode):
             )
         shift, scale = shift_and_scale(name, args, options)
         result = self.draws.run(func, name, args, options)
-        shape, shapes = tuple(result.shape), (algebra.axes.shape, algebra.axes.twin)
+        shape, shapes = tuple(result.shape), algebra.axes.both
         if shapes.count(shape) != 1:
             raise TraceError(
                 f"random numbers of the shape {list(shape)} have no expression",
-                hint="those of the shape of a parameter of several elements are inputs of the rule",
+                hint="drawn in the shape of a parameter of several elements, they are an input",
             )
         kind, place = DISTRIBUTIONS[name], shapes.index(shape)
         count = self._counts[kind, place] = self._counts.get((kind, place), 0) + 1

@@ -216,12 +216,8 @@ class Tracer:
 
     # --- what the optimizer stores ---------------------------------------------------------------
 
-    @property
-    def _shapes(self) -> tuple[Sizes, Sizes]:
-        return self.axes.shape, self.axes.twin
-
     def _warm_up(self, steps: int) -> None:
-        shapes = (self.axes.shape, self.axes.twin)
+        shapes = self.axes.both
         self.snapshots = [self.subject.clone()]
         for step in range(steps):
             following = self.snapshots[-1].clone()
@@ -278,7 +274,7 @@ class Tracer:
             return "static"
         value = present[-1]
         is_of_param = path[0] == STATE
-        if is_of_param and is_mask(values[0], self._shapes[path[1]]):
+        if is_of_param and is_mask(values[0], self.axes.both[path[1]]):
             return "static"  # an input of the rule
         if all(is_number(item) for item in present):
             numbers = [number_of(item) for item in present]
@@ -505,7 +501,7 @@ class Tracer:
         )
         storages = Storages()
         algebra = TorchAlgebra(self.axes, self.definitions, storages)
-        shapes = (self.axes.shape, self.axes.twin)
+        shapes = self.axes.both
         # Gradients that the first steps have not seen, so that no branch is taken by chance.
         grads = gradients(shapes, self.seed + 50 + len(prefix))
         for param, gradient in zip(subject.params, grads, strict=True):
@@ -636,7 +632,7 @@ class Tracer:
                 elif slot.shape == ():
                     storages.create(value, Value(symbol))
                 elif slot.mask is not None:
-                    self._register(storages, value, symbol, self._shapes[place])
+                    self._register(storages, value, symbol, self.axes.both[place])
                 else:
                     self._register(storages, value, symbol)
         for _, mask, symbol in self._masks(subject):

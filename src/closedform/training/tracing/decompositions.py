@@ -46,6 +46,7 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         **{operator: _in_float32(operator) for operator in _SCATTERED_SUMS},
         **{operator: _only_float64(operator) for operator in _WITH_ATTRIBUTES},
         ATEN.addmm.default: _addmm,
+        ATEN.baddbmm.default: _only_float64(ATEN.baddbmm.default, needs_options=True),
     }
     tables = (ELEMENTARY, MATRICES, SPECIALS, NORMALISATION, layers, by_dtype, _BACKWARD)
     return core_decompositions() | union(*tables, random_decompositions(draw))
@@ -192,13 +193,17 @@ def _addmm(value: torch.Tensor, first: torch.Tensor, second: torch.Tensor, **fac
     return (value * beta).expand(shape) if beta else torch.zeros(shape, dtype=value.dtype)
 
 
-def _only_float64(operator: Any) -> Callable[..., Any]:
-    """The decomposition of an operator by torch, for tensors in float64."""
+def _only_float64(operator: Any, *, needs_options: bool = False) -> Callable[..., Any]:
+    """The decomposition of an operator by torch, for tensors in float64.
+
+    Args:
+        operator: The operator.
+        needs_options: Whether it is exported as it is without keyword arguments.
+    """
     formula = get_decompositions([operator])[operator]
 
     def compute(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
-        is_product = operator in _PRODUCTS
-        if value.dtype is not torch.float64 or (is_product and not options):
+        if value.dtype is not torch.float64 or (needs_options and not options):
             return NotImplemented
         return formula(value, *arguments, **options)
 
@@ -215,13 +220,11 @@ _WITH_ATTRIBUTES = (
     ATEN.clamp.default,
     ATEN.clamp_min.default,
     ATEN.clamp_max.default,
-    ATEN.baddbmm.default,
 )
 """Operators whose numbers are attributes in ONNX, which are float32, or constants that torch's
 exporter has in float32; onnxruntime 1.31 has LeakyRelu and Elu for float32 only."""
 
-_PRODUCTS = (ATEN.addmm.default, ATEN.baddbmm.default)
-_ADDMM_IN_FLOAT64 = _only_float64(ATEN.addmm.default)
+_ADDMM_IN_FLOAT64 = _only_float64(ATEN.addmm.default, needs_options=True)
 
 _SCATTERED_SUMS = (ATEN.scatter_add.default, ATEN.index_put.default)
 """onnxruntime 1.31 does not have them in 16 bits."""

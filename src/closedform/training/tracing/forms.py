@@ -17,6 +17,7 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import affine_grid_generator, grid_sampler_2d
 
+from closedform.training.tables import union
 from closedform.training.tracing.alignment import ctc_loss
 from closedform.training.tracing.attention import attention
 from closedform.training.tracing.matrices import (
@@ -619,7 +620,7 @@ def _on_grid(
     return grid_value + torch.where(mask, value - value.detach(), 0.0), mask.detach()
 
 
-FORMS: Mapping[Any, Callable[..., Any]] = {
+_FORMS: Mapping[Any, Callable[..., Any]] = {
     ATEN.ctc_loss.IntList: ctc_loss,
     ATEN.ctc_loss.Tensor: ctc_loss,
     ATEN._grouped_mm.default: grouped_product,
@@ -659,7 +660,6 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     ATEN.affine_grid_generator.default: affine_grid_generator,
     ATEN.fake_quantize_per_tensor_affine_cachemask.default: fake_quantized,
     ATEN.fake_quantize_per_channel_affine_cachemask.default: fake_quantized_channels,
-    **SELECTIONS,
     ATEN.linalg_matrix_exp.default: real(matrix_exponential, "matrix_exp"),
     ATEN.linalg_householder_product.default: real(product_of_reflections, "householder_product"),
     ATEN.ormqr.default: real(product_with_reflections, "ormqr"),
@@ -670,6 +670,8 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     ATEN.replication_pad2d.default: _padding(False),
     ATEN.replication_pad3d.default: _padding(False),
 }
+
+FORMS: Mapping[Any, Callable[..., Any]] = union(_FORMS, SELECTIONS)
 """Forms by the operator that they replace."""
 
 # At these keys the dispatcher asks for the form before autograd records the operator.

@@ -24,11 +24,14 @@ export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq checker
+# Stages share .venv and build/; only `make test` runs those side by side that do not.
+ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
+endif
 
 help:
 	@echo "make demo         compile a real recipe and train with the exported graph (examples/demo.py)"
-	@echo "make test         lint, types, wheel-smoke, doctests, units and proofs, in this order"
+	@echo "make test         types, wheel-smoke, doctests, lint and proofs side by side, then units"
 	@echo "make lint         ruff: rules and format"
 	@echo "make format       ruff: mend what it can, and format"
 	@echo "make types        mypy --strict"
@@ -64,7 +67,11 @@ demo: $(STAMP)
 	@echo "== demo: examples/demo.py"
 	@$(BIN)/python examples/demo.py
 
-test: lint types wheel-smoke doctests units proofs
+# Each of the first stages uses one core. The longest come first; make 4 prints them one at a time.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j$(WORKERS) $(if $(filter output-sync,$(.FEATURES)),-Otarget) \
+	  SIDE_BY_SIDE=1 types wheel-smoke doctests lint proofs
+	@$(MAKE) --no-print-directory units
 
 lint: $(STAMP)
 	@echo "== lint: ruff check"

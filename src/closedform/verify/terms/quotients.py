@@ -98,10 +98,11 @@ def product(left: Any, right: Any) -> Any:
 def _raise_polynomial(polynomial: Any, exponent: int) -> Any:
     if exponent > 1:
         terms = len(polynomial)
-        bits = sum(
-            int(part.p).bit_length() + int(part.q).bit_length()
-            for part in (fmpq(number) for number in polynomial.coeffs())
+        # Powers of 1 and -1 have no more bits.
+        sizes = (
+            abs(int(size)) for part in map(fmpq, polynomial.coeffs()) for size in (part.p, part.q)
         )
+        bits = sum(size.bit_length() for size in sizes if size > 1)
         if (
             terms > 1 and exponent * (terms - 1) > LIMITS.power_terms
         ) or bits * exponent > LIMITS.power_bits:

@@ -111,7 +111,13 @@ class Constants:
     Args:
         sources: Terms in which the numbers are looked for: the source of the graph.
         numbers: More numbers, such as the ends of the lines of the source.
+        longest: Whether the number of the most digits is chosen where several are found, such as
+            1/30 and 0.03333333333333333. Hyperparameters that were computed with floats, such as
+            0.003 / 10 = 0.00030000000000000003, have many digits, and so has what is made of them.
         check: Called before each number is looked for; it may raise.
+
+    Attributes:
+        had_choice: Whether ``longest`` changes a number that was looked for.
 
     Example:
         >>> from math import pi
@@ -125,8 +131,11 @@ class Constants:
         sources: Iterable[Term] = (),
         numbers: Iterable[fmpq] = (),
         *,
+        longest: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
+        self.had_choice = False
+        self._longest = longest
         self._check = check
         self._known: dict[tuple[float, DType], Term] = {}
         self._irrationals: list[tuple[Term, fmpq, fmpq]] = []
@@ -173,11 +182,15 @@ class Constants:
         simplest = simplest_between(low, high)
         candidates = _between(self._rationals, low, high)
         # Lowerings fold constants: 2 * height, end - start and 1 / steps are in no source.
-        if not candidates and bits(simplest) > _FEW_BITS[dtype]:
+        if not candidates and (self._longest or bits(simplest) > _FEW_BITS[dtype]):
             candidates = self._sums_and_products(low, high)
-        if candidates or bits(simplest) <= _FEW_BITS[dtype]:
-            return min(candidates or [simplest], key=bits)
-        return None
+        if not candidates and bits(simplest) <= _FEW_BITS[dtype]:
+            # Sums and products are looked for only where a proof without them fails.
+            self.had_choice |= not self._longest
+            candidates = [simplest]
+        self.had_choice |= len({*candidates}) > 1
+        choose = max if self._longest else min
+        return choose(candidates, key=bits) if candidates else None
 
     def _recover(self, number: float, dtype: DType) -> Term:
         low, high = rounding_interval(number, dtype)
@@ -186,11 +199,18 @@ class Constants:
             return build.rational(rational)
         simplest = simplest_between(low, high)
         multiples = [
-            (bits(factor), position, build.multiply(build.rational(factor), term))
-            for position, (term, factor) in enumerate(self._multiples(low, high))
+            (bits(simplest_factor), position, build.multiply(build.rational(factor), term))
+            for position, (term, simplest_factor, factor) in enumerate(self._multiples(low, high))
         ]
         plain = (bits(simplest), len(multiples), build.rational(simplest))
-        best = min([plain, _root(low, high, len(multiples) + 1), *multiples])
+        candidates = [plain, _root(low, high, len(multiples) + 1), *multiples]
+        short = [entry for entry in candidates if entry[0] <= _FEW_BITS[dtype]]
+        self.had_choice |= bool(short)
+        best = min(candidates)
+        if self._longest and short:
+            # pi / 400 is also a 112th of pi * 0.280000000000000005. Angles have multiples of pi,
+            # the first place, and whole numbers of steps; other constants have what is long.
+            best = min(short, key=lambda entry: (entry[1] > 0, -_all_bits(entry[2])))
         # 53 bits in an interval of relative width 2**-53 are chance: no number of that length is
         # evidence.
         return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
@@ -211,15 +231,26 @@ class Constants:
                 combinations.update(second / first for second in _between(self._operands, *ends))
         return sorted(combinations)
 
-    def _multiples(self, low: fmpq, high: fmpq) -> Iterator[tuple[Term, fmpq]]:
-        """The simplest multiple of each irrational number that is surely in an interval."""
+    def _multiples(self, low: fmpq, high: fmpq) -> Iterator[tuple[Term, fmpq, fmpq]]:
+        """The multiple of each irrational number that is surely in an interval.
+
+        Each comes with the simplest factor, and with that which is chosen.
+        """
         for term, *ends in self._irrationals:
             quotients = [(low / end, high / end) for end in ends]
             # Inside for both ends of the enclosure, so for the irrational number itself.
             least = max(min(pair) for pair in quotients)
             greatest = min(max(pair) for pair in quotients)
             if least <= greatest:
-                yield term, simplest_between(least, greatest)
+                simplest = simplest_between(least, greatest)
+                has_choice = self._longest and term != build.PI
+                factors = _between(self._rationals, least, greatest) if has_choice else []
+                yield term, simplest, max(factors, key=bits, default=simplest)
+
+
+def _all_bits(number: Term) -> int:
+    """The bits of all rational numbers in a term, and one for each operation."""
+    return sum(bits(node.value) if build.is_rational(node) else 1 for node in walk(number))
 
 
 def _root(low: fmpq, high: fmpq, place: int) -> tuple[int, int, Term]:

@@ -200,8 +200,6 @@ def _compare_outputs(
         return Verdict(Status.REFUTED, reason=wrong)
     last = last_step(graph, is_rule)
     last = last if until is None else min(last, until)
-    tactics: dict[str, None] = {}
-    open_runs: list[tuple[Pair, OpenRun]] = []
     split_outputs = _outputs_of(graph, _is_splitter)
     lookup_outputs = split_outputs & _outputs_of(graph, lambda node: node.op is Op.LOOKUP)
     if is_rule:
@@ -209,7 +207,28 @@ def _compare_outputs(
         # source, and no point of all tensors is looked at.
         expected = [output for output in expected if output.name not in lookup_outputs]
         graph = with_outputs(graph, {output.name for output in expected})
-    pairs = _pairs(expected, exact, graph, last, effort.check)
+    pairs, constants = _pairs(expected, exact, graph, last, effort.check)
+    verdict = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs)
+    if verdict.unknown and constants.had_choice and effort.left:
+        # A proof may choose any numbers that round to the constants.
+        pairs, _ = _pairs(expected, exact, graph, last, effort.check, longest=True)
+        again = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs)
+        verdict = verdict if again.unknown else again
+    if verdict.proved and is_rule and lookup_outputs:
+        return Verdict(Status.UNKNOWN, reason=PAIRS)
+    return verdict
+
+
+def _compare_pairs(
+    pairs: Sequence[Pair],
+    graph: Graph,
+    last: int,
+    effort: Effort,
+    is_rule: bool,
+    split_outputs: frozenset[str],
+) -> Verdict:
+    tactics: dict[str, None] = {}
+    open_runs: list[tuple[Pair, OpenRun]] = []
     for pair in pairs:
         steps = StepRange(CLOCK, 0, last)
         # Pairs of float32 equal their source only up to rounding: over the reals the error terms
@@ -228,7 +247,7 @@ def _compare_outputs(
             outcome = None if is_rule else computed_refutation(graph, pair, points)
         if outcome is not None:
             return outcome
-    if (lookup_outputs and is_rule) or any(pair.name in split_outputs for pair, _ in open_runs):
+    if any(pair.name in split_outputs for pair, _ in open_runs):
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
         verdict = _prove(pair, run, effort, is_rule)
@@ -300,7 +319,9 @@ def _pairs(
     graph: Graph,
     last: int,
     check: Callable[[], None],
-) -> list[Pair]:
+    *,
+    longest: bool = False,
+) -> tuple[list[Pair], Constants]:
     """The outputs of a graph; those that differ only in the name of their parameter once."""
     roots = [output.term for output in expected]
     inputs = {node.attribute("name") for node in graph.inputs if node != _step(graph)}
@@ -315,7 +336,8 @@ def _pairs(
     check()
     # A float of the graph is matched with the exact constants that its source may have produced:
     # those in it, at ends of its lines, and their inverses.
-    constants = Constants(looked_at, _ends_of_lines(all_segments), check=check)
+    ends = _ends_of_lines(all_segments)
+    constants = Constants(looked_at, ends, longest=longest, check=check)
 
     def outputs(constant: Constant) -> Mapping[str, Term]:
         return terms_of_graph(graph, constant=constant, symbols=symbols, last=last)
@@ -335,7 +357,7 @@ def _pairs(
         key = tuple(_without_name(side, output.param) for side in sides) if has_several else sides
         # Fifty layers of one rule are one proof.
         pairs.setdefault(key, Pair(output.name, *sides, floats, segments[output.term]))
-    return list(pairs.values())
+    return list(pairs.values()), constants
 
 
 def _inverses(roots: Sequence[Term]) -> Iterator[Term]:

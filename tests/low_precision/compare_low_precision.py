@@ -1,6 +1,6 @@
 """AdamW with parameters in bfloat16: losses beside float32 and torchao, and the bits of engines.
 
-`make precision` runs it, some 70 minutes on a core, and stores the results in
+`make precision` runs it, some two hours on a core, and stores the results in
 docs/low_precision.json. An interrupted run goes on where it stopped.
 """
 
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of torchao and torch's comp
 STEPS = {QUADRATIC: 100_000, LANGUAGE: 100_000, EIGHT_BITS: 1_000, FOUR_BITS: 1_000}
 EARLY = 100
 """The steps after which the codes of two implementations are compared."""
-SEEDS = {QUADRATIC: range(3), LANGUAGE: range(1)}
+SEEDS = {QUADRATIC: range(3), LANGUAGE: range(2)}
 COMPARED = {QUADRATIC: 100_000, LANGUAGE: 1_000}
 """The steps after each of which the bits of the engines are compared."""
 PROBLEMS: Mapping[str, Callable[[int, int], Problem]] = {QUADRATIC: Quadratic, LANGUAGE: Language}

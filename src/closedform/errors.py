@@ -187,11 +187,11 @@ def unknown_attribute(module: str, name: str, names: Iterable[str]) -> Attribute
         >>> print(unknown_attribute("closedform.optimizers", "AdamW", ["adamw", "sgd"]))
         module 'closedform.optimizers' has no attribute 'AdamW': did you mean 'adamw'?
     """
+    message = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("_"):  # `from module import name` asks for __path__
+        return AttributeError(message)
     import difflib  # an import of 2 ms
 
-    message = f"module {module!r} has no attribute {name!r}"
-    if name.startswith("_"):
-        return AttributeError(message)
     by_lower = {candidate.lower(): candidate for candidate in names}
     matches = difflib.get_close_matches(name.lower(), by_lower, n=1)
     hint = f": did you mean {by_lower[matches[0]]!r}?" if matches else ""

@@ -11,9 +11,7 @@ import codecs
 import importlib.util
 import io
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,6 +95,9 @@ def heading(text: str) -> None:
 def print_folded(text: str) -> None:
     """Prints a line, on a terminal folded between words to its width."""
     if sys.stdout.isatty():
+        import shutil  # with textwrap and the compressors, 3 ms of `closedform --help`
+        import textwrap
+
         width = max(20, shutil.get_terminal_size().columns)
         indent = len(text) - len(text.lstrip()) + 4
         text = textwrap.fill(

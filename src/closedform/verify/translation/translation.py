@@ -208,14 +208,13 @@ def _compare_outputs(
         expected = [output for output in expected if output.name not in lookup_outputs]
         graph = with_outputs(graph, {output.name for output in expected})
     pairs, constants = _pairs(expected, exact, graph, last, effort.check)
-    verdict = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs)
-    if verdict.unknown and constants.had_choice and effort.left:
+    has_tables = is_rule and bool(lookup_outputs)
+    verdict = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs, has_tables)
+    if verdict.unknown and verdict.reason != PAIRS and constants.had_choice and effort.left:
         # A proof may choose any numbers that round to the constants.
         pairs, _ = _pairs(expected, exact, graph, last, effort.check, longest=True)
-        again = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs)
+        again = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs, has_tables)
         verdict = verdict if again.unknown else again
-    if verdict.proved and is_rule and lookup_outputs:
-        return Verdict(Status.UNKNOWN, reason=PAIRS)
     return verdict
 
 
@@ -226,6 +225,7 @@ def _compare_pairs(
     effort: Effort,
     is_rule: bool,
     split_outputs: frozenset[str],
+    has_tables: bool,
 ) -> Verdict:
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
@@ -247,7 +247,7 @@ def _compare_pairs(
             outcome = None if is_rule else computed_refutation(graph, pair, points)
         if outcome is not None:
             return outcome
-    if any(pair.name in split_outputs for pair, _ in open_runs):
+    if has_tables or any(pair.name in split_outputs for pair, _ in open_runs):
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
         verdict = _prove(pair, run, effort, is_rule)

@@ -16,9 +16,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from closedform import optimizers
-from closedform.runtime import blocked_convolutions
-from closedform.runtime.blocked_convolutions import DOMAIN, block_convolutions, block_size
+from closedform.runtime import blocked_convolutions, tuned_session
+from closedform.runtime.blocked_convolutions import DOMAIN, block_size
 from closedform.runtime.onnx_session import open_session
+from closedform.runtime.tuned_session import tune
 from closedform.training import TrainSession, export
 
 needs_blocks = pytest.mark.skipif(not block_size(), reason="onnxruntime has no blocks here")
@@ -66,7 +67,7 @@ def _variant(seed: int) -> onnx.ModelProto:
 @pytest.mark.parametrize("seed", range(36))
 def test_blocked_convolutions_have_the_same_values(seed: int) -> None:
     model = _variant(seed)
-    other = block_convolutions(model)
+    other = tune(model)
     assert other is not None
     assert _kinds(other)[f"{DOMAIN}:Conv"] == 1
     assert not {":Conv", ":ConvTranspose"} & set(_kinds(other))
@@ -97,7 +98,7 @@ _OTHERS: dict[str, onnx.ModelProto] = {
 
 @pytest.mark.parametrize("name", _OTHERS)
 def test_other_convolutions_stay_as_they_are(name: str) -> None:
-    assert block_convolutions(_OTHERS[name]) is None
+    assert tune(_OTHERS[name]) is None
 
 
 def _session(folder: Path) -> tuple[TrainSession, tuple[Any, ...]]:
@@ -120,10 +121,10 @@ def test_a_session_has_blocks_and_its_file_has_none(
     rewritten: list[onnx.ModelProto] = []
 
     def record(model: onnx.ModelProto) -> onnx.ModelProto | None:
-        rewritten.extend([block_convolutions(model) or model])
+        rewritten.extend([tune(model) or model])
         return None
 
-    monkeypatch.setattr(blocked_convolutions, "block_convolutions", record)
+    monkeypatch.setattr(tuned_session, "tune", record)
     plain = TrainSession(tmp_path)
     assert _kinds(rewritten[0])[f"{DOMAIN}:Conv"] >= 2
     own, others = ([each.step(batch).loss for _ in range(5)] for each in (session, plain))

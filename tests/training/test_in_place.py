@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
 from closedform import optimizers, transforms
 from closedform.errors import SessionError, StateError
 from closedform.exporters.onnx_weights import StoredTensor
 from closedform.language import UpdateRule
-from closedform.runtime.onnx_session import run_into
+from closedform.runtime.onnx_session import SessionBinding, open_session, run_into
 from closedform.training import TrainSession, buckets, export, in_place_step, update_tails
 from closedform.training.in_place_step import InPlaceStep
 
@@ -54,6 +57,12 @@ RULES: dict[str, tuple[Callable[[], UpdateRule], set[str]]] = {
 IN_EVERY_RUN = {"momentum", "clipped, skipped", "sums over rows"}
 
 
+def _take_apart(smallest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets sessions update parameters from this size on in place, in a model of any size."""
+    monkeypatch.setattr(update_tails, "SMALLEST", smallest)
+    monkeypatch.setattr(update_tails, "SMALLEST_MODEL", smallest)
+
+
 def _sessions(
     rule: UpdateRule, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[TrainSession, TrainSession]:
@@ -61,7 +70,7 @@ def _sessions(
     monkeypatch.setattr(buckets, "LIMIT", 30)
     export(_model(), cross_entropy, _BATCH, rule, folder, validate=False)
     whole = TrainSession(folder, threads=1)
-    monkeypatch.setattr(update_tails, "SMALLEST", 30)
+    _take_apart(30, monkeypatch)
     monkeypatch.setattr(in_place_step, "TILE", 7)
     return TrainSession(folder, threads=3), whole
 
@@ -130,7 +139,7 @@ def test_gradients_are_late_where_their_factors_are_smaller(
     monkeypatch.setattr(buckets, "LIMIT", 30)
     export(_Tied(), cross_entropy, batch, optimizers.adamw(1e-2), tmp_path, validate=False)
     whole = TrainSession(tmp_path, threads=threads)
-    monkeypatch.setattr(update_tails, "SMALLEST", 100)
+    _take_apart(100, monkeypatch)
     monkeypatch.setattr(in_place_step, "TILE", 50)
     in_place = TrainSession(tmp_path, threads=threads)
     both = {"grad.table.weight", "grad.middle.weight"}
@@ -196,7 +205,7 @@ def test_a_tensor_that_nothing_depends_on_is_part_of_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(buckets, "LIMIT", 30)
-    monkeypatch.setattr(update_tails, "SMALLEST", 30)
+    _take_apart(30, monkeypatch)
 
     class Selected(nn.Module):
         def __init__(self) -> None:
@@ -245,17 +254,18 @@ def test_an_interrupted_update_is_an_error_until_a_state_is_loaded(
     in_place, whole = _sessions(optimizers.adamw(1e-2), tmp_path, monkeypatch)
     batch = [tensor.numpy() for tensor in _BATCH]
     in_place.save(tmp_path / "state")
-    count = 0
+    count, repeat = 0, SessionBinding.repeat
 
-    def fail(*arguments: Any) -> None:
+    def fail(binding: SessionBinding) -> None:
         nonlocal count
         count += 1
-        if count == 5:
+        # The first run is that of the gradients.
+        if count == 6:
             raise error
-        run_into(*arguments)
+        repeat(binding)
 
     with monkeypatch.context() as patch:
-        patch.setattr(in_place_step, "run_into", fail)
+        patch.setattr(SessionBinding, "repeat", fail)
         told = "some parameters are of the next step"
         with pytest.raises((SessionError, KeyboardInterrupt)) as raised:
             in_place.step(batch)
@@ -302,3 +312,69 @@ def test_a_state_is_read_into_the_arrays_and_an_interrupted_load_is_an_error(
         in_place.step(batch)
     in_place.load(tmp_path / "state")
     _assert_equal(_arrays(in_place), saved)
+
+
+def _drawn_update(seed: int) -> onnx.ModelProto:
+    """An update of three tensors by a gradient: sums and products of any of the values before."""
+    draw = random.Random(seed)
+    names = ["tensor.0", "tensor.1", "tensor.2", "gradient"]
+    nodes: list[onnx.NodeProto] = []
+    for index in range(10):
+        operands = draw.choices(names[-5:] if index % 2 else names, k=2)
+        names.append(f"next.{index - 7}" if index > 6 else f"value.{index}")
+        nodes.append(helper.make_node(draw.choice(["Add", "Sub", "Mul"]), operands, [names[-1]]))
+
+    def vectors(prefixes: tuple[str, ...]) -> list[onnx.ValueInfoProto]:
+        return [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])
+            for name in names
+            if name.startswith(prefixes)
+        ]
+
+    graph = helper.make_graph(nodes, "update", vectors(("tensor", "grad")), vectors(("next",)))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+def test_results_are_written_over_tensors_that_are_no_longer_read() -> None:
+    overwriting = 0
+    for seed in range(200):
+        model = _drawn_update(seed)
+        session = open_session(model, threads=1, is_optimized=False)
+        draws = np.random.default_rng(seed)
+        arrays = {n: draws.standard_normal(1000, dtype=np.float32) for n in session.inputs}
+        expected = dict(zip(session.outputs, session.raw.run(None, arrays), strict=True))
+        results = {
+            name: arrays[tensor]
+            if update_tails.may_overwrite(model.graph.node, tensor, name)
+            else np.empty(1000, np.float32)
+            for name in session.outputs
+            for tensor in [name.replace("next", "tensor")]
+        }
+        overwriting += sum(any(r is a for a in arrays.values()) for r in results.values())
+        run_into(session, arrays, results)
+        for name, result in results.items():
+            assert np.array_equal(result, expected[name], equal_nan=True), (seed, name)
+    assert overwriting > 100
+
+
+def test_two_of_three_results_of_adamw_are_written_over_their_tensors(tmp_path: Path) -> None:
+    model = nn.Linear(1024, 1024, bias=False)
+    batch = torch.randn(2, 1024), torch.randn(2, 1024)
+    export(model, mse_loss, batch, optimizers.adamw(1e-3), tmp_path, validate=False)
+    split = update_tails.split_file(tmp_path / "train.onnx")
+    assert split is not None
+    (tail,) = split.tails.values()
+    # exp_avg + (gradient - exp_avg) / 10 reads its tensor in its last operation.
+    assert {tail.results[label] for label in tail.results.keys() - tail.overwriting} == {
+        "state.weight.exp_avg"
+    }
+    # The optimizer of onnxruntime does not remove the copy of an output.
+    assert "Identity" not in {n.op_type for n in onnx.load_from_string(tail.model).graph.node}
+
+
+def test_few_large_parameters_are_stored_twice(tmp_path: Path) -> None:
+    for width, is_in_place in ((512, False), (1024, True)):
+        model = nn.Linear(width, width, bias=False)
+        batch = torch.randn(2, width), torch.randn(2, width)
+        export(model, mse_loss, batch, optimizers.sgd(0.1), tmp_path, validate=False)
+        assert isinstance(TrainSession(tmp_path)._buffer, InPlaceStep) == is_in_place

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,40 +25,18 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from closedform.errors import SessionError
-from closedform.runtime.onnx_session import OnnxSession, open_session
-
 DOMAIN = "com.microsoft.nchwc"
 
 _OF_ONES = "strides", "dilations"
 """Attributes of a transposed convolution that must be ones."""
 
 
-def open_blocked(source: Path | ModelProto, **options: Any) -> OnnxSession:
-    """Returns a session for a model with blocked convolutions, if it has any.
+def block_convolutions(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto | None:
+    """Returns a model with blocked convolutions; None if the model or the machine has none.
 
     Args:
-        source: The model, or the path of its file.
-        **options: As of ``open_session``.
-
-    Raises:
-        SessionError: onnxruntime cannot load the model.
-    """
-    try:
-        model = source if isinstance(source, ModelProto) else onnx.load(source, "protobuf")
-    except Exception:  # protobuf's errors have no types; onnxruntime tells the reason
-        return open_session(source, **options)
-    rewritten = block_convolutions(model)
-    if rewritten is not None:
-        try:
-            return open_session(rewritten, **options)
-        except SessionError:
-            pass
-    return open_session(source, **options)
-
-
-def block_convolutions(model: ModelProto) -> ModelProto | None:
-    """Returns a model with blocked convolutions; None if the model or the machine has none.
+        model: The model, without external data.
+        shapes: The shapes of values of float32 without free sizes.
 
     These are convolutions in float32 whose channels are multiples of a block, with one group or one
     channel a group, and whose kernels have several places: those of one place are products of
@@ -68,10 +46,8 @@ def block_convolutions(model: ModelProto) -> ModelProto | None:
     if not any(node.op_type in ("Conv", "ConvTranspose") for node in model.graph.node):
         return None
     block = block_size()
-    # External data is read relative to the file, and a model in memory has none.
-    if not block or any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer):
+    if not block:
         return None
-    shapes = _shapes(model)
     builder = _Builder(block)
     nodes: list[NodeProto] = []
     for node in model.graph.node:
@@ -164,19 +140,6 @@ def _moves(
     ]
 
 
-def _shapes(model: ModelProto) -> dict[str, list[int]]:
-    """The shapes of values of float32 without free sizes."""
-    graph = onnx.shape_inference.infer_shapes(model).graph
-    shapes = {}
-    for value in (*graph.value_info, *graph.input):
-        type_ = value.type.tensor_type
-        sizes = [size.dim_value for size in type_.shape.dim]
-        # dim_value of a free size is 0.
-        if type_.elem_type == TensorProto.FLOAT and type_.HasField("shape") and all(sizes):
-            shapes[value.name] = sizes
-    return shapes
-
-
 class _Builder:
     """Writes blocked convolutions.
 
@@ -189,11 +152,11 @@ class _Builder:
         self.count = 0
         self.constants: dict[str, TensorProto] = {}
 
-    def convolution(self, node: NodeProto, shapes: dict[str, list[int]]) -> list[NodeProto]:
+    def convolution(self, node: NodeProto, shapes: Mapping[str, Sequence[int]]) -> list[NodeProto]:
         """Returns the nodes of a convolution; none if it stays as it is."""
         if node.op_type not in ("Conv", "ConvTranspose") or node.domain or len(node.input) != 2:
             return []
-        shape = shapes.get(node.input[1], [])
+        shape = list(shapes.get(node.input[1], ()))
         attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         group = attributes.get("group", 1)
         # [outputs, inputs, height, width]; NCHWc kernels of onnxruntime have two axes of space.

@@ -249,6 +249,10 @@ class SessionBinding:
             if self._bound.get(name) != place:
                 _bind_array(self._binding.bind_input, name, array)
                 self._bound[name] = place
+        self.repeat()
+
+    def repeat(self) -> None:
+        """Runs the model on the arrays of the last run."""
         self._raw.run_with_iobinding(self._binding)
 
     def _bind_allocated(self) -> None:

@@ -14,6 +14,7 @@ refuses to go on with them until a state is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,9 +30,9 @@ from closedform.runtime.onnx_session import (
     Port,
     SessionBinding,
     open_session,
-    run_into,
 )
-from closedform.runtime.workers import WorkerPool, cores
+from closedform.runtime.tuned_session import open_tuned
+from closedform.runtime.workers import Scratch, WorkerPool, cores
 from closedform.training.late_gradients import BEFORE, GRADIENT, LateGradient
 from closedform.training.update_tails import Split, Tail
 
@@ -84,10 +85,12 @@ class InPlaceStep:
             # Parameters with equal updates share a session; its bytes are the key.
             if tail.model not in sessions:
                 model = ModelProto.FromString(tail.model)
-                # One thread each: the tiles are what runs in parallel.
-                sessions[tail.model] = open_session(model, threads=1)
+                # One thread each: the tiles are what runs in parallel. As the nodes are: the
+                # optimizer of onnxruntime could let a node read a tensor that is overwritten.
+                sessions[tail.model] = open_session(model, threads=1, is_optimized=False)
         self._pool = WorkerPool(threads or cores())
-        self._workers = [_Worker(sessions) for _ in range(threads or cores())]
+        current = {n: self._now(n) for tail in split.tails.values() for n in tail.results.values()}
+        self._workers = [_Worker(sessions, current) for _ in range(threads or cores())]
 
     def _split_for(self, feeds: Mapping[str, Array]) -> None:
         """Decides which gradients are late, by the sizes of the first batch."""
@@ -159,9 +162,9 @@ class InPlaceStep:
         factors = self._buffer.take_allocated()
         self._is_broken = True
         try:
-            for tail in self._split.tails.values():
+            for name, tail in self._split.tails.items():
                 late = self._late.run(tail.tensors.values(), tensors, factors)
-                self._update(tail, {**tensors, **late})
+                self._update(name, tail, {**tensors, **late})
         except Exception as error:  # onnxruntime's errors share no other base
             raise SessionError(
                 f"onnxruntime failed in the update of step {step}: {error}",
@@ -171,12 +174,12 @@ class InPlaceStep:
         self._buffer.turn()
         self._is_broken = False
 
-    def _update(self, tail: Tail, sources: Mapping[str, Array]) -> None:
+    def _update(self, param: str, tail: Tail, sources: Mapping[str, Array]) -> None:
         """Updates the tiles of a parameter and of its states."""
         starts = range(0, self._now(next(iter(tail.results.values()))).size, TILE)
         count = min(len(self._workers), len(starts))
         shares = [(worker, starts[i::count]) for i, worker in enumerate(self._workers[:count])]
-        self._pool.map(lambda share: share[0].run(tail, share[1], sources), shares)
+        self._pool.map(lambda share: share[0].run(param, tail, share[1], sources), shares)
 
 
 class _LateRuns:
@@ -191,8 +194,11 @@ class _LateRuns:
         self._late = late
         self._sessions: dict[bytes, OnnxSession] = {}
         for serialized in {model for end in late.values() for model in end.models}:
-            self._sessions[serialized] = open_session(
-                serialized, threads=threads, has_memory_pattern=False, is_resident=False
+            self._sessions[serialized] = open_tuned(
+                ModelProto.FromString(serialized),
+                threads=threads,
+                has_memory_pattern=False,
+                is_resident=False,
             )
         largest = max((end.size for end in late.values()), default=0)
         self._memory: npt.NDArray[np.uint8] = np.empty(largest, np.uint8)
@@ -227,34 +233,82 @@ class _LateRuns:
         return results
 
 
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A tile that is bound to the arrays of the run.
+
+    Attributes:
+        binding: The update; gradients and numbers are bound when they are at other addresses.
+        copies: Elements of the parameter or of its states, and the results to copy there.
+    """
+
+    binding: SessionBinding
+    copies: Sequence[tuple[Array, Array]]
+
+
 class _Worker:
     """The tiles that one thread updates.
 
     Args:
         sessions: The models of the updates.
+        current: The parameters and states that are updated in place, by input name.
     """
 
-    def __init__(self, sessions: Mapping[bytes, OnnxSession]) -> None:
+    def __init__(self, sessions: Mapping[bytes, OnnxSession], current: Mapping[str, Array]) -> None:
         self._sessions = sessions
-        self._scratch: dict[tuple[bytes, str, int], Array] = {}
+        self._current = {name: array.reshape(-1) for name, array in current.items()}
+        self._scratch = Scratch()
+        self._tiles: dict[tuple[str, int], _Tile] = {}
+        # By parameter, where the gradient and the numbers of the last step were.
+        self._places: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
 
-    def run(self, tail: Tail, starts: Sequence[int], sources: Mapping[str, Array]) -> None:
+    def run(
+        self, param: str, tail: Tail, starts: Sequence[int], sources: Mapping[str, Array]
+    ) -> None:
         """Updates the tiles of a parameter that begin at these elements."""
-        session = self._sessions[tail.model]
-        tensors = {label: sources[name].reshape(-1) for label, name in tail.tensors.items()}
+        vectors = {
+            label: sources[name].reshape(-1)
+            for label, name in tail.tensors.items()
+            if name not in self._current
+        }
         numbers = {label: sources[name] for label, name in tail.numbers.items()}
-        current = {label: sources[name].reshape(-1) for label, name in tail.results.items()}
+        places = [
+            (array.ctypes.data, array.shape) for array in (*vectors.values(), *numbers.values())
+        ]
+        has_moved = self._places.pop(param, None) != places
         for start in starts:
-            feeds = {label: vector[start : start + TILE] for label, vector in tensors.items()}
-            targets = {label: vector[start : start + TILE] for label, vector in current.items()}
-            results = {label: self._result(tail, label, array) for label, array in targets.items()}
-            run_into(session, {**feeds, **numbers}, results)
+            if (param, start) not in self._tiles:
+                self._tiles[param, start] = self._bind(tail, start)
+            tile = self._tiles[param, start]
+            if has_moved:
+                feeds = {label: vector[start : start + TILE] for label, vector in vectors.items()}
+                tile.binding.run({**feeds, **numbers})
+            else:
+                tile.binding.repeat()
             # After the run, which reads the old values until it ends.
-            for label, array in targets.items():
-                np.copyto(array, results[label])
+            for target, result in tile.copies:
+                np.copyto(target, result)
+        # All tiles are bound to them, unless a run has failed.
+        self._places[param] = places
 
-    def _result(self, tail: Tail, label: str, like: Array) -> Array:
-        key = tail.model, label, like.size
-        if key not in self._scratch:
-            self._scratch[key] = np.empty_like(like)
-        return self._scratch[key]
+    def _bind(self, tail: Tail, start: int) -> _Tile:
+        def elements(names: Mapping[str, str]) -> dict[str, Array]:
+            return {
+                label: self._current[name][start : start + TILE]
+                for label, name in names.items()
+                if name in self._current
+            }
+
+        targets = elements(tail.results)
+        # One thread runs its tiles one after the other: they share the scratch.
+        scratch = {
+            label: self._scratch.array(label, array)
+            for label, array in targets.items()
+            if label not in tail.overwriting
+        }
+        return _Tile(
+            SessionBinding(
+                self._sessions[tail.model], elements(tail.tensors), {**targets, **scratch}
+            ),
+            [(targets[label], result) for label, result in scratch.items()],
+        )

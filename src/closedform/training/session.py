@@ -17,7 +17,6 @@ from closedform.errors import SessionError, StateError, nearest
 from closedform.exporters.onnx_metadata import check_schema
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
-from closedform.runtime.blocked_convolutions import open_blocked
 from closedform.runtime.checks import (
     check_array,
     check_names,
@@ -28,6 +27,7 @@ from closedform.runtime.checks import (
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_on
 from closedform.runtime.serialized import Serialized, serialize_calls
+from closedform.runtime.tuned_session import open_tuned
 from closedform.training import index_ranges, size_conditions
 from closedform.training.feeds import BatchLike, contiguous, draw, read_batch, read_sizes
 from closedform.training.in_place_step import InPlaceStep
@@ -106,8 +106,8 @@ class TrainSession(Serialized):
         }
         # Other providers have their own memory: updates in place are for arrays of the CPU.
         split = None if providers else split_file(train)
-        # Blocked layouts (NCHWc) are kernels of the CPU provider.
-        open_step = open_session if providers else open_blocked
+        # Graphs are tuned for the kernels of the CPU provider.
+        open_step = open_session if providers else open_tuned
         self._session = open_step(train if split is None else split.gradients, **self._options)
         check_schema(self._session.metadata, self._where)
         # eval.onnx is opened when it is first asked for: many runs only train.
@@ -151,7 +151,7 @@ class TrainSession(Serialized):
                 self._where,
                 self._reported,
                 threads,
-                lambda model: open_blocked(model, **self._options),
+                lambda model: open_tuned(model, **self._options),
             )
         self._begin()
 

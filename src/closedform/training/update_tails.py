@@ -14,7 +14,7 @@ pow) may round an element otherwise at another place in a vector.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,10 @@ from closedform.training.late_gradients import LateGradient, LateGradients, stat
 SMALLEST = 2**18
 """Elements of a parameter from which on its update is taken apart. Smaller ones take little memory,
 and their update stays in the cache anyway."""
+
+SMALLEST_MODEL = 4 * SMALLEST
+"""Elements of all such parameters: for fewer, a second session costs more time (8 % of a step of
+0.26 million elements) than the memory is worth."""
 
 EXACT = frozenset(
     {"Abs", "Add", "And", "Cast", "Ceil", "Clip", "Div", "Equal", "Floor", "Greater"}
@@ -49,12 +53,14 @@ class Tail:
             elements.
         numbers: Values that all elements share, by the input of the model.
         results: The inputs of the step that are replaced, by the output of the model.
+        overwriting: The outputs that may be written over the tensors that they replace.
     """
 
     model: bytes
     tensors: Mapping[str, str]
     numbers: Mapping[str, str]
     results: Mapping[str, str]
+    overwriting: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +137,8 @@ def split_update(model: ModelProto) -> Split | None:
     value_infos = _value_infos(model)
     finder = _Finder(model, value_infos)
     tails = {name: tail for name in sorted(large) if (tail := finder.tail(name)) is not None}
-    return _split(model, tails, value_infos, ()) if tails else None
+    count = sum(math.prod(static_shape(value_infos[name]) or ()) for name in tails)
+    return _split(model, tails, value_infos, ()) if tails and count >= SMALLEST_MODEL else None
 
 
 def _value_infos(model: ModelProto) -> dict[str, ValueInfoProto]:
@@ -302,13 +309,7 @@ class _Walk:
             )
         name_of_label = {f"next.{index}": name for index, name in enumerate(results)}
         outputs = [vector(label, name) for label, name in name_of_label.items()]
-        nodes = [
-            *self.nodes,
-            *(
-                helper.make_node("Identity", [results[name]], [label])
-                for label, name in name_of_label.items()
-            ),
-        ]
+        nodes = _naming(self.nodes, {label: results[n] for label, n in name_of_label.items()})
         graph = helper.make_graph(nodes, "update", inputs, outputs, self.constants)
         model = self._finder._model
         tail = helper.make_model(
@@ -319,7 +320,51 @@ class _Walk:
             {label: name for name, label in self.tensors.items()},
             {label: name for name, label in self.numbers.items()},
             name_of_label,
+            frozenset(
+                label
+                for label, name in name_of_label.items()
+                if may_overwrite(nodes, self.tensors.get(name, ""), label)
+            ),
         )
+
+
+def _naming(nodes: Sequence[NodeProto], values: Mapping[str, str]) -> list[NodeProto]:
+    """The nodes with these values under the names of outputs, by the output."""
+    computed = {node.output[0] for node in nodes}
+    labels: dict[str, str] = {}
+    copies = []
+    for label, value in values.items():
+        # onnxruntime copies an Identity: only an input, or a second output of one value, needs one.
+        if value in computed and value not in labels:
+            labels[value] = label
+        else:
+            copies.append(helper.make_node("Identity", [labels.get(value, value)], [label]))
+    for node in nodes:
+        node.input[:] = [labels.get(name, name) for name in node.input]
+        node.output[:] = [labels.get(name, name) for name in node.output]
+    return [*nodes, *copies]
+
+
+def may_overwrite(nodes: Sequence[NodeProto], tensor: str, output: str) -> bool:
+    """Returns whether an output may be written to the memory of a tensor, in any order of nodes.
+
+    It may if the output depends on each node that reads the tensor, and its producer does not read
+    it: kernels need not read an element before they write it.
+
+    Args:
+        nodes: The nodes of a graph, each with one output.
+        tensor: The name of an input of the graph.
+        output: The name of an output of the graph.
+    """
+    producers = {name: node for node in nodes for name in node.output}
+    ancestors: set[str] = set()
+    pending = list(producers[output].input)
+    while pending:
+        name = pending.pop()
+        if name in producers and name not in ancestors:
+            ancestors.add(name)
+            pending.extend(producers[name].input)
+    return all(node.output[0] in ancestors for node in nodes if tensor in node.input)
 
 
 def _element(value: ValueInfoProto) -> int:

@@ -15,9 +15,8 @@ from onnx import ModelProto, NodeProto, helper
 COLUMNS = 512
 """Columns of the result from which on a Transpose pays."""
 
-ROWS_PER_COLUMN = 4
-"""The most rows of the result, by its columns: the copy of the factor has as many rows, and
-vocabularies have many."""
+ROWS_PER_COLUMN = 2
+"""The most rows of the result for each column: the copy of the factor has as many columns."""
 
 _PLAIN = {"transB": 0, "alpha": 1.0}
 """The other attributes of a product of two matrices; ``beta`` is the factor of a third operand."""

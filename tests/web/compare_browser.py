@@ -31,7 +31,15 @@ from tests.training.models import CASES, batches
 from tests.training.test_sixteen_bits import exported
 from tests.training.test_training import made
 from tests.web.language_model import TOKENS, LanguageModel, next_token, with_adapters
-from tests.web.site import BUILD, CHROMIUM, HERE, PACKAGES, node, served
+from tests.web.site import (
+    BUILD,
+    CHROMIUM,
+    HERE,
+    PACKAGES,
+    node,
+    served,
+    with_wrong_label,
+)
 
 STEPS, ROWS = 60, 16
 
@@ -115,6 +123,22 @@ def test_pages_read_external_data(sites: tuple[str, Path]) -> None:
     in_chromium = node("chromium_train.mjs", *words)
     assert in_chromium["errors"] == []
     assert in_chromium["losses"] == pytest.approx(here, rel=TOLERANCE)
+
+
+def test_a_wrong_label_stops_a_page_before_its_step(sites: tuple[str, Path]) -> None:
+    address, root = sites
+    here, data = trained_here("mlp", root / "label-files")
+    write_training_page(data.with_name("train.onnx"), root / "label", data=data, packages=PACKAGES)
+    row = 2 * ROWS + 3
+    files = [str(with_wrong_label(data, row)), str(data)]
+    options = json.dumps({"steps": STEPS, "rows": ROWS, "files": files})
+    words = (f"{address}/label/", str(PACKAGES), str(CHROMIUM), options)
+    stopped, corrected = node("chromium_indices.mjs", *words)["runs"]
+    # ONNX would count it from the end, and train the last class.
+    assert f"got -1 in row {row} of the data" in stopped["message"]
+    assert stopped["losses"] == pytest.approx(here[:2], rel=TOLERANCE)
+    assert corrected["message"] == ""
+    assert corrected["losses"] == pytest.approx(here, rel=TOLERANCE)
 
 
 def test_node_trains_masters_of_float16_as_here(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from tests.training.webgpu_files import Arrays, export_entry, losses_of
 from tests.training.zoo import ZOO
 from tests.web.compare_browser import sampled
 from tests.web.language_model import LanguageModel, next_token, with_adapters
-from tests.web.site import CHROMIUM, HERE, PACKAGES, node, served
+from tests.web.site import CHROMIUM, HERE, PACKAGES, node, served, with_wrong_label
 
 STEPS, ROWS, BATCHES = 100, 8, 20
 
@@ -277,6 +277,22 @@ def test_a_failed_step_changes_nothing_and_training_goes_on(perceptron: Page) ->
     assert "cannot broadcast" in failure
     assert seen["after"] == seen["device"] == "Training runs on WebGPU (google swiftshader)."
     assert seen["residency"]["gpu"] == seen["residency"]["all"]
+
+
+def test_a_wrong_label_stops_a_page_before_its_step(perceptron: Page) -> None:
+    data = perceptron.folder / "data.safetensors"
+    row = 2 * ROWS + 3
+    files = [str(with_wrong_label(data, row)), str(data)]
+    steps = len(perceptron.losses)
+    options = {"steps": steps, "rows": ROWS, "files": files, "isWebgpu": True}
+    words = (perceptron.address, str(PACKAGES), str(CHROMIUM), json.dumps(options))
+    seen = node("chromium_indices.mjs", *words)
+    stopped, corrected = seen["runs"]
+    assert seen["device"].startswith("Training runs on WebGPU")
+    assert f"got -1 in row {row} of the data" in stopped["message"]
+    assert len(stopped["losses"]) == 2
+    assert corrected["message"] == ""
+    np.testing.assert_allclose(corrected["losses"], perceptron.losses, rtol=TOLERANCE)
 
 
 def test_a_lost_device_is_replaced_by_another_from_the_last_copy(perceptron: Page) -> None:

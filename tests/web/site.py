@@ -13,6 +13,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from safetensors.numpy import load_file, save_file
+
 HERE = Path(__file__).parent
 BUILD = Path(__file__).parents[2] / "build" / "web"
 PACKAGES = BUILD / "node_modules"
@@ -53,3 +55,13 @@ def node(script: str, *words: str) -> Any:
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
+
+
+def with_wrong_label(data: Path, row: int) -> Path:
+    """Writes a data file that differs by -1 as the label of one row."""
+    tensors = load_file(data)
+    tensors["target"] = tensors["target"].copy()
+    tensors["target"][row] = -1
+    wrong = data.with_name("wrong.safetensors")
+    save_file(tensors, wrong)
+    return wrong

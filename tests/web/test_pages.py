@@ -308,7 +308,7 @@ def test_external_data_is_part_of_the_page(
     manifest = json.loads(page.with_name("manifest.json").read_text())
     assert manifest["external"] == {"init.onnx": ["init.onnx.data"]}
     monkeypatch.setattr("closedform.web.training._MOST_BYTES", 100)
-    with pytest.raises(ExportError, match=r"has \d+ bytes; WebAssembly addresses 100 .*init\.onnx"):
+    with pytest.raises(ExportError, match=r"has \d+ bytes; a page trains at most 100 .*init\.onnx"):
         write_training_page(folder / "train.onnx", tmp_path / "site", packages=packages)
     data.unlink()
     with pytest.raises(ExportError, match=r"does not exist .*init\.onnx\.data"):

@@ -19,8 +19,10 @@ from closedform.web.folder import Device, copy_runtime, write_folder, write_loop
 
 DATA_FILE = "data.safetensors"
 
-_MOST_BYTES = 2**32
-"""The memory of a module of WebAssembly with 32 bits."""
+_MOST_BYTES = 2**31 - 1
+"""Bytes of a model's external data. A module of WebAssembly with 32 bits addresses twice as much,
+for data and parameters, and Chromium has no larger array: 2.01 GB train, 2.22 GB do not load.
+"""
 
 
 def write_training_page(
@@ -129,7 +131,7 @@ def external_files(files: Mapping[str, Path]) -> dict[str, list[str]]:
         total = sum(path.with_name(location).stat().st_size for location in locations)
         if total > _MOST_BYTES:
             raise ExportError(
-                f"its external data has {total} bytes; WebAssembly addresses {_MOST_BYTES}",
+                f"its external data has {total} bytes; a page trains at most {_MOST_BYTES}",
                 where=where,
                 hint="train it with TrainSession, or export a smaller model",
             )

@@ -34,8 +34,14 @@ export async function load(file, remedy) {
     throw new Error(`${file} could not be loaded: the server does not respond. Start it again with `
       + "`python -m http.server`, then retry.");
   }
-  if (response.ok) return response.arrayBuffer();
-  throw new Error(`${file} could not be loaded (HTTP ${response.status}). ${remedy}`);
+  if (!response.ok) throw new Error(`${file} could not be loaded (HTTP ${response.status}). ${remedy}`);
+  try {
+    return await response.arrayBuffer();
+  } catch {
+    const size = response.headers.get("content-length") ?? "an unknown number of";
+    throw new Error(`${file} has ${size} bytes, which this browser could not load: it has no memory for them, `
+      + "or the transfer was cut. Close other pages and retry, or train with closedform.training.TrainSession.");
+  }
 }
 
 export async function loadJson(file, remedy) {

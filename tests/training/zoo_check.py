@@ -201,7 +201,9 @@ def _gradients(
     feeds = {f"param.{n}": v for n, v in traced.params.items()}
     feeds |= {f"buffer.{n}": v for n, v in traced.buffers.items()}
     feeds |= {f"batch.{n}": v for n, v in arrays.items()} | numbers
-    results = run_on(session, {name: feeds[name] for name in session.inputs})
+    # A buffer may be the transpose of another tensor.
+    ordered = {name: np.array(feeds[name], order="C") for name in session.inputs}
+    results = run_on(session, ordered)
     outputs = dict(zip(session.outputs, results, strict=True))
     dtype = next(model.parameters()).dtype
 

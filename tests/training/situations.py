@@ -274,6 +274,23 @@ SITUATIONS: dict[str, Entry] = {
         lambda rows: (torch.randn(rows, 6), torch.arange(rows) % 4 - 1),
         lambda o, t: functional.cross_entropy(o[t >= 0], t[t >= 0]),
     ),
+    **{
+        f"lists of labels, {reduction}": Entry(
+            mlp(nn.ReLU()),
+            # Labels behind the first −1 do not count.
+            lambda rows: (
+                torch.randn(rows, 6),
+                torch.tensor([[2, -1, 0], [1, 0, -1]] * rows)[:rows],
+            ),
+            lambda o, t, r=reduction: (  # type: ignore[misc]
+                functional.multilabel_margin_loss(o, t, reduction=r).sum()
+            ),
+        )
+        for reduction in ("none", "mean", "sum")
+    },
+    "entries along an axis": Entry(
+        after(lambda h: torch.take_along_dim(h, h.detach().argsort(1)[:1], -1)), vectors()
+    ),
     "places of a mask": Entry(
         mlp(nn.ReLU()),
         _masked,

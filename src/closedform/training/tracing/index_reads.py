@@ -235,18 +235,11 @@ def _margin(value: Any, target: Any, *_: Any) -> _Read:
     return _Read(target, value.shape[-1])
 
 
-def _margins(value: Any, target: Any, *_: Any) -> _Read:
-    # A row of multilabel_margin_loss ends at its first −1.
-    # −1 is the end of the list, not an index from the end.
-    return _Read(target, value.shape[-1], low=-1)
-
-
 _READS: Mapping[Any, Callable[..., _Read | None]] = {
     ATEN.embedding.default: _embedding,
     ATEN.nll_loss_forward.default: _likelihood,
     ATEN.nll_loss2d_forward.default: _likelihood,
     ATEN.multi_margin_loss.default: _margin,
-    ATEN.multilabel_margin_loss_forward.default: _margins,
     **dict.fromkeys(
         (
             ATEN.index_select.default,

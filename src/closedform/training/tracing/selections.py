@@ -105,6 +105,47 @@ def covariance(
     return (product / torch.as_tensor(divisor, dtype=rows.dtype)).squeeze()
 
 
+def take_along(value: Tensor, index: Tensor, axis: int | None = None) -> Tensor:
+    """Returns the entries at indices along an axis; the other axes are broadcast.
+
+    The kernel of torch 2.13 makes numbers of free sizes.
+    """
+    if axis is None:
+        return value.flatten().gather(0, index.flatten())
+    axis %= value.dim()
+
+    def shape_with(size: Any, sizes: Sequence[Any]) -> list[Any]:
+        return [*sizes[:axis], size, *sizes[axis + 1 :]]
+
+    sizes = torch.broadcast_shapes(shape_with(1, value.shape), shape_with(1, index.shape))
+    entries = value.expand(shape_with(value.shape[axis], sizes))
+    return entries.gather(axis, index.expand(shape_with(index.shape[axis], sizes)))
+
+
+def margins_of_labels(value: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Returns the loss of lists of labels, and the mask of the classes that are in them.
+
+    The loss of a row is Σ max(0, 1 − x_y + x_j)/C over its labels y, up to the first −1, and the
+    other ones j of C classes. The decomposition of torch 2.13 takes each −1 for the label 0.
+    """
+    rows, labels = torch.atleast_2d(value), torch.atleast_2d(target)
+    count = rows.shape[1]
+    places = torch.arange(count)
+    ends = torch.where(labels == -1, places, count).amin(1, keepdim=True)
+    is_label = (places < ends).unsqueeze(2)
+    # A replaced −1 is not an index, of which the labels of a batch are checked.
+    index = labels.masked_fill(labels == -1, 0)
+    is_target = ((index.unsqueeze(2) == places) & is_label).any(1)
+    margins = 1 - rows.gather(1, index).unsqueeze(2) + rows.unsqueeze(1)
+    # relu: unlike clamp, and as in the kernel, a margin of 0 has no gradient.
+    losses = torch.where(is_label & ~is_target.unsqueeze(1), torch.relu(margins), 0.0)
+    loss = losses.sum((1, 2)) / count
+    mask = is_target.to(value.dtype).view(target.shape)
+    if reduction == 0:
+        return loss.view(target.shape[:-1]), mask
+    return (loss.mean() if reduction == 1 else loss.sum()), mask
+
+
 def antialiasing(order: int) -> Callable[..., Tensor]:
     """A resampling of images with a kernel as wide as the pixels of the smaller image.
 
@@ -228,6 +269,8 @@ SELECTIONS: Mapping[Any, Callable[..., Any]] = {
     ATEN.nanmedian.dim: median_of_numbers,
     ATEN.nanmedian.default: median_of_all_numbers,
     ATEN.cov.default: covariance,
+    ATEN.take_along_dim.default: take_along,
+    ATEN.multilabel_margin_loss_forward.default: margins_of_labels,
     ATEN._upsample_bilinear2d_aa.default: antialiasing(1),
     ATEN._upsample_bicubic2d_aa.default: antialiasing(3),
     ATEN.grid_sampler_3d.default: sampled_volume,

@@ -288,9 +288,30 @@ SITUATIONS: dict[str, Entry] = {
         )
         for reduction in ("none", "mean", "sum")
     },
-    "entries along an axis": Entry(
-        after(lambda h: torch.take_along_dim(h, h.detach().argsort(1)[:1], -1)), vectors()
-    ),
+    **{
+        f"a free batch, {name}": Entry(after(function), vectors())
+        for name, function in {
+            "entries along an axis": lambda h: torch.take_along_dim(h, h.argsort(1)[:1], -1),
+            "signs": lambda h: h * torch.sgn(h),
+            "directions": lambda h: torch.sgn(torch.complex(h, h + 1)).imag,
+            "product of matrices": lambda h: torch.linalg.multi_dot(
+                [h, torch.ones(8, 3) / 8, torch.ones(3, 2) / 3]
+            ),
+            "powers": lambda h: torch.linalg.vander(torch.tanh(h), N=3),
+            "slopes": lambda h: torch.gradient(h, dim=1)[0],
+            "slopes of rows": lambda h: torch.gradient(h, dim=0)[0],
+            "slopes of two axes": lambda h: sum(
+                torch.gradient(h.view(-1, 2, 4), spacing=[0.5, 2.0], dim=[1, 2])
+            ),
+            "slopes, order 2": lambda h: torch.gradient(h, spacing=0.5, dim=1, edge_order=2)[0],
+            "covariances of columns": lambda h: torch.cov(h.T).expand(h.shape[0], -1, -1),
+            "correlations of columns": lambda h: torch.corrcoef(h.T).expand(h.shape[0], -1, -1),
+            "places in order": lambda h: h * torch.searchsorted(torch.linspace(-1, 1, 5), h),
+            "places in sorted rows": lambda h: (
+                h * torch.searchsorted(h.detach().sort(1)[0], h / 2, right=True)
+            ),
+        }.items()
+    },
     "places of a mask": Entry(
         mlp(nn.ReLU()),
         _masked,

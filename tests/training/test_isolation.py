@@ -137,7 +137,10 @@ class Fixes(nn.Module):
     [
         (Counts(), r"aten.add_.\w+ writes to a tensor \[\] that is neither a parameter nor a buff"),
         (Tosses(), "the forward draws numbers from Python's random, which a graph would repeat"),
-        (Fixes(), r"the size 'batch' is not free: the model fixes it to 4 \(model Fixes\)"),
+        (
+            Fixes(),
+            r"'batch' is not free: Tensor.reshape in the model itself \(Fixes\) fixes it to 4",
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -20,6 +20,7 @@ from torch._decomp.decompositions import affine_grid_generator, grid_sampler_2d
 from closedform.training.tables import union
 from closedform.training.tracing.alignment import ctc_loss
 from closedform.training.tracing.attention import attention
+from closedform.training.tracing.composed import COMPOSED
 from closedform.training.tracing.matrices import (
     matrix_exponential,
     product_of_reflections,
@@ -671,7 +672,7 @@ _FORMS: Mapping[Any, Callable[..., Any]] = {
     ATEN.replication_pad3d.default: _padding(False),
 }
 
-FORMS: Mapping[Any, Callable[..., Any]] = union(_FORMS, SELECTIONS)
+FORMS: Mapping[Any, Callable[..., Any]] = union(_FORMS, SELECTIONS, COMPOSED)
 """Forms by the operator that they replace."""
 
 # At these keys the dispatcher asks for the form before autograd records the operator.

@@ -94,6 +94,8 @@ class Places(TorchFunctionMode):
             if id(module) in paths:
                 self._modules.pop()
 
+        # The backward of an earlier trace leaves its last place.
+        traceback.current_meta.pop(KEY, None)
         hooks = torch.nn.modules.module
         handles = [
             hooks.register_module_forward_pre_hook(enter),
@@ -121,9 +123,14 @@ def place_of(node: torch.fx.Node) -> str:
     return f"{backward}{note.get('module', UNKNOWN)}"
 
 
+def current_place() -> str:
+    """Returns the function of the model and the module that are traced now."""
+    return _text(traceback.current_meta.get(KEY) or {})
+
+
 def _text(place: dict[str, str]) -> str:
     call = f"{place['call']} in " if "call" in place else ""
-    return f"{call}{place['module']}"
+    return f"{call}{place.get('module', 'the model')}"
 
 
 def _placing(place: dict[str, str]) -> Callable[[Any], None]:

@@ -90,9 +90,8 @@ def covariance(
     if aweights is not None:
         weights = aweights if fweights is None else fweights * aweights
     if weights is None:
-        total: Any = float(rows.shape[1])
         mean = rows.mean(1, keepdim=True)
-        divisor: Any = max(total - correction, 0.0)
+        divisor: Any = torch.sym_max(rows.shape[1] - correction, 0)
     else:
         total = weights.sum()
         mean = (rows * weights).sum(1, keepdim=True) / total
@@ -101,25 +100,29 @@ def covariance(
     centred_rows = rows - mean
     weighted_rows = centred_rows if weights is None else centred_rows * weights
     # A divisor of 0 gives infinities, as in torch.
-    product = weighted_rows @ centred_rows.mT
-    return (product / torch.as_tensor(divisor, dtype=rows.dtype)).squeeze()
+    product: Tensor = weighted_rows @ centred_rows.mT / divisor
+    return product.squeeze()
 
 
-def take_along(value: Tensor, index: Tensor, axis: int | None = None) -> Tensor:
-    """Returns the entries at indices along an axis; the other axes are broadcast.
+def places_in_order(
+    sequence: Tensor,
+    values: Tensor | float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Returns how many numbers of a sorted sequence are below each value, or not above it (right).
 
-    The kernel of torch 2.13 makes numbers of free sizes.
+    As in torch, all numbers of the sequence are below NaN.
     """
-    if axis is None:
-        return value.flatten().gather(0, index.flatten())
-    axis %= value.dim()
-
-    def shape_with(size: Any, sizes: Sequence[Any]) -> list[Any]:
-        return [*sizes[:axis], size, *sizes[axis + 1 :]]
-
-    sizes = torch.broadcast_shapes(shape_with(1, value.shape), shape_with(1, index.shape))
-    entries = value.expand(shape_with(value.shape[axis], sizes))
-    return entries.gather(axis, index.expand(shape_with(index.shape[axis], sizes)))
+    if sorter is not None:
+        sequence = sequence.gather(-1, sorter)
+    rows = sequence if sequence.dim() == 1 else sequence.unsqueeze(-2)
+    column = torch.as_tensor(values).unsqueeze(-1)
+    is_behind = rows > column if right or side == "right" else rows >= column
+    return (~is_behind).sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
 def margins_of_labels(value: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
@@ -269,7 +272,8 @@ SELECTIONS: Mapping[Any, Callable[..., Any]] = {
     ATEN.nanmedian.dim: median_of_numbers,
     ATEN.nanmedian.default: median_of_all_numbers,
     ATEN.cov.default: covariance,
-    ATEN.take_along_dim.default: take_along,
+    ATEN.searchsorted.Tensor: places_in_order,
+    ATEN.searchsorted.Scalar: places_in_order,
     ATEN.multilabel_margin_loss_forward.default: margins_of_labels,
     ATEN._upsample_bilinear2d_aa.default: antialiasing(1),
     ATEN._upsample_bicubic2d_aa.default: antialiasing(3),

@@ -41,6 +41,7 @@ from closedform.training.tracing.index_reads import IndexReads
 from closedform.training.tracing.isolation import Writes
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.onnx_registry import onnx_decompositions, quiet
+from closedform.training.tracing.places import current_place
 from closedform.training.tracing.probe import with_copies
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
 from closedform.training.tracing.same_masks import SameMasks
@@ -62,6 +63,7 @@ class _Environment(ShapeEnv):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.branches: dict[sp.Basic, str] = {}
+        self.fixed_in: dict[sp.Symbol, str] = {}
 
     def evaluate_sym_node(self, sym_node: Any, *options: Any, **keywords: Any) -> Any:
         """Returns the value of an expression; a branch on it is noted, with its place.
@@ -78,6 +80,11 @@ class _Environment(ShapeEnv):
                 for part in sp.And.make_args(condition):
                     self.branches.setdefault(part, place)
         return value
+
+    def _set_replacement(self, a: sp.Symbol, tgt: sp.Expr, *options: Any, **keywords: Any) -> None:
+        if tgt.is_number:
+            self.fixed_in.setdefault(a, current_place())
+        super()._set_replacement(a, tgt, *options, **keywords)
 
     def is_implied(self, condition: sp.Basic) -> bool:
         """Whether a condition holds for all sizes of one or more."""
@@ -199,7 +206,8 @@ class Symbols:
             bound = self._environment.bound_sympy(value)
             # Fixed by an equation, or by two inequalities.
             if value.is_number or bound.lower == bound.upper:
-                raise self._fixed_size_error({name}, f"the model fixes it to {value}", where)
+                place = self._environment.fixed_in.get(symbol, "the model")
+                raise self._fixed_size_error({name}, f"{place} fixes it to {value}", where)
         conditions = [guard.expr for guard in self._environment.guards]
         equal = _equal_parts(conditions)
         for condition in conditions:
@@ -263,8 +271,8 @@ class Symbols:
         return TrainingExportError(
             f"the size {sizes_text} is not free: {why}",
             where=where,
-            hint="compute with x.shape (x.shape[0], not len(x)) instead of a number, or leave it "
-            f"out of dynamic_axes: dynamic_axes={text}",
+            hint="compute with x.shape (x.shape[0], not len(x)) instead of a number, or with other "
+            f"functions of torch, or leave it out of dynamic_axes: dynamic_axes={text}",
         )
 
 

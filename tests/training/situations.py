@@ -292,6 +292,8 @@ SITUATIONS: dict[str, Entry] = {
         f"a free batch, {name}": Entry(after(function), vectors())
         for name, function in {
             "entries along an axis": lambda h: torch.take_along_dim(h, h.argsort(1)[:1], -1),
+            "a written diagonal": lambda h: (h @ h.T).fill_diagonal_(-9.0).logsumexp(1, True),
+            "scaled noise": lambda h: h + torch.randn_like(h).mul_(0.1) + torch.rand(8).add_(1),
             "signs": lambda h: h * torch.sgn(h),
             "directions": lambda h: torch.sgn(torch.complex(h, h + 1)).imag,
             "product of matrices": lambda h: torch.linalg.multi_dot(
@@ -312,6 +314,23 @@ SITUATIONS: dict[str, Entry] = {
             ),
         }.items()
     },
+    "a written diagonal of a cube": Entry(
+        after(lambda h: h + (h.mean(0).view(2, 2, 2) * 1).fill_diagonal_(0.5).flatten()), vectors()
+    ),
+    "a written diagonal that begins again": Entry(
+        after(
+            lambda h: (
+                h * 0.1
+                + (h.mean(0).view(8, 1) * torch.ones(2)).fill_diagonal_(0.5, wrap=True)[:, 0]
+            )
+        ),
+        vectors(),
+    ),
+    "both results of a condition": Entry(
+        after(lambda h: torch.cond(h.sum() > 0, torch.sin, torch.cos, (h,))),
+        vectors(),
+        refused=r"torch.cond has no form without control flow, .*torch\.where",
+    ),
     "places of a mask": Entry(
         mlp(nn.ReLU()),
         _masked,

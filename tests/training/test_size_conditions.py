@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,3 +143,58 @@ def test_sizes_stay_free_where_maps_have_to_have_one_size(tmp_path: Path) -> Non
             model(x)
         with pytest.raises(SessionError, match="this step is for sizes with"):
             session.step((x.numpy(),))
+
+
+def _slice(seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A part of a tensor by numbers of rows, drawn."""
+    draw = random.Random(seed)
+    start, stop = (draw.choice([None, *range(-6, 7)]) for _ in range(2))
+    step = draw.choice([None, 2, 3])
+    return lambda rows: rows[start:stop:step]
+
+
+PARTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "narrow": lambda rows: rows.narrow(0, 1, 3),
+    "a row": lambda rows: rows[3:4] + rows[2],
+    "the last row but two": lambda rows: rows[-3].unsqueeze(0),
+    "largest": lambda rows: rows.topk(3, 0)[0],
+    "windows": lambda rows: rows.unfold(0, 3, 2).sum(-1),
+    **{f"slice {seed}": _slice(seed) for seed in range(24)},
+}
+
+
+@pytest.mark.sample(every=4)
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_by_numbers_of_rows_are_those_of_torch_or_refused(name: str, tmp_path: Path) -> None:
+    part = PARTS[name]
+
+    def forward(model: Any, x: torch.Tensor) -> Any:
+        rows = model.layer(x)
+        return rows + part(rows).sum(0) / 8
+
+    torch.manual_seed(0)
+    model = Of(forward, layer=nn.Linear(3, 2))
+    example = _batch(ROWS, LENGTH)
+    rule = optimizers.sgd(0.0)
+    try:
+        export(model, functional.mse_loss, example, rule, tmp_path, dynamic_axes=FREE)
+    except ExportError as error:  # a part of one row, which broadcasts
+        message = str(error)
+        assert "'rows' is not free" in message
+        return
+    session = TrainSession(tmp_path)
+    for rows in range(1, 11):
+        x, target = _batch(rows, LENGTH)
+        try:
+            wanted = functional.mse_loss(model(x), target).item()
+        except (RuntimeError, IndexError):  # too few rows
+            wanted = math.nan
+        try:
+            loss = session.step((x.numpy(), target.numpy())).loss
+        except SessionError as error:
+            refusal = str(error)
+            # A slice that ends before the end of the example may not in another size.
+            assert "this step is for sizes with" in refusal or math.isnan(wanted)
+            continue
+        # A mean over at most 120 entries in another order.
+        assert abs(loss - wanted) <= 1e-5 * wanted, rows

@@ -78,7 +78,8 @@ def check(conditions: Sequence[SizeCondition], sizes: Mapping[str, int], where: 
         raise SessionError(
             f"this step is for sizes with {entry}, got {values}",
             where=where,
-            hint="the model branches on its sizes, and a graph has the branch of the example: "
+            hint="the model branches on its sizes or slices by them, and a graph has the branch of "
+            "the example: "
             "export the model with an example of these sizes",
         )
 

@@ -86,9 +86,31 @@ def _slope(value: Tensor, axis: int, step: float, edge_order: int) -> Tensor:
     return torch.cat([edge(range(length)), inner, -last], axis)
 
 
+def fill_diagonal_(value: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    """Writes a number to the places i, i, … of a tensor, and returns the tensor.
+
+    With ``wrap``, the diagonal of a matrix with n columns begins again at each row k (n + 1).
+    """
+    if value.dim() > 2:  # of a cube, whose sizes are equal
+        places = torch.arange(value.shape[0])
+        shape = [1] * value.dim()
+        is_on: Any = True
+        for axis in range(1, value.dim()):
+            first, other = list(shape), list(shape)
+            first[0], other[axis] = -1, -1
+            is_on = is_on & (places.view(first) == places.view(other))
+    else:
+        rows = torch.arange(value.shape[0]).unsqueeze(1)
+        if wrap:
+            rows = torch.remainder(rows, value.shape[1] + 1)
+        is_on = rows == torch.arange(value.shape[1])
+    return value.masked_fill_(is_on, fill_value)
+
+
 COMPOSED: Mapping[Any, Callable[..., Any]] = {
     ATEN.take_along_dim.default: take_along,
     ATEN.sgn.default: signs,
+    ATEN.fill_diagonal_.default: fill_diagonal_,
     ATEN.linalg_multi_dot.default: product_of_matrices,
     ATEN.linalg_vander.default: powers,
     ATEN.gradient.scalarint: slopes,

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TrainingExportError
@@ -68,7 +69,7 @@ class _Sized:
         dtype = options.get("dtype") or self.dtype or torch.get_default_dtype()
         size = tuple(arguments[self.place])
         numbers = draw(self.distribution, size, _wide(dtype))
-        value = numbers if self.value is None else self.value(numbers, *arguments)
+        value = _own(numbers) if self.value is None else self.value(numbers, *arguments)
         return value.to(dtype)
 
 
@@ -81,6 +82,11 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype of the numbers: float32, or float64 for a tensor in float64."""
     # Numbers in 16 bits would have 2¹¹ values in [0, 1), so that small probabilities are off.
     return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def _own(numbers: torch.Tensor, *_: Any) -> torch.Tensor:
+    """The numbers in memory that the model may write to: they are an input of the graph."""
+    return numbers.clone()
 
 
 def _bernoulli(numbers: torch.Tensor, _: Any, probability: Any = 0.5) -> torch.Tensor:
@@ -205,11 +211,11 @@ RANDOM: Mapping[Any, Callable[..., Any]] = {
     ATEN.native_dropout.default: _native_dropout,
     ATEN.rrelu_with_noise.default: _rrelu,
     ATEN.rand.default: _Sized(_U),
-    ATEN.rand_like.default: _Like(_U, lambda numbers, _: numbers),
+    ATEN.rand_like.default: _Like(_U, _own),
     ATEN.uniform_.default: _Like(_U, _between, is_in_place=True),
     ATEN.uniform.default: _Like(_U, _between),
     ATEN.randn.default: _Sized(_N),
-    ATEN.randn_like.default: _Like(_N, lambda numbers, _: numbers),
+    ATEN.randn_like.default: _Like(_N, _own),
     ATEN.normal_.default: _Like(_N, _scale, is_in_place=True),
     ATEN.normal_functional.default: _Like(_N, _scale),
     ATEN.normal.Tensor_float: _Like(_N, _scaled_by_own),
@@ -252,7 +258,12 @@ def random_decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
 
 
 class Drawn(TorchDispatchMode):
-    """Runs random operators with numbers from ``draw``; others of them raise ExportError."""
+    """Runs random operators with numbers from ``draw``; others of them raise ExportError.
+
+    So do operators that call functions, such as ``torch.cond``.
+    """
+
+    supports_higher_order_operators = True
 
     def __init__(self, draw: Draw, places: Places, where: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -261,6 +272,15 @@ class Drawn(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if isinstance(function, HigherOrderOperator):
+            name = function.name()
+            raise TrainingExportError(
+                f"torch.{name} has no form without control flow, in {self._places.here()}",
+                where=self._where,
+                hint="compute both results and select one with torch.where"
+                if name == "cond"
+                else "write it as a Python loop over a fixed size, which the trace repeats",
+            )
         if function in RANDOM:
             return RANDOM[function](self._draw, *args, **(kwargs or {}))
         # Tagged by torch: each operator that reads a generator.

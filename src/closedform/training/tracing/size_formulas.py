@@ -78,11 +78,13 @@ def relation(condition: sp.Basic, names: Mapping[str, str]) -> tuple[str, str, s
     Raises:
         UnwrittenError: It is another condition.
     """
-    operation = getattr(condition, "rel_op", None)
-    if operation is None:
+    if not isinstance(condition, sp.core.relational.Relational):
         raise UnwrittenError(_text_of(condition, names))
+    # torch writes -n <= -3 for n >= 3.
+    if all(_is_negative(side) for side in condition.args):
+        condition = condition.reversedsign
     left, right = condition.args
-    return formula(left, names), str(operation), formula(right, names)
+    return formula(left, names), str(condition.rel_op), formula(right, names)
 
 
 def _is_negative(part: sp.Basic) -> bool:

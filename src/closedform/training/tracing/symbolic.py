@@ -74,6 +74,8 @@ class _Environment(ShapeEnv):
         # A branch that holds for all sizes has no symbol left.
         if isinstance(value, BooleanAtom) and sym_node.expr.free_symbols:
             place = _branch_place()
+            if place is None and _is_of_result():
+                place = ""
             if place is not None:
                 condition = sym_node.expr if value else sp.Not(sym_node.expr)
                 # A conjunction is several conditions, each with a separate message.
@@ -118,6 +120,23 @@ def _branch_place() -> str | None:
     if path.startswith(_TORCH) and not path.startswith(_MODULES):
         return None
     return f"line {frame.f_lineno} of {frame.f_code.co_name} ({Path(path).name})"
+
+
+_OF_RESULTS = frozenset({"_compute_slice_index", "slice_forward", "_check_with"})
+"""Functions of torch that compare sizes: a slice with its bounds, and what an operator requires."""
+
+
+def _is_of_result() -> bool:
+    """Whether an operator of torch asks, and its result depends on the answer.
+
+    Others ask for strides and for the order of their loops.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(_DEPTH + 2):
+        if frame is None or frame.f_code.co_name in _OF_RESULTS:
+            return frame is not None
+        frame = frame.f_back
+    return False
 
 
 class Symbols:
@@ -216,8 +235,8 @@ class Symbols:
     def conditions(self, inputs: Iterable[str], where: str) -> tuple[SizeCondition, ...]:
         """Returns what the traces so far restrict sizes of these inputs to.
 
-        These are the branches of the model and equal sizes. Branches of torch's own operators are
-        left out: their result does not depend on them.
+        These are the branches of the model, equal sizes, bounds of slices, and what operators of
+        torch require. Other branches of these are left out: their result does not depend on them.
 
         Raises:
             ExportError: A condition has operations that ``size_formulas`` has no text for.

@@ -92,3 +92,8 @@ except SystemExit as done:
 assert seen[0] > given[0] and gc.get_threshold() == given
 """
     assert imported(code, "closedform.cli.show") == []
+
+
+def test_imports_of_submodules_look_for_no_nearest_name() -> None:
+    code = "from closedform.language import update_rule; from closedform.errors import nearest"
+    assert imported(code, "difflib") == []

@@ -180,6 +180,27 @@ def describe(value: object, most: int = 60) -> str:
     return f"{type(value).__name__} {text if len(text) <= most else text[:most] + '…'}"
 
 
+class _UnknownAttributeError(AttributeError):
+    """The error of ``unknown_attribute``; the nearest name is looked for when it is printed.
+
+    An import from a module asks for attributes that it does not have, and discards the error.
+    """
+
+    def __init__(self, message: str, name: str, names: Iterable[str]) -> None:
+        super().__init__(message)
+        self._name, self._names = name, names
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if self._name.startswith("_"):
+            return message
+        import difflib  # an import of 2 ms
+
+        by_lower = {candidate.lower(): candidate for candidate in self._names}
+        matches = difflib.get_close_matches(self._name.lower(), by_lower, n=1)
+        return message + (f": did you mean {by_lower[matches[0]]!r}?" if matches else "")
+
+
 def unknown_attribute(module: str, name: str, names: Iterable[str]) -> AttributeError:
     """Returns the error of a module that has no such attribute, with the nearest public name.
 
@@ -188,14 +209,7 @@ def unknown_attribute(module: str, name: str, names: Iterable[str]) -> Attribute
         module 'closedform.optimizers' has no attribute 'AdamW': did you mean 'adamw'?
     """
     message = f"module {module!r} has no attribute {name!r}"
-    if name.startswith("_"):  # `from module import name` asks for __path__
-        return AttributeError(message)
-    import difflib  # an import of 2 ms
-
-    by_lower = {candidate.lower(): candidate for candidate in names}
-    matches = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    hint = f": did you mean {by_lower[matches[0]]!r}?" if matches else ""
-    return AttributeError(message + hint)
+    return _UnknownAttributeError(message, name, list(names))
 
 
 _INSTALL = {

@@ -312,7 +312,7 @@ def _array_of(value: Any, port: Port) -> Array:
 
 
 def _bind_array(bind: Callable[..., None], name: str, array: Array) -> None:
-    # onnxruntime is told an address and reads the elements in the order of C.
+    # onnxruntime gets an address, and reads the elements in the order of C.
     if not array.flags.c_contiguous:
         raise SessionError(
             f"the array of {name!r} must be C-contiguous, got strides {list(array.strides)}",

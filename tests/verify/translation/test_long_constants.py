@@ -64,7 +64,6 @@ def test_the_longest_number_of_the_source_is_chosen() -> None:
     for longest, expected in ((False, SHORT), (True, LONG)):
         constants = Constants((), (LONG, SHORT), longest=longest)
         assert constants(number, DType.F64) == build.rational(expected)
-        assert constants.had_choice
 
 
 def test_sums_of_long_numbers_are_chosen_before_short_numbers_of_no_source() -> None:
@@ -73,7 +72,6 @@ def test_sums_of_long_numbers_are_chosen_before_short_numbers_of_no_source() -> 
     assert constants(0.0027, DType.F64) == build.rational(peak - end)
     constants = Constants((), (peak, end))
     assert constants(0.0027, DType.F64) == build.rational(27, 10000)
-    assert constants.had_choice
 
 
 def test_angles_have_short_multiples_of_pi() -> None:

@@ -116,7 +116,10 @@ def _reason(goal: Term, truth: bool | Undefined, point: Mapping[str, fmpq]) -> s
     for part in parts:
         if holds(part, point) is False and part.op in RELATIONS:
             left, right = (text_of(value(arg, point)) for arg in part.args)
-            return f"the left side is {left}, the right side is {right}"
+            if left != right:
+                return f"the left side is {left}, the right side is {right}"
+            difference = text_of(value(subtract(*part.args), point))
+            return f"both sides are about {left}, and differ by {difference}"
     return "it is false there"
 
 

@@ -116,9 +116,6 @@ class Constants:
             0.003 / 10 = 0.00030000000000000003, have many digits, and so has what is made of them.
         check: Called before each number is looked for; it may raise.
 
-    Attributes:
-        had_choice: Whether ``longest`` changes a number that was looked for.
-
     Example:
         >>> from math import pi
         >>> constants = Constants()
@@ -134,7 +131,6 @@ class Constants:
         longest: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self.had_choice = False
         self._longest = longest
         self._check = check
         self._known: dict[tuple[float, DType], Term] = {}
@@ -186,9 +182,7 @@ class Constants:
             candidates = self._sums_and_products(low, high)
         if not candidates and bits(simplest) <= _FEW_BITS[dtype]:
             # Sums and products are looked for only where a proof without them fails.
-            self.had_choice |= not self._longest
             candidates = [simplest]
-        self.had_choice |= len({*candidates}) > 1
         choose = max if self._longest else min
         return choose(candidates, key=bits) if candidates else None
 
@@ -205,7 +199,6 @@ class Constants:
         plain = (bits(simplest), len(multiples), build.rational(simplest))
         candidates = [plain, _root(low, high, len(multiples) + 1), *multiples]
         short = [entry for entry in candidates if entry[0] <= _FEW_BITS[dtype]]
-        self.had_choice |= bool(short)
         best = min(candidates)
         if self._longest and short:
             # pi / 400 is also a 112th of pi * 0.280000000000000005. Angles have multiples of pi,

@@ -207,15 +207,17 @@ def _compare_outputs(
         # source, and no point of all tensors is looked at.
         expected = [output for output in expected if output.name not in lookup_outputs]
         graph = with_outputs(graph, {output.name for output in expected})
-    pairs, constants = _pairs(expected, exact, graph, last, effort.check)
+    pairs = _pairs(expected, exact, graph, last, effort.check)
     has_tables = is_rule and bool(lookup_outputs)
     verdict = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs, has_tables)
-    if verdict.unknown and verdict.reason != PAIRS and constants.had_choice and effort.left:
-        # A proof may choose any numbers that round to the constants.
-        pairs, _ = _pairs(expected, exact, graph, last, effort.check, longest=True)
-        again = _compare_pairs(pairs, graph, last, effort, is_rule, split_outputs, has_tables)
-        verdict = verdict if again.unknown else again
-    return verdict
+    if not verdict.unknown or verdict.reason == PAIRS or not effort.left:
+        return verdict
+    # A proof may choose any numbers that round to the constants.
+    long_pairs = _pairs(expected, exact, graph, last, effort.check, longest=True)
+    if [pair.computed for pair in long_pairs] == [pair.computed for pair in pairs]:
+        return verdict
+    again = _compare_pairs(long_pairs, graph, last, effort, is_rule, split_outputs, has_tables)
+    return verdict if again.unknown else again
 
 
 def _compare_pairs(
@@ -321,7 +323,7 @@ def _pairs(
     check: Callable[[], None],
     *,
     longest: bool = False,
-) -> tuple[list[Pair], Constants]:
+) -> list[Pair]:
     """The outputs of a graph; those that differ only in the name of their parameter once."""
     roots = [output.term for output in expected]
     inputs = {node.attribute("name") for node in graph.inputs if node != _step(graph)}
@@ -357,7 +359,7 @@ def _pairs(
         key = tuple(_without_name(side, output.param) for side in sides) if has_several else sides
         # Fifty layers of one rule are one proof.
         pairs.setdefault(key, Pair(output.name, *sides, floats, segments[output.term]))
-    return list(pairs.values()), constants
+    return list(pairs.values())
 
 
 def _inverses(roots: Sequence[Term]) -> Iterator[Term]:

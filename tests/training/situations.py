@@ -104,6 +104,13 @@ class Writes(nn.Module):
         self.layer = nn.Linear(6, 6)
 
 
+class Mean(nn.Module):
+    """The mean of an image, by channel."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return image.mean((2, 3))
+
+
 class Packed(nn.Module):
     """A recurrent layer over sequences of several lengths."""
 
@@ -282,9 +289,7 @@ SITUATIONS: dict[str, Entry] = {
                 torch.randn(rows, 6),
                 torch.tensor([[2, -1, 0], [1, 0, -1]] * rows)[:rows],
             ),
-            lambda o, t, r=reduction: (  # type: ignore[misc]
-                functional.multilabel_margin_loss(o, t, reduction=r).sum()
-            ),
+            lambda o, t, r=reduction: functional.multilabel_margin_loss(o, t, reduction=r).sum(),
         )
         for reduction in ("none", "mean", "sum")
     },
@@ -312,6 +317,29 @@ SITUATIONS: dict[str, Entry] = {
             "places in sorted rows": lambda h: (
                 h * torch.searchsorted(h.detach().sort(1)[0], h / 2, right=True)
             ),
+        }.items()
+    },
+    **{
+        f"free height and width, {name}": Entry(
+            lambda layers=layers: nn.Sequential(*layers(), Mean()),  # type: ignore[misc]
+            lambda rows: (torch.randn(rows, 2, 5 + rows, 11 - rows), torch.randn(rows, 2)),
+            options={
+                "dynamic_axes": {
+                    "input": {0: "batch", 2: "height", 3: "width"},
+                    "target": {0: "batch"},
+                }
+            },
+        )
+        for name, layers in {
+            "reflected border": lambda: [nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect")],
+            "repeated border": lambda: [nn.Conv2d(2, 2, 3, padding=1, padding_mode="replicate")],
+            "strides": lambda: [nn.Conv2d(2, 3, 2, stride=3), nn.Conv2d(3, 2, 1)],
+            "transposed strides": lambda: [
+                nn.Conv2d(2, 3, 3, 2, 1),
+                nn.ConvTranspose2d(3, 2, 2, 2),
+                nn.GELU(),
+                nn.ConvTranspose2d(2, 2, 3, 3),
+            ],
         }.items()
     },
     "a written diagonal of a cube": Entry(

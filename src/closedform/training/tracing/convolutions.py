@@ -135,7 +135,11 @@ def by_correlation(
     # ∂w[o, i, k] = Σ over b and p of x[b, i, p·stride + k·dilation]·g[b, o, p].
     result = _convolve(wide_rows, narrow.transpose(0, 1), (dilation, padding, stride, groups))
     for axis, size in enumerate(weight.shape[2:], 2):
-        result = result.narrow(axis, 0, size)
+        if isinstance(result.shape[axis], torch.SymInt):
+            # A view of a free size: torch would ask whether it is the whole, and so fix the size.
+            result = result.index_select(axis, torch.arange(size))
+        else:
+            result = result.narrow(axis, 0, size)
     return result.transpose(0, 1)
 
 

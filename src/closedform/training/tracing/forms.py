@@ -509,18 +509,21 @@ def _padding(is_reflection: bool) -> Callable[..., Tensor]:
     def pad(value: Tensor, padding: Sequence[int]) -> Tensor:
         for place in range(len(padding) // 2):
             axis = -1 - place
-            length = _static(value.shape[axis])
+            length = value.shape[axis]
             before, after = padding[2 * place : 2 * place + 2]
-            places = range(-before, length + after)
-            if is_reflection:
-                # Reflected at 0, then at the last place, neither of which is repeated.
-                # Reflection without the border repeated: n − 1 − |n − 1 − |i||, one reflection at
-                # each end.
-                index = [length - 1 - abs(length - 1 - abs(i)) for i in places]
-            else:
-                index = [min(max(i, 0), length - 1) for i in places]
-            value = value.index_select(axis, torch.tensor(index))
+            if isinstance(length, torch.SymInt):
+                index = source(torch.arange(-before, length + after), length)
+            else:  # as one constant of the graph
+                index = torch.tensor(source(np.arange(-before, length + after), length))
+            value = value.index_select(axis, index)
         return value
+
+    def source(places: Any, length: Any) -> Any:
+        """The places that the values come from, as an array or a tensor."""
+        if is_reflection:
+            # Reflected at 0, then at the last place, neither of which is repeated.
+            return length - 1 - abs(length - 1 - abs(places))
+        return places.clip(0, length - 1)
 
     return pad
 

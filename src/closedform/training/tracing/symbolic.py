@@ -122,6 +122,9 @@ def _branch_place() -> str | None:
     return f"line {frame.f_lineno} of {frame.f_code.co_name} ({Path(path).name})"
 
 
+_UNROLLED = "torch.lstm", "torch.gru", "torch.rnn_tanh", "torch.rnn_relu"
+"""Functions with a step for each place of an axis: a graph without loops has a fixed number."""
+
 _OF_RESULTS = frozenset({"_compute_slice_index", "slice_forward", "_check_with"})
 """Functions of torch that compare sizes: a slice with its bounds, and what an operator requires."""
 
@@ -226,7 +229,10 @@ class Symbols:
             # Fixed by an equation, or by two inequalities.
             if value.is_number or bound.lower == bound.upper:
                 place = self._environment.fixed_in.get(symbol, "the model")
-                raise self._fixed_size_error({name}, f"{place} fixes it to {value}", where)
+                why = f"{place} fixes it to {value}"
+                if place.startswith(_UNROLLED):
+                    why += ", the steps of the example, which it is unrolled to"
+                raise self._fixed_size_error({name}, why, where)
         conditions = [guard.expr for guard in self._environment.guards]
         equal = _equal_parts(conditions)
         for condition in conditions:

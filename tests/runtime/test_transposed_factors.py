@@ -53,7 +53,7 @@ def test_a_transposed_factor_gives_the_same_values(rows: int, count: int) -> Non
         for name, width in (("a", rows), ("b", COLUMNS))
     }
     first, second = (
-        open_session(each, threads=1).raw.run(None, feeds)[0] for each in (model, tuned_model)
+        open_session(source, threads=1).raw.run(None, feeds)[0] for source in (model, tuned_model)
     )
     assert np.array_equal(first, second)
 

@@ -67,10 +67,10 @@ def _variant(seed: int) -> onnx.ModelProto:
 @pytest.mark.parametrize("seed", range(36))
 def test_blocked_convolutions_have_the_same_values(seed: int) -> None:
     model = _variant(seed)
-    other = tune(model)
-    assert other is not None
-    assert _kinds(other)[f"{DOMAIN}:Conv"] == 1
-    assert not {":Conv", ":ConvTranspose"} & set(_kinds(other))
+    blocked = tune(model)
+    assert blocked is not None
+    assert _kinds(blocked)[f"{DOMAIN}:Conv"] == 1
+    assert not {":Conv", ":ConvTranspose"} & set(_kinds(blocked))
     draws = np.random.default_rng(seed)
     # Small integers, whose sums are exact in float32.
     feeds = {
@@ -79,7 +79,7 @@ def test_blocked_convolutions_have_the_same_values(seed: int) -> None:
     }
     first, second = (
         open_session(each).raw.run(None, {n: a.astype(np.float32) for n, a in feeds.items()})[0]
-        for each in (model, other)
+        for each in (model, blocked)
     )
     assert np.array_equal(first, second)
 

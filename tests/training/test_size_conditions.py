@@ -186,15 +186,15 @@ def test_parts_by_numbers_of_rows_are_those_of_torch_or_refused(name: str, tmp_p
     for rows in range(1, 11):
         x, target = _batch(rows, LENGTH)
         try:
-            wanted = functional.mse_loss(model(x), target).item()
+            expected = functional.mse_loss(model(x), target).item()
         except (RuntimeError, IndexError):  # too few rows
-            wanted = math.nan
+            expected = math.nan
         try:
             loss = session.step((x.numpy(), target.numpy())).loss
         except SessionError as error:
             refusal = str(error)
             # A slice that ends before the end of the example may not in another size.
-            assert "this step is for sizes with" in refusal or math.isnan(wanted)
+            assert "this step is for sizes with" in refusal or math.isnan(expected)
             continue
         # A mean over at most 120 entries in another order.
-        assert abs(loss - wanted) <= 1e-5 * wanted, rows
+        assert abs(loss - expected) <= 1e-5 * expected, rows

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
-from onnx import ModelProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError
 from closedform.exporters.onnx_metadata import set_metadata
@@ -68,6 +68,15 @@ def join_models(
     )
     set_metadata(result, metadata or {})
     check_joined(result, name)
+    return result
+
+
+def with_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
+    """Returns a copy of a model with other nodes."""
+    result = ModelProto()
+    result.CopyFrom(model)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
     return result
 
 

@@ -25,6 +25,8 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from closedform.exporters.onnx_join import with_nodes
+
 DOMAIN = "com.microsoft.nchwc"
 
 _OF_ONES = "strides", "dilations"
@@ -54,10 +56,7 @@ def block_convolutions(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -
         nodes += builder.convolution(node, shapes) or [node]
     if not builder.count:
         return None
-    result = ModelProto()
-    result.CopyFrom(model)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
+    result = with_nodes(model, nodes)
     result.graph.initializer.extend(builder.constants.values())
     result.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return result

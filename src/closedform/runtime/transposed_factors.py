@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from onnx import ModelProto, NodeProto, helper
 
+from closedform.exporters.onnx_join import with_nodes
+
 COLUMNS = 512
 """Columns of the result from which on a Transpose pays."""
 
@@ -42,11 +44,7 @@ def transpose_factors(model: ModelProto, shapes: Mapping[str, Sequence[int]]) ->
         ]
     if len(nodes) == len(model.graph.node):
         return None
-    result = ModelProto()
-    result.CopyFrom(model)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
-    return result
+    return with_nodes(model, nodes)
 
 
 def _has_pay_off(node: NodeProto, shapes: Mapping[str, Sequence[int]]) -> bool:

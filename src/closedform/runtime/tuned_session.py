@@ -13,6 +13,9 @@ from closedform.runtime.blocked_convolutions import block_convolutions
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.runtime.transposed_factors import transpose_factors
 
+_TUNED = frozenset({"Conv", "ConvTranspose", "Gemm"})
+"""The operators that are rewritten."""
+
 
 def open_tuned(source: Path | ModelProto, **options: Any) -> OnnxSession:
     """Returns a session on the CPU for a model with blocked convolutions and transposed factors.
@@ -40,6 +43,8 @@ def open_tuned(source: Path | ModelProto, **options: Any) -> OnnxSession:
 
 def tune(model: ModelProto) -> ModelProto | None:
     """Returns a model with the same values that this machine runs faster; None for the same."""
+    if not any(node.op_type in _TUNED for node in model.graph.node):
+        return None  # and no shapes to infer
     # External data is read relative to the file, and a model in memory has none.
     if any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer):
         return None

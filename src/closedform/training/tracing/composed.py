@@ -91,19 +91,14 @@ def fill_diagonal_(value: Tensor, fill_value: float, wrap: bool = False) -> Tens
 
     With ``wrap``, the diagonal of a matrix with n columns begins again at each row k (n + 1).
     """
-    if value.dim() > 2:  # of a cube, whose sizes are equal
-        places = torch.arange(value.shape[0])
-        shape = [1] * value.dim()
-        is_on: Any = True
-        for axis in range(1, value.dim()):
-            first, other = list(shape), list(shape)
-            first[0], other[axis] = -1, -1
-            is_on = is_on & (places.view(first) == places.view(other))
-    else:
-        rows = torch.arange(value.shape[0]).unsqueeze(1)
-        if wrap:
-            rows = torch.remainder(rows, value.shape[1] + 1)
-        is_on = rows == torch.arange(value.shape[1])
+    # The places along each axis, as tensors that broadcast to the shape of the value.
+    first, *later = (
+        torch.arange(size).view(-1, *[1] * (value.dim() - 1 - axis))
+        for axis, size in enumerate(value.shape)
+    )
+    if wrap and value.dim() == 2:
+        first = torch.remainder(first, value.shape[1] + 1)
+    is_on = functools.reduce(torch.logical_and, (first == places for places in later))
     return value.masked_fill_(is_on, fill_value)
 
 

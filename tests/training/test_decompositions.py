@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.runtime.onnx_session import open_session
-from closedform.training.tracing import decompositions
+from closedform.training.tracing import decompositions, elementary
 from closedform.training.tracing.onnx_registry import registry
 from closedform.training.tracing.trace import trace
 
@@ -176,3 +176,21 @@ def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
 def test_an_operator_that_is_kept_in_float32_has_an_onnx_form(operator: Any) -> None:
     """Torch would decompose one without: the rule for float64 hides its decomposition."""
     assert registry(opset=21).is_registered(operator)
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"),
+    [(elementary._lgamma, torch.lgamma), (elementary._digamma, torch.digamma)],
+)
+def test_gamma_functions_are_near_those_of_torch_next_to_their_poles(
+    function: Callable[..., torch.Tensor], reference: Callable[..., torch.Tensor]
+) -> None:
+    # At these distances from the poles the sine of the reflection has lost all digits if its
+    # argument is rounded.
+    distances = 2.0 ** -torch.arange(1, 22, dtype=torch.float32)
+    poles = -torch.arange(6, dtype=torch.float32).unsqueeze(1)
+    values = torch.cat([(poles + d).flatten() for d in (distances, -distances)])
+    values = torch.cat([values[values != torch.round(values)], torch.linspace(0.5, 30, 3001)])
+    exact = reference(values.double())
+    distance = (function(values).double() - exact).abs() / (1 + exact.abs())
+    assert distance.max() < 2e-6

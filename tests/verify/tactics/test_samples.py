@@ -217,3 +217,12 @@ def test_intervals() -> None:
 )
 def test_a_relation_of_a_number_to_0(op: Op, difference: int, expected: bool) -> None:
     assert is_satisfied(op, fmpq(difference)) is expected
+
+
+def test_sides_that_print_alike_name_their_difference() -> None:
+    larger, smaller = (rational(10**20 + rest, 3 * 10**20 + 1) for rest in (2, 1))
+    goal = less(multiply(larger, T), multiply(smaller, T))
+    counterexample = examine(goal, (), {"t": fmpq(1)})
+    assert counterexample is not None
+    expected = "both sides are about 0.333333333333, and differ by 3.33333333333e-21"
+    assert counterexample.reason == expected

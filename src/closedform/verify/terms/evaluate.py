@@ -22,11 +22,12 @@ from flint import arb, ctx, fmpq, fmpz
 
 from closedform.effort import METER
 from closedform.errors import VerificationError
+from closedform.verify.terms import exact_zero
 from closedform.verify.terms import tensor_functions as functions
-from closedform.verify.terms.build import is_satisfied
+from closedform.verify.terms.build import is_satisfied, rational, subtract
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
-from closedform.verify.terms.tree import Op, Term, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
 
 # Bits, each four times those before: most comparisons are decided at 64, and one that 1024 bits
 # leave open is probably an equality.
@@ -34,7 +35,7 @@ PRECISIONS = (64, 256, 1024)
 # Units of work for one operation on fractions or balls.
 _STEP = 3
 # The exponential of a larger number stays undecided.
-_LARGEST_EXPONENT = fmpq(2) ** 40
+_LARGEST_EXPONENT = fmpq(2) ** 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,29 +383,24 @@ def _log(node: Term, args: list[Any], _: Any) -> Result:
 
 
 def _floor(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
-    if isinstance(args[0], fmpq):
-        return fmpq(args[0].floor())
-    whole = args[0].floor().unique_fmpz()
+    number = args[0]
+    if isinstance(number, fmpq):
+        return fmpq(number.floor())
+    whole = number.floor().unique_fmpz()
     if whole is not None:
         return fmpq(whole)
-    # floor(log(n) / log(b)): the ball always holds the integer where n is a power of b, so powers
-    # are compared as integers.
-    inner = node.args[0]
-    if inner.op is Op.DIVIDE and all(arg.op is Op.LOG for arg in inner.args):
-        number, base = (_evaluate(arg.args[0], point) for arg in inner.args)
-        if isinstance(number, fmpq) and isinstance(base, fmpq) and base > 1:
-            return _whole_log(number, base, args[0])
-    return _UNDECIDED
-
-
-def _whole_log(number: fmpq, base: fmpq, estimate: arb) -> Result:
-    """The greatest n with ``base^n <= number``, by exact comparison near a ball that is narrow."""
-    guess = int(estimate.mid().floor().unique_fmpz() or 0)
-    bits = max(int(base.p).bit_length(), int(base.q).bit_length())
-    if not estimate.rad() < arb(1) or bits * (abs(guess) + 2) > LIMITS.number_bits:
+    # A ball around an integer, such as that of log(8)/log(2), always holds numbers below it.
+    middle = (number.mid() + arb(0.5)).floor().unique_fmpz()
+    if middle is None:
         return _UNDECIDED
-    # A radius below 1 and the rounding of the midpoint: the answer is within 2 of the guess.
-    return fmpq(max(n for n in range(guess - 2, guess + 3) if base**n <= number))
+    difference = subtract(node.args[0], rational(middle))
+    return fmpq(middle) if _is_zero_by_theorem(difference, number - middle, point) else _UNDECIDED
+
+
+def _is_zero_by_theorem(number: Term, ball: arb, point: Mapping[str, fmpq]) -> bool:
+    """Whether a number is exactly 0; asked where a narrow ball around it holds 0."""
+    is_narrow = ball.contains(0) and ball.abs_upper() < arb(2) ** -(ctx.prec // 3)
+    return is_narrow and exact_zero.is_zero(number, point, value) is True
 
 
 def _extreme(node: Term, args: list[Any], _: Any) -> Result:
@@ -425,8 +421,11 @@ def _compare(left: Any, right: Any) -> int | _Undecided:
     return _sign(_ball(left) - _ball(right))
 
 
-def _relation(node: Term, args: list[Any], _: Any) -> Result:
+def _relation(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
     order = 0 if node.args[0] == node.args[1] else _compare(*args)
+    if isinstance(order, _Undecided):
+        difference = subtract(*node.args)
+        order = 0 if _is_zero_by_theorem(difference, args[0] - args[1], point) else order
     return order if isinstance(order, _Undecided) else is_satisfied(node.op, -order)
 
 
@@ -449,8 +448,10 @@ def _opaque(node: Term, args: list[Any], point: Any) -> Result:
     return _multiply(node, args, point) if node.value == functions.MATMUL else _UNDECIDED
 
 
-def _sign_of(_: Term, args: list[Any], __: Any) -> Result:
+def _sign_of(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
     sign = _sign(args[0])
+    if isinstance(sign, _Undecided) and _is_zero_by_theorem(node.args[0], args[0], point):
+        return fmpq(0)
     return sign if isinstance(sign, _Undecided) else fmpq(sign)
 
 
@@ -535,6 +536,8 @@ class _Part:
 _EXACT = frozenset(
     {Op.MULTIPLY, Op.DIVIDE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.ITE, Op.FLOOR, Op.SIGN}
 )
+# Their values at a point where they jump are decided by theorems.
+_JUMPS = RELATIONS | {Op.FLOOR, Op.SIGN}
 _ALWAYS_EXACT = frozenset({Op.FLOOR, Op.SIGN, Op.LOOKUP})
 
 
@@ -588,7 +591,7 @@ def _compile_operation(node: Term, clock: Term, args: list[_Part]) -> _Part:
     are_exact = node.op in _EXACT and all(arg.is_exact for arg in args)
 
     def at(step: int) -> Any:
-        point = {name: fmpq(step)} if node.op is Op.FLOOR else {}
+        point = {name: fmpq(step)} if node.op in _JUMPS else {}
         return _require_decided(handler(node, [function(step) for function in functions], point))
 
     return _Part(at, are_exact or node.op in _ALWAYS_EXACT)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FOREVER = 1 << 200
+"""Stands for no end; no breakpoint of a schedule comes near it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -61,6 +64,9 @@ class Limits:
     split_depth: int = 6  # times that a segment is divided again
     split_levels: int = 3000  # integers that a floor may pass through to be divided by the prover
     floor_levels: int = 64  # the same in translation validation
+    curved_levels: int = 260  # values of a floor of a curve that are told apart
+    curved_values: int = 12_000  # steps at which such a floor is worked out
+    curved_runs: int = 600  # runs on which it is not monotone
     segment_intervals: int = 400  # intervals of interval arithmetic on one segment
     segment_steps: int = 20_000  # steps that are evaluated one by one
     fold_period: int = 10**6  # steps of a period that a goal is folded into
@@ -126,6 +132,7 @@ class Limits:
     step_nodes: int = 20_000  # nodes of a step of a rule with its definitions in place
     nested_choices: int = 6  # choices in one condition of an expression
     number_bits: int = 20_000  # bits of a rational power before it becomes a ball
+    separation_bits: int = 100_000  # bits of a ball that shows that a number is 0
     combined_constants: int = 40  # numbers of a source whose sums and products are tried
     constant_precision: int = 192  # bits of the interval arithmetic behind a constant
 

@@ -37,8 +37,8 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import UndecidedError, compile_steps, holds, value
 from closedform.verify.terms.facts import Direction
-from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.partition import FOREVER, Segment, partition
+from closedform.verify.terms.limits import FOREVER, LIMITS
+from closedform.verify.terms.partition import Segment, partition
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
 from closedform.verify.terms.trend import trend

@@ -23,7 +23,8 @@ from closedform.verify.terms.evaluate import (
     compile_steps,
     value,
 )
-from closedform.verify.terms.partition import FOREVER, partition
+from closedform.verify.terms.limits import FOREVER
+from closedform.verify.terms.partition import partition
 from closedform.verify.terms.tree import Op, Sign, Term, show, symbols, walk
 
 BITS = 128

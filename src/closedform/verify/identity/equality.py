@@ -250,12 +250,38 @@ def _are_equal_by_period(left: Term, right: Term, steps: StepRange) -> bool:
 def _are_equal_in_cycles(
     left: Term, right: Term, steps: StepRange, clock: Term, period: int
 ) -> bool:
-    sides = [build.substitute(side, {steps.clock: clock}) for side in (left, right)]
+    sides = [_without_turns(build.substitute(side, {steps.clock: clock})) for side in (left, right)]
     lists = [partition(side, PHASE, 0, period) for side in sides]
     return all(
         are_equal(first_side, second_side, StepRange(PHASE, first, end - 1)) is not None
         for first, end, (first_side, second_side) in align_segments(*lists)
     )
+
+
+def _without_turns(side: Term) -> Term:
+    """A term whose angles hold no whole turns: ``cos(pi (2 n + u))`` is ``cos(pi u)``."""
+
+    def visit(node: Term, args: list[Term]) -> Term:
+        rebuilt = rebuild(node, tuple(args)) if args else node
+        if rebuilt.op not in (Op.COSPI, Op.SINPI):
+            return rebuilt
+        (angle,) = rebuilt.args
+        form = linear_forms(angle).get(angle)
+        if form is None:
+            return rebuilt
+        turns = {
+            symbol: multiple
+            for symbol, multiple in form.multiples.items()
+            if symbol.op is Op.SYMBOL
+            and symbol.value.integer
+            and multiple.q == 1
+            and multiple.p % 2 == 0
+        }
+        if not turns:
+            return rebuilt
+        return rebuild(rebuilt, ((form - LinearForm(fmpq(0), turns)).as_term(),))
+
+    return fold(side, visit)
 
 
 def _cycles(steps: StepRange, *sides: Term) -> Iterator[tuple[Term, int]]:

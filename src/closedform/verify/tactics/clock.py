@@ -31,8 +31,8 @@ from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, escalate
 from closedform.verify.terms.build import TRUE, less_equal, rational, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.facts import NON_NEGATIVE, STRICT, Direction
-from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.partition import FOREVER, Segment, partition
+from closedform.verify.terms.limits import FOREVER, LIMITS
+from closedform.verify.terms.partition import Segment, partition
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, walk
 from closedform.verify.terms.trend import trend
 

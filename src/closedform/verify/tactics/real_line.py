@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from flint import fmpq
 
 from closedform.verify.terms.build import as_choice, rebuild, symbol
-from closedform.verify.terms.partition import FOREVER, partition_line
+from closedform.verify.terms.limits import FOREVER
+from closedform.verify.terms.partition import partition_line
 from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
 
 TIME = symbol("t", sign=Sign.NONNEGATIVE)

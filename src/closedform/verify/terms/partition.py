@@ -1,8 +1,9 @@
 """A term on an interval of steps as a list of segments, on each of which no branch changes.
 
 Comparisons, minima, maxima, absolute values, signs, floors and table indices that are linear in the
-clock, with rational coefficients, change only at steps that can be worked out exactly. Between them
-each is decided: the rest on a segment is a linear form, or a term without them. A chain of n
+clock, with rational coefficients, change only at steps that can be worked out exactly; comparisons,
+signs and floors of curves in the clock at steps that ``jumps`` finds, where these are few. Between
+them each is decided: the rest on a segment is a linear form, or a term without them. A chain of n
 branches costs n, since a branch is looked at only on the steps on which it is taken. Nothing is
 approximated, and no recursion is used: a chain of 10,000 branches is a term as deep.
 
@@ -23,13 +24,11 @@ from flint import fmpq
 
 from closedform.effort import METER
 from closedform.verify.terms import build
-from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.jumps import jumps_of
+from closedform.verify.terms.limits import FOREVER, LIMITS
 from closedform.verify.terms.linear import LinearForm, combine_forms
 from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, walk
-
-FOREVER = 1 << 200
-"""Stands for no end; no breakpoint of a schedule comes near it."""
 
 Cut = tuple[fmpq, int]
 """A place between real numbers: ``(x, 0)`` is just before x, ``(x, 1)`` just after it."""
@@ -262,10 +261,17 @@ class _Partition(Generic[Place]):
         ]
         forms = [value for value in values if isinstance(value, LinearForm)]
         parts: Iterable[_Part[Place]] = [(first, end, None)]
-        if len(forms) == len(values) and node.op in self.decided:
-            parts = self.decide(node, first, end, forms)
+        if node.op in self.decided:
+            if len(forms) == len(values):
+                parts = self.decide(node, first, end, forms)
+            else:
+                parts = self.decide_curve(self._rebuilt(node, values), first, end)
         for start, stop, value in parts:
             yield Segment(start, stop, self._over(node, values) if value is None else value)
+
+    def decide_curve(self, node: Term, first: Place, end: Place) -> Iterable[_Part[Place]]:
+        """The parts of an interval on which an operation on other terms is another value."""
+        return [(first, end, None)]
 
     def decide(
         self, node: Term, first: Place, end: Place, forms: Sequence[LinearForm]
@@ -327,6 +333,7 @@ class _Steps(_Partition[int]):
     def __init__(self, root: Term, clock: Term, check: Callable[[], None], levels: int) -> None:
         super().__init__(root, clock, check)
         self._levels = levels
+        self._curved_levels = max(levels, LIMITS.curved_levels)
 
     def around(self, root: fmpq) -> tuple[int, int]:
         return int(root.ceil()), int(root.floor()) + 1
@@ -363,6 +370,19 @@ class _Steps(_Partition[int]):
                 yield from self._lookup(node, forms[0], first, end)
             case _:
                 yield from super().decide(node, first, end, forms)
+
+    def decide_curve(self, node: Term, first: int, end: int) -> Iterable[_Part[int]]:
+        """The runs of one floor, sign or truth of a number that only the clock moves."""
+        if not self._levels or end == FOREVER:
+            return [(first, end, None)]
+        runs = jumps_of(node, self.clock, first, end - 1, self._curved_levels)
+        if runs is None:
+            return [(first, end, None)]
+        ends = [*(start for start, _ in runs[1:]), end]
+        return [
+            (start, stop, LinearForm(value) if isinstance(value, fmpq) else _TRUTHS[value])
+            for (start, value), stop in zip(runs, ends, strict=True)
+        ]
 
     def _floor(self, form: LinearForm, first: int, end: int) -> Iterator[_Part[int]]:
         """Whole multiples of integers are taken out; what is left is floored where it is one level.

@@ -24,8 +24,8 @@ from closedform.verify.terms.facts import (
     direction_of_product,
 )
 from closedform.verify.terms.interval import Interval, Number, plus
+from closedform.verify.terms.limits import FOREVER
 from closedform.verify.terms.linear import LinearForm, linear_forms
-from closedform.verify.terms.partition import FOREVER
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, walk
 
 _ZERO, _MINUS = fmpq(0), fmpq(-1)

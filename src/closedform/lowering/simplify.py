@@ -41,6 +41,7 @@ from closedform.language.settled import construct
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import interval, is_integral, split
 from closedform.lowering.analysis.domain import LAST_STEP, Domain, Interval, largest_integer
+from closedform.lowering.jumps import comparison_by_steps, floor_by_steps
 
 
 class Rewriter(ABC):
@@ -186,18 +187,30 @@ class _Simplifier(Rewriter):
         args = [self.visit(arg, domain) for arg in expr.args]
         if isinstance(expr, Relational):
             plain = tuple(args) == expr.args and not expr.has(sp.Min, sp.Max)
-            return expr if plain else _comparison(expr.func, *args)
+            return self._relation(expr if plain else _comparison(expr.func, *args), domain)
         if isinstance(expr, sp.ITE):
             return without_choice(*args)
         if isinstance(expr, sp.Min | sp.Max):
             rivals = _contenders(expr.func, args, domain)
             # SymPy compares the arguments of a new Min or Max pairwise, which takes long.
-            return expr if tuple(rivals) == expr.args else construct(expr.func, *rivals)
+            clamp = expr if tuple(rivals) == expr.args else construct(expr.func, *rivals)
+            return _by_steps(clamp, domain)
         rule = _REWRITES.get(expr.func)
         if rule is not None:
-            rewritten = rule(args, domain)
+            rewritten = _by_steps(rule(args, domain), domain)
             return rewritten if rewritten.func == expr.func else self.visit(rewritten, domain)
+        if isinstance(expr, sp.Pow) and args[0].is_number and isinstance(args[1], sp.Piecewise):
+            return _power_of_choice(args[0], args[1])
         return expr if tuple(args) == expr.args else construct(expr.func, *args)
+
+    def _relation(self, condition: sp.Basic, domain: Domain) -> sp.Basic:
+        """A comparison by thresholds of the step, where floats would round its operands."""
+        if not isinstance(condition, Relational):
+            return condition
+        if integral_multiple(condition.lhs - condition.rhs) is not None:
+            return condition
+        by_steps = comparison_by_steps(condition, domain)
+        return condition if by_steps is None else by_steps
 
     def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
         simplified_branches: list[tuple[sp.Expr, sp.Basic]] = []
@@ -229,6 +242,33 @@ class _Simplifier(Rewriter):
             where=self.place,
             hint="add a final (value, True) branch",
         )
+
+
+def _by_steps(expr: sp.Expr, domain: Domain) -> sp.Expr:
+    """A floor of a real number, or a clamp of one, as numbers by thresholds where these are few."""
+    if not _is_whole(expr) or is_integral(expr):
+        return expr
+    by_steps = floor_by_steps(expr, domain)
+    return expr if by_steps is None else by_steps
+
+
+def _is_whole(expr: sp.Expr) -> bool:
+    """Whether all values are integers by the structure, floors of real numbers among them."""
+    if isinstance(expr, sp.floor | FloorDiv):
+        return True
+    is_closed = isinstance(expr, sp.Add | sp.Mul | sp.Min | sp.Max | sp.Abs)
+    return all(map(_is_whole, expr.args)) if is_closed else is_integral(expr)
+
+
+def _power_of_choice(base: sp.Expr, exponent: sp.Piecewise) -> sp.Expr:
+    """``b**Piecewise((n, c), …)`` of integers n as ``Piecewise((b**n, c), …)``."""
+    if not all(value.is_Integer and abs(value) <= _LARGEST_EXPONENT for value, _ in exponent.args):
+        return construct(sp.Pow, base, exponent)
+    return sp.Piecewise(*((base**value, condition) for value, condition in exponent.args))
+
+
+# Powers of numbers of more digits stay powers.
+_LARGEST_EXPONENT = 64
 
 
 def without_choice(test: sp.Basic, yes: sp.Basic, no: sp.Basic) -> sp.Basic:
@@ -287,14 +327,31 @@ def _absolute(args: list[sp.Expr], domain: Domain) -> sp.Expr:
 
 
 def integral_multiple(expr: sp.Expr) -> tuple[sp.Expr, int] | None:
-    """Returns (I, q) with ``expr == I / q``, I an integer at every step and q a positive int."""
-    denominators = [term.as_coeff_Mul()[0] for term in sp.Add.make_args(expr)]
-    if not all(number.is_Rational for number in denominators):
+    """Returns (I, q) with ``expr == I / q``, I an integer at every step and q a positive int.
+
+    Sums, products with rationals, minima, maxima and absolute values of such are of this form, too:
+    ``abs(t/10 - 303/10)`` is ``abs(t - 303) / 10``.
+    """
+    if expr.is_Rational:
+        return sp.Integer(expr.p), int(expr.q)
+    if is_integral(expr):
+        return expr, 1
+    if isinstance(expr, sp.Mul):
+        factor, core = expr.as_coeff_Mul()
+        multiple = integral_multiple(core) if factor.is_Rational and factor != 1 else None
+        if multiple is None:
+            return None
+        product = sp.Rational(factor.p, factor.q * multiple[1])
+        return product.p * multiple[0], int(product.q)
+    if not isinstance(expr, sp.Add | sp.Min | sp.Max | sp.Abs):
         return None
-    # a mod b = ((s a) mod (s b)) / s for s > 0.
-    scale = int(sp.ilcm(1, *(number.q for number in denominators)))
-    multiple = sp.Add(*(scale * term for term in sp.Add.make_args(expr)))
-    return (multiple, scale) if is_integral(multiple) else None
+    multiples = [integral_multiple(arg) for arg in expr.args]
+    known = [multiple for multiple in multiples if multiple is not None]
+    if len(known) < len(multiples):
+        return None
+    scale = int(sp.ilcm(1, *(divisor for _, divisor in known)))
+    parts = [integer * (scale // divisor) for integer, divisor in known]
+    return expr.func(*parts), scale
 
 
 def _floor(args: list[sp.Expr], _: Domain) -> sp.Expr:

@@ -249,8 +249,33 @@ def _exp(expr: sp.Expr, domain: Domain) -> Interval:
     return Interval(max(values.low, floor), values.high, is_nonzero=True)
 
 
-def _unit(_: sp.Expr, __: Domain) -> Interval:
-    return Interval(Fraction(-1), Fraction(1))
+_UNIT = Interval(Fraction(-1), Fraction(1))
+
+
+def _cosine(expr: sp.Expr, domain: Domain) -> Interval:
+    return _range_of_cosine(interval(expr.args[0], domain))
+
+
+def _sine(expr: sp.Expr, domain: Domain) -> Interval:
+    return _range_of_cosine(interval(expr.args[0] - sp.pi / 2, domain))
+
+
+def _range_of_cosine(angle: Interval) -> Interval:
+    """The cosines of the angles of an interval: at its ends, and at the turning points in it."""
+    # Angles beyond: a float has too few digits left for the part of a turn.
+    if max(abs(angle.low), abs(angle.high)) > 2**20 or angle.high - angle.low >= 6:
+        return _UNIT
+    low, high = float(angle.low), float(angle.high)
+    # The rounding of an angle below 2**20, and the error of libm's cosine.
+    slack = 2.0**-50 * (1 + max(abs(low), abs(high)))
+    ends = [math.cos(low), math.cos(high)]
+    least, greatest = min(ends) - slack, max(ends) + slack
+    for turn in range(
+        math.floor((low - slack) / math.pi), math.floor((high + slack) / math.pi) + 2
+    ):
+        if low - slack <= turn * math.pi <= high + slack:
+            least, greatest = (least, 1.0) if turn % 2 == 0 else (-1.0, greatest)
+    return Interval(max(Fraction(least), Fraction(-1)), min(Fraction(greatest), Fraction(1)))
 
 
 _RULES: Mapping[type[sp.Basic], EnclosureRule] = {
@@ -268,8 +293,8 @@ _RULES: Mapping[type[sp.Basic], EnclosureRule] = {
     sp.log: _log,
     sp.exp: _exp,
     Exponential: _exp,
-    sp.cos: _unit,
-    sp.sin: _unit,
+    sp.cos: _cosine,
+    sp.sin: _sine,
 }
 
 __all__ = ["branches", "decide", "interval", "is_integral", "linear_in", "split"]

@@ -122,7 +122,9 @@ class Interval:
 
     def floor(self) -> Interval:
         """Returns the values of floor(x)."""
-        return Interval(_floor(self.low), _floor(self.high))
+        # Values up to 0 that are not 0 are below it.
+        high = Fraction(-1) if self.high == 0 and self.is_nonzero else _floor(self.high)
+        return Interval(_floor(self.low), high)
 
     def monotone(self, function: Callable[[float], float]) -> Interval:
         """Returns the values of an increasing float function, widened outward by four ulp."""

@@ -363,12 +363,12 @@ def _comparison(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) ->
     margin = a.error + b.error
     is_decided = (np.nextafter(a.high + margin, np.inf) < b.low) | (margin == 0)
     is_decided = is_decided | (np.nextafter(b.high + margin, np.inf) < a.low)
+    # A whole number that is exact, and numbers without a whole one among them.
     for whole, fraction in ((a, b), (b, a)):
-        is_point = (fraction.high - fraction.low <= 2 * fraction.error) & (whole.error == 0)
         is_between = np.ceil(fraction.low - fraction.error) > np.floor(
             fraction.high + fraction.error
         )
-        is_decided = is_decided | (whole.is_whole & is_point & is_between)
+        is_decided = is_decided | (whole.is_whole & (whole.error == 0) & is_between)
     if node.op is Op.EQ:
         never = (a.high < b.low) | (b.high < a.low)
         always = (a.low == a.high) & (b.low == b.high) & (a.low == b.low)

@@ -57,7 +57,7 @@ def bound_error(graph: Graph, first: int, last: int, starts: Sequence[int] = ())
     Raises:
         VerificationError: The graph holds an op whose error has no rule.
     """
-    lows, highs = _intervals(first, last, starts)
+    lows, highs = first_intervals(first, last, starts)
     result = analyse(graph, lows, highs)
     for _ in range(LIMITS.error_rounds):
         before = float(result.error.max())
@@ -83,10 +83,13 @@ def _relative(result: Enclosure) -> float | None:
     return float(np.nextafter((result.error / smallest).max(), np.inf))
 
 
-def _intervals(
-    first: int, last: int, starts: Sequence[int]
+def first_intervals(
+    first: int, last: int, starts: Sequence[int] = ()
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Intervals of steps: cut at the milestones, short ones first, lengths growing from there."""
+    """Returns the first and the last steps of the intervals that are looked at first.
+
+    Intervals of steps: cut at the milestones, short ones first, lengths growing from there.
+    """
     inner = [start for start in starts if first < start <= last]
     marks = [first, *inner[: LIMITS.error_intervals // 4]]
     parts = max(1, min(64, LIMITS.error_intervals // (4 * len(marks))))
@@ -135,17 +138,25 @@ def enclosures_of_outputs(graph: Graph, inputs: Mapping[str, Enclosure]) -> dict
     Raises:
         VerificationError: The graph holds an op whose error has no rule.
     """
-    enclosures = enclosures_of_nodes(graph, inputs)
+    enclosures = enclosures_of_nodes(graph, inputs, frozenset(range(len(graph.nodes))))
     return {output.name: enclosures[output.index] for output in graph.outputs}
 
 
-def enclosures_of_nodes(graph: Graph, inputs: Mapping[str, Enclosure]) -> list[Enclosure]:
-    """Returns the enclosure of each node of a graph, as ``enclosures_of_outputs`` does."""
-    enclosures: list[Enclosure] = []
+def enclosures_of_nodes(
+    graph: Graph, inputs: Mapping[str, Enclosure], needed: frozenset[int]
+) -> dict[int, Enclosure]:
+    """Returns the enclosures of some nodes of a graph, as ``enclosures_of_outputs`` does.
+
+    Args:
+        graph: The graph.
+        inputs: The enclosures of its inputs by name.
+        needed: The nodes, with all nodes that they depend on.
+    """
+    enclosures: dict[int, Enclosure] = {}
     with np.errstate(all="ignore"):
-        for node in graph.nodes:
-            enclosures.append(_node(graph, node, enclosures, inputs))
-    return [_with_unknown(enclosure) for enclosure in enclosures]
+        for index in sorted(needed):
+            enclosures[index] = _node(graph, graph.nodes[index], enclosures, inputs)
+    return {index: _with_unknown(enclosure) for index, enclosure in enclosures.items()}
 
 
 def _with_unknown(result: Enclosure) -> Enclosure:
@@ -164,7 +175,7 @@ def _with_unknown(result: Enclosure) -> Enclosure:
 def _node(
     graph: Graph,
     node: Node,
-    enclosures: Sequence[Enclosure],
+    enclosures: Mapping[int, Enclosure],
     inputs: Mapping[str, Enclosure],
 ) -> Enclosure:
     if node.op is Op.INPUT:

@@ -36,6 +36,7 @@ from closedform.ir.analysis.interval import full
 from closedform.ir.graph import with_outputs
 from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, UpdateRule
+from closedform.verify.certificates.decisions import first_open_decision
 from closedform.verify.identity.congruence import are_congruent, with_split_roots
 from closedform.verify.identity.equality import StepRange, are_equal, is_defined
 from closedform.verify.identity.normal import (
@@ -91,6 +92,10 @@ WHERE_BOTH = (
 PAIRS = (
     "it computes in pairs of float32, whose second parts are the rounding errors of the first: "
     "read over the real numbers they say nothing, the certificate of numerics measures them"
+)
+DECISION = (
+    "PROVED over the real numbers, and open in floats: it has a {decision}, where rounding may "
+    "choose the other side of a threshold"
 )
 BEFORE_READ = "before the terms of the graph were read"
 BY_PARTS = "parts of a run"
@@ -158,7 +163,9 @@ def _validate(source: Schedule | UpdateRule, graph: Graph, effort: Effort) -> Ve
             return Verdict(Status.REFUTED, reason=reason)
     root = source_term(source, inputs)
     expected = [Wanted(output.name, "", root, None, is_counter=False) for output in graph.outputs]
-    return _compare_outputs(expected, [term(source.bound)], graph, effort)
+    return _compare_outputs(
+        expected, [term(source.bound)], graph, effort, last_used=source.last_step
+    )
 
 
 def validate_outputs(
@@ -188,6 +195,31 @@ def validate_outputs(
 
 
 def _compare_outputs(
+    expected: Sequence[Wanted],
+    exact: Sequence[Term],
+    graph: Graph,
+    effort: Effort,
+    until: int | None = None,
+    last_used: int | None = None,
+) -> Verdict:
+    """The verdict on all outputs; decisions of floats are proved up to the last step of use."""
+    verdict = _compare_over_reals(expected, exact, graph, effort, until)
+    if not verdict.proved:
+        return verdict
+    last = last_step(graph, any(output.shape is not None for output in expected))
+    ends = [end for end in (until, last_used) if end is not None]
+    decision = first_open_decision(graph, min([last, *ends]))
+    if decision is None:
+        return verdict
+    return replace(
+        verdict,
+        status=Status.UNKNOWN,
+        reason=DECISION.format(decision=decision),
+        proved_until=decision.step or None,
+    )
+
+
+def _compare_over_reals(
     expected: Sequence[Wanted],
     exact: Sequence[Term],
     graph: Graph,

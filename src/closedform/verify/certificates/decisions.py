@@ -1,0 +1,280 @@
+"""Decisions of a graph in floats: floors, comparisons and casts at which rounding may choose.
+
+``floor(sqrt(t))`` jumps where the root is whole, and a root that is rounded below 4 is floored to
+3. A decision holds on an interval of steps where the exact number is farther from every threshold
+than its computed value is from it, by the bounds of ``error_rules``; intervals on which that is not
+shown are halved, down to single steps. Operands that are exact in floats (integers) leave nothing
+open.
+
+How near a root of integers comes to a whole number is known without looking at its steps: with
+``y**q = (k + 1/2) / d`` and an integer k, ``|y - n| >= 1 / (2 d q max(y, n)**(q - 1))`` for whole
+n.
+
+>>> import sympy as sp
+>>> from closedform import Schedule, compile, t
+>>> print(first_open_decision(compile(Schedule(sp.sin(sp.sqrt(t) ** 3) + sp.floor(sp.sin(t))))))
+floor of a number that floats round, from t = 0 on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.ir.graph import Graph, Node, Role
+from closedform.ir.ops import Op
+from closedform.ir.types import LAST_STEP
+from closedform.verify.certificates.error_rules import Enclosure, align_ranks
+from closedform.verify.certificates.errors import enclosures_of_nodes, first_intervals
+from closedform.verify.terms.limits import LIMITS
+
+_COMPARISONS = frozenset({Op.LT, Op.LE, Op.EQ})
+_TEXTS = {
+    Op.FLOOR: "floor",
+    Op.FLOOR_MOD: "remainder",
+    Op.LT: "comparison",
+    Op.LE: "comparison",
+    Op.EQ: "comparison",
+    Op.CAST: "rounding to an integer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDecision:
+    """A decision that rounding may change.
+
+    Attributes:
+        node: The index of its node.
+        op: The op of its node.
+        step: The first step at which it is not shown to be that of the exact number.
+    """
+
+    node: int
+    op: Op
+    step: int
+
+    def __str__(self) -> str:
+        return f"{_TEXTS[self.op]} of a number that floats round, from t = {self.step} on"
+
+
+def first_open_decision(graph: Graph, last: int | None = None) -> OpenDecision | None:
+    """Returns the decision of a graph that is open at the earliest step; None where all hold.
+
+    Decisions that depend on other inputs than the step are decisions on data: a gradient is a
+    float, and its comparison with a threshold is that of floats.
+
+    Args:
+        graph: The graph.
+        last: The last step at which it is used; the last one at which it may run if not given.
+    """
+    clock = next((node for node in graph.inputs if node.attribute("role") is Role.STEP), None)
+    if clock is None:
+        return None
+    of_clock = _nodes_of_clock(graph)
+    sites = [index for index in of_clock if _may_round(graph, index)]
+    if not sites:
+        return None
+    end = LAST_STEP[clock.type.dtype] if last is None else last
+    open_decisions = [_first_open(graph, site, of_clock, end) for site in sites]
+    known = [decision for decision in open_decisions if decision is not None]
+    return min(known, key=lambda decision: (decision.step, decision.node), default=None)
+
+
+def _nodes_of_clock(graph: Graph) -> list[int]:
+    """The nodes of which nothing but the step is an input, in order."""
+    is_of_clock: list[bool] = []
+    for node in graph.nodes:
+        is_input = node.op is Op.INPUT
+        is_own = node.attribute("role") is Role.STEP if is_input else node.op is not Op.UNIFORM
+        is_of_clock.append(is_own and all(is_of_clock[operand] for operand in node.operands))
+    return [index for index, own in enumerate(is_of_clock) if own]
+
+
+def _may_round(graph: Graph, index: int) -> bool:
+    """Whether a node decides on floats."""
+    node = graph.nodes[index]
+    if node.op not in _TEXTS:
+        return False
+    source = graph.nodes[node.operands[-1]]
+    return source.type.dtype.is_float and not (node.op is Op.CAST and node.type.dtype.is_float)
+
+
+def _needed(graph: Graph, site: int) -> frozenset[int]:
+    needed = {site}
+    for index in range(site, -1, -1):
+        if index in needed:
+            needed.update(graph.nodes[index].operands)
+    return frozenset(needed)
+
+
+def _first_open(graph: Graph, site: int, of_clock: Sequence[int], last: int) -> OpenDecision | None:
+    needed = _needed(graph, site)
+    (clock,) = (node for node in graph.inputs if node.attribute("role") is Role.STEP)
+    name, node = str(clock.attribute("name")), graph.nodes[site]
+    grids = _grids(graph, needed)
+    lows, highs = first_intervals(0, last)
+    unseen: int | None = None  # the first step of the intervals that are no longer looked at
+    for _ in range(LIMITS.error_rounds):
+        steps = Enclosure(
+            lows.astype(np.float64), highs.astype(np.float64), np.zeros(len(lows)), is_whole=True
+        )
+        enclosures = enclosures_of_nodes(graph, {name: steps}, needed)
+        is_open = _open_intervals(graph, site, enclosures, grids, len(lows))
+        lows, highs = lows[is_open], highs[is_open]
+        if not len(lows):
+            return None if unseen is None else OpenDecision(site, node.op, unseen)
+        order = np.argsort(lows)
+        lows, highs = lows[order], highs[order]
+        if lows[0] == highs[0]:
+            return OpenDecision(site, node.op, int(lows[0]))
+        if len(lows) > LIMITS.error_intervals:
+            # Too many to be decided: only the earliest ones are of interest.
+            unseen = int(lows[_EARLIEST])
+            lows, highs = lows[:_EARLIEST], highs[:_EARLIEST]
+        is_single = lows == highs
+        middles = lows + (highs - lows) // 2
+        lows, highs = (
+            np.concatenate([lows, (middles + 1)[~is_single]]),
+            np.concatenate([middles, highs[~is_single]]),
+        )
+    return OpenDecision(site, node.op, int(lows[0]))
+
+
+# Halving these ends at the first open step.
+_EARLIEST = 64
+
+
+def _open_intervals(
+    graph: Graph,
+    site: int,
+    enclosures: Mapping[int, Enclosure],
+    grids: Mapping[int, _Grid],
+    count: int,
+) -> NDArray[np.bool_]:
+    node = graph.nodes[site]
+    sources = [graph.nodes[index] for index in node.operands]
+    operands = [enclosures[index] for index in node.operands]
+    with np.errstate(all="ignore"):
+        if node.op is Op.FLOOR or node.op is Op.CAST:
+            is_open: NDArray[np.bool_] = ~_has_one_floor(operands[0], node.op)
+            is_open &= ~_is_beyond_fractions(operands[0], sources[0])
+            is_open &= ~_is_quotient_of_integers(sources[0], enclosures)
+            grid = grids.get(node.operands[0])
+            if grid is not None:
+                is_open &= ~grid.is_apart(operands[0])
+        elif node.op is Op.FLOOR_MOD:
+            is_open = ~_has_one_quotient(*align_ranks(sources, operands))
+        else:
+            is_open = enclosures[site].error > 0
+    # A node without the step is one number for all intervals.
+    by_interval = np.broadcast_to(np.atleast_1d(is_open), (count, *np.shape(is_open)[1:]))
+    result: NDArray[np.bool_] = by_interval.reshape(count, -1).any(axis=1)
+    return result
+
+
+def _has_one_floor(operand: Enclosure, op: Op) -> NDArray[np.bool_]:
+    """Whether the exact numbers and all computed ones have one floor, or are the same."""
+    below = np.nextafter(operand.low - operand.error, -np.inf)
+    above = np.nextafter(operand.high + operand.error, np.inf)
+    round_down = np.floor if op is Op.FLOOR else np.trunc
+    is_one: NDArray[np.bool_] = (operand.error == 0) | (round_down(below) == round_down(above))
+    return is_one
+
+
+def _is_beyond_fractions(operand: Enclosure, source: Node) -> NDArray[np.bool_]:
+    """Whether a floor is within the rounding of its operand: the numbers have no fractions."""
+    is_beyond: NDArray[np.bool_] = operand.least >= 2.0 ** (source.type.dtype.limits.nmant - 2)
+    return is_beyond
+
+
+def _is_quotient_of_integers(
+    source: Node, enclosures: Mapping[int, Enclosure]
+) -> NDArray[np.bool_]:
+    """Whether a float is a quotient of integers so small that its floor is that of the quotient.
+
+    ``a/b`` below an integer n is at least ``1/b`` below it. Half a unit in the last place of n is
+    at most ``n * 2**-53``, which is less than ``1/b`` where ``a + b < 2**53``.
+    """
+    if source.op is not Op.DIV:
+        return np.zeros(1, np.bool_)
+    above, below = (enclosures[index] for index in source.operands)
+    are_whole = above.is_whole and below.is_whole
+    is_exact = (above.error == 0) & (below.error == 0)
+    limit = 2.0 ** (source.type.dtype.limits.nmant + 1)
+    is_small: NDArray[np.bool_] = are_whole & is_exact & (above.size + below.size < limit)
+    return is_small
+
+
+def _has_one_quotient(number: Enclosure, divisor: Enclosure) -> NDArray[np.bool_]:
+    is_exact = (number.error == 0) & (divisor.error == 0)
+    corners = [
+        (number.low - number.error) / (divisor.low - divisor.error),
+        (number.low - number.error) / (divisor.high + divisor.error),
+        (number.high + number.error) / (divisor.low - divisor.error),
+        (number.high + number.error) / (divisor.high + divisor.error),
+    ]
+    below = np.nextafter(np.minimum.reduce(corners), -np.inf)
+    above = np.nextafter(np.maximum.reduce(corners), np.inf)
+    has_sign = divisor.least > divisor.error
+    is_one: NDArray[np.bool_] = is_exact | (has_sign & (np.floor(below) == np.floor(above)))
+    return is_one
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """``y**root * divisor`` of a real value is a whole number plus a half, at every step."""
+
+    root: int
+    divisor: Fraction
+
+    def is_apart(self, operand: Enclosure) -> NDArray[np.bool_]:
+        """Whether the value is farther from whole numbers than its error, where it is above 0."""
+        largest = operand.high + 1
+        slope = float(self.divisor) * self.root * largest ** (self.root - 1)
+        # Half of the distance: for the float64 in which it is computed.
+        is_apart: NDArray[np.bool_] = (operand.low >= 0) & (operand.error < 0.25 / slope)
+        return is_apart
+
+
+def _grids(graph: Graph, needed: frozenset[int]) -> dict[int, _Grid]:
+    """The nodes whose powers are whole numbers plus a half: roots of ``n + 1/2``, and parts."""
+    grids: dict[int, _Grid] = {}
+    is_whole: dict[int, bool] = {}
+    for index in sorted(needed):
+        node = graph.nodes[index]
+        operands = node.operands
+        numbers = [_number(graph.nodes[operand]) for operand in operands]
+        is_whole[index] = _is_whole(node, [is_whole.get(operand, False) for operand in operands])
+        if node.op is Op.ADD and numbers[1] == Fraction(1, 2) and is_whole[operands[0]]:
+            grids[index] = _Grid(1, Fraction(1))
+        inner = grids.get(operands[0]) if operands else None
+        if inner is None:
+            continue
+        if node.op is Op.SQRT:
+            grids[index] = _Grid(2 * inner.root, inner.divisor)
+        elif node.op is Op.DIV and numbers[1] is not None and numbers[1].denominator == 1:
+            grids[index] = _Grid(inner.root, inner.divisor * abs(numbers[1]) ** inner.root)
+    return grids
+
+
+def _is_whole(node: Node, operands: Sequence[bool]) -> bool:
+    if node.op in (Op.INPUT, Op.CONST):
+        number = _number(node)
+        return node.type.dtype.is_integer or (number is not None and number.denominator == 1)
+    is_closed = node.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.MIN, Op.MAX, Op.CAST)
+    return node.type.dtype.is_integer or (is_closed and all(operands))
+
+
+def _number(node: Node) -> Fraction | None:
+    """The number of a constant of one element; None for any other node."""
+    if (
+        node.op is not Op.CONST
+        or node.type.shape
+        or not (node.type.dtype.is_float or node.type.dtype.is_integer)
+    ):
+        return None
+    return Fraction(node.array().item())

@@ -70,6 +70,9 @@ def _arithmetic(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> V
         return _add(low, expr, domain, dtype)
     if isinstance(expr, sp.Abs):
         return low.emit(Op.ABS, _arithmetic(low, expr.args[0], domain, dtype))
+    if isinstance(expr, sp.Pow):
+        base = _arithmetic(low, expr.base, domain, dtype)
+        return low.fold(Op.MUL, [base] * int(expr.exp))
     op = _FOLDED.get(expr.func)
     if op is not None:
         operands = sorted(expr.args, key=constants_last)
@@ -130,7 +133,7 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     for term in sp.Add.make_args(terms):
         factor, core = term.as_coeff_Mul()
         (integral if factor.is_Rational and is_integral(core) else real_terms).append(term)
-    if not _fits_line(low, integral, domain):
+    if not fits_line(low, integral, domain):
         integral, real_terms = [], [*integral, *real_terms]
     if not integral and len(real_terms) == 1:
         cosine_value = raised_cosine(low, constant, real_terms[0], domain)
@@ -182,8 +185,8 @@ def split_radical(expr: sp.Mul) -> tuple[int, sp.Expr] | None:
     return (1 if number > 0 else -1), square * factors[0].base
 
 
-def _fits_line(low: Lowering, terms: Sequence[sp.Expr], domain: Domain) -> bool:
-    """Whether multiples of integers have an integer form that fits; else floats are added."""
+def fits_line(low: Lowering, terms: Sequence[sp.Expr], domain: Domain) -> bool:
+    """Returns whether multiples of integers have an integer form; else floats are added."""
     return bool(terms) and low.fits_integer(primitive(sp.Add(*terms))[1], domain)
 
 

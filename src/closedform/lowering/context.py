@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import sympy as sp
@@ -39,6 +40,40 @@ class Rules:
     integral: Handler
     condition: Handler
     comparison: Handler
+
+
+Result = TypeVar("Result")
+Lowered = dict[tuple[sp.Basic, Domain], Result | None]
+"""What expressions are lowered to; None while one is being lowered."""
+
+
+def lower_once(
+    lowered: Lowered[Result],
+    low: Lowering,
+    expr: sp.Expr,
+    domain: Domain,
+    lower: Callable[[sp.Expr, Domain], Result],
+) -> Result:
+    """Returns what an expression is lowered to, the same wherever it occurs.
+
+    Lowering ends because a handler asks for expressions with fewer functions of its class, or for
+    an integer that fits, which is lowered by its structure. A handler that came back to an
+    expression inside of it would not end, and is refused.
+
+    Raises:
+        LoweringError: The expression is lowered by way of itself.
+    """
+    key = (expr, domain)
+    if key not in lowered:
+        lowered[key] = None
+        lowered[key] = lower(expr, domain)
+    result = lowered[key]
+    if result is None:
+        raise low.error(
+            f"the lowering of {expr} comes back to itself",
+            "report it: a handler of its operands must make them simpler",
+        )
+    return result
 
 
 class Lowering:
@@ -85,7 +120,7 @@ class Lowering:
         self.tensor_places = {symbol: place for place, symbol in enumerate(tensors)}
         self.prepare = prepare
         self.parameter = parameter
-        self._known: dict[tuple[sp.Basic, Domain], Value] = {}
+        self._known: Lowered[Value] = {}
         self._scalars = scalars if scalars is not None else {}
         self._tensor_known: dict[sp.Basic, bool] = {}
 
@@ -183,10 +218,7 @@ class Lowering:
 
     def real(self, expr: sp.Expr, domain: Domain) -> Value:
         """Lowers an expression to a float value of its dtype."""
-        key = (expr, domain)
-        if key not in self._known:
-            self._known[key] = self._real(expr, domain)
-        return self._known[key]
+        return lower_once(self._known, self, expr, domain, self._real)
 
     def operand(self, expr: sp.Expr, user: sp.Basic, domain: Domain) -> Value:
         """Lowers an operand of ``user``, in the dtype in which the operands of ``user`` meet."""

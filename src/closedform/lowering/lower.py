@@ -50,9 +50,24 @@ def _fold_with(op: Op) -> Handler:
     return handler
 
 
+def _floor(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """A floor of a number, or of a whole part of one, by a division: it is rounded once."""
+    factor, number = expr.args[0].as_coeff_Mul()
+    if low.is_tensor(expr) or not factor.is_Rational or factor.p != 1 or factor.q == 1:
+        return low.emit(Op.FLOOR, low.real(expr.args[0], domain))
+    divided = low.emit(Op.DIV, low.real(number, domain), low.constant(sp.Integer(factor.q)))
+    return low.emit(Op.FLOOR, divided)
+
+
 def _floor_div(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     _check_exact(low, expr, domain)
-    return low.emit(Op.FLOOR, low.real(expr.args[0] / expr.args[1], domain))
+    numerator, divisor = expr.args
+    if low.is_tensor(expr) or not (numerator.is_integer and divisor.is_integer):
+        return low.emit(Op.FLOOR, low.real(numerator / divisor, domain))
+    # One rounding, of a quotient of exact integers, which never reaches the next one.
+    return low.emit(
+        Op.FLOOR, low.emit(Op.DIV, low.real(numerator, domain), low.real(divisor, domain))
+    )
 
 
 def _floor_mod(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
@@ -89,7 +104,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.Min: _fold_with(Op.MIN),
     sp.Max: _fold_with(Op.MAX),
     sp.Abs: _unary(Op.ABS),
-    sp.floor: _unary(Op.FLOOR),
+    sp.floor: _floor,
     sp.exp: _unary(Op.EXP),
     Exponential: _unary(Op.EXP),
     sp.log: _unary(Op.LOG),

@@ -13,15 +13,24 @@ It never calls SymPy's ``simplify`` or its kin, never changes a value, and costs
 number of nodes and branches.
 
 Division and remainder of integers too large for the graph, by a constant that is not, are taken in
-parts. For an integer constant m > 0 and integers c, x, d:
+parts. For an integer constant m > 0, integers c, x, d, and g a common divisor of c and m:
 
-    (c*x + d) mod m  = ((c mod m) * (x mod m) + d mod m) mod m
+    floor((c*x + d) / m) = floor((c/g * x + floor(d/g)) / (m/g))
+    (c*x + d) mod m      = g * ((c/g * x + floor(d/g)) mod (m/g)) + d mod g
+    (c*x + d) mod m      = ((c mod m) * (x mod m) + d mod m) mod m
     floor((c*x + d) / m) = c * floor(x / m) + floor((c * (x mod m) + d) / m)
 
-which keeps ``floor_mod(48271 * t, 2**31 - 1)`` an integer at every step that a graph runs to. Where
-``c * (x mod m)`` is itself too large, x is taken in digits of w bits, ``x = sum x_k * 2**(w*k)``:
+which keeps ``floor_mod(48271 * t, 2**31 - 1)`` an integer at every step that a graph runs to, and
+makes ``floor(t/30 + 1e-12)`` ``floor(t/30)``. Where ``c * (x mod m)`` is itself too large, x is
+taken in digits of w bits, ``x = sum x_k * 2**(w*k)``, and c * 2**(w*k) is ``q_k * m + r_k``:
 
-    c*x mod m = (sum ((c * 2**(w*k)) mod m) * x_k mod m) mod m
+    c*x mod m        = (sum r_k * x_k mod m) mod m
+    floor((c*x + d) / m) = sum q_k * x_k + floor((sum r_k * x_k + d) / m)
+
+The walk ends: an expression is visited again only where a definition of step 4 replaced it, and
+the replacement contains no function that has one (``_define`` asserts it). All other rewrites are
+of parts that are in the vocabulary, and so is their result: a quotient in parts is final, whether
+or not its numerator now fits; where it does not, lowering refuses it.
 """
 
 from __future__ import annotations
@@ -70,24 +79,53 @@ _MOST_DIGITS = 16
 
 def remainder(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
     """Returns ``numerator mod divisor`` of integers, in parts where the numerator is too large."""
-    if _is_too_large(numerator, divisor, domain):
-        return _reduced_mod(numerator, divisor, domain)
-    return FloorMod(numerator, divisor)
+    if not _is_too_large(numerator, divisor, domain):
+        return FloorMod(numerator, divisor)
+    if divisor < 0:
+        return -remainder(-numerator, -divisor, domain)
+    common, lowest, offset = _without_common_divisor(numerator, divisor)
+    modulus = divisor / common
+    is_reduced = not _is_too_large(lowest, modulus, domain)
+    part = _mod(lowest, modulus, domain) if is_reduced else _reduced_mod(lowest, modulus, domain)
+    return common * part + offset
 
 
 def quotient(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> sp.Expr:
     """Returns ``floor(numerator / divisor)`` of integers, in parts as :func:`remainder`."""
-    if _is_too_large(numerator, divisor, domain):
-        return _reduced_div(numerator, divisor)
-    return FloorDiv(numerator, divisor)
+    if not _is_too_large(numerator, divisor, domain):
+        return FloorDiv(numerator, divisor)
+    if divisor < 0:
+        return quotient(-numerator, -divisor, domain)
+    common, lowest, _ = _without_common_divisor(numerator, divisor)
+    if not _is_too_large(lowest, divisor / common, domain):
+        return _div(lowest, divisor / common, domain)
+    return _reduced_div(lowest, divisor / common, domain)
 
 
 def _is_too_large(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
     """Whether an integer exceeds the clock's dtype and can be reduced by the divisor."""
-    if not divisor.is_Integer or divisor <= 0 or not isinstance(numerator, sp.Add | sp.Mul):
+    is_compound = isinstance(numerator, sp.Add | sp.Mul | sp.Pow)
+    if not divisor.is_Integer or divisor == 0 or not is_compound:
         return False
-    size = interval(numerator, domain).absolute().high
-    return isinstance(size, Fraction) and size > largest_integer(domain)
+    limit = largest_integer(domain)
+    sizes = [interval(part, domain).absolute().high for part in (numerator, *numerator.args)]
+    return any(isinstance(size, Fraction) and size > limit for size in sizes)
+
+
+def _without_common_divisor(
+    numerator: sp.Expr, divisor: sp.Integer
+) -> tuple[sp.Integer, sp.Expr, sp.Integer]:
+    """Returns (g, I, r), ``numerator == g * I + r`` with 0 <= r < g, g the largest divisor of m."""
+    constant, terms = _linear(numerator)
+    common = sp.igcd(divisor, *(factor for factor, _ in terms))
+    lowest = sp.Add(constant // common, *(factor / common * core for factor, core in terms))
+    return sp.Integer(common), lowest, constant % common
+
+
+def _linear(numerator: sp.Expr) -> tuple[sp.Integer, list[tuple[sp.Integer, sp.Expr]]]:
+    """Returns (d, [(c, x), …]) with ``numerator == d + sum of c * x``."""
+    constant, terms = numerator.as_coeff_Add()
+    return constant, [term.as_coeff_Mul() for term in sp.Add.make_args(terms) if term != 0]
 
 
 def _reduced_mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
@@ -106,19 +144,78 @@ def _reduced_mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
     return _mod(expr, divisor, domain)
 
 
-def _reduced_div(expr: sp.Expr, divisor: sp.Integer) -> sp.Expr:
-    """Returns ``floor(expr / m)``, whole multiples of m taken out of each term before."""
+def _reduced_div(numerator: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
+    """Returns ``floor(numerator / m)``, whole multiples of m taken out of each term before.
+
+    Its parts fit the integers of the graph wherever digits of the remainders exist whose products
+    with m do; else lowering refuses the quotient.
+    """
     # floor((c x + d) / m) = c floor(x / m) + floor((c (x mod m) + d) / m), the equation of the
     # module's docstring, term by term.
-    outside, inside = [], []
-    for term in sp.Add.make_args(expr):
-        factor, core = term.as_coeff_Mul()
-        if core == 1:
-            inside.append(factor)
-            continue
-        outside.append(factor * FloorDiv(core, divisor))
-        inside.append(factor * FloorMod(core, divisor))
-    return sp.Add(*outside, FloorDiv(sp.Add(*inside), divisor))
+    constant, terms = _linear(numerator)
+    outside, inside = [constant // divisor], [constant % divisor]
+    for factor, core in terms:
+        whole, part = _divide(core, divisor, domain)
+        outside.append(factor * whole)
+        inside.append(factor * part)
+    if _is_too_large(sp.Add(*inside), divisor, domain):
+        whole_parts, inside = _split_digits(sp.Add(*inside), divisor, domain)
+        outside.extend(whole_parts)
+    return sp.Add(*outside, _div(sp.Add(*inside), divisor, domain))
+
+
+def _divide(core: sp.Expr, divisor: sp.Integer, domain: Domain) -> tuple[sp.Expr, sp.Expr]:
+    """Returns (q, r), ``core == m * q + r``; r is in 0..m-1, or a power of such a number.
+
+    With ``x = m q + r``, ``x**k = m q (x**(k-1) + r x**(k-2) + … + r**(k-1)) + r**k``.
+    """
+    if not isinstance(core, sp.Pow) or not _is_too_large(core, divisor, domain):
+        return _div(core, divisor, domain), _mod(core, divisor, domain)
+    base, power = core.base, int(core.exp)
+    whole, part = _div(base, divisor, domain), _mod(base, divisor, domain)
+    powers = (base ** (power - 1 - index) * part**index for index in range(power))
+    return whole * sp.Add(*powers), part**power
+
+
+def _split_digits(
+    numerator: sp.Expr, divisor: sp.Integer, domain: Domain
+) -> tuple[list[sp.Expr], list[sp.Expr]]:
+    """Returns terms whose sums W and R have ``numerator == m * W + R``, R small where it can be."""
+    constant, terms = _linear(numerator)
+    width, count = _digits(terms, divisor, domain)
+    outside, inside = [], [constant]
+    for factor, core in terms:
+        for index in range(count):
+            digit = _digit(core, width * index, width, domain)
+            whole, part = _divide_toward_zero(factor * 2 ** (width * index), divisor)
+            outside.append(whole * digit)
+            inside.append(part * digit)
+    return outside, inside
+
+
+def _digits(
+    terms: list[tuple[sp.Integer, sp.Expr]], divisor: sp.Integer, domain: Domain
+) -> tuple[int, int]:
+    """Returns the bits of a digit and the number of digits of each core; one digit at worst."""
+    bits = max(int(interval(core, domain).high).bit_length() for _, core in terms)
+    for count in range(1, _MOST_DIGITS + 1):
+        width = -(-bits // count)
+        # Each of the products is below 2**width * m.
+        if (len(terms) * count + 1) * 2**width * divisor <= largest_integer(domain):
+            return width, count
+    return bits, 1
+
+
+def _digit(core: sp.Expr, index: int, width: int, domain: Domain) -> sp.Expr:
+    """The bits of an integer >= 0 from ``index`` on, ``width`` of them."""
+    above = _div(core, sp.Integer(2) ** index, domain)
+    return _mod(above, sp.Integer(2) ** width, domain)
+
+
+def _divide_toward_zero(number: sp.Integer, divisor: sp.Integer) -> tuple[sp.Integer, sp.Integer]:
+    """Returns (q, r), ``number == q * m + r``, neither of another sign than the number."""
+    whole = sp.sign(number) * (abs(number) // divisor)
+    return whole, number - whole * divisor
 
 
 def _product(left: sp.Expr, right: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
@@ -132,19 +229,27 @@ def _product(left: sp.Expr, right: sp.Expr, divisor: sp.Integer, domain: Domain)
     bits = int(interval(cofactor, domain).high).bit_length()
     if not factor.is_Integer or width < 1 or bits > width * _MOST_DIGITS:
         return _mod(left * right, divisor, domain)
-    base, digits = sp.Integer(2) ** width, []
+    digits = []
     for index in range(0, bits, width):
-        rest = FloorDiv(cofactor, sp.Integer(2) ** index) if index else cofactor
-        digit = FloorMod(rest, base) if index + width < bits else rest
+        digit = _digit(cofactor, index, width, domain)
         digits.append(FloorMod((factor * 2**index % divisor) * digit, divisor))
     return FloorMod(sp.Add(*digits), divisor)
 
 
 def _mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
-    values = interval(expr, domain)
-    if values.low >= 0 and values.high < int(divisor):
+    return expr if _is_reduced(expr, divisor, domain) else FloorMod(expr, divisor)
+
+
+def _div(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:
+    if divisor == 1:
         return expr
-    return FloorMod(expr, divisor)
+    return sp.Integer(0) if _is_reduced(expr, divisor, domain) else FloorDiv(expr, divisor)
+
+
+def _is_reduced(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> bool:
+    """Whether an integer is in 0..m-1."""
+    values = interval(expr, domain)
+    return bool(values.low >= 0 and values.high < int(divisor))
 
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
@@ -195,10 +300,12 @@ class _Simplifier(Rewriter):
             # SymPy compares the arguments of a new Min or Max pairwise, which takes long.
             clamp = expr if tuple(rivals) == expr.args else construct(expr.func, *rivals)
             return _by_steps(clamp, domain)
+        definition = _DEFINITIONS.get(expr.func)
+        if definition is not None:
+            return self.visit(_define(definition, args), domain)
         rule = _REWRITES.get(expr.func)
         if rule is not None:
-            rewritten = _by_steps(rule(args, domain), domain)
-            return rewritten if rewritten.func == expr.func else self.visit(rewritten, domain)
+            return rule(args, domain)
         if isinstance(expr, sp.Pow) and args[0].is_number and isinstance(args[1], sp.Piecewise):
             return _power_of_choice(args[0], args[1])
         return expr if tuple(args) == expr.args else construct(expr.func, *args)
@@ -354,15 +461,29 @@ def integral_multiple(expr: sp.Expr) -> tuple[sp.Expr, int] | None:
     return expr.func(*parts), scale
 
 
-def _floor(args: list[sp.Expr], _: Domain) -> sp.Expr:
+def _floor(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     (operand,) = args
     multiple = integral_multiple(operand)
     if multiple is not None:
-        return multiple[0] if multiple[1] == 1 else FloorDiv(*multiple)
+        integer, scale = multiple
+        return integer if scale == 1 else quotient(integer, sp.Integer(scale), domain)
     numerator, denominator = operand.as_numer_denom()
     if is_integral(numerator) and is_integral(denominator):
-        return FloorDiv(numerator, denominator)
-    return sp.floor(operand)
+        return quotient(numerator, denominator, domain)
+    level = _by_steps(sp.floor(operand), domain)
+    return level if level.func != sp.floor else sp.floor(_between_thresholds(operand))
+
+
+def _between_thresholds(number: sp.Expr) -> sp.Expr:
+    """A root of an integer n, or a whole part of one, as that of n + 1/2: its floor is the same.
+
+    The root of n + 1/2 is never near a whole number, where rounding would choose the floor.
+    """
+    factor, root = number.as_coeff_Mul()
+    is_part = factor.is_Rational and factor.p == 1 and isinstance(root, sp.Pow)
+    if not is_part or not is_integral(root.base) or root.exp.p != 1 or root.exp.q == 1:
+        return number
+    return factor * (root.base + sp.S.Half) ** root.exp
 
 
 def _ceiling(args: list[sp.Expr], domain: Domain) -> sp.Expr:
@@ -380,7 +501,10 @@ def _floor_mod(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     numerator, divisor = args
     above, below = integral_multiple(numerator), integral_multiple(divisor)
     if above is None or below is None:
-        return FloorMod(numerator, divisor)
+        levels = numerator / divisor
+        level = _floor([levels], domain)
+        is_plain = level == sp.floor(levels)
+        return FloorMod(numerator, divisor) if is_plain else numerator - divisor * level
     (top, top_scale), (bottom, bottom_scale) = above, below
     scale = sp.ilcm(top_scale, bottom_scale)
     top, bottom = top * (scale // top_scale), bottom * (scale // bottom_scale)
@@ -388,22 +512,32 @@ def _floor_mod(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     return remainder_value if scale == 1 else remainder_value / scale
 
 
-def _sign(args: list[sp.Expr], _: Domain) -> sp.Expr:
-    x = args[0]
+def _sign(x: sp.Expr) -> sp.Expr:
     return sp.Piecewise((1, x > 0), (-1, x < 0), (0, True))
 
 
-def _step(args: list[sp.Expr], _: Domain) -> sp.Expr:
-    x, at_zero = args[0], args[1] if len(args) > 1 else sp.S.Half
+def _step(x: sp.Expr, at_zero: sp.Expr = sp.S.Half) -> sp.Expr:
     return sp.Piecewise((0, x < 0), (at_zero, sp.Eq(x, 0)), (1, True))
 
 
+_DEFINITIONS: Mapping[type[sp.Basic], Callable[..., sp.Expr]] = {
+    sp.re: lambda x: x,  # SymPy makes 2**re(x) of Abs(2**x); all values are real
+    sp.sign: _sign,
+    sp.Heaviside: _step,
+    sp.cot: lambda x: sp.cos(x) / sp.sin(x),
+    **{getattr(sp, name): ELEMENTARY[name].form for name in ("tan", "sinh", "cosh", "tanh")},
+}
+
+
+def _define(definition: Callable[..., sp.Expr], args: list[sp.Expr]) -> sp.Expr:
+    """The definition of a function at simplified operands, which is visited again."""
+    form = definition(*args)
+    # What is visited again has fewer functions with a definition, none: the walk ends.
+    assert not form.has(*_DEFINITIONS), form
+    return form
+
+
 Rewrite = Callable[[list[sp.Expr], Domain], sp.Expr]
-
-
-def _elementary(name: str) -> Rewrite:
-    return lambda args, _: ELEMENTARY[name].form(args[0])
-
 
 _REWRITES: Mapping[type[sp.Basic], Rewrite] = {
     sp.Abs: _absolute,
@@ -413,9 +547,4 @@ _REWRITES: Mapping[type[sp.Basic], Rewrite] = {
     FloorDiv: _floor_div,
     FloorMod: _floor_mod,
     sp.Mod: _floor_mod,
-    sp.re: lambda args, _: args[0],  # SymPy makes 2**re(x) of Abs(2**x); all values are real
-    sp.sign: _sign,
-    sp.Heaviside: _step,
-    sp.cot: lambda args, _: sp.cos(args[0]) / sp.sin(args[0]),
-    **{getattr(sp, name): _elementary(name) for name in ("tan", "sinh", "cosh", "tanh")},
 }

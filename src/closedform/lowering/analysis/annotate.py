@@ -30,6 +30,9 @@ from closedform.lowering.safe_operand import SafeOperand
 
 EnclosureRule = Callable[[sp.Expr, Domain], Interval]
 
+_LARGEST_POWER = 8
+"""Larger powers of integers are powers of floats."""
+
 _BITS = 4000
 """Binary digits, before or after the point, of a number that is written out."""
 
@@ -55,13 +58,15 @@ def interval(expr: sp.Expr, domain: Domain) -> Interval:
 def is_integral(expr: sp.Expr) -> bool:
     """Returns whether ``expr`` is an integer at every step, by its structure.
 
-    Integer symbols, sums, products, minima, maxima, absolute values, floors and remainders of such
-    are; quotients and powers are not looked into.
+    Integer symbols, sums, products, small powers, minima, maxima, absolute values, floors and
+    remainders of such are; quotients are not looked into.
     """
     if expr.is_Integer or (isinstance(expr, sp.Symbol) and expr.is_integer):
         return True
     if isinstance(expr, FloorDiv):
         return all(is_integral(arg) for arg in expr.args)
+    if isinstance(expr, sp.Pow):
+        return expr.exp.is_Integer and 1 <= expr.exp <= _LARGEST_POWER and is_integral(expr.base)
     if isinstance(expr, SafeOperand):
         return is_integral(expr.args[0])
     if isinstance(expr, sp.Piecewise):

@@ -14,7 +14,7 @@ from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.arithmetic import lower_integer, lower_integral
 from closedform.lowering.conditions import COMPARISONS, lower_condition
-from closedform.lowering.context import Lowering, Rules
+from closedform.lowering.context import Lowered, Lowering, Rules, lower_once
 from closedform.lowering.pair_arithmetic import Arithmetic, Exact, Number
 
 Handler = Callable[["DoubleFloat", sp.Expr, Domain], Number]
@@ -39,14 +39,11 @@ class DoubleFloat:
         self.math = Arithmetic(low.builder)
         self.symbols: dict[sp.Symbol, Number] = {}
         self._handlers = handlers
-        self._known: dict[tuple[sp.Basic, Domain], Number] = {}
+        self._known: Lowered[Number] = {}
 
     def number(self, expr: sp.Expr, domain: Domain) -> Number:
         """Lowers an expression."""
-        key = (expr, domain)
-        if key not in self._known:
-            self._known[key] = self._number(expr, domain)
-        return self._known[key]
+        return lower_once(self._known, self.low, expr, domain, self._number)
 
     def constant(self, number: Exact) -> Number:
         """Adds an exact number."""
@@ -59,7 +56,7 @@ class DoubleFloat:
         # A Piecewise of integers stays here: its branches may become a table of pairs.
         is_arithmetic = not isinstance(expr, sp.Piecewise)
         if is_arithmetic and is_integral(expr) and self.low.fits_integer(expr, domain):
-            return self._integral(expr, domain)
+            return self.integral(expr, domain)
         if isinstance(expr, sp.Symbol) and expr in self.symbols:
             return self.symbols[expr]
         if isinstance(expr, sp.Symbol):
@@ -73,7 +70,8 @@ class DoubleFloat:
             )
         return handler(self, expr, domain)
 
-    def _integral(self, expr: sp.Expr, domain: Domain) -> Number:
+    def integral(self, expr: sp.Expr, domain: Domain) -> Number:
+        """Lowers an integer that fits the integer dtype, exactly."""
         largest = interval(expr, domain).absolute().high
         if largest <= 2**24:
             return Number(lower_integral(self.low, expr, domain))

@@ -26,6 +26,7 @@ from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain, Interval
 from closedform.lowering.arithmetic import (
     constants_last,
+    fits_line,
     primitive,
     reference,
     split_fraction,
@@ -70,9 +71,9 @@ def _add(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     for term in sp.Add.make_args(terms):
         factor, core = term.as_coeff_Mul()
         is_multiple = factor.is_Rational and is_integral(core)
-        (integral if is_multiple and low.low.fits_integer(core, domain) else real_terms).append(
-            term
-        )
+        (integral if is_multiple else real_terms).append(term)
+    if not fits_line(low.low, integral, domain):
+        integral, real_terms = [], [*integral, *real_terms]
     if not integral and len(real_terms) == 1:
         cosine_value = raised_cosine(low, constant, real_terms[0], domain)
         if cosine_value is not None:
@@ -111,7 +112,7 @@ def _line(
         start = sp.Integer(0)
     offset, height = integer - start, constant + slope * start
     values = interval(slope * offset, domain)
-    line = low.math.multiply(low.number(offset, domain), low.constant(slope))
+    line = low.math.multiply(low.integral(offset, domain), low.constant(slope))
     if height == 0:
         return line, values
     parts = [(line, values), (low.constant(height), interval(height, domain))]
@@ -122,7 +123,7 @@ def _mul(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     """A product: the factors, then the number, then one division."""
     factor, core = expr.as_coeff_Mul()
     if factor.is_Rational and is_integral(core) and low.low.fits_integer(core, domain):
-        return low.math.multiply(low.number(core, domain), low.constant(factor))
+        return low.math.multiply(low.integral(core, domain), low.constant(factor))
     radical = split_radical(expr)
     if radical is not None:
         sign, radicand = radical
@@ -154,8 +155,29 @@ def _extremum(op: Op) -> Handler:
     return handler
 
 
+# A quotient of pairs is off by less than 2**-43 of itself: ``(a + 1/2) / b`` of integers stays
+# between the multiples of 1/b around it up to this size of a.
+_LARGEST_NUMERATOR = 2**42
+
+
 def _floor_div(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    return low.math.floor(low.math.divide(*(low.number(arg, domain) for arg in expr.args)))
+    numerator, divisor = expr.args
+    if not (numerator.is_integer and divisor.is_integer):
+        return low.math.floor(low.math.divide(*(low.number(arg, domain) for arg in expr.args)))
+    if interval(numerator, domain).absolute().high > _LARGEST_NUMERATOR:
+        raise low.low.error(
+            f"{numerator} may exceed 2**42, up to which pairs divide integers exactly, in {expr}",
+            "write it as sums and products of floor_mod(…, m) by the same m, or compile with "
+            "precision='single'",
+        )
+    if interval(divisor, domain).is_negative:
+        numerator, divisor = -numerator, -divisor
+    above, below = low.number(numerator, domain), low.number(divisor, domain)
+    half = low.constant(sp.S.Half)
+    if not interval(divisor, domain).is_positive:
+        is_negative = low.math.emit(Op.LT, low.math.settle(below).high, low.math.single(0.0))
+        half = low.math.select(is_negative, low.constant(-sp.S.Half), half)
+    return low.math.floor(low.math.divide(low.math.add(above, half), below))
 
 
 def _piecewise(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:

@@ -235,8 +235,8 @@ class _Grid:
         """Whether the value is farther from whole numbers than its error, where it is above 0."""
         largest = operand.high + 1
         slope = float(self.divisor) * self.root * largest ** (self.root - 1)
-        # Half of the distance: for the float64 in which it is computed.
-        is_apart: NDArray[np.bool_] = (operand.low >= 0) & (operand.error < 0.25 / slope)
+        # A little less than a half: for the float64 in which the distance is computed.
+        is_apart: NDArray[np.bool_] = (operand.low >= 0) & (operand.error < 0.499 / slope)
         return is_apart
 
 
@@ -249,7 +249,8 @@ def _grids(graph: Graph, needed: frozenset[int]) -> dict[int, _Grid]:
         operands = node.operands
         numbers = [_number(graph.nodes[operand]) for operand in operands]
         is_whole[index] = _is_whole(node, [is_whole.get(operand, False) for operand in operands])
-        if node.op is Op.ADD and numbers[1] == Fraction(1, 2) and is_whole[operands[0]]:
+        halves = [number is not None and number.denominator == 2 for number in numbers]
+        if node.op in (Op.ADD, Op.SUB) and halves[1] and is_whole[operands[0]]:
             grids[index] = _Grid(1, Fraction(1))
         inner = grids.get(operands[0]) if operands else None
         if inner is None:

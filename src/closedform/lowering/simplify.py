@@ -475,15 +475,17 @@ def _floor(args: list[sp.Expr], domain: Domain) -> sp.Expr:
 
 
 def _between_thresholds(number: sp.Expr) -> sp.Expr:
-    """A root of an integer n, or a whole part of one, as that of n + 1/2: its floor is the same.
+    """A multiple of a root of an integer as ``(n + 1/2)**(1/q) / m``, which has the same floor.
 
     The root of n + 1/2 is never near a whole number, where rounding would choose the floor.
     """
     factor, root = number.as_coeff_Mul()
-    is_part = factor.is_Rational and factor.p == 1 and isinstance(root, sp.Pow)
-    if not is_part or not is_integral(root.base) or root.exp.p != 1 or root.exp.q == 1:
+    if not factor.is_Rational or not factor.is_positive or not isinstance(root, sp.Pow):
         return number
-    return factor * (root.base + sp.S.Half) ** root.exp
+    if not is_integral(root.base) or root.exp.p != 1 or root.exp.q == 1:
+        return number
+    base = factor.p**root.exp.q * root.base
+    return sp.Rational(1, factor.q) * (base + sp.S.Half) ** root.exp
 
 
 def _ceiling(args: list[sp.Expr], domain: Domain) -> sp.Expr:

@@ -21,6 +21,7 @@ from closedform.lowering.analysis.domain import (
     Bound,
     Domain,
     Interval,
+    as_float,
     linear_in,
     narrow,
     point,
@@ -66,7 +67,8 @@ def is_integral(expr: sp.Expr) -> bool:
     if isinstance(expr, FloorDiv):
         return all(is_integral(arg) for arg in expr.args)
     if isinstance(expr, sp.Pow):
-        return expr.exp.is_Integer and 1 <= expr.exp <= _LARGEST_POWER and is_integral(expr.base)
+        is_small = expr.exp.is_Integer and 1 <= expr.exp <= _LARGEST_POWER
+        return bool(is_small) and is_integral(expr.base)
     if isinstance(expr, SafeOperand):
         return is_integral(expr.args[0])
     if isinstance(expr, sp.Piecewise):
@@ -268,9 +270,9 @@ def _sine(expr: sp.Expr, domain: Domain) -> Interval:
 def _range_of_cosine(angle: Interval) -> Interval:
     """The cosines of the angles of an interval: at its ends, and at the turning points in it."""
     # Angles beyond: a float has too few digits left for the part of a turn.
-    if max(abs(angle.low), abs(angle.high)) > 2**20 or angle.high - angle.low >= 6:
+    low, high = as_float(angle.low), as_float(angle.high)
+    if max(abs(low), abs(high)) > 2**20 or high - low >= 6:
         return _UNIT
-    low, high = float(angle.low), float(angle.high)
     # The rounding of an angle below 2**20, and the error of libm's cosine.
     slack = 2.0**-50 * (1 + max(abs(low), abs(high)))
     ends = [math.cos(low), math.cos(high)]

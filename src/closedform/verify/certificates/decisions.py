@@ -158,20 +158,24 @@ def _open_intervals(
     node = graph.nodes[site]
     sources = [graph.nodes[index] for index in node.operands]
     operands = [enclosures[index] for index in node.operands]
+    is_decided: NDArray[np.bool_]
     with np.errstate(all="ignore"):
         if node.op is Op.FLOOR or node.op is Op.CAST:
-            is_open: NDArray[np.bool_] = ~_has_one_floor(operands[0], node.op)
-            is_open &= ~_is_beyond_fractions(operands[0], sources[0])
-            is_open &= ~_is_quotient_of_integers(sources[0], enclosures)
+            is_decided = (
+                _has_one_floor(operands[0], node.op)
+                | _is_beyond_fractions(operands[0], sources[0])
+                | _is_quotient_of_integers(sources[0], enclosures)
+            )
             grid = grids.get(node.operands[0])
             if grid is not None:
-                is_open &= ~grid.is_apart(operands[0])
+                is_decided = is_decided | grid.is_apart(operands[0])
         elif node.op is Op.FLOOR_MOD:
-            is_open = ~_has_one_quotient(*align_ranks(sources, operands))
+            is_decided = _has_one_quotient(*align_ranks(sources, operands))
         else:
-            is_open = enclosures[site].error > 0
+            is_decided = np.asarray(enclosures[site].error == 0)
+    is_open = np.atleast_1d(np.logical_not(is_decided))
     # A node without the step is one number for all intervals.
-    by_interval = np.broadcast_to(np.atleast_1d(is_open), (count, *np.shape(is_open)[1:]))
+    by_interval = np.broadcast_to(is_open, (count, *is_open.shape[1:]))
     result: NDArray[np.bool_] = by_interval.reshape(count, -1).any(axis=1)
     return result
 
@@ -224,6 +228,9 @@ def _has_one_quotient(number: Enclosure, divisor: Enclosure) -> NDArray[np.bool_
     return is_one
 
 
+_MARGIN = 2.0**-10
+
+
 @dataclass(frozen=True, slots=True)
 class _Grid:
     """``y**root * divisor`` of a real value is a whole number plus a half, at every step."""
@@ -233,10 +240,12 @@ class _Grid:
 
     def is_apart(self, operand: Enclosure) -> NDArray[np.bool_]:
         """Whether the value is farther from whole numbers than its error, where it is above 0."""
-        largest = operand.high + 1
+        # A whole number that is farther away than the margin is no concern.
+        largest = operand.high + _MARGIN
         slope = float(self.divisor) * self.root * largest ** (self.root - 1)
         # A little less than a half: for the float64 in which the distance is computed.
-        is_apart: NDArray[np.bool_] = (operand.low >= 0) & (operand.error < 0.499 / slope)
+        distance = np.minimum(_MARGIN, 0.499 / slope)
+        is_apart: NDArray[np.bool_] = (operand.low >= 0) & (operand.error < distance)
         return is_apart
 
 
@@ -255,11 +264,21 @@ def _grids(graph: Graph, needed: frozenset[int]) -> dict[int, _Grid]:
         inner = grids.get(operands[0]) if operands else None
         if inner is None:
             continue
-        if node.op is Op.SQRT:
-            grids[index] = _Grid(2 * inner.root, inner.divisor)
+        root = 2 if node.op is Op.SQRT else _root_of(node, numbers)
+        if root is not None:
+            grids[index] = _Grid(root * inner.root, inner.divisor)
         elif node.op is Op.DIV and numbers[1] is not None and numbers[1].denominator == 1:
             grids[index] = _Grid(inner.root, inner.divisor * abs(numbers[1]) ** inner.root)
     return grids
+
+
+def _root_of(node: Node, numbers: Sequence[Fraction | None]) -> int | None:
+    """The degree q of a power by the float that 1/q is rounded to; None of any other node."""
+    exponent = numbers[1] if node.op is Op.POW else None
+    if exponent is None or not 0 < exponent < 1:
+        return None
+    root = round(1 / exponent)
+    return root if node.type.dtype.numpy.type(1 / root) == float(exponent) else None
 
 
 def _is_whole(node: Node, operands: Sequence[bool]) -> bool:

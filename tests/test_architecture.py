@@ -7,6 +7,7 @@ import graph is built whole, with the imports inside functions, and has no list 
 
 import ast
 import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -56,7 +57,7 @@ def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
 # The standard library may be imported everywhere, torch only where it is named.
 # docs/architecture.md draws these rows.
 LAYERS = in_order(
-    {"alignment delegation deprecation effort errors files markup version": frozenset()},
+    {"alignment code_files delegation deprecation effort errors files markup version": frozenset()},
     {"ir": ARRAYS, "language": EXACT},
     {
         "expr": frozenset(),
@@ -121,6 +122,15 @@ CLOCK_FILES = {
     "effort.py": "the limit of wall-clock time that a caller asks for, and times that are told",
     "importers/python/purity.py": "the types of datetime; a function that calls now() is refused",
 }
+# The one file that decides which package code belongs to, and what others would compare for it.
+CODE_FILES = "code_files.py"
+CODE_PATHS = frozenset({"co_filename", "file_name", "__file__", "getfile", "getsourcefile"})
+COMPARING_METHODS = frozenset(
+    {"startswith", "endswith", "removeprefix", "partition", "split", "find", "match", "search"}
+)
+PACKAGE_FOLDERS = re.compile(
+    r"site-packages|dist-packages|/(torch|jax|jaxlib|optax|numpy|sympy|closedform)/"
+)
 BANNED_PACKAGES = frozenset({"pickle", "cloudpickle", "dill", "marshal", "shelve"})
 
 
@@ -493,7 +503,59 @@ def check_docstrings(source: Source) -> list[str]:
     ]
 
 
+def code_paths_read(node: ast.AST) -> bool:
+    return any(
+        isinstance(inner, ast.Attribute) and inner.attr in CODE_PATHS for inner in ast.walk(node)
+    )
+
+
+def names_of_code_paths(source: Source) -> set[str]:
+    """The variables that the path of a code object is assigned to, not its place in a package."""
+    return {
+        target.id
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assign)
+        and code_paths_read(node.value)
+        and ".parts_of(" not in ast.unparse(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def check_code_paths(source: Source) -> list[str]:
+    """Which package code is of is asked of `closedform.code_files`, not of the text of a path."""
+    if source.name == CODE_FILES:
+        return []
+    names = names_of_code_paths(source)
+
+    def is_path(node: ast.AST) -> bool:
+        return code_paths_read(node) or any(
+            isinstance(inner, ast.Name) and inner.id in names for inner in ast.walk(node)
+        )
+
+    lines = []
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Constant(value=str(text)) if PACKAGE_FOLDERS.search(text):
+                lines.append(node.lineno)
+            case ast.Call(func=ast.Attribute(value=value, attr=method)) if (
+                method in COMPARING_METHODS and is_path(value)
+            ):
+                lines.append(node.lineno)
+            case ast.Compare(ops=[ast.Eq() | ast.NotEq()]) if is_path(node):
+                lines.append(node.lineno)
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[container]) if is_path(
+                container
+            ):
+                lines.append(node.lineno)
+    return [
+        f"{source.name}:{line}: the path of code is compared as text; ask closedform.code_files"
+        for line in lines
+    ]
+
+
 RULES: tuple[Rule, ...] = (
+    check_code_paths,
     check_layers,
     check_targets,
     check_relative,
@@ -558,6 +620,12 @@ VIOLATIONS: list[tuple[Rule, str, str, str]] = [
     (check_targets, "exporters/onnx_a.py", "import closedform.exporters.torch_ops", "target"),
     (check_targets, "exporters/torch_a.py", "from closedform.exporters import onnx_ops", "target"),
     (check_targets, "exporters/onnx_a.py", "def f():\n    import torch", "a.py:2: a file exports"),
+    (check_code_paths, "ir/a.py", "x = '/torch/' in frame", "a.py:1: the path of code is compared"),
+    (check_code_paths, "ir/a.py", "x = 'lib/site-packages'", "path of code"),
+    (check_code_paths, "ir/a.py", "x = f.co_filename.startswith(a)", "path of code"),
+    (check_code_paths, "ir/a.py", "x = f.f_code.co_filename == torch.__file__", "path of code"),
+    (check_code_paths, "ir/a.py", "x = part in frame.file_name", "path of code"),
+    (check_code_paths, "ir/a.py", "p = str(c.co_filename)\nx = p.partition('y')", "a.py:2: the"),
     (check_relative, "ir/a.py", "from . import ops", "a.py:1: a relative import"),
     (check_stars, "ir/a.py", "from math import *", "a.py:1: a star import"),
     (check_banned, "ir/a.py", "x = eval('1')", "a.py:1: eval is banned"),
@@ -617,6 +685,7 @@ ALLOWED = [
     ("cli/a.py", "import closedform as cf\nimport rich\nprint(cf.cli)"),
     ("__main__.py", "from closedform.cli import main"),
     ("effort.py", "import time"),
+    ("importers/a.py", "file = code.co_filename\nx = file in files_of('jax')\ns = f'{file}:1'"),
 ]
 
 

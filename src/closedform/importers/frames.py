@@ -11,16 +11,15 @@ def origin(error: BaseException, where: str, *is_theirs: Callable[[str], bool]) 
     Args:
         error: The exception.
         where: The place as it is known without the frame.
-        *is_theirs: Whether a frame, as ``file:line``, is of their code; the first one that some
-            frame satisfies counts.
+        *is_theirs: Whether a file is of their code; the first one that some frame satisfies counts.
     """
     frames = []
     trace = error.__traceback__
     while trace is not None:
-        frames.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
+        frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
         trace = trace.tb_next
     for is_own in is_theirs:
-        own_frames = [frame for frame in frames if is_own(frame)]
-        if own_frames:
-            return f"{where}, {own_frames[-1]}"
+        for file, line in reversed(frames):
+            if is_own(file):
+                return f"{where}, {file}:{line}"
     return where

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from closedform.code_files import files_of
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.frames import origin
 from closedform.language.literals import literal
@@ -30,7 +31,7 @@ Equation: TypeAlias = Any
 _INLINED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _CONTROL = frozenset({"cond", "scan", "while"})
 NARROW = frozenset({"float32", "bfloat16", "float16"})
-_JAX = ("/jax/", "/jaxlib/", "/closedform/importers/")
+_JAX_AND_TRACER = files_of("jax", "jaxlib", "closedform.importers")
 
 
 @contextmanager
@@ -73,14 +74,14 @@ def jaxpr_of(function: Callable[..., Any], *args: Tree, where: str) -> ClosedJax
 
 def place_of(error: BaseException, where: str) -> str:
     """Returns the file and line of the innermost frame of an exception that is not of JAX."""
-    return origin(error, where, lambda frame: not any(part in frame for part in _JAX))
+    return origin(error, where, lambda file: file not in _JAX_AND_TRACER)
 
 
 def source_of(equations: Sequence[Equation]) -> str:
     """Returns the file and line that the first equation with one outside of JAX comes from."""
     for equation in equations:
         for frame in getattr(getattr(equation.source_info, "traceback", None), "frames", ()):
-            if not any(part in frame.file_name for part in _JAX):
+            if frame.file_name not in _JAX_AND_TRACER:
                 return f"{frame.file_name}:{frame.line_num}"
     return "unknown code"
 

@@ -121,15 +121,19 @@ def is_pure_function(value: Any) -> bool:
     package = module.partition(".")[0]
     if package == "numpy":
         return name in _NUMPY
-    if package == "torch" or type(receiver).__module__.startswith("torch"):
+    if package == "torch" or _package_of(type(receiver)) == "torch":
         return name in _TORCH
     if package == "builtins":
         return name in PURE_BUILTINS
     return module in _MODULES or package in ("jax", "jaxlib", "math")
 
 
+def _package_of(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
 def _is_torch(owner: type, name: str) -> bool:
-    return owner.__module__.startswith("torch") and name in _TORCH
+    return _package_of(owner) == "torch" and name in _TORCH
 
 
 PURE: Mapping[str, Any] = {

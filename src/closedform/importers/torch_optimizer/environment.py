@@ -29,16 +29,17 @@ import warnings
 from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from closedform.code_files import files_of, is_in_standard_library, is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.numpy_scalars import NUMPY_TYPES
+from closedform.importers.torch_optimizer.place import TORCH_FILES
 from closedform.importers.torch_optimizer.positions import (
     Owners,
     counting_len,
@@ -48,9 +49,9 @@ from closedform.importers.torch_optimizer.positions import (
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import FUNCTIONS, SYMBOLIC
 from closedform.importers.torch_optimizer.subject import (
-    LIBRARIES,
     PURE_MODULES,
     is_member,
+    is_of_library,
     is_plain_object,
 )
 from closedform.importers.torch_optimizer.texts import (
@@ -64,7 +65,6 @@ from closedform.importers.torch_optimizer.texts import (
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
 """The flags of types that are defined in Python, and of those whose members cannot change."""
 
-_TORCH = str(Path(torch.__file__).parent)
 _HINT = "a rule is a function of parameter, gradient, states, step and hyperparameters"
 
 _CONSTANTS = (
@@ -173,32 +173,34 @@ _BUILTINS = frozenset(
 _NUMBER_MODULES = frozenset({"math", "cmath", "bisect", "heapq", "_bisect", "_heapq", "numpy"})
 """Modules of functions that are pure, and that would take a number without its expression."""
 
-_TORCH_FILES = (
-    "__init__.py",
-    "_compile.py",
-    "_dynamo",
-    "_foreach_utils.py",
-    "_jit_internal.py",
-    "_linalg_utils.py",
-    "_tensor.py",
-    "_utils.py",
-    "_utils_internal.py",
-    "_higher_order_ops",
-    "amp",
-    "autograd",
-    "backends",
-    "compiler",
-    "distributed",
-    "functional.py",
-    "jit",
-    "linalg",
-    "nn",
-    "optim",
-    "overrides.py",
-    "special",
-    "utils",
+_TRACED_PARTS_OF_TORCH = frozenset(
+    {
+        "__init__",
+        "_compile",
+        "_dynamo",
+        "_foreach_utils",
+        "_jit_internal",
+        "_linalg_utils",
+        "_tensor",
+        "_utils",
+        "_utils_internal",
+        "_higher_order_ops",
+        "amp",
+        "autograd",
+        "backends",
+        "compiler",
+        "distributed",
+        "functional",
+        "jit",
+        "linalg",
+        "nn",
+        "optim",
+        "overrides",
+        "special",
+        "utils",
+    }
 )
-"""Files of torch whose functions see only their arguments, and whose operations are traced."""
+"""Modules of torch whose functions see only their arguments, and whose operations are traced."""
 
 _TORCH_QUESTIONS = frozenset(
     {
@@ -482,23 +484,23 @@ class Environment:
         file = function.__code__.co_filename
         module = str(function.__module__)
         root = module.partition(".")[0]
-        if file.startswith(_TORCH):
-            inner = file[len(_TORCH) + 1 :]
+        parts = TORCH_FILES.parts_of(file)
+        if parts is not None:
             is_question = function.__name__ in _TORCH_QUESTIONS
-            if not is_question and not inner.startswith(_TORCH_FILES):
+            if not is_question and parts[0].removesuffix(".py") not in _TRACED_PARTS_OF_TORCH:
                 return self._refusal(_name_of(function))
             return self._with_closure(function)
-        if file.startswith(_HERE):
+        if file in _OWN_FILES:
             return function
         if function is warnings.warn or root == "logging":
             return _Silent()
-        if root in sys.stdlib_module_names and _is_of_library(function, file):
+        if root in sys.stdlib_module_names and is_in_standard_library(file):
             if module in PURE_MODULES:
                 return self._with_closure(function)
             return self._refusal(_name_of(function))
-        if root in ("closedform", "sympy") and _is_of_package(file, root):
+        if root in ("closedform", "sympy") and file in files_of(root):
             return self._without_numbers(function, _name_of(function))
-        if root == "numpy" and _is_of_package(file, root):
+        if root == "numpy" and file in files_of(root):
             return self._refusal(_name_of(function))
         return self._rebuild(function)
 
@@ -597,7 +599,7 @@ class Environment:
         is_changeable = kind.__flags__ & _HEAP_TYPE and not kind.__flags__ & _IMMUTABLE_TYPE
         if not is_changeable:
             return False
-        return _module_of(kind).partition(".")[0] not in LIBRARIES or not is_member(kind)
+        return not is_of_library(kind)
 
     def _patch(self, kind: type) -> None:
         """Rebuilds the functions of a class in place, until the run ends."""
@@ -675,8 +677,7 @@ class Module:
         is_data = isinstance(value, (*_CONSTANTS, dict, list, set)) and not isinstance(
             value, torch.dtype | torch.layout | torch.memory_format
         )
-        root = module.__name__.partition(".")[0]
-        if is_data and root in sys.stdlib_module_names and module.__name__ not in _WITH_NUMBERS:
+        if is_data and is_standard(module.__name__) and module.__name__ not in _WITH_NUMBERS:
             return environment._refusal(f"{module.__name__}.{name}")
         return environment.wrap(value)
 
@@ -788,7 +789,7 @@ def _is_of_torch(kind: type) -> bool:
     root, _, inner = _module_of(kind).partition(".")
     if root != "torch" or not kind.__flags__ & _HEAP_TYPE:
         return False
-    return not inner or f"{inner.replace('.', '/')}.py".startswith(_TORCH_FILES)
+    return not inner or inner.partition(".")[0] in _TRACED_PARTS_OF_TORCH
 
 
 def _module_of(kind: type) -> str:
@@ -802,17 +803,6 @@ def _name_of(value: Any) -> str:
         module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
     name = getattr(value, "__qualname__", getattr(value, "__name__", type(value).__name__))
     return f"{module}.{name}" if module and module != "builtins" else str(name)
-
-
-def _is_of_library(function: types.FunctionType, file: str) -> bool:
-    module = sys.modules.get(str(function.__module__))
-    return getattr(module, "__file__", None) == file or file.startswith("<frozen")
-
-
-def _is_of_package(file: str, root: str) -> bool:
-    module = sys.modules.get(root)
-    origin = getattr(module, "__file__", None)
-    return origin is not None and file.startswith(str(Path(origin).parent))
 
 
 def _is_dunder(name: str) -> bool:
@@ -855,12 +845,16 @@ def _is_same(value: Any, snapshot: Any) -> bool:
     return value is snapshot
 
 
+def _modules_of(package: str) -> list[types.ModuleType]:
+    return [m for n, m in list(sys.modules.items()) if n == package or n.startswith(f"{package}.")]
+
+
 @contextmanager
 def _torch_modules() -> Iterator[None]:
     """Gives the modules of torch's own optimizers the functions that carry expressions."""
     previous_values: list[tuple[dict[str, object], str, object]] = []
     try:
-        for module in [m for n, m in list(sys.modules.items()) if n.startswith("torch.optim")]:
+        for module in _modules_of("torch.optim"):
             names = vars(module)
             replacements: dict[str, object] = {
                 name: _REPLACED[id(getattr(builtins, name))]
@@ -896,7 +890,7 @@ _REPLACED: dict[int, Any] = {id(original): version for original, version in FUNC
 _CACHED = type(functools.cache(lambda: None))
 _COPIED = (list, dict, tuple, set, frozenset, deque, defaultdict, OrderedDict, Counter)
 _WITH_NUMBERS = ("math", "cmath", "numbers", "operator")
-_HERE = str(Path(__file__).parent)
+_OWN_FILES = files_of("closedform.importers.torch_optimizer")
 _INHERITED = frozenset(
     {
         "__class__",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import torch
 
-_TORCH = str(Path(torch.__file__).parent)
-_HERE = str(Path(__file__).parent)
-_OPTIMIZERS = str(Path(torch.__file__).parent / "optim")
+from closedform.code_files import files_of
+from closedform.importers.frames import origin
+
+TORCH_FILES = files_of("torch")
+_OPTIMIZERS_OF_TORCH = files_of(torch.optim.__name__)
+_TRACER_AND_TORCH = files_of("closedform", "torch")
 
 
 def code_place() -> str:
@@ -18,8 +20,17 @@ def code_place() -> str:
     place = "unknown code"
     while frame is not None:
         file = frame.f_code.co_filename
-        is_own = file.startswith(_HERE)
-        if not is_own and (not file.startswith(_TORCH) or file.startswith(_OPTIMIZERS)):
+        if file not in _TRACER_AND_TORCH or file in _OPTIMIZERS_OF_TORCH:
             return f"{file}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return place
+
+
+def exception_place(error: Exception, where: str) -> str:
+    """Returns the file and line of the innermost frame of an optimizer that is not of torch."""
+    return origin(
+        error,
+        where,
+        lambda file: file not in _TRACER_AND_TORCH,
+        lambda file: file in _OPTIMIZERS_OF_TORCH,
+    )

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from closedform.code_files import is_standard
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
 from closedform.importers.tensors.values import Sizes
@@ -69,7 +70,7 @@ PURE_MODULES = frozenset(
 )
 """Modules of the standard library whose functions only call what they are given."""
 
-LIBRARIES = (sys.stdlib_module_names - {"__main__"}) | {"closedform", "numpy", "sympy", "torch"}
+PACKAGES = frozenset({"closedform", "numpy", "sympy", "torch"})
 """Packages whose functions are known one by one, and not followed."""
 
 # Py_TPFLAGS_HEAPTYPE of CPython's Include/object.h.
@@ -85,17 +86,22 @@ def is_member(kind: type) -> bool:
     return member is kind
 
 
+def is_of_library(kind: type) -> bool:
+    """Whether a class is of the standard library or of one of the ``PACKAGES``."""
+    module = str(kind.__module__)
+    is_known = module.partition(".")[0] in PACKAGES or is_standard(module)
+    return is_known and is_member(kind)
+
+
 def is_plain_object(value: UserValue) -> bool:
     """Whether an object has its state only in its attributes, and its methods in Python."""
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         return False
     for kind in type(value).__mro__[:-1]:
-        root = str(kind.__module__).partition(".")[0]
         # Types of C and slots have state that vars() does not show.
         if not kind.__flags__ & _HEAP_TYPE or vars(kind).get("__slots__"):
             return False
-        is_library = root in LIBRARIES and str(kind.__module__) not in PURE_MODULES
-        if is_library and is_member(kind):
+        if is_of_library(kind) and str(kind.__module__) not in PURE_MODULES:
             return False
     return hasattr(value, "__dict__")
 

@@ -19,7 +19,6 @@ import sympy as sp
 import torch
 
 from closedform.errors import ClosedFormError, TraceError
-from closedform.importers.frames import origin
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.values import (
     Axes,
@@ -42,6 +41,7 @@ from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.feasibility import Feasibility
 from closedform.importers.torch_optimizer.inputs import Draws, is_mask, mask_label
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators
+from closedform.importers.torch_optimizer.place import exception_place
 from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
@@ -741,7 +741,7 @@ def _name_place(where: str, run: Run | None = None) -> Any:
     except TraceError as error:
         if error.where is not None:
             raise
-        place = _origin(error, where)
+        place = exception_place(error, where)
         raise TraceError(error.what, where=place, hint=error.hint) from error.__cause__
     except ClosedFormError as error:
         raise TraceError(error.what, where=f"{where}: {error.where}", hint=error.hint) from error
@@ -749,18 +749,8 @@ def _name_place(where: str, run: Run | None = None) -> Any:
         if run is not None and run.exception is error:
             raise _Raised(run.decisions) from error
         raise TraceError(
-            f"the step raises {type(error).__name__}: {error}", where=_origin(error, where)
+            f"the step raises {type(error).__name__}: {error}", where=exception_place(error, where)
         ) from error
-
-
-def _origin(error: Exception, where: str) -> str:
-    """The file and line of the innermost frame that is not of torch."""
-    return origin(
-        error,
-        where,
-        lambda frame: "/closedform/" not in frame and "/torch/" not in frame,
-        lambda frame: "/torch/optim/" in frame,
-    )
 
 
 def _text(value: Any) -> str:

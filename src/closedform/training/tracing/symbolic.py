@@ -26,6 +26,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from closedform.code_files import files_of
 from closedform.errors import TrainingExportError
 from closedform.ir import naming
 from closedform.training import index_ranges, size_conditions
@@ -95,8 +96,8 @@ class _Environment(ShapeEnv):
         return self._maybe_evaluate_static(condition, axioms=(), var_to_range=ranges) is not None
 
 
-_TORCH = str(Path(torch.__file__).parent)
-_MODULES = tuple(str(Path(torch.__file__).parent / part) for part in ("nn", "signal"))
+_TORCH_FILES = files_of("torch")
+_MODULES = ("nn", "signal")
 _DEPTH = 4
 """Calls between ``SymBool.__bool__`` and the environment, and one more."""
 
@@ -114,12 +115,14 @@ def _branch_place() -> str | None:
     if frame is None or frame.f_code is not torch.SymBool.__bool__.__code__:
         return None
     # SymBool and its callers stand in torch/__init__.py.
-    while frame.f_back is not None and frame.f_code.co_filename == torch.__file__:
+    parts = _TORCH_FILES.parts_of(frame.f_code.co_filename)
+    while frame.f_back is not None and parts == ("__init__.py",):
         frame = frame.f_back
-    path = frame.f_code.co_filename
-    if path.startswith(_TORCH) and not path.startswith(_MODULES):
+        parts = _TORCH_FILES.parts_of(frame.f_code.co_filename)
+    if parts is not None and parts[0] not in _MODULES:
         return None
-    return f"line {frame.f_lineno} of {frame.f_code.co_name} ({Path(path).name})"
+    file = Path(frame.f_code.co_filename).name
+    return f"line {frame.f_lineno} of {frame.f_code.co_name} ({file})"
 
 
 _UNROLLED = "torch.lstm", "torch.gru", "torch.rnn_tanh", "torch.rnn_relu"

@@ -356,7 +356,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 $(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/compare_requirements.txt
 	@echo "== setup: .venv-compare with torch, transformers, timm, optax, jax and mlx, a few minutes"
 	@$(BIN)/python -m venv --clear .venv-compare
-	@$(COMPARE)/python -m pip install -qq -e ".[prove]" -r tests/recipes/compare_requirements.txt \
+	@$(COMPARE)/python -m pip install -qq -e . -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt
 	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31 pytorch_optimizer==4.1.0 mup==1.0.0 \
 	  torchao==0.18.0 executorch==1.5.1 flatbuffers parameterized ruamel.yaml tabulate

@@ -21,7 +21,9 @@ from tests.support.conda_recipe import RECIPE, fill_recipe
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = ("prove", "cli", "plot", "torch")
+EXTRAS = ("plot", "torch")
+EMPTY = ("prove", "cli")
+"""Extras of earlier versions, whose packages are dependencies."""
 COMPARED = ("jax", "keras", "mlx", "tensorboard")
 """Extras of the environment of `make compare` alone; its requirements pin their lower bounds."""
 EVERYTHING = f"closedform[{','.join(EXTRAS)}]"
@@ -88,7 +90,8 @@ def test_constraints_name_only_dependencies() -> None:
 
 def test_every_extra_is_part_of_dev() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {*EXTRAS, *COMPARED, "all", "dev", "docs"}
+    assert set(extras) == {*EXTRAS, *EMPTY, *COMPARED, "all", "dev", "docs"}
+    assert [extras[name] for name in EMPTY] == [[], []]
     assert extras["dev"][0] == EVERYTHING
     assert extras["all"] == [EVERYTHING]
 

@@ -77,7 +77,8 @@ def is_in_standard_library(file: str) -> bool:
         return True
     parts = _code_files([sysconfig.get_path("stdlib")]).parts_of(file)
     # Packages are installed below the standard library, in site-packages.
-    return bool(parts) and parts[0].removesuffix(".py") in sys.stdlib_module_names
+    root = parts[0] if parts else ""
+    return root.removesuffix(".py") in sys.stdlib_module_names
 
 
 def _code_files(paths: Iterable[str]) -> CodeFiles:

@@ -18,7 +18,7 @@ def test_versions_are_those_of_the_installation() -> None:
     assert {"sympy", "onnx", "onnxruntime", "z3-solver", "rich", "torch", "mlx"} <= set(entries)
     for name in ("sympy", "numpy", "onnx"):
         assert entries[name]["version"] == importlib.metadata.version(name)
-    assert (entries["z3-solver"]["extra"], entries["sympy"]["extra"]) == ("prove", "")
+    assert (entries["matplotlib"]["extra"], entries["z3-solver"]["extra"]) == ("plot", "")
     assert "ruff" not in entries
 
 
@@ -28,13 +28,12 @@ def test_a_missing_package_has_the_command_that_installs_it(
     find_spec = importlib.util.find_spec
 
     def find(name: str, package: str | None = None) -> ModuleSpec | None:
-        return None if name in ("z3", "matplotlib") else find_spec(name, package)
+        return None if name == "matplotlib" else find_spec(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
     monkeypatch.setattr(doctor, "_version", lambda name: None)
     monkeypatch.setenv("CC", "nosuch-compiler")
     result = CliRunner().invoke(["doctor"])
     assert result.exit_code == 0
-    assert f"missing: {install_hint('prove')}" in result.stdout
-    assert "the prover of closedform without z3" in result.stdout
+    assert f"missing: {install_hint('plot')}" in result.stdout
     assert "no compiler: install one, or set CC" in result.stdout

@@ -1,7 +1,10 @@
 """Files that cannot be written: exit code 4, the name of the file, and no half of one."""
 
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +167,7 @@ def test_files_of_a_folder_move_together(folder: Path) -> None:
 def test_an_error_of_the_standard_output_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     if not shutil.which("sh") or not Path("/dev/full").exists():
         pytest.skip("a device of Linux")
-    import subprocess
-    import sys
-
-    command = f"{sys.executable} -m closedform completion bash > /dev/full"
+    command = f"{shlex.quote(sys.executable)} -m closedform completion bash > /dev/full"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == UNREADABLE
     assert done.stderr == ("error: cannot write to the standard output: No space left on device\n")

@@ -97,7 +97,7 @@ def verify_file(
         seconds: Wall-clock seconds for the whole file.
         memory: Bytes of memory for it; not enforced on Windows.
         proof: A folder into which each proved goal is written as an SMT-LIB 2 script, and a list
-            of them; needs the extra ``prove``.
+            of them.
 
     Raises:
         VerificationError: The file cannot be read, the folder not written, or a limit is not

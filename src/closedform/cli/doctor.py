@@ -20,7 +20,7 @@ Print the versions of closedform and its packages, the extras, and the engines t
 example:
   closedform doctor
 """
-_EXTRAS = ("prove", "cli", "plot", "torch", "jax", "keras", "tensorboard", "mlx")
+_EXTRAS = ("plot", "torch", "jax", "keras", "tensorboard", "mlx")
 _REQUIREMENT = re.compile(r"([\w.\-]+)(?:\[\w+\])?(?:>=([\w.]+))?(?:; extra == \"(\w+)\")?")
 MISSING = "missing"
 
@@ -95,15 +95,12 @@ def _engines() -> dict[str, str]:
     from closedform.runtime.c_library import c_compiler
 
     compiler = c_compiler()
-    is_folded = _has("rich") and sys.stdout.isatty()
     return {
         "values": "onnxruntime on the CPU",
-        "claims": "the prover of closedform, then z3"
-        if _has("z3")
-        else "the prover of closedform without z3",
+        "claims": "the prover of closedform, then z3",
         "plots in files": "matplotlib" if _has("matplotlib") else install_hint("plot"),
         "plots here": "braille" if is_unicode(sys.stdout.encoding) else "ASCII",
-        "tables here": "folded by rich" if is_folded else "one line per row",
+        "tables here": "folded by rich" if sys.stdout.isatty() else "one line per row",
         "modules and optimizers": "torch" if _has("torch") else install_hint("torch"),
         "C": " ".join(compiler) if compiler else "no compiler: install one, or set CC",
     }

@@ -8,7 +8,6 @@ in ASCII.
 from __future__ import annotations
 
 import codecs
-import importlib.util
 import io
 import os
 import sys
@@ -119,7 +118,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
         rows: The rows, each with one cell per column.
         numbers: Whether to right-align all columns but the last.
     """
-    if sys.stdout.isatty() and is_unicode(sys.stdout.encoding) and _has_rich():
+    if sys.stdout.isatty() and is_unicode(sys.stdout.encoding):
         _print_folded(columns, rows, numbers=numbers)
         return
     for line in align_columns([columns, *rows], numbers=numbers):
@@ -128,7 +127,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
 
 def with_progress(items: Sequence[Item], description: str) -> Iterable[Item]:
     """Returns the items, with a progress bar on stderr while they are used, on a terminal."""
-    if not sys.stderr.isatty() or not _has_rich():
+    if not sys.stderr.isatty():
         return items
     from rich.console import Console
     from rich.progress import track
@@ -139,7 +138,7 @@ def with_progress(items: Sequence[Item], description: str) -> Iterable[Item]:
 @contextmanager
 def working(description: str) -> Iterator[None]:
     """Shows on a terminal's stderr that something takes time, and how long; silent elsewhere."""
-    if not sys.stderr.isatty() or not _has_rich():
+    if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
@@ -194,10 +193,6 @@ def write_output(path: Path, text: str) -> None:
 
     with output_folder(path.parent):
         write_file(path, text.encode())
-
-
-def _has_rich() -> bool:
-    return importlib.util.find_spec("rich") is not None
 
 
 def _print_folded(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool) -> None:

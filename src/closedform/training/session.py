@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -232,7 +231,7 @@ class TrainSession(Serialized):
         self,
         batches: Iterable[BatchLike],
         *,
-        progress: bool | None = None,
+        progress: bool = True,
         total: int | None = None,
         **hyper: float,
     ) -> list[StepResult]:
@@ -240,23 +239,11 @@ class TrainSession(Serialized):
 
         Args:
             batches: The batches.
-            progress: Whether to show a progress bar with the loss and the learning rate; None
-                shows one if rich is installed.
+            progress: Whether to show a progress bar with the loss and the learning rate.
             total: The number of batches, for the bar; ``len(batches)`` if it is defined.
             **hyper: As in ``step``.
-
-        Raises:
-            SessionError: A progress bar is requested and rich is not installed.
         """
-        # Asked without importing it.
-        has_rich = importlib.util.find_spec("rich") is not None
-        if progress and not has_rich:
-            raise SessionError(
-                "a progress bar needs rich, which is not installed",
-                where=self._where,
-                hint='pip install "closedform[cli]", or progress=False',
-            )
-        if progress is False or not has_rich:
+        if not progress:
             return [self.step(batch, **hyper) for batch in batches]
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

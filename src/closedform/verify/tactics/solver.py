@@ -28,7 +28,7 @@ from closedform.verify.terms.build import negate
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
 
-_INSTALL = 'pip install "closedform[prove]"'
+_INSTALL = "pip install z3-solver"
 
 
 class MissingSolverError(VerificationError):

@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq checker
+.PHONY: help demo stubs test lint format types doctests units proofs wheel-smoke dist golden gallery frameworks notebooks trust theorems compare compare-status compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators accuracy transfer precision rocq checker
 # Stages share .venv and build/; only `make test` runs those side by side that do not.
 ifndef SIDE_BY_SIDE
 .NOTPARALLEL:
@@ -46,7 +46,8 @@ help:
 	@echo "make notebooks    run docs/notebooks and store the outputs"
 	@echo "make trust        rewrite the figures of docs/limits_and_trust.md"
 	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
-	@echo "make compare      the library beside the reference values and the installed packages"
+	@echo "make compare      the library beside the reference values and the installed packages; SUITES=..."
+	@echo "make compare-status  the stored results of all suites: fresh, stale, failed or never run"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
 	@echo "make checker      proofs of all proved goals, replayed by the second checker; rewrites the table of docs/verification.md"
@@ -122,98 +123,17 @@ golden: $(STAMP)
 	@echo "== golden: rewrite tests/golden; review the change with git diff"
 	@$(PYTEST) tests --exhaustive --update-golden
 
+# Those whose stored result is not fresh; make compare SUITES="zoo optax" runs these in any case.
+SUITES ?=
 compare: $(STAMP) $(COMPARE_STAMP)
-	@echo "== compare: every case of the tests of which make test runs a part; the reference values"
-	@$(PYTEST) --exhaustive tests tests/optimizers/compare_accuracy.py
-	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
-	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
-	  tests/recipes/compare_packages.py tests/recipes/compare_drawn.py tests/recipes/compare_logs.py \
-	  tests/recipes/compare_timm_arguments.py \
-	  tests/optimizers/compare_packages.py tests/optimizers/compare_rules.py
-	@echo "== compare: the library beside its sources: installed packages, traced and proved equal"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_library.py
-	@echo "== compare: 5,000 generated Python functions, run beside their schedules"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/importers/compare_generated.py
-	@echo "== compare: files of the schedules of transformers, proved"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_transformers.py
-	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
-	  tests/importers/compare_torch_optimizers.py
-	@echo "== compare: factors of parametrizations by widths, next to the package of their authors"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/scaling/compare_mup.py
-	@echo "== compare: generated optimizers with guards on all that code can read, traced or refused"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/importers/compare_generated_optimizers.py
-	@echo "== compare: transformations and schedules of optax, traced and run beside the originals"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_optax.py \
-	  tests/importers/test_optax.py \
-	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_schedule.md]" \
-	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_optimizer.md]"
-	@echo "== compare: every schedule and rule in JAX beside onnxruntime and optax"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_jax.py \
-	  tests/exporters/test_ops.py tests/test_library.py tests/transforms/test_low_precision.py \
-	  tests/transforms/test_quantized_engines.py \
-	  "tests/test_readme.py::test_page_runs[docs/jax.md]"
-	@echo "== compare: schedules and rules in Keras, on JAX and torch"
-	@KERAS_BACKEND=jax OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/exporters/test_keras.py
-	@KERAS_BACKEND=torch OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
-	  tests/exporters/test_keras.py "tests/test_readme.py::test_page_runs[docs/keras.md]"
-	@echo "== compare: schedules and rules in MLX"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_mlx.py \
-	  "tests/test_readme.py::test_page_runs[docs/mlx.md]"
-	@echo "== compare: rules as programs of ExecuTorch"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive -k executorch \
-	  tests/exporters/test_torch_rule.py
-	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
-	  "tests/test_readme.py::test_page_runs[docs/adopt_torch.md]"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
-	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py
-	@echo "== compare: every rule in eager, torch.compile and onnxruntime, 100 steps"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/torch/compare_backends.py tests/torch/compare_under_schedulers.py \
-	  tests/torch/compare_distributed.py
-	@echo "== compare: a zoo of models and situations of training, beside torch"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_zoo.py
-	@echo "== compare: architectures and methods of training in three dtypes, beside torch; resumes"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_architectures.py
-	@echo "== compare: every differentiable operator of torch, in front of a loss, beside torch"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_op_samples.py \
-	  tests/training/compare_webgpu_operators.py
-	@echo "== compare: faults in the backwards of all rules whose gradient is proved"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_gradient_faults.py
-	@echo "== compare: ONNX inference models of torch and transformers, trained from the file"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_onnx_in.py
-	@echo "== compare: ONNX files of packages of PyPI and npm, next to differences of onnxruntime; resumes"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_onnx_files.py
-	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_claims.py \
-	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/verify/compare_solvers.py
-	@echo "== compare: training loops of accelerate, transformers and Lightning with planted causes, watched"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/watching/compare_watch.py
-	@echo "== compare: every schedule of the library, recovered from 20 drawn logs"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/recovery/compare_recover.py
-	@echo "== compare: translation validation of every record, and of every fault that is planted"
-	@$(PYTEST) -q tests/verify/compare_records.py
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_faults.py
-	@echo "== compare: hostile files; 10,000 files that were tampered with"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_hostile.py tests/verify/compare_tampered.py
-	@echo "== compare: all verdicts twice, once beside two busy processes: byte for byte"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_determinism.py
-	@echo "== compare: faults planted in the library, claimed to be none; the theorems, with their times"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_library_faults.py
-	@echo "== compare: verdicts on floats of the library, all configs and 2,000 random formulas"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_floats.py
-	@echo "== compare: certificates of every step of every config, and of the double-float lowering"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certificates.py
-	@echo "== compare: bits over runs, threads, resume and shards, in every engine"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/determinism/compare_determinism.py
-	@echo "== compare: edits of steps of optimizers that jax2onnx wrote, against the rules of optax"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/translation/compare_referee.py \
-	  tests/verify/translation/compare_rewrites.py
-	@$(MAKE) accuracy
-	@$(MAKE) precision
-	@$(MAKE) checker
-	@if command -v coqc > /dev/null; then $(MAKE) rocq; else echo "== rocq: coqc is not installed"; fi
+	@$(BIN)/python -m tests.support.suites run --workers $(WORKERS) $(SUITES)
+
+compare-status: $(STAMP)
+	@$(BIN)/python -m tests.support.suites status $(SUITES)
+
+accuracy precision: $(COMPARE_STAMP)
+accuracy precision checker rocq transfer: $(STAMP)
+	@$(BIN)/python -m tests.support.suites run $@
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
@@ -239,18 +159,6 @@ theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"
 	@PYTHONPATH=. $(BIN)/python docs/theorems.py
 
-# Half an hour on one core; an interrupted run goes on where it stopped.
-checker: $(STAMP)
-	@echo "== checker: proofs of all goals that are proved, replayed; false claims, edited proofs; rewrites docs/verification.md"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certification.py
-	@$(BIN)/python -m docs.build_checker
-
-# Twenty minutes on one core. Debian: apt-get install coq libcoq-interval
-rocq: $(STAMP)
-	@echo "== rocq: proofs of all verdicts, checked by Rocq; false claims, edited proofs; rewrites docs/verification.md"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/rocq/compare_rocq.py
-	@$(BIN)/python -m docs.build_rocq
-
 runtimes: $(STAMP)
 	@echo "== runtimes: rewrite docs/runtimes.md; review the change with git diff"
 	@$(BIN)/python docs/build_runtimes.py
@@ -259,45 +167,17 @@ operators: $(STAMP)
 	@echo "== operators: rewrite docs/training_operators.md; review the change with git diff"
 	@$(BIN)/python docs/build_training_operators.py
 
-# Fifteen minutes on one core; the accelerated packages run on the CPU.
-accuracy: $(STAMP) $(COMPARE_STAMP)
-	@echo "== accuracy: schedules and updates in every back end and other packages; rewrites docs/accuracy.md"
-	@OMP_NUM_THREADS=1 KERAS_BACKEND=jax $(COMPARE)/python -m pytest -q tests/numerics/compare_accuracy.py \
-	  tests/numerics/compare_update_accuracy.py
-	@$(BIN)/python docs/build_accuracy.py
-
-# About 30 minutes on one core.
-transfer: $(STAMP)
-	@echo "== transfer: best learning rates over widths; rewrites the tables of docs/scaling.md"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/scaling/compare_transfer.py
-	@$(BIN)/python -m docs.build_scaling
-
-# Some 70 minutes on one core; an interrupted run goes on where it stopped.
-precision: $(STAMP) $(COMPARE_STAMP)
-	@echo "== precision: parameters in bfloat16, next to float32 and torchao; rewrites docs/low_precision.md"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/low_precision/compare_low_precision.py
-	@$(BIN)/python -m docs.build_low_precision
-
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)
-	@echo "== compare-runtimes: every schedule and rule in every back end"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -rs tests/runtimes/compare_backends.py
-	@echo "== compare-runtimes: onnxruntime of other versions and on the web, tract, OpenVINO"
-	@OMP_NUM_THREADS=1 RUST_BACKTRACE=0 $(BIN)/python -m pytest -q tests/runtimes/compare_runtimes.py
-	@$(BIN)/python docs/build_runtimes.py
+	@$(BIN)/python -m tests.support.suites run backends runtimes
 
 compare-torch: $(STAMP)
-	@echo "== compare-torch: the optimizer suite that ships in the torch wheel; torch's schedulers"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s --exhaustive tests/torch/compare_torch_suites.py \
-	  tests/torch/test_torch_schedulers.py tests/torch/test_scheduler_behaviours.py \
-	  tests/torch/test_changed_groups.py tests/torch/test_complex_and_sparse.py
+	@$(BIN)/python -m tests.support.suites run torch-tests
 
 compare-web: $(STAMP)
 	@echo "== compare-web: training and the gallery in Node and Chromium (needs node, npm, chromium)"
 	@mkdir -p build/web && cd build/web && npm install --silent --no-fund --no-audit --ignore-scripts \
 	  --prefix . onnxruntime-web@1.30 katex@0.19 playwright-core@1.65
-	@$(BIN)/python -m pytest tests/web/compare_browser.py
-	@echo "== compare-web: training on WebGPU, on Chromium's software adapter"
-	@$(BIN)/python -m pytest -s tests/web/compare_webgpu.py
+	@$(BIN)/python -m tests.support.suites run browser webgpu
 
 # The headers of onnxruntime's C API are those of a package for Unity: 150 MB, once. Its library is
 # that of the wheel.
@@ -310,7 +190,7 @@ compare-hosts: $(STAMP)
 	  npm pack --silent $(HEADERS)@0.4.9 >/dev/null && tar -xzf $(HEADERS)-0.4.9.tgz -C include \
 	    --strip-components=7 "package/Plugins/iOS~/onnxruntime.xcframework/ios-arm64/onnxruntime.framework/Headers" \
 	  && rm $(HEADERS)-0.4.9.tgz; fi
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs tests/training/test_hosts.py
+	@$(BIN)/python -m tests.support.suites run hosts
 
 docs: $(STAMP)
 	@echo "== docs: the site, strictly"

@@ -6,14 +6,13 @@ packages are the same. Only cases that pass are stored.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.inputs import ROOT, commit, digest
+
 FOLDER = ROOT / "build" / "results"
 
 
@@ -31,7 +30,7 @@ class StoredResults:
         self, name: str, sources: Iterable[str], packages: Iterable[str], folder: Path = FOLDER
     ) -> None:
         self._path = folder / f"{name}.jsonl"
-        self._digest = _digest(sources, packages)
+        self._digest, self._commit = digest(sources, packages), commit()
         self._results: dict[str, str] = {}
         if self._path.exists():
             for line in self._path.read_text(encoding="utf-8").splitlines():
@@ -44,7 +43,8 @@ class StoredResults:
         if case not in self._results:
             result = compute()
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            line = json.dumps({"case": case, "sources": self._digest, "result": result})
+            entry = {"commit": self._commit, "sources": self._digest}
+            line = json.dumps({"case": case, **entry, "result": result})
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
             self._results[case] = result
@@ -53,22 +53,3 @@ class StoredResults:
     def counts(self, kind: Callable[[str, str], str]) -> Counter[str]:
         """Returns how many stored results are of each kind, a function of case and result."""
         return Counter(kind(case, result) for case, result in self._results.items())
-
-
-def _digest(sources: Iterable[str], packages: Iterable[str]) -> str:
-    total = hashlib.sha256()
-    for source in sources:
-        path = ROOT / source
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            total.update(file.relative_to(ROOT).as_posix().encode())
-            total.update(file.read_bytes())
-    for package in packages:
-        total.update(f"{package} {_version(package)}".encode())
-    return total.hexdigest()[:16]
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"

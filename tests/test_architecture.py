@@ -57,7 +57,10 @@ def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
 # The standard library may be imported everywhere, torch only where it is named.
 # docs/architecture.md draws these rows.
 LAYERS = in_order(
-    {"alignment code_files delegation deprecation effort errors files markup version": frozenset()},
+    {
+        "alignment code_files delegation deprecation effort errors files magnitude markup "
+        "version": frozenset()
+    },
     {"ir": ARRAYS, "language": EXACT},
     {
         "expr": frozenset(),
@@ -131,6 +134,12 @@ COMPARING_METHODS = frozenset(
 PACKAGE_FOLDERS = re.compile(
     r"site-packages|dist-packages|/(torch|jax|jaxlib|optax|numpy|sympy|closedform)/"
 )
+# A ball may have any exponent: FLINT ends the process where the fraction of one fills the memory.
+FRACTIONS_OF_BALLS = frozenset({"unique_fmpz", "man_exp", "fmpq", "fmpz"})
+FRACTION_FILES = {
+    "verify/terms/balls.py": "measures the exponents first",
+    "verify/checker/intervals.py": "so does the second checker, which shares no file with it",
+}
 BANNED_PACKAGES = frozenset({"pickle", "cloudpickle", "dill", "marshal", "shelve"})
 
 
@@ -455,6 +464,20 @@ def check_clock(source: Source) -> list[str]:
     ]
 
 
+def check_fractions(source: Source) -> list[str]:
+    if source.name in FRACTION_FILES:
+        return []
+    return [
+        f"{source.name}:{node.lineno}: .{node.func.attr}() of a ball has no limit of digits; "
+        "call verify/terms/balls.py"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in FRACTIONS_OF_BALLS
+        and not node.args
+    ]
+
+
 def check_print(source: Source) -> list[str]:
     if source.layer == "cli":
         return []
@@ -562,6 +585,7 @@ RULES: tuple[Rule, ...] = (
     check_stars,
     check_banned,
     check_clock,
+    check_fractions,
     check_print,
     check_assert,
     check_docstrings,
@@ -644,6 +668,8 @@ VIOLATIONS: list[tuple[Rule, str, str, str]] = [
     (check_banned, "runtime/a.py", "from pickle import load", "pickle is banned"),
     (check_clock, "verify/a.py", "import time\ntime.monotonic()", "a.py:1: time reads a clock"),
     (check_clock, "ir/a.py", "def f():\n    from time import perf_counter", "a.py:2: time reads"),
+    (check_fractions, "verify/a.py", "x = value.mid().fmpq()", "a.py:1: .fmpq() of a ball"),
+    (check_fractions, "laws/a.py", "x.unique_fmpz()", "a.py:1: .unique_fmpz() of a ball"),
     (check_clock, "api/c.py", "from datetime import datetime", "datetime reads a clock"),
     (check_print, "ir/a.py", "print(1)", "a.py:1: print outside cli"),
     (check_print, "ir/a.py", "from rich import print\nprint(1)", "a.py:2: print outside cli"),
@@ -661,6 +687,7 @@ VIOLATIONS: list[tuple[Rule, str, str, str]] = [
 
 # (file, text): no rule reports it.
 ALLOWED = [
+    ("verify/a.py", "from flint import fmpq\nx = fmpq()"),
     ("ir/a.py", "import numpy as np\nimport math\nfrom closedform.ir.ops import Op"),
     ("ir/a.py", "from closedform.errors import ClosedFormError\nfrom closedform import errors"),
     ("ir/a.py", "from typing import assert_never\ndef _f(x):\n    assert_never(x)"),

@@ -21,6 +21,7 @@ __all__ = [
     "DomainError",
     "ExportError",
     "GraphError",
+    "LimitError",
     "LoweringError",
     "MissingFactsError",
     "SessionError",
@@ -65,6 +66,10 @@ class DepartureWarning(UserWarning):
 
 class DomainError(DefinitionError):
     """An expression has no finite real value at a step where it is evaluated."""
+
+
+class LimitError(ClosedFormError, ValueError):
+    """A number, a file or a run is too large for the library; the message has the limit."""
 
 
 class LoweringError(ClosedFormError, ValueError):
@@ -175,8 +180,13 @@ def describe(value: object, most: int = 60) -> str:
     Example:
         >>> describe(3e-4), describe([1] * 99, most=12)
         ('float 0.0003', 'list [1, 1, 1, 1,…')
+        >>> describe(10**5000)
+        'int of more than 4300 digits'
     """
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no integer of more than 4,300 digits
+        text = "of more than 4300 digits"
     return f"{type(value).__name__} {text if len(text) <= most else text[:most] + '…'}"
 
 

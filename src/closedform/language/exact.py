@@ -20,6 +20,7 @@ from sympy.logic.boolalg import BooleanFunction
 from closedform.errors import DomainError
 from closedform.language.enclosures import Resolve, floor_of, sign_of
 from closedform.language.integers import FloorDiv, FloorMod
+from closedform.magnitude import bits, power_bits
 
 # Digits from which a value is rounded to float64.
 _DIGITS = 60
@@ -228,9 +229,10 @@ def _branch(expr: sp.Piecewise, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
 def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     """A power, as a Float of many digits where the exact one would be too long to work out."""
     if base.is_Rational and exponent.is_Rational:
-        bits = max(int(base.p).bit_length(), int(base.q).bit_length())
-        is_long_root = exponent.q > 1 and bits > _LARGEST_ROOT
-        if bits * abs(exponent) > _MOST_BITS or exponent.q > FINEST or is_long_root:
+        number = _fraction(base)
+        is_long_root = exponent.q > 1 and bits(number) > _LARGEST_ROOT
+        is_long = power_bits(number, _fraction(exponent)) > _MOST_BITS
+        if is_long or exponent.q > FINEST or is_long_root:
             return sp.Float(base, _LONG_DIGITS) ** exponent
     return base**exponent
 

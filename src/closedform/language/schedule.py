@@ -679,5 +679,5 @@ def _expression(expr: Any, name: str) -> sp.Expr:
             where=f"schedule {name!r}",
             hint="write it with closedform.t, which is an integer >= 0",
         )
-    result: sp.Expr = rationalize(expr)
+    result: sp.Expr = rationalize(expr, f"the expression of schedule {name!r}")
     return result

@@ -32,6 +32,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language.symbols import t
+from closedform.magnitude import power_bits
 
 # Bounds of the effort for one answer: where they are reached SymPy decides, at its usual cost.
 _MOST_BITS = 2**14
@@ -301,10 +302,7 @@ def _value(
 def _power(base: Fraction, exponent: Fraction, *, with_roots: bool) -> Fraction:
     """A power, rounded to 60 digits if it is a root."""
     if exponent.denominator == 1:
-        length = max(abs(base.numerator), base.denominator).bit_length()
-        # The result has about exponent × length bits; checked before, as the power itself would not
-        # return.
-        if abs(exponent) * length > _MOST_BITS and base not in (0, 1, -1):
+        if power_bits(base, exponent) > _MOST_BITS:
             raise _NoValueError
         return base ** int(exponent)
     if not with_roots or base < 0 or (base == 0 and exponent < 0):

@@ -8,13 +8,17 @@ from numbers import Integral, Rational, Real
 
 import sympy as sp
 
-from closedform.errors import DefinitionError
+from closedform.errors import DefinitionError, describe
 from closedform.language.aliases import Operand
+from closedform.language.sizes import check_sizes
 from closedform.language.sympy_folding import correct_folding
 from closedform.language.sympy_parity import correct_integrality
+from closedform.language.sympy_powers import correct_powers
+from closedform.magnitude import check_digits
 
 correct_integrality()
 correct_folding()
+correct_powers()
 
 
 class InternalName(str):
@@ -144,18 +148,21 @@ def exact_number(value: object, name: str = "value") -> sp.Expr:
 
     Raises:
         DefinitionError: Not a number, a bool, a string, not finite, or not real.
+        LimitError: It has more digits than the library works with.
     """
     # bool is a Real for Python, and strings would be parsed by SymPy, which evaluates them.
     if isinstance(value, bool | str) or not isinstance(value, Real | sp.Expr | Fraction):
         raise DefinitionError(
-            f"{name} must be a number, got {type(value).__name__} {value!r}",
+            f"{name} must be a number, got {describe(value)}",
             hint="give an int, a float, a Fraction or a SymPy number",
         )
     if isinstance(value, sp.Expr):
         return _exact_sympy(value, name)
     if isinstance(value, Integral):
+        check_digits(int(value), name)
         return sp.Integer(int(value))
     if isinstance(value, Rational):
+        check_digits(Fraction(int(value.numerator), int(value.denominator)), name)
         return sp.Rational(int(value.numerator), int(value.denominator))
     number = float(value)
     if not math.isfinite(number):
@@ -168,7 +175,7 @@ def exact_number(value: object, name: str = "value") -> sp.Expr:
 def _exact_sympy(value: sp.Expr, name: str) -> sp.Expr:
     if not value.is_number:
         raise DefinitionError(f"{name} must be a number, got the expression {value}")
-    result = rationalize(value)
+    result = rationalize(value, name)
     if result.is_finite is False or result.is_extended_real is False or result.has(sp.nan):
         raise DefinitionError(f"{name} must be finite and real, got {value}")
     return result
@@ -179,8 +186,17 @@ def operand(value: Operand, function: str) -> sp.Expr:
     return value if isinstance(value, sp.Expr) else exact_number(value, f"argument of {function}")
 
 
-def rationalize(expr: sp.Basic) -> sp.Basic:
-    """Returns ``expr`` with each Float replaced by the decimal that its shortest repr shows."""
+def rationalize(expr: sp.Basic, name: str = "an expression") -> sp.Basic:
+    """Returns ``expr`` with each Float replaced by the decimal that its shortest repr shows.
+
+    Args:
+        expr: The expression.
+        name: What it is, for errors.
+
+    Raises:
+        LimitError: A number is too long, or a Float beyond float64.
+    """
+    check_sizes(expr, name)
     # 0.1 in an expression is meant as 1/10: repr is the shortest decimal that reads back.
     floats = {number: sp.Rational(repr(float(number))) for number in expr.atoms(sp.Float)}
     return expr.xreplace(floats) if floats else expr

@@ -469,7 +469,7 @@ class UpdateRule:
                     f"an expression must be real and finite, got {expr}",
                     where=f"rule {self.name!r}, {name!r}",
                 )
-            return rationalize(expr)
+            return rationalize(expr, f"{name!r} in rule {self.name!r}")
         return exact_number(expr, f"next value of {name!r} in rule {self.name!r}")
 
 

@@ -17,7 +17,7 @@ import sympy as sp
 from flint import arb, arb_series, ctx, fmpq
 
 from closedform.analysis.numeric import CompiledCurve
-from closedform.errors import DomainError
+from closedform.errors import DomainError, LimitError
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
 from closedform.language.aliases import Number
@@ -35,7 +35,9 @@ from closedform.laws.law import (
 from closedform.laws.predicting import check_warmup
 from closedform.laws.published import law_of
 from closedform.laws.rates import rate_values, run_length
+from closedform.magnitude import MOST_BITS
 from closedform.verify.claims.reading import CLOCK, read_schedule
+from closedform.verify.terms.balls import bounds, whole_number
 from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import UndecidedError, Undefined, compile_steps, value
 from closedform.verify.terms.sympy_io import term
@@ -81,9 +83,9 @@ def _fold(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 
 def _power(base: Series, exponent: Series) -> Series:
-    whole = exponent.unique_fmpz() if isinstance(exponent, arb) and exponent.is_exact() else None
+    whole = whole_number(exponent) if isinstance(exponent, arb) and exponent.is_exact() else None
     if whole is not None and exponent == whole:
-        return base ** int(whole)
+        return base**whole
     if isinstance(base, arb) and base.is_zero() and coefficient(exponent, 0) > 0:
         return base
     return (exponent * base.log()).exp()
@@ -259,10 +261,12 @@ def enclose(
             raise DomainError(
                 f"the law has no value after {updates} updates", where=f"law {declaration.name!r}"
             )
-        return fraction(loss.lower()), fraction(loss.upper())
-
-
-def fraction(end: arb) -> Fraction:
-    """Returns the midpoint of a ball, a binary number, as a fraction."""
-    mantissa, exponent = end.mid().man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+        ends = bounds(loss)
+        if ends is None:
+            raise LimitError(
+                f"the loss after {updates} updates has more than {MOST_BITS} bits",
+                where=f"law {declaration.name!r}",
+                hint="look at the coefficients of the law",
+            )
+        low, high = (Fraction(int(end.p), int(end.q)) for end in ends)
+        return low, high

@@ -532,11 +532,11 @@ _DEFINITIONS: Mapping[type[sp.Basic], Callable[..., sp.Expr]] = {
 
 
 def _define(definition: Callable[..., sp.Expr], args: list[sp.Expr]) -> sp.Expr:
-    """The definition of a function at simplified operands, which is visited again."""
-    form = definition(*args)
-    # What is visited again has fewer functions with a definition, none: the walk ends.
-    assert not form.has(*_DEFINITIONS), form
-    return form
+    """The definition of a function at simplified operands, which is visited again.
+
+    No definition holds a function that has one: the walk ends.
+    """
+    return definition(*args)
 
 
 Rewrite = Callable[[list[sp.Expr], Domain], sp.Expr]

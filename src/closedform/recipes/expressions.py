@@ -10,11 +10,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import sympy as sp
 
 from closedform.errors import DefinitionError, nearest
 from closedform.language import exact_number, floor_div, floor_mod, t
+from closedform.magnitude import power_bits
 
 MAX_CHARACTERS = 2000
 MAX_NODES = 400
@@ -35,8 +37,8 @@ def _divide(left: sp.Expr, right: sp.Expr) -> sp.Expr:
 def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     # SymPy computes powers of rational numbers at once, with all their digits.
     if base.is_Rational and exponent.is_Rational:
-        digits = max(int(base.p).bit_length(), int(base.q).bit_length())
-        if abs(exponent) * digits > MAX_POWER_DIGITS:
+        sizes = [Fraction(int(number.p), int(number.q)) for number in (base, exponent)]
+        if power_bits(*sizes) > MAX_POWER_DIGITS:
             raise DefinitionError(
                 f"the power {base}**{exponent} is too large", hint="write it as a smaller number"
             )

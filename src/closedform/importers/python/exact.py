@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import sympy as sp
 
 from closedform.importers.python.place import UserValue
 from closedform.language.exact import FINEST
+from closedform.magnitude import bits, power_bits
 
 _MOST_BITS = 2000
 """Longer rational numbers are replaced by their floats."""
@@ -63,7 +65,7 @@ def exact_constant(value: float, expr: sp.Expr) -> float:
     """Returns a float of the same type with its exact number; the float if that is too long."""
     if not math.isfinite(value):
         return value
-    if expr.is_Rational and max(abs(expr.p).bit_length(), expr.q.bit_length()) > _MOST_BITS:
+    if expr.is_Rational and bits(_fraction(expr)) > _MOST_BITS:
         return value
     constant = ExactFloat64(value) if isinstance(value, np.float64) else ExactFloat(value)
     constant.expr = expr
@@ -94,12 +96,13 @@ def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr | None:
         return None
     if exponent.q > FINEST or (base == 0 and exponent < 0):
         return None
-    if base.is_Rational:
-        bits = max(abs(base.p).bit_length(), base.q.bit_length())
-        # 10**(10**9) would fill the memory.
-        if bits * abs(exponent) > _MOST_BITS:
-            return None
+    if base.is_Rational and power_bits(_fraction(base), _fraction(exponent)) > _MOST_BITS:
+        return None
     return base**exponent
+
+
+def _fraction(number: sp.Rational) -> Fraction:
+    return Fraction(int(number.p), int(number.q))
 
 
 def cosine(angle: sp.Expr) -> sp.Expr:

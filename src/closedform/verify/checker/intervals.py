@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from flint import arb, ctx, fmpq
 
+from closedform.magnitude import MOST_BITS
 from closedform.verify.checker.polynomials import Monomial, Polynomial, constant_of, plus
 
 if TYPE_CHECKING:
@@ -260,9 +261,12 @@ def _ends_of(number: fmpq | arb) -> Interval:
         return _dyadic(ball.lower()), _dyadic(ball.upper())
 
 
-def _dyadic(number: arb) -> fmpq:
+def _dyadic(number: arb) -> fmpq | None:
+    """The fraction of a finite end; None, an open one, where it has too many bits."""
     mantissa, exponent = number.mid().man_exp()
     whole, shift = int(mantissa), int(exponent)
+    if whole.bit_length() + abs(shift) > MOST_BITS:
+        return None
     return fmpq(whole << shift) if shift >= 0 else fmpq(whole, 1 << -shift)
 
 

@@ -24,6 +24,7 @@ from closedform.effort import METER
 from closedform.errors import VerificationError
 from closedform.verify.terms import exact_zero
 from closedform.verify.terms import tensor_functions as functions
+from closedform.verify.terms.balls import whole_number
 from closedform.verify.terms.build import is_satisfied, rational, subtract
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
@@ -386,11 +387,11 @@ def _floor(node: Term, args: list[Any], point: Mapping[str, fmpq]) -> Result:
     number = args[0]
     if isinstance(number, fmpq):
         return fmpq(number.floor())
-    whole = number.floor().unique_fmpz()
+    whole = whole_number(number.floor())
     if whole is not None:
         return fmpq(whole)
     # A ball around an integer, such as that of log(8)/log(2), always holds numbers below it.
-    middle = (number.mid() + arb(0.5)).floor().unique_fmpz()
+    middle = whole_number((number.mid() + arb(0.5)).floor())
     if middle is None:
         return _UNDECIDED
     difference = subtract(node.args[0], rational(middle))

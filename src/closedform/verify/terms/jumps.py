@@ -18,6 +18,7 @@ from flint import arb, fmpq
 
 from closedform.effort import METER
 from closedform.verify.terms import build
+from closedform.verify.terms.balls import whole_number
 from closedform.verify.terms.evaluate import holds, value
 from closedform.verify.terms.facts import STRICT, Direction
 from closedform.verify.terms.limits import LIMITS
@@ -171,5 +172,5 @@ def _floor_of(bound: fmpq | arb | None) -> int | None:
         return None
     if isinstance(bound, fmpq):
         return int(bound.floor())
-    whole = bound.floor().unique_fmpz()
+    whole = whole_number(bound.floor())
     return None if whole is None else int(whole)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
+from closedform.verify.terms.balls import whole_number
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.facts import (
     NON_NEGATIVE,
@@ -246,8 +247,7 @@ def _cosine(offset: fmpq) -> TrendRule:
 def _floor_of(number: Number) -> int | None:
     if isinstance(number, fmpq):
         return int(number.floor())
-    whole = number.floor().unique_fmpz()
-    return None if whole is None else int(whole)
+    return whole_number(number.floor())
 
 
 def _exponential(node: Term, args: list[Trend]) -> Trend:

@@ -29,6 +29,7 @@ from closedform.errors import VerificationError
 from closedform.ir import DType, Graph, Node
 from closedform.ir import Op as GraphOp
 from closedform.verify.terms import build
+from closedform.verify.terms.balls import bounds
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.from_graph import Constant
 from closedform.verify.terms.limits import LIMITS
@@ -351,7 +352,4 @@ def enclosure(term: Term) -> tuple[fmpq, fmpq] | None:
     value = value_of(term, {}, LIMITS.constant_precision)
     if isinstance(value, fmpq):
         return value, value
-    if not isinstance(value, arb) or not value.is_finite():
-        return None
-    middle, radius = value.mid().fmpq(), value.rad().fmpq()
-    return middle - radius, middle + radius
+    return bounds(value) if isinstance(value, arb) else None

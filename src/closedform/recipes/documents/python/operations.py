@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from closedform.errors import ConfigError
+from closedform.magnitude import power_bits
 from closedform.recipes.documents.limits import MAX_NODES, TOO_LARGE
 from closedform.recipes.documents.python.syntax import source_text
 from closedform.recipes.documents.values import ConfigCall, PythonValue, Reference, Unresolved
@@ -156,16 +157,10 @@ def arithmetic_value(
         return Unresolved(source_text(node))
     if is_concatenation and len(left) + len(right) > MAX_NODES:
         raise ConfigError(TOO_LARGE, where=source)
-    if isinstance(op, ast.Pow) and _power_bits(left, right) > MAX_BITS:
+    is_power = isinstance(op, ast.Pow) and isinstance(left, int) and isinstance(right, int)
+    if is_power and power_bits(left, right) > MAX_BITS:
         raise ConfigError(f"the power {source_text(node)} is too large", where=source)
     return computed_value(ARITHMETIC[type(op)], (left, right), node)
-
-
-def _power_bits(base: PythonValue, exponent: PythonValue) -> int:
-    """About how many binary digits an integer power has; 0 for others."""
-    if not isinstance(base, int) or not isinstance(exponent, int):
-        return 0
-    return abs(exponent) * max(1, abs(base)).bit_length()
 
 
 def computed_value(

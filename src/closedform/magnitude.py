@@ -1,0 +1,110 @@
+"""How large exact numbers may become: limits of powers, of arguments and of texts.
+
+An exact power has as many digits as its exponent says: ``2**-51200000000`` is 0.0 in floats, and
+6.4 GB as a fraction. GNU MP and FLINT end the process where there is no memory, and Python refuses
+to print integers of more than 4,300 digits. So every power of exact numbers is measured by
+``power_bits`` before it is worked out, numbers that come in have at most ``MOST_DIGITS`` digits,
+and a number in a message is printed by ``shown``.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from closedform.errors import LimitError
+
+MOST_BITS = 2**20
+"""Bits of the longest exact power that is worked out: 315,653 digits, some milliseconds."""
+
+MOST_DIGITS = 4000
+"""Digits of the longest number that comes in: below the 4,300 from which Python prints none."""
+
+_BITS_OF_A_DIGIT = math.log2(10)
+_SHOWN_DIGITS = 40
+
+
+def bits(number: Fraction | int) -> int:
+    """Returns the bits of the larger one of a numerator and a denominator."""
+    return max(number.numerator.bit_length(), number.denominator.bit_length())
+
+
+def power_bits(base: Fraction | int, exponent: Fraction | int) -> int:
+    """Returns a bound of the bits of a power; 1 where the base is 0, 1 or -1.
+
+    Example:
+        >>> power_bits(2, 10**9) > MOST_BITS, power_bits(Fraction(1, 2), -5), power_bits(-1, 10**9)
+        (True, 10, 1)
+    """
+    length = bits(base)
+    return 1 if length <= 1 else length * math.ceil(abs(exponent))
+
+
+def check_power(base: Fraction | int, exponent: Fraction | int) -> None:
+    """Refuses a power of more than ``MOST_BITS`` bits.
+
+    Raises:
+        LimitError: It is longer.
+
+    Example:
+        >>> check_power(2, 10**9)
+        Traceback (most recent call last):
+        closedform.errors.LimitError: the exact power 2**1000000000 has more than 1048576 bits: \
+write it as a float, or with a smaller exponent
+    """
+    if power_bits(base, exponent) > MOST_BITS:
+        raise LimitError(
+            f"the exact power {_in_power(base)}**{_in_power(exponent)} has more than "
+            f"{MOST_BITS} bits",
+            hint="write it as a float, or with a smaller exponent",
+        )
+
+
+def _in_power(number: Fraction | int) -> str:
+    text = shown(number)
+    return text if text.isalnum() else f"({text})"
+
+
+def check_digits(number: Fraction | int, name: str) -> None:
+    """Refuses a number that comes in with too many digits.
+
+    Args:
+        number: The number.
+        name: What it is for, for the error.
+
+    Raises:
+        LimitError: Its numerator or denominator has more than ``MOST_DIGITS`` digits.
+    """
+    if bits(number) > MOST_DIGITS * _BITS_OF_A_DIGIT:
+        raise LimitError(
+            f"{name} must have at most {MOST_DIGITS} digits, got {shown(number)}",
+            hint="round it: a float64 has 17 digits",
+        )
+
+
+def shown(number: Fraction | int) -> str:
+    """Returns a number for a message: by its digits, or by its size where these are many.
+
+    Example:
+        >>> shown(-30), shown(Fraction(1, 3)), shown(10**5000), shown(Fraction(1, 3**9000))
+        ('-30', '1/3', 'a number of 5001 digits', 'a fraction of 1 and 4295 digits')
+    """
+    parts = (number.numerator, number.denominator)
+    if bits(number) <= _SHOWN_DIGITS * _BITS_OF_A_DIGIT:
+        return str(number.numerator) if parts[1] == 1 else f"{parts[0]}/{parts[1]}"
+    lengths = [_digits(part) for part in parts]
+    if parts[1] == 1:
+        return f"a number of {lengths[0]} digits"
+    return f"a fraction of {lengths[0]} and {lengths[1]} digits"
+
+
+def _digits(number: int) -> int:
+    """The decimal digits of an integer: exact but for numbers next to a power of ten."""
+    length = number.bit_length()
+    # The upper 64 bits determine the logarithm to 19 digits.
+    shift = max(0, length - 64)
+    return (
+        1
+        if number == 0
+        else math.floor(math.log10(abs(number) >> shift) + shift / _BITS_OF_A_DIGIT) + 1
+    )

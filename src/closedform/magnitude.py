@@ -20,6 +20,9 @@ MOST_BITS = 2**20
 MOST_DIGITS = 4000
 """Digits of the longest number that comes in: below the 4,300 from which Python prints none."""
 
+LAST_STEP = 2**50
+"""The last step of a graph: small multiples of it are still exact in float64."""
+
 _BITS_OF_A_DIGIT = math.log2(10)
 _SHOWN_DIGITS = 40
 
@@ -79,6 +82,23 @@ def check_digits(number: Fraction | int, name: str) -> None:
         raise LimitError(
             f"{name} must have at most {MOST_DIGITS} digits, got {shown(number)}",
             hint="round it: a float64 has 17 digits",
+        )
+
+
+def check_steps(number: int, name: str) -> None:
+    """Refuses a number of steps that no graph counts.
+
+    Args:
+        number: The number.
+        name: What it is for, for the error.
+
+    Raises:
+        LimitError: It is above ``LAST_STEP``.
+    """
+    if number > LAST_STEP:
+        raise LimitError(
+            f"{name} must be at most 2**50, the last step of a graph, got {shown(number)}",
+            hint="look for a digit too many",
         )
 
 

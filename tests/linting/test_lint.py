@@ -1,7 +1,8 @@
 """The linter: every planted fault is found under its rule, and good recipes have none."""
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 import closedform as cf
-from closedform.analysis.linting import RULES, Finding, Severity, lint
+from closedform.analysis.linting import RULES, Finding, Severity, curve, lint
+from closedform.analysis.linting.curve import Curve
 from closedform.cli.application import run as main
-from closedform.errors import ClosedFormError, UnknownNameError
+from closedform.errors import ClosedFormError, LimitError, UnknownNameError
 from tests.linting.configs import PEAK, WITH_DECAY, WITH_RUN, Config, cerebras, lightning, mlx_lm
 
 ONE_UPDATE = {"updates_per_epoch": 1}
@@ -324,3 +326,53 @@ def test_the_page_lists_the_rules() -> None:
     page = Path(__file__).parents[2] / "docs" / "check_a_recipe_in_ci.md"
     rows = [f"| `{name}` | {severity} | {fault} |" for name, (severity, fault) in RULES.items()]
     assert "\n".join(rows) in page.read_text(encoding="utf-8")
+
+
+LONG_RUNS: dict[str, Callable[[], cf.Schedule]] = {
+    "cosine": lambda: cf.schedules.linear(0, 1e-3, 1000).then(
+        cf.schedules.cosine(1e-3, 0, 250_000)
+    ),
+    "restarts": lambda: cf.schedules.cosine_hard_restarts(1, 0.01, 200_000, cycles=4),
+    "stairs": lambda: cf.schedules.exponential(1, 0.5, 33_333, staircase=True),
+    "turn": lambda: cf.Schedule((cf.t - 123_457) ** 2 + 1),
+    "zeros": lambda: cf.schedules.constant(0).then(cf.schedules.cosine(1, 0, 170_000), at=5),
+    "cyclic": lambda: cf.schedules.cyclic(0.1, 1, 7001, 9001),
+    "cut": lambda: cf.schedules.linear(1, -1, 400_000).clip(low=0),
+}
+
+
+@pytest.mark.parametrize("name", LONG_RUNS)
+def test_a_long_run_has_the_curve_of_all_its_updates(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = Curve.of(LONG_RUNS[name](), 220_000)
+    assert any(branch.last - branch.first > curve._MOST_VALUES for branch in short.branches)
+    monkeypatch.setattr(curve, "_MOST_VALUES", 2**20)
+    exact = Curve.of(LONG_RUNS[name](), 220_000)
+    assert (short.leading_zeros, short.trailing_zeros) == (
+        exact.leading_zeros,
+        exact.trailing_zeros,
+    )
+    assert (short.falls > 0) is (exact.falls > 0)
+    for part, whole in zip(short.branches, exact.branches, strict=True):
+        assert part.change == pytest.approx(whole.change, rel=1e-9)  # equal but for its rounding
+        assert part.rise == pytest.approx(whole.rise, rel=1e-9, abs=1e-12)
+        assert replace(part, change=0, rise=0, highest=0, lowest=0) == replace(
+            whole, change=0, rise=0, highest=0, lowest=0
+        )
+
+
+@pytest.mark.parametrize("updates", [10**11, 2**50])
+def test_the_work_does_not_grow_with_the_run(updates: int) -> None:
+    config = {"learning_rate": 1e-3, "warmup_steps": 100, "lr_scheduler_type": "cosine"}
+    begun = time.process_time()
+    findings = lint({**config, "max_steps": updates}, framework="transformers")
+    assert time.process_time() - begun < 2
+    assert not [finding for finding in findings if finding.severity == "error"]
+
+
+def test_a_run_beyond_the_clock_is_refused() -> None:
+    with pytest.raises(
+        LimitError, match=r"the updates of the run must be at most 2\*\*50, .* got 1000"
+    ):
+        lint(cf.schedules.constant(0.1), updates=10**20)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform import magnitude
 from closedform.errors import GraphError
 
 Dim = int | str
@@ -95,7 +96,7 @@ _NUMPY = {
 }
 
 
-MAX_STEP = 2**50
+MAX_STEP = magnitude.LAST_STEP
 """The largest step that graphs are made for: small multiples of it are still exact in float64."""
 
 LAST_STEP = {DType.I64: MAX_STEP, DType.I32: 2**31 - 1}

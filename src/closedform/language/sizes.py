@@ -53,7 +53,9 @@ def _check_exponential(node: sp.Expr, name: str) -> None:
     )
     if not size.is_Rational:
         size = sp.N(size, 15)
-    if not size <= LARGEST_EXPONENT:
+    if not isinstance(size, sp.Rational | sp.Float):
+        return  # a sum over a tensor, or what is refused elsewhere: an infinity
+    if size > LARGEST_EXPONENT:
         raise LimitError(
             f"{name} has an exponential whose exponent is beyond {LARGEST_EXPONENT}",
             hint="write its limit, 0 for a large negative exponent",

@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ClosedFormError, ConfigError, MissingFactsError, nearest
+from closedform.magnitude import shown
 from closedform.recipes.document import Document, join_path
 from closedform.recipes.documents.scalars import integer, real
 from closedform.recipes.documents.values import ConfigCall, Reference, Unresolved
@@ -29,6 +31,12 @@ RELATED = re.compile(
 
 MISSPELLED = 0.87
 """The similarity of a misspelled name: one letter in eight left out, added or exchanged."""
+
+
+_LARGEST = sys.float_info.max
+"""The largest number of a config: that of float64, in which its framework has it."""
+_LARGEST_INTEGER = 2**63 - 1
+"""The largest integer of a config: no run counts further, neither updates nor tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +98,15 @@ class Section:
             value = _number_of(value)
         # bool is an int in Python, but true is not a number in a config.
         is_number = isinstance(value, int | float | sp.Rational) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value):
+        if not is_number or value != value or abs(value) == math.inf:
             raise self.error(f"{key} must be a finite number, got {self.content[key]!r:.60}", key)
+        # Compared, not converted: float() of a long integer raises an OverflowError.
+        if abs(value) > _LARGEST:
+            raise self.error(
+                f"{key} must be at most {_LARGEST:.2g}, got {shown(value)}",
+                key,
+                hint="a framework has it in a float64",
+            )
         return value
 
     def integer(self, key: str, default: Any = REQUIRED) -> Any:
@@ -105,6 +120,12 @@ class Section:
         value = self.number(key)
         if value != int(value):
             raise self.error(f"{key} must be an integer, got {value!r}", key)
+        if abs(value) > _LARGEST_INTEGER:
+            raise self.error(
+                f"{key} must be at most 2**63 - 1, got {shown(int(value))}",
+                key,
+                hint="no run counts further",
+            )
         return int(value)
 
     def text(self, key: str, default: Any = REQUIRED) -> Any:

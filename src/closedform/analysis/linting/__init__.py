@@ -13,6 +13,7 @@ from closedform.analysis.linting.findings import RULES, Finding, Severity
 from closedform.analysis.linting.rules import CHECKS, Subject
 from closedform.errors import ConfigError, UnknownNameError, nearest
 from closedform.language import Schedule
+from closedform.magnitude import check_steps
 from closedform.recipes import Recipe, load_recipe
 from closedform.recipes.clock import ALIASES, Facts
 from closedform.recipes.recipe import recipe_of
@@ -36,7 +37,8 @@ def lint(
 ) -> list[Finding]:
     """Returns the faults of a recipe, the gravest first.
 
-    Every update of the run is evaluated, and each finding holds the exact values that show it.
+    Each branch of a schedule is evaluated at every update, a long one at those that matter, and
+    each finding holds the exact values that show it.
     Numbers of the config that have no effect are found by reading it with twice the number. A
     comment ``closedform: ignore RULE`` in the file leaves a rule out.
 
@@ -52,6 +54,7 @@ def lint(
     Raises:
         ClosedFormError: The config cannot be read, as for ``load_recipe``.
         UnknownNameError: A rule to ignore is unknown.
+        LimitError: The run has more updates than a graph counts, 2**50.
 
     Example:
         >>> import closedform as cf
@@ -72,7 +75,9 @@ def lint(
         if rule not in RULES:
             raise UnknownNameError(f"there is no rule {rule!r}", hint=nearest(rule, RULES))
     ignored_rules |= _suppressed_rules(recipe)
-    subject = Subject(recipe, recipe.horizon or updates or _WITHOUT_HORIZON)
+    run_length = recipe.horizon or updates or _WITHOUT_HORIZON
+    check_steps(run_length, "the updates of the run")
+    subject = Subject(recipe, run_length)
     findings = [
         finding
         for check in CHECKS

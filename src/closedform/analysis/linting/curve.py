@@ -1,12 +1,14 @@
-"""A schedule over a run, branch by branch: every update is evaluated, none is sampled.
+"""A schedule over a run, branch by branch.
 
 The branches are the cells of the prover: between two of them a condition of the formula changes.
-Values are float64; a finding that rests on them is confirmed with exact ones.
+Each update of a branch is evaluated. Of a branch of more than ``_MOST_VALUES`` updates as many are,
+and then those around the extreme values and the largest changes, so that the work does not grow
+with the run. Values are float64; a finding that rests on them is confirmed with exact ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +17,18 @@ from numpy.typing import NDArray
 from closedform.errors import VerificationError
 from closedform.ir.types import FloatArray
 from closedform.language import Schedule
+from closedform.magnitude import LAST_STEP
 from closedform.verify.claims.continuity import cells_of
 from closedform.verify.tactics.real_line import RealCell, moving
-from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op
 
 # The values past the end are looked at up to this multiple of the run, on so many updates.
 _BEYOND, _LOOKS = 4, 256
+
+_MOST_VALUES = 1 << 17
+"""The most updates of a branch that are evaluated before it is looked at more closely."""
+_PARTS, _LARGEST_CHANGES = 65, 16
+"""The values at which a search looks in a gap, and the number of gaps with the largest changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +186,8 @@ class Curve:
             marks.update((cell.first - 1, cell.first))
         later = {mark for mark in marks if run <= mark < _BEYOND**3 * run}
         beyond = {2 * max(later), 3 * max(later)} if later else set()
-        steps = (step for step in grid | later | beyond if end is None or step <= end)
+        most = LAST_STEP if end is None else min(end, LAST_STEP)
+        steps = (step for step in grid | later | beyond if step <= most)
         return np.array(sorted(steps), dtype=np.int64)
 
 
@@ -209,31 +217,98 @@ def _evaluate(
     schedule: Schedule, first: int, last: int, *, is_stepped: bool
 ) -> tuple[Branch, tuple[int, int] | None, int]:
     """The branch, its first and last update with an effect, and how often its value falls."""
-    change = rise = 0.0
-    low, lowest, high, highest = np.inf, first, -np.inf, first
-    effects: tuple[int, int] | None = None
-    begin = previous = float(schedule(first))
-    falls = 0
-    # Chunks: a run of 10^9 updates does not fit in memory at once.
-    for start in range(first, last + 1, LIMITS.audit_chunk):
-        steps = np.arange(start, min(start + LIMITS.audit_chunk, last + 1))
-        values = _values(schedule, steps)
-        differences = np.diff(values, prepend=previous)
-        change = max(change, float(np.abs(differences).max()))
-        falls += int(np.count_nonzero(differences < 0))
-        previous = float(values[-1])
-        # The least value up to each update: the rise is measured after it, not before.
-        floor = np.minimum(np.minimum.accumulate(values), low)
-        rise = max(rise, float((values - floor).max()))
-        if values.min() < low:
-            low, lowest = float(values.min()), int(steps[values.argmin()])
-        if values.max() > high:
-            high, highest = float(values.max()), int(steps[values.argmax()])
-        nonzero = np.flatnonzero(values)
-        if nonzero.size:
-            begin_effect = int(steps[nonzero[0]]) if effects is None else effects[0]
-            effects = (begin_effect, int(steps[nonzero[-1]]))
+    steps, values = _samples(schedule, first, last)
+    differences = np.diff(values)
+    changes = np.abs(differences[np.diff(steps) == 1])
+    # The least value up to each update: the rise is measured after it, not before.
+    rise = float((values - np.minimum.accumulate(values)).max())
+    low, high = int(values.argmin()), int(values.argmax())
+    nonzero = np.flatnonzero(values)
     branch = Branch(
-        first, last, is_stepped, begin, previous, change, lowest, low, highest, high, rise
+        first=first,
+        last=last,
+        is_stepped=is_stepped,
+        begin=float(values[0]),
+        end=float(values[-1]),
+        change=float(changes.max(initial=0.0)),
+        lowest=int(steps[low]),
+        low=float(values[low]),
+        highest=int(steps[high]),
+        high=float(values[high]),
+        rise=rise,
     )
-    return branch, effects, falls
+    effects = (int(steps[nonzero[0]]), int(steps[nonzero[-1]])) if nonzero.size else None
+    return branch, effects, int(np.count_nonzero(differences < 0))
+
+
+def _samples(schedule: Schedule, first: int, last: int) -> tuple[NDArray[np.int64], FloatArray]:
+    """All updates of a branch and their values; of a long branch those that matter.
+
+    They are evenly spaced at first. Then those are added that a search finds in the gaps next to
+    the least and the greatest value, where the value becomes or ceases to be 0, and where it
+    changes most.
+    """
+    steps = _between(first, last, _MOST_VALUES)
+    values = _values(schedule, steps)
+    if last - first < _MOST_VALUES:
+        return steps, values
+    edges = np.flatnonzero(np.diff((values != 0).astype(np.int8)))
+    steepest = np.argsort(-np.abs(np.diff(values)), kind="stable")[:_LARGEST_CHANGES]
+    searches: list[tuple[Search, Iterable[int]]] = [
+        (_at_least, [int(values.argmin())]),
+        (_at_greatest, [int(values.argmax())]),
+        (_at_edge, {*edges[:1].tolist(), *edges[-1:].tolist()}),
+        (_at_change, steepest.tolist()),
+    ]
+    found = [steps]
+    for search, places in searches:
+        for place in places:
+            low = int(steps[place if search in (_at_edge, _at_change) else max(place - 1, 0)])
+            high = int(steps[min(place + 1, steps.size - 1)])
+            found += _searched(schedule, low, high, search)
+    steps = np.unique(np.concatenate(found))
+    return steps, _values(schedule, steps)
+
+
+Search = Callable[[FloatArray], tuple[int, int]]
+"""Returns between which two of some values to look further."""
+
+
+def _at_least(values: FloatArray) -> tuple[int, int]:
+    place = int(values.argmin())
+    return max(place - 1, 0), min(place + 1, values.size - 1)
+
+
+def _at_greatest(values: FloatArray) -> tuple[int, int]:
+    return _at_least(-values)
+
+
+def _at_change(values: FloatArray) -> tuple[int, int]:
+    place = int(np.abs(np.diff(values)).argmax())
+    return place, place + 1
+
+
+def _at_edge(values: FloatArray) -> tuple[int, int]:
+    return _at_change((values != 0).astype(np.float64))
+
+
+def _searched(
+    schedule: Schedule, low: int, high: int, search: Search
+) -> Iterator[NDArray[np.int64]]:
+    """Yields the updates at which a search has looked, until none are left out."""
+    while True:
+        steps = _between(low, high, _PARTS)
+        yield steps
+        if high - low < _PARTS:
+            return
+        first, last = search(_values(schedule, steps))
+        low, high = int(steps[first]), int(steps[last])
+
+
+def _between(first: int, last: int, most: int) -> NDArray[np.int64]:
+    """The integers from ``first`` to ``last``; if they are more than ``most``, as many of them."""
+    span = last - first
+    if span < most:
+        return np.arange(first, last + 1, dtype=np.int64)
+    # Python's integers: float64 has not all of 2**53 and more.
+    return np.array([first + span * part // (most - 1) for part in range(most)], dtype=np.int64)

@@ -5,11 +5,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from closedform.files import new_folder, remove_leftovers, replace_file
+import closedform as cf
+from closedform.cli.application import run as main
+from closedform.errors import ClosedFormError, ConfigError
+from closedform.files import check_regular, new_folder, remove_leftovers, replace_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has other locks")
 
@@ -137,3 +141,60 @@ def test_folders_of_killed_processes_are_removed_too(tmp_path: Path) -> None:
             assert other != folder
         folder.rename(target)
     assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+# --- inputs that are none ------------------------------------------------------------------------
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "x.yaml": cf.load_recipe,
+    "x.json": cf.lint,
+    "x.csv": cf.recover,
+    "x.jsonl": cf.recover,
+    "events.out.tfevents.1": cf.recover,
+    "x.onnx": cf.from_onnx,
+    "schedule.onnx": cf.ScheduleSession,
+    "step.onnx": lambda path: cf.OptimizerSession.from_models(path, path, {}),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    os.mkfifo(path)
+    signal.alarm(20)  # a reader that opens it would wait for a writer: the signal ends the tests
+    try:
+        with pytest.raises(ClosedFormError, match=r"expected a file, got a pipe .*: write its"):
+            READERS[name](path)
+    finally:
+        signal.alarm(0)
+
+
+@pytest.mark.parametrize(
+    "words", [["recover", "x.csv"], ["show", "x.yaml"], ["verify", "x.onnx"], ["run", "x.onnx"]]
+)
+def test_commands_refuse_pipes(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / words[1]
+    os.mkfifo(path)
+    signal.alarm(20)
+    assert main([words[0], str(path)]) in (2, 4)
+    signal.alarm(0)
+    assert "expected a file, got a pipe" in capsys.readouterr().err
+
+
+def test_devices_and_sockets_are_refused_and_files_are_not(tmp_path: Path) -> None:
+    import socket
+
+    with pytest.raises(ConfigError, match="expected a file, got a device \\(file '/dev/zero'"):
+        check_regular("/dev/zero", ConfigError)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        with pytest.raises(ConfigError, match="expected a file, got a socket"):
+            check_regular(tmp_path / "s", ConfigError)
+    (tmp_path / "link").symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="expected a file, got a device"):
+        check_regular(tmp_path / "link", ConfigError)
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file", tmp_path / "missing"):
+        check_regular(path, ConfigError)

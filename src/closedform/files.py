@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from closedform.errors import WriteError
+from closedform.errors import ClosedFormError, WriteError
 
 try:
     import fcntl
@@ -20,6 +20,39 @@ else:
     _HAS_LOCKS = True
 
 _ENDING = re.compile(r"\.[0-9a-f]{8}\.tmp")
+
+
+_SPECIAL = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_regular(path: str | os.PathLike[str], error: type[ClosedFormError]) -> None:
+    """Refuses a pipe, a socket or a device as an input: to read it may wait or go on for ever.
+
+    Every file that is named by a user is asked for before it is opened. A file that is missing is
+    left to the reader, which has the error.
+
+    Args:
+        path: The file.
+        error: The class of errors of the reader.
+
+    Raises:
+        ClosedFormError: It is none of a file and a folder, as an error of that class.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return
+    if kind in _SPECIAL:
+        raise error(
+            f"expected a file, got {_SPECIAL[kind]}",
+            where=f"file {os.fspath(path)!r}",
+            hint="write its content to a file, and name that",
+        )
 
 
 def replace_file(target: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
@@ -157,7 +190,7 @@ def _remove_if_unlocked(leftover: Path) -> None:
 
 
 def _temporary(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    return target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
 
 
 def _make_folder(target: Path) -> tuple[Path, int | None]:

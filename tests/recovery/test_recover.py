@@ -4,8 +4,10 @@ import csv
 import inspect
 import json
 import math
+import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from closedform.analysis.recovery.fit import Fits
 from closedform.analysis.recovery.marks import Points, kinks, linear_prefix
 from closedform.analysis.recovery.simplest import candidates, digits
 from closedform.analysis.recovery.structures import NOT_RECOVERED, forms, structure
-from closedform.errors import ArgumentError, ConfigError, UnknownNameError
+from closedform.errors import ArgumentError, ClosedFormError, ConfigError, UnknownNameError
 from closedform.language import Schedule
 from tests.recovery.draws import (
     ARGUMENTS,
@@ -215,3 +217,38 @@ def test_signatures_have_no_unknown_parameters() -> None:
         assert {*form.free, *dict(form.fixed_arguments)} <= set(
             inspect.signature(function).parameters
         )
+
+
+INFINITE = "step,lr\n" + "\n".join(f"{step},1e{'9' * 300}" for step in range(5))
+REFUSED_LOGS = {
+    "infinite values": (INFINITE, "a schedule is recovered from at least"),
+    "a long field": ('step,lr\n"' + "x" * 10**6, "field larger than field limit (131072)"),
+    "long steps": (
+        "step,lr\n" + "\n".join(f"{'9' * 400}{step},0.1" for step in range(9)),
+        "a schedule is recovered from at least 3 values, got 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_LOGS)
+def test_logs_without_numbers_are_refused(name: str, tmp_path: Path) -> None:
+    text, message = REFUSED_LOGS[name]
+    path = tmp_path / "log.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ClosedFormError, match=re.escape(message)):
+        recover(path)
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ({10**400: 0.1}, "a step of a log must be an integer of at most 1125899906842624, got int"),
+        ({float("nan"): 0.1}, "a step of a log must be an integer of at most .*, got float nan"),
+        ({0: 10**400}, "a value of a log must be a number of a float64, got int 1000"),
+        ({0: "x"}, "a value of a log must be a number of a float64, got str 'x'"),
+        (dict.fromkeys(range(5), float("inf")), "a schedule is recovered from at least"),
+    ],
+)
+def test_values_by_step_that_are_no_numbers_are_refused(log: dict[Any, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        recover(log)

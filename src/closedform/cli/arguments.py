@@ -22,6 +22,7 @@ from typing import Any
 
 from closedform.cli.parser import Parser, UsageError, positive
 from closedform.errors import ArgumentError
+from closedform.files import check_regular
 
 NAME_HELP = (
     "a name of the library, FRAMEWORK:CLASS, a config or .onnx file, or FILE.py:FUNCTION, which is "
@@ -343,6 +344,7 @@ def _shape(word: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _shapes_in(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+    check_regular(path, UsageError)
     try:
         shapes = _npz_shapes(path) if path.suffix.lower() == ".npz" else _safetensors_shapes(path)
     except OSError as error:

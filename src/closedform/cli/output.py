@@ -167,7 +167,7 @@ def output_folder(path: Path) -> Iterator[None]:
     Raises:
         WriteError: It cannot be made.
     """
-    from closedform.files import writing  # 8 ms, for hashes
+    from closedform.files import writing
 
     with writing(path, "the folder"):
         # From the innermost: an outer folder is empty only after it is removed.

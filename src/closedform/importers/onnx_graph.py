@@ -21,6 +21,7 @@ from onnx import (
 )
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
+from closedform.files import check_regular
 from closedform.importers.onnx_checks import (
     CheckedModel,
     check_model,
@@ -156,6 +157,7 @@ def load_model(path: Path) -> ModelProto:
         VerificationError: There is no such file, or it is not a model.
     """
     where = f"file {str(path)!r}"
+    check_regular(path, VerificationError)
     try:
         # The file names other files by path: an untrusted one would read any of them.
         model = onnx.load(str(path), load_external_data=False)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import ArgumentError, VerificationError, nearest
+from closedform.files import check_regular
 from closedform.ir import Graph, Node, Op, Shape, naming
 from closedform.ir.graph import Array
 
@@ -150,6 +151,7 @@ def _load(source: PortNames) -> Mapping[str, Any]:
     if isinstance(source, Mapping):
         return source
     path = Path(source)
+    check_regular(path, ArgumentError)
     try:
         content = json.loads(path.read_text())
     except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from closedform.errors import ConfigError
+from closedform.files import check_regular
 from closedform.recipes.documents.command_line import parsed_command_line, program_of
 from closedform.recipes.documents.gin_text import parsed_gin
 from closedform.recipes.documents.json_text import parsed_json, parsed_toml
@@ -187,6 +188,7 @@ def text_of(path: Path, most: int = MAX_BYTES) -> str:
         ConfigError: There is none, it is larger, or it is not UTF-8.
     """
     checked_path(str(path), "a config")
+    check_regular(path, ConfigError)
     try:
         if not path.is_file():
             raise ConfigError("there is no such file", where=str(path))

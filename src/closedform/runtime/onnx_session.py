@@ -16,6 +16,7 @@ from onnx import ModelProto, TensorProto
 
 from closedform.errors import SessionError
 from closedform.exporters.onnx_model import serialize, to_model
+from closedform.files import check_regular
 from closedform.ir.graph import Array, Graph
 from closedform.ir.types import DType
 
@@ -174,6 +175,7 @@ def _model_bytes(source: ModelSource) -> tuple[str, bytes]:
         )
     path = Path(source)
     where = f"file {str(path)!r}"
+    check_regular(path, SessionError)
     try:
         return where, path.read_bytes()
     except OSError as error:

@@ -9,6 +9,7 @@ import onnx
 from onnx import ModelProto, TensorProto
 
 from closedform.errors import SessionError
+from closedform.files import check_regular
 from closedform.runtime.blocked_convolutions import block_convolutions
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.runtime.transposed_factors import transpose_factors
@@ -27,6 +28,8 @@ def open_tuned(source: Path | ModelProto, **options: Any) -> OnnxSession:
     Raises:
         SessionError: onnxruntime cannot load the model.
     """
+    if not isinstance(source, ModelProto):
+        check_regular(source, SessionError)
     try:
         model = source if isinstance(source, ModelProto) else onnx.load(source, "protobuf")
     except Exception:  # protobuf's errors have no types; onnxruntime tells the reason

@@ -12,6 +12,7 @@ from closedform.errors import SessionError
 from closedform.exporters.onnx_join import rename_values
 from closedform.exporters.onnx_model import make_folder
 from closedform.exporters.onnx_weights import write_weights
+from closedform.files import check_regular
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH
 from closedform.training.file_names import take_names
@@ -30,6 +31,7 @@ def with_weights(source: Path, arrays: Mapping[str, Array], path: Path, where: s
     Raises:
         SessionError: The file of the forward cannot be read.
     """
+    check_regular(source, SessionError)
     try:
         model = onnx.load(source)
     except OSError as error:

@@ -12,7 +12,7 @@ import numpy as np
 
 from closedform.errors import SessionError, StateError
 from closedform.exporters.onnx_weights import StoredTensor
-from closedform.files import replace_file
+from closedform.files import check_regular, replace_file
 from closedform.ir.graph import Array
 from closedform.ir.types import DType
 
@@ -78,6 +78,7 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:
     from safetensors import SafetensorError, safe_open
 
     where = f"file {os.fspath(path)!r}"
+    check_regular(path, StateError)
     try:
         with safe_open(path, "np"):  # checks the header and the length of the file
             pass

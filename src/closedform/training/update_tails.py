@@ -22,7 +22,9 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from closedform.errors import SessionError
 from closedform.exporters.onnx_join import part_of
+from closedform.files import check_regular
 from closedform.ir import naming
 from closedform.runtime.onnx_session import OnnxSession, Port
 from closedform.training.late_gradients import LateGradient, LateGradients, static_shape, wasteful
@@ -103,6 +105,7 @@ def split_file(path: Path) -> Split | None:
 
     A file that is missing or not a model gives None, too: onnxruntime has the better error.
     """
+    check_regular(path, SessionError)
     try:
         model = ModelProto.FromString(path.read_bytes())
     # A broken file: whatever protobuf raises, onnxruntime reports it better.

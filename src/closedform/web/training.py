@@ -11,6 +11,7 @@ from typing import Any
 
 from closedform.errors import ExportError
 from closedform.exporters.onnx_weights import external_locations
+from closedform.files import check_regular
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.training import index_ranges
 from closedform.training.session import INIT_FILE, LOSS, STEPS, TRAIN_FILE
@@ -202,7 +203,8 @@ def indices_of(session: OnnxSession) -> list[dict[str, Any]]:
 
 
 def check_file(path: Path) -> None:
-    """Raises an ExportError where a file does not exist."""
+    """Raises an ExportError where a file does not exist, or is a pipe or a device."""
+    check_regular(path, ExportError)
     if not path.is_file():
         raise ExportError("the file does not exist", where=f"file {str(path)!r}")
 

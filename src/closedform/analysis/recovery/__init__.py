@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from os import PathLike
 from typing import Any
 
@@ -17,6 +18,7 @@ from closedform.analysis.recovery.usual import Usual, usual_schedules
 from closedform.errors import ArgumentError, UnknownNameError, describe, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
+from closedform.magnitude import LAST_STEP
 from closedform.recipes.logs import OFFSETS, Log, Logged, logged_values, read_log
 
 LogSource = str | PathLike[str] | Log | Mapping[int, Number]
@@ -124,11 +126,12 @@ def recover(
     logs = [read]
     if read.is_offset_open:
         # An offset with which the log would have a value before the first update is not its own.
-        least = min(step for step, value in zip(read.steps, read.values[key], strict=True) if value)
+        pairs = zip(read.steps, read.values[key], strict=True)
+        least = min((step for step, value in pairs if value), default=None)
         logs += [
             read.at_offset(offset)
             for offset in OFFSETS
-            if offset != read.offset and least + read.offset >= offset
+            if least is not None and offset != read.offset and least + read.offset >= offset
         ]
     if len(_values(read, key)[0]) < FEWEST_POINTS:
         raise ArgumentError(
@@ -252,9 +255,28 @@ def _log(log: LogSource, key: str, offset: int | None) -> Log:
             where="recover",
             hint="of values from step 0 on, dict(enumerate(values))",
         )
-    cells: list[str | None] = [repr(float(value)) for value in log.values()]
-    steps = tuple(int(step) - (offset or 0) for step in log)
+    cells: list[str | None] = [repr(_logged_float(value)) for value in log.values()]
+    steps = tuple(_logged_step(step) - (offset or 0) for step in log)
     return Log(steps, {key: logged_values(cells)}, "<mapping>")
+
+
+def _logged_step(step: object) -> int:
+    if isinstance(step, Integral | float) and step == step and abs(step) <= LAST_STEP:
+        return int(step)
+    raise ArgumentError(
+        f"a step of a log must be an integer of at most {LAST_STEP}, got {describe(step)}",
+        where="recover",
+    )
+
+
+def _logged_float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"a value of a log must be a number of a float64, got {describe(value)}",
+            where="recover",
+        ) from error
 
 
 def _values(log: Log, key: str) -> tuple[list[int], list[Logged]]:

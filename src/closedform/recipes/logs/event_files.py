@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from closedform.errors import ConfigError
+from closedform.files import check_regular
 
 
 def event_rows(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -28,6 +29,8 @@ def event_rows(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
             hint='pip install "closedform[tensorboard]", or download the scalar as CSV',
         ) from error
     files = sorted(path.glob("*tfevents*")) if path.is_dir() else [path]
+    for file in files:
+        check_regular(file, ConfigError)
     if not all(file.is_file() for file in files):
         raise ConfigError("there is no such file", where=str(path))
     logging.getLogger("tensorboard").setLevel(logging.ERROR)

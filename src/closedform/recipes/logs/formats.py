@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from closedform.errors import ConfigError
+from closedform.files import check_regular
 from closedform.recipes.logs.event_files import event_rows
 from closedform.recipes.logs.patterns import OFFSETS, PRESETS, parse_pattern, updates_of
 
@@ -263,7 +264,12 @@ FORMATS = (
 
 
 def format_of(path: Path) -> Format | None:
-    """Returns the format of a file or folder; None if it is not a log."""
+    """Returns the format of a file or folder; None if it is not a log.
+
+    Raises:
+        ConfigError: It is a pipe or a device.
+    """
+    check_regular(path, ConfigError)
     head = "" if path.is_dir() else _head(path)
     return next((form for form in FORMATS if form.is_of(path, head)), None)
 
@@ -285,6 +291,7 @@ def read_text(file: Path) -> str:
     Raises:
         ConfigError: It does not exist, is too large, or is not UTF-8.
     """
+    check_regular(file, ConfigError)
     if not file.is_file():
         raise ConfigError("there is no such file", where=str(file))
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -133,7 +134,7 @@ def read_log(
     default = printed_offset(text) if form.rows is _PRINTED else form.offset
     try:
         rows = list(form.rows(file, text))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, csv.Error) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"this is not a log: {error}", where=str(file)) from error

@@ -24,6 +24,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from closedform.errors import ClosedFormError, TrainingExportError, nearest
+from closedform.files import check_regular
 from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
 from closedform.importers.onnx_structure import MOST_ENTRIES
 from closedform.training.onnx_torch.control_flow import (
@@ -582,6 +583,7 @@ def _is_owned(part: TensorProto | NodeProto, owned_names: Collection[str]) -> bo
 
 
 def _load(path: Path, where: str) -> ModelProto:
+    check_regular(path, TrainingExportError)
     try:
         # External data are read tensor by tensor, each checked before: onnx.load would read all at
         # once.

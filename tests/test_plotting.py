@@ -9,7 +9,7 @@ import pytest
 import sympy as sp
 
 from closedform import Schedule, schedules, t
-from closedform.errors import DefinitionError, ExportError
+from closedform.errors import DefinitionError, ExportError, LimitError
 from closedform.plotting import (
     boundaries,
     even_steps,
@@ -205,3 +205,11 @@ def test_curves_have_colors_on_a_terminal() -> None:
     drawing = overlay(curves, width=8, height=2, are_colored=True)
     assert drawing.count("\x1b[34m") == 8 + 1
     assert drawing.count("\x1b[33m") == 8 + 1
+
+
+@pytest.mark.parametrize("end", [2**50 + 1, 10**20, 10**400])
+def test_a_plot_beyond_the_last_step_is_refused(end: int) -> None:
+    with pytest.raises(
+        LimitError, match=r"the last step of a plot must be at most 2\*\*50, .* got"
+    ):
+        even_steps(end)

@@ -107,6 +107,9 @@ def test_steps(text: str, steps: range) -> None:
         ("0:", "got '0:'"),
         ("5:5", "the range of steps '5:5' is empty"),
         ("0:9:0", "the range of steps '0:9:0' is empty"),
+        ("99999999999999999999", "steps must be at most 1125899906842624, got 99999999999"),
+        ("9" * 5000, "steps must be at most 1125899906842624, got 99999999999"),
+        ("0:1125899906842624", "give a stride, as in --steps 0:1125899906842624:281474977"),
     ],
 )
 def test_invalid_steps(text: str, message: str) -> None:

@@ -243,3 +243,15 @@ def test_a_long_line_is_folded_between_words_on_a_terminal(
     lines = screen.getvalue().splitlines()
     assert max(map(len, lines)) <= 40
     assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell of Windows closes no stream")
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [(">&-", "error: cannot write to the standard output: it is closed"), (">&- 2>&-", "")],
+)
+def test_a_closed_output_is_an_error(redirection: str, message: str) -> None:
+    command = f"'{sys.executable}' -m closedform list {redirection}"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert result.returncode == 4
+    assert result.stderr.strip() == message

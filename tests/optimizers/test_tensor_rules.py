@@ -182,6 +182,14 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: optimizers.muon(ns_steps=-3),
         "ns_steps must be an integer >= 0, got -3 (muon)",
     ),
+    "muon many steps": (
+        lambda: optimizers.muon(ns_steps=10**6),
+        "ns_steps must be at most 100, got 1000000 (muon)",
+    ),
+    "shampoo many steps": (
+        lambda: optimizers.shampoo(root_steps=10**5000),
+        "root_steps must be at most 100, got a number of 5001 digits (shampoo)",
+    ),
     "muon precision": (
         lambda: optimizers.muon(precision="f8"),
         "precision must be one of 'parameter', 'bf16', 'bf16_fused', got 'f8' (muon)",

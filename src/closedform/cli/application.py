@@ -90,7 +90,8 @@ def run(words: Sequence[str]) -> int:
     Args:
         words: The words after ``closedform``.
     """
-    prepare()
+    if not prepare():
+        return UNREADABLE
     is_traced = False
     try:
         while words and words[0] == "--traceback":

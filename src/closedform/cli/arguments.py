@@ -23,6 +23,7 @@ from typing import Any
 from closedform.cli.parser import Parser, UsageError, positive
 from closedform.errors import ArgumentError
 from closedform.files import check_regular
+from closedform.magnitude import LAST_STEP
 
 NAME_HELP = (
     "a name of the library, FRAMEWORK:CLASS, a config or .onnx file, or FILE.py:FUNCTION, which is "
@@ -294,6 +295,12 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
     return arguments
 
 
+MOST_ROWS = 4_000_000
+"""The most steps of a table: some seconds and a gigabyte."""
+_STEP_DIGITS = 16
+"""The digits of the last step: int() refuses 4,300."""
+
+
 def parse_steps(text: str) -> range:
     """Returns the steps of ``stop``, ``start:stop`` or ``start:stop:stride``.
 
@@ -305,10 +312,18 @@ def parse_steps(text: str) -> range:
     parts = text.replace("_", "").split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
         raise UsageError(f"steps must be start:stop:stride in integers, got {text!r}")
+    if any(len(part) > _STEP_DIGITS or int(part) > LAST_STEP for part in parts):
+        raise UsageError(f"steps must be at most {LAST_STEP}, got {text:.60}")
     numbers = [int(part) for part in parts]
     steps = range(*numbers) if len(numbers) < 3 or numbers[2] > 0 else range(0)
     if not steps:
         raise UsageError(f"the range of steps {text!r} is empty")
+    if len(steps) > MOST_ROWS:
+        stride = -(-(steps.stop - steps.start) // MOST_ROWS)
+        raise UsageError(
+            f"the range of steps {text!r} has {len(steps)} steps, expected at most {MOST_ROWS}",
+            hint=f"give a stride, as in --steps {steps.start}:{steps.stop}:{stride}",
+        )
     return steps
 
 

@@ -8,6 +8,7 @@ in ASCII.
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -29,13 +30,24 @@ _ASCII = str.maketrans(
 )
 
 
-def prepare() -> None:
-    """Makes the streams write a character that their encoding lacks as one of ASCII."""
+def prepare() -> bool:
+    """Makes the streams write a character that their encoding lacks as one of ASCII.
+
+    Returns:
+        Whether there is a standard output: a shell may close it, and Python has None for it.
+    """
+    if sys.stderr is None:
+        # Nothing can be told; it is open as long as the process runs.
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        error_line(OSError(errno.EBADF, "it is closed"))
+        return False
     codecs.register_error("closedform.ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         # Tests and notebooks replace the streams by objects without reconfigure().
         if isinstance(stream, io.TextIOWrapper) and not is_unicode(stream.encoding):
             stream.reconfigure(errors="closedform.ascii")
+    return True
 
 
 def is_unicode(encoding: str | None) -> bool:

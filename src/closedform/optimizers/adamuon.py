@@ -20,7 +20,13 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import choice, hyperparameter, hyperparameters, whole
+from closedform.optimizers.arguments import (
+    MOST_UNROLLED,
+    choice,
+    hyperparameter,
+    hyperparameters,
+    whole,
+)
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
@@ -95,7 +101,7 @@ def adamuon(
     values["variance_eps"] = hyperparameter(eps, "eps", where)
     values["eps"] = hyperparameter(floor, "floor", where)
     values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0)
+    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
     choice(scale, "scale", where, SCALES)
     gradient = ascent_or_descent(maximize, where)
     definitions = {

@@ -10,6 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Hyper
+from closedform.magnitude import LAST_STEP, shown
 
 
 def hyperparameter(
@@ -108,17 +109,31 @@ def decay_rates(
     }
 
 
-def whole(value: object, name: str, where: str, *, at_least: int = 1) -> int:
+MOST_UNROLLED = 100
+"""The most iterations of a matrix function that are unrolled; ten are enough for float64."""
+
+
+def whole(
+    value: object, name: str, where: str, *, at_least: int = 1, at_most: int = LAST_STEP
+) -> int:
     """Returns a number of steps that is fixed when the rule is built.
 
     Raises:
-        DefinitionError: It is not an integer, or too small.
+        DefinitionError: It is not an integer, too small, or too large.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise DefinitionError(
-            f"{name} must be an integer >= {at_least}, got {value!r}", where=where
+            f"{name} must be an integer >= {at_least}, got {_in_words(value)}", where=where
+        )
+    if value > at_most:
+        raise DefinitionError(
+            f"{name} must be at most {at_most}, got {_in_words(value)}", where=where
         )
     return value
+
+
+def _in_words(value: object) -> str:
+    return shown(value) if isinstance(value, int) else repr(value)
 
 
 def flag(value: object, name: str, where: str) -> bool:

@@ -28,7 +28,14 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, whole
+from closedform.optimizers.arguments import (
+    MOST_UNROLLED,
+    choice,
+    flag,
+    hyperparameter,
+    is_zero,
+    whole,
+)
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of
 
 LOOKAHEADS = ("blend", "sum")
@@ -133,7 +140,7 @@ def muon(
     cerebras.pytorch 2.10, whose defaults are lr 0.02 and weight decay 0.01.
     """
     values = _check_arguments(lr, weight_decay, momentum, eps, ns_coefficients)
-    whole(ns_steps, "ns_steps", "muon", at_least=0)
+    whole(ns_steps, "ns_steps", "muon", at_least=0, at_most=MOST_UNROLLED)
     for name, setting, options in (
         ("lookahead", lookahead, LOOKAHEADS),
         ("scale", scale, SCALES),

@@ -23,6 +23,7 @@ from closedform.language import (
 from closedform.language.aliases import Hyper
 from closedform.language.lengths import with_checked_keywords
 from closedform.optimizers.arguments import (
+    MOST_UNROLLED,
     choice,
     flag,
     hyperparameter,
@@ -114,7 +115,7 @@ def normuon(
         eps=eps,
     )
     values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0)
+    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
     choice(scale, "scale", where, SCALES)
     choice(decay, "decay", where, DECAYS)
     gradient = ascent_or_descent(maximize, where)

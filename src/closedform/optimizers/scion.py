@@ -19,7 +19,14 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters, whole
+from closedform.optimizers.arguments import (
+    MOST_UNROLLED,
+    choice,
+    flag,
+    hyperparameter,
+    hyperparameters,
+    whole,
+)
 from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled_decay, rule_of, sign
 from closedform.optimizers.muon import (
     COEFFICIENTS,
@@ -99,7 +106,7 @@ def scion(
         eps=eps,
     )
     values |= checked_coefficients(ns_coefficients, where)
-    whole(ns_steps, "ns_steps", where, at_least=0)
+    whole(ns_steps, "ns_steps", where, at_least=0, at_most=MOST_UNROLLED)
     choice(norm, "norm", where, NORMS)
     is_constrained = flag(constrained, "constrained", where)
     gradient = ascent_or_descent(maximize, where)

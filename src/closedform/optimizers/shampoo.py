@@ -25,7 +25,14 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.language.lengths import with_checked_keywords
-from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero, whole
+from closedform.optimizers.arguments import (
+    MOST_UNROLLED,
+    flag,
+    hyperparameter,
+    hyperparameters,
+    is_zero,
+    whole,
+)
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled_decay,
@@ -103,7 +110,7 @@ def shampoo(
     if is_zero(values["matrix_eps"]):
         raise DefinitionError("matrix_eps must be above 0, got 0", where=where)
     period = whole(preconditioning_compute_steps, "preconditioning_compute_steps", where)
-    whole(root_steps, "root_steps", where)
+    whole(root_steps, "root_steps", where, at_most=MOST_UNROLLED)
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", where)
     gradient = ascent_or_descent(maximize, where)
     has_momentum = not is_zero(values["momentum"])

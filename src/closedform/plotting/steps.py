@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from closedform.language import Schedule
 from closedform.language.boundaries import boundaries
+from closedform.magnitude import check_steps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,12 @@ def last_step(schedule: Schedule) -> int:
 
 
 def even_steps(end: int, most: int = 1_000_000) -> NDArray[np.int64]:
-    """Returns the steps 0..end, or ``most`` evenly spaced ones if there are more."""
+    """Returns the steps 0..end, or ``most`` evenly spaced ones if there are more.
+
+    Raises:
+        LimitError: The end is after the last step of a graph.
+    """
+    check_steps(end, "the last step of a plot")
     import numpy as np
 
     return np.arange(end + 1) if end < most else np.linspace(0, end, most).astype(np.int64)

@@ -125,7 +125,12 @@ class ScheduleSession:
         return flat.reshape(steps.shape)
 
     def _run_one(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> Any:
-        (values,) = self._session.raw.run([self._output.name], {**feeds, STEP: steps})
+        try:
+            (values,) = self._session.raw.run([self._output.name], {**feeds, STEP: steps})
+        except Exception as error:  # onnxruntime's errors share no other base
+            raise SessionError(
+                f"onnxruntime cannot run the model: {error}", where=f"model {self._session.name!r}"
+            ) from error
         return values
 
 

@@ -196,7 +196,10 @@ class TracingProver:
             number = self._numbers[expr] = _Steps.of(term(expr))
         result = number.value(step)
         if isinstance(result, fmpq):
-            return int(result.p) / int(result.q)
+            try:
+                return int(result.p) / int(result.q)
+            except OverflowError:
+                return None
         return float(result.mid()) if isinstance(result, arb) and result.is_finite() else None
 
     def follows(

@@ -12,6 +12,11 @@ from closedform.options import GraphOptions, ModelSpec, Precision
 INVALID: list[tuple[dict[str, Any], str]] = [
     ({"dtype": "f16"}, "dtype must be f64 or f32, got 'f16'"),
     ({"scalar_dtype": "i64"}, "scalar_dtype must be f64 or f32, got 'i64'"),
+    (
+        {"step_shape": (2**24, 2**25)},
+        "step_shape must have at most 2**48 elements, got 562949953421312: look for a size that "
+        "is a number of elements",
+    ),
     ({"step_dtype": "i16"}, "step_dtype must be i64 or i32, got 'i16'"),
     ({"precision": "double"}, "precision must be single or double-float, got 'double'"),
     ({"inputs": "lr"}, "inputs must be a list of names, got str 'lr': give inputs=('lr',)"),
@@ -76,6 +81,13 @@ def test_a_model_assigns_its_parameters_once() -> None:
             ExportError,
             "the shape of parameter 'w' must be a tuple of integers >= 0, got 3 (rule 'sgd'): "
             'give params={"w": (3, 4), …}, such as array.shape',
+        ),
+        (
+            {"w": (10**20, 2)},
+            (),
+            ExportError,
+            "the shape of parameter 'w' must have at most 2**48 elements, got "
+            "200000000000000000000 (rule 'sgd'): look for a size that is a number of elements",
         ),
         (
             {"w": (3,)},

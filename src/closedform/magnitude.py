@@ -23,6 +23,9 @@ MOST_DIGITS = 4000
 LAST_STEP = 2**50
 """The last step of a graph: small multiples of it are still exact in float64."""
 
+MOST_ELEMENTS = 2**48
+"""Elements of the largest tensor of a graph: 2 PB of float64, in bytes that an int64 counts."""
+
 _BITS_OF_A_DIGIT = math.log2(10)
 _SHOWN_DIGITS = 40
 

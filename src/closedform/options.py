@@ -5,6 +5,7 @@ Both are frozen, checked where they are built, and passed on whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -14,6 +15,7 @@ from closedform.errors import ExportError, describe
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Assignment, Group, assign
 from closedform.language.update_rule import UpdateRule
+from closedform.magnitude import MOST_ELEMENTS, shown
 
 DEFAULT_OPSET = 21
 """The ONNX opset of exports."""
@@ -128,6 +130,7 @@ def _choice(argument: str, value: DType | str, choices: Sequence[DType]) -> DTyp
 
 def _shape(value: object) -> Shape:
     if isinstance(value, tuple) and all(map(_is_size, value)):
+        _check_elements(value, "step_shape")
         return value
     name = value if isinstance(value, str) and value.isidentifier() else "n"
     raise ExportError(
@@ -138,6 +141,17 @@ def _shape(value: object) -> Shape:
 
 def _is_size(size: object) -> bool:
     return size.isidentifier() if isinstance(size, str) else type(size) is int and size >= 0
+
+
+def _check_elements(shape: Shape, description: str, where: str | None = None) -> None:
+    """Refuses a shape of more elements than a tensor has."""
+    count = math.prod(size for size in shape if isinstance(size, int))
+    if count > MOST_ELEMENTS:
+        raise ExportError(
+            f"{description} must have at most 2**48 elements, got {shown(count)}",
+            where=where,
+            hint="look for a size that is a number of elements",
+        )
 
 
 def _precision(value: Precision | str) -> Precision:
@@ -225,3 +239,4 @@ def _check_shape(name: str, shape: Shape, where: str) -> None:
             where=where,
             hint='give params={"w": (3, 4), …}, such as array.shape',
         )
+    _check_elements(shape, f"the shape of parameter {name!r}", where)

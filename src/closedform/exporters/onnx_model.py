@@ -317,7 +317,9 @@ def _write_defaults(writer: Writer, defaults: Mapping[str, Number]) -> None:
 def _check_model(model: ModelProto, name: str) -> None:
     try:
         onnx.checker.check_model(model, full_check=True)
-        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        onnx.shape_inference.infer_shapes(
+            model, check_type=True, strict_mode=True, data_prop=not _has_long_vector(model)
+        )
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(
             f"ONNX refuses the model: {str(error).strip()}",
@@ -325,6 +327,21 @@ def _check_model(model: ModelProto, name: str) -> None:
             hint="check the graph with closedform.ir.check; if it passes, please report a bug "
             "in closedform",
         ) from error
+
+
+def _has_long_vector(model: ModelProto) -> bool:
+    """Whether an input or output is a long vector.
+
+    The propagation of data takes each vector of a known size for a shape, and makes a list of as
+    many entries: without end for a vector of 10**12 elements (onnx 1.23).
+    """
+    shapes = (
+        value.type.tensor_type.shape.dim for value in (*model.graph.input, *model.graph.output)
+    )
+    return any(len(dims) == 1 and dims[0].dim_value > _LONG_VECTOR for dims in shapes)
+
+
+_LONG_VECTOR = 2**16
 
 
 def _package_version() -> str:

@@ -118,6 +118,13 @@ def load_recipe(
         explanation = f"the config was taken for {declaration.name}, by its keys"
         hint = explanation if error.hint is None else f"{error.hint}; {explanation}"
         raise ConfigError(error.what, where=error.where, hint=hint) from error
+    # A formula divides by a number of the config, or converts it: the framework fails there, too.
+    except ArithmeticError as error:
+        raise ConfigError(
+            f"the numbers of the config have no schedule ({type(error).__name__}: {error})",
+            where=document.source,
+            hint="look for a length of 0 and for numbers that are too large",
+        ) from error
     _check_facts(recipe, run_facts, document)
     return recipe if run_facts.group is None else recipe.with_default_group(run_facts.group)
 

@@ -237,6 +237,7 @@ def test_steps_are_counted_only_on_request() -> None:
 def test_a_shape_without_a_rule_is_named_with_its_parameter() -> None:
     matrix, vector = nn.Parameter(torch.ones(2, 3)), nn.Parameter(torch.ones(7))
     optimizer = Optimizer([("m", matrix)], cf.optimizers.muon())
+    steps(optimizer, [matrix], 1)
     with pytest.raises(DefinitionError) as caught:
         optimizer.add_param_group({"params": [("kernel", matrix.detach().clone()), ("b", vector)]})
     assert "the rule is only for shapes with shape.rank >= 2" in str(caught.value)

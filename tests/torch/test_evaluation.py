@@ -135,6 +135,7 @@ def test_a_state_dict_holds_both_points(name: str) -> None:
 def test_a_saved_point_of_another_shape_is_rejected() -> None:
     params = parameters([(4,)])
     optimizer = Optimizer(params, POINTS["average"])
+    steps(optimizer, params, 1)
     optimizer.eval()
     state = copy.deepcopy(optimizer.state_dict())
     state["state"][0]["training_point"] = torch.zeros(3)

@@ -122,10 +122,10 @@ def test_the_pattern_of_missing_gradients_compiles_and_captures_nothing() -> Non
 def test_states_are_parts_of_one_vector_and_may_be_replaced() -> None:
     params, apart_ones = parameters([(3,), (2, 2), (4,)]), parameters([(3,), (2, 2), (4,)])
     mine, other = optim.Adam(params, lr=0.1), optim.Adam(apart_ones, lr=0.1)
-    storages = {mine.state[p]["exp_avg"].untyped_storage().data_ptr() for p in params}
-    assert len(storages) == 1
     for optimizer, listed in ((mine, params), (other, apart_ones)):
         steps(optimizer, listed, 2)
+    storages = {mine.state[p]["exp_avg"].untyped_storage().data_ptr() for p in params}
+    assert len(storages) == 1
     for states in other.state.values():
         states.update({name: value.clone() for name, value in states.items()})
     before = [states["exp_avg"] for states in other.state.values()]

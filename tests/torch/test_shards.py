@@ -93,6 +93,7 @@ def _check_states(mesh: Any, placements: Any) -> None:
     from torch.distributed.tensor import Replicate
 
     optimizer = begin(cf.optimizers.adafactor(beta1=0.9), mesh, placements, MATRICES)
+    advance(optimizer, 0, 1)
     for param, states in optimizer.state.items():
         given: Any = param
         found: Any = states
@@ -185,7 +186,9 @@ def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
         optimizer.step()
     assert difference(before, params_of(optimizer)) == 0
 
-    state = begin(LARS, mesh_of(1, 2), [placements[0], placements[0]]).state_dict()
+    across = begin(LARS, mesh_of(1, 2), [placements[0], placements[0]])
+    advance(across, 0, 1)
+    state = across.state_dict()
     other = begin(LARS, mesh, placements)
     with pytest.raises(StateError, match=r"'momentum_buffer' .* on different device meshes"):
         other.load_state_dict(state)
@@ -214,6 +217,7 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     # One process goes on with the state that two have saved.
     for name, rule in RESUMED.items():
         resumed, unbroken = begin(rule, shapes=MATRICES), begin(rule, shapes=MATRICES)
+        advance(resumed, 0, 1)  # load reads the states that there are, as for torch's optimizers
         saved = _saved(resumed)
         load(saved, checkpoint_id=tmp_path / name, no_dist=True)
         resumed.load_state_dict(saved["optimizer"])

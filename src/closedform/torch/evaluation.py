@@ -28,7 +28,7 @@ from closedform.torch.distributed.shard_steps import (
 from closedform.torch.engine.kernels import COMPUTE_DTYPES, GRAPH_DTYPES, LABEL
 from closedform.torch.param_groups import TRAIN_MODE, is_training
 from closedform.torch.shards import local
-from closedform.torch.states import TRAINING_POINT
+from closedform.torch.states import STEP, TRAINING_POINT
 
 
 class TrainEvalOptimizer(torch.optim.Optimizer):
@@ -75,7 +75,7 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
             run_shards(work)
         for index in groups:
             group = self.param_groups[index]
-            if any(TRAINING_POINT in self.state[param] for param in group["params"]):
+            if any(TRAINING_POINT in self.state.get(param, ()) for param in group["params"]):
                 group[TRAIN_MODE] = False
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
         """Restores the parameters to the point of training, as they were before ``eval``."""
         for group in self.param_groups:
             for param in group["params"]:
-                training_point = self.state[param].pop(TRAINING_POINT, None)
+                training_point = self.state.get(param, {}).pop(TRAINING_POINT, None)
                 if training_point is not None:
                     param.copy_(training_point)
             group.pop(TRAIN_MODE, None)
@@ -100,8 +100,10 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
 
     def _evaluation_work(self, index: int) -> list[tuple[ShardKernel, ShardTensors]]:
         """The kernels that write the point of evaluation of a group, if it has one."""
-        params, rule = self.param_groups[index]["params"], self._rule_of(index)
-        if rule.evaluation is None:
+        rule = self._rule_of(index)
+        params = [p for p in self.param_groups[index]["params"] if STEP in self.state.get(p, ())]
+        # A parameter that has had no step is at both points.
+        if rule.evaluation is None or not params:
             return []
         # This rule does not depend on values that the point does not use, such as a learning rate.
         current = evaluation_rule(rule)

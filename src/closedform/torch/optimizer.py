@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import profiler
+from torch.nn.parameter import is_lazy
 from torch.optim import optimizer
 from torch.optim.optimizer import ParamsT
 
-from closedform.errors import ArgumentError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, StateError, UnknownNameError, nearest
 from closedform.ir.naming import GRAD, PARAM, SHARED
 from closedform.language import Schedule, UpdateRule
 from closedform.torch.distributed.partial_sums import shard_rules
@@ -41,7 +42,12 @@ from closedform.torch.engine.kernels import (
     step_graph,
 )
 from closedform.torch.engine.ort import OrtKernel, ort_kernel
-from closedform.torch.engine.programs import BoundProgram, outside_traces, run_in_trace
+from closedform.torch.engine.programs import (
+    BoundProgram,
+    at_trace_time,
+    outside_traces,
+    run_in_trace,
+)
 from closedform.torch.engine.replay import CapturedStep, GroupStep, capture
 from closedform.torch.engine.specialize import (
     CompiledGroup,
@@ -71,9 +77,11 @@ from closedform.torch.shards import (
 from closedform.torch.states import (
     STEP,
     adapted_states,
+    check_shapes,
     completed_states,
-    group_states,
+    first_states,
     packed_zero_states,
+    saved_states,
 )
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
@@ -88,10 +96,10 @@ class Optimizer(TrainEvalOptimizer):
 
     A group has the rule's hyperparameters as entries, and may set its own values; any scheduler may
     write numbers there, or fill tensors. A hyperparameter that is a Schedule is part of the graph,
-    evaluated at the parameter's own step, and is not an entry of the group. The constructor creates
-    the states, and the int64 count ``step``, on the parameter's device; a step neither creates
-    state nor reads a tensor of a device. A parameter without a gradient is not changed, nor is
-    its step.
+    evaluated at the parameter's own step, and is not an entry of the group. The first step of a
+    parameter creates its states, and the int64 count ``step``, on its device; a later one creates
+    none, and no step reads a tensor of a device. A parameter without a gradient is not changed, nor
+    is its step. A state dict has the counts as torch writes them.
 
     Args:
         params: Parameters, named parameters, or param groups; all on one device.
@@ -116,6 +124,9 @@ class Optimizer(TrainEvalOptimizer):
         >>> weight.data, sorted(optimizer.state[weight])
         (tensor([0.5000, 0.5000]), ['exp_avg', 'exp_avg_sq', 'step'])
     """
+
+    _creates_states_in_advance: ClassVar[bool] = False
+    """Whether states are made with the group, and not by the first step of a parameter."""
 
     def __init__(
         self,
@@ -169,7 +180,7 @@ class Optimizer(TrainEvalOptimizer):
     # --- groups and states ---------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds a group and creates the states of its parameters, after checking all of them.
+        """Adds a group, after checking all of its parameters.
 
         Raises:
             ArgumentError: A parameter is not supported; see the constructor.
@@ -214,32 +225,45 @@ class Optimizer(TrainEvalOptimizer):
         self._check_rule(rule, group, where)
         if any(parameter.is_complex() for parameter in group["params"]):
             check_complex(rule, where)
+        check_shapes(rule, group, index, type(self).__name__)
         if self._is_fused(group):
-            proved_kernel(rule, group["params"], where)
-        may_be_packed = self._is_flat and not is_joint(rule)
-        zeros = packed_zero_states(rule, group["params"]) if may_be_packed else None
-        states_of_params = zeros or group_states(rule, group, index, type(self).__name__)
-        if zeros is None:
-            self._pack(group["params"], states_of_params, is_joint=is_joint(rule))
+            proved_kernel(rule, _initialized(group), where)
         for scheduled_key in scheduled_values:
             del group[scheduled_key]
         # Tags are saved in state dicts, where a set has no order.
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
             group["tags"] = sorted(group["tags"])
         self._scheduled.append(scheduled_values)
-        for parameter, states in zip(group["params"], states_of_params, strict=True):
-            self.state[parameter] = states
+        if self._has_states_at_once(index):
+            self._make_states(index, self._numbered(index, where))
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
         self._is_traced |= is_tensor  # the first step may be traced as a whole
-        if self._backend == "onnxruntime" or is_tensor:
+        is_early = self._backend == "onnxruntime" or is_tensor
+        if is_early and len(_initialized(group)) == len(group["params"]):
             self._compile(index)  # whether there is a session, and whether a tensor can be an input
 
-    def _pack(
-        self, params: Sequence[Tensor], states: Sequence[dict[str, Tensor]], *, is_joint: bool
-    ) -> None:
+    def _has_states_at_once(self, index: int) -> bool:
+        """Whether the states of a group are there before its first step.
+
+        So they are if a hyperparameter is a schedule: torch.distributed.checkpoint makes states by
+        a step at a learning rate of 0, which it cannot set then.
+        """
+        return self._creates_states_in_advance or bool(self._scheduled[index])
+
+    def _numbered(self, index: int, where: str) -> list[tuple[int, Tensor]]:
+        """The parameters of a group with their indices; all must be initialized."""
+        numbered_params = list(enumerate(self.param_groups[index]["params"]))
+        for number, param in numbered_params:
+            if is_lazy(param):
+                raise ArgumentError(
+                    f"parameter {number} is not initialized, and its states are made in advance",
+                    where=where,
+                    hint="run the model once before the optimizer is made",
+                )
+        return numbered_params
+
+    def _pack(self, params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> None:
         """Makes states contiguous in memory that are stepped at once."""
-        if is_joint:
-            return
         pack_scalars(states)
         if self._is_flat:
             pack_states(params, states)
@@ -334,7 +358,15 @@ class Optimizer(TrainEvalOptimizer):
         if not self._is_traced or len(self._compiled) < len(self.param_groups):
             self._step_outside()
         else:
+            self._make_states_of_trace()
             run_in_trace(self._programs(self._work()))
+
+    @at_trace_time
+    def _make_states_of_trace(self) -> None:
+        """Makes the states that the step lacks, before it is traced."""
+        for index, group in enumerate(self.param_groups):
+            numbered_params = with_gradients(group, index, type(self).__name__, may_be_sparse=True)
+            self._ready(index, numbered_params)
 
     @outside_traces  # the first step compiles
     def _step_outside(self) -> None:
@@ -348,7 +380,7 @@ class Optimizer(TrainEvalOptimizer):
             _ = group.specialization.nonzero.entries
             params = self.param_groups[index]["params"]
             for kernel, param in zip(group.kernels, params, strict=False):  # one if all are joint
-                if isinstance(kernel, TorchKernel):
+                if isinstance(kernel, TorchKernel) and not is_lazy(param):
                     _ = kernel.program
                     kernel.sizes_of(real_view(local(param.detach())))
 
@@ -411,6 +443,8 @@ class Optimizer(TrainEvalOptimizer):
                 continue
             rows: dict[int, tuple[FlatKernel, list[Tensor]]] = {}
             for kernel, param in zip(compiled_group.kernels, group["params"], strict=True):
+                if not self._has_states(param):
+                    continue
                 if not isinstance(kernel, TorchKernel) or not is_flat(param):
                     continue
                 programs = kernel.compiled_flat if self._backend == "compile" else kernel.flat
@@ -433,7 +467,8 @@ class Optimizer(TrainEvalOptimizer):
 
     def _fused_steps(self, compiled_group: CompiledGroup, index: int) -> list[GroupStep]:
         """The steps of a group by a fused kernel of torch, one for each dtype."""
-        rule, params = self._rule_of(index), self.param_groups[index]["params"]
+        rule = self._rule_of(index)
+        params = list(filter(self._has_states, self.param_groups[index]["params"]))
         kernel = proved_kernel(rule, params, self._place(index))
         columns: dict[torch.dtype, list[Tensor]] = {}
         for param in params:
@@ -450,11 +485,7 @@ class Optimizer(TrainEvalOptimizer):
         numbered_params = with_gradients(
             group, index, type(self).__name__, may_be_sparse=may_be_sparse
         )
-        values = self._values_of(index)
-        compiled_group = self._compiled.get(index)
-        if compiled_group is None or not compiled_group.specialization.matches(values):
-            compiled_group = self._compile(index)
-        self._complete_states(compiled_group, index)
+        compiled_group, values = self._ready(index, numbered_params)
         hypers = compiled_group.write_inputs(values)
         if compiled_group.is_joint and numbered_params:
             check_all(numbered_params, group, index, type(self).__name__)
@@ -464,45 +495,93 @@ class Optimizer(TrainEvalOptimizer):
             (compiled_group.kernels[number], hypers, [param]) for number, param in numbered_params
         ]
 
-    def _complete_states(self, compiled_group: CompiledGroup, index: int) -> None:
-        """Makes the states that a group lacks because they were removed or its rule changed."""
-        params, states = self.param_groups[index]["params"], self.state
-        for param, names in zip(params, compiled_group.state_names, strict=False):
-            present_states = states[param]
-            if STEP not in present_states or not all(name in present_states for name in names):
-                self._make_states(compiled_group, index)
-                return
+    def _ready(
+        self, index: int, numbered_params: Sequence[tuple[int, Tensor]]
+    ) -> tuple[CompiledGroup, dict[str, Any]]:
+        """The kernels of a group for its present values, with states for these parameters."""
+        values = self._values_of(index)
+        compiled_group = self._compiled.get(index)
+        if compiled_group is None or not compiled_group.specialization.matches(values):
+            compiled_group = self._compile(index)
+        if self._lacks_states(compiled_group, numbered_params):
+            # Parameters may have taken their shape since: lazy ones, and those with new data.
+            if compiled_group.shapes != _shapes(self.param_groups[index]):
+                compiled_group = self._compile(index)
+            self._make_states(index, numbered_params)
+        return compiled_group, values
+
+    def _has_states(self, param: Tensor) -> bool:
+        return STEP in self.state.get(param, ())
+
+    def _lacks_states(
+        self, compiled_group: CompiledGroup, numbered_params: Sequence[tuple[int, Tensor]]
+    ) -> bool:
+        """Whether a parameter is at its first step, its states were removed or its rule changed."""
+        for number, param in numbered_params:
+            states = self.state.get(param, {})
+            if STEP not in states:
+                return True
+            if not all(name in states for name in compiled_group.state_names[number]):
+                return True
+        return False
 
     @outside_traces  # tracing would trace SymPy
-    def _make_states(self, compiled_group: CompiledGroup, index: int) -> None:
-        group = self.param_groups[index]
-        # Only the absent states are made; present ones may be those that were loaded.
-        present_states = [self.state[param] for param in group["params"]]
-        may_restart = not self._scheduled[index]
-        rule = self._rule_of(index)
-        states_of_params = completed_states(
-            rule, group, index, type(self).__name__, present_states, may_restart=may_restart
-        )
-        self._pack(group["params"], states_of_params, is_joint=compiled_group.is_joint)
-        self.state.update(zip(group["params"], states_of_params, strict=True))
+    def _make_states(self, index: int, numbered_params: Sequence[tuple[int, Tensor]]) -> None:
+        """Makes the states that parameters lack; present ones may be those that were loaded."""
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise StateError(
+                "a parameter is at its first step, which makes its states",
+                where=self._place(index),
+                hint="step once before the step that a CUDA graph captures",
+            )
+        group, rule = self.param_groups[index], self._rule_of(index)
+        params = [param for _, param in numbered_params]
+        is_new = not any(self.state.get(param) for param in group["params"])
+        may_be_packed = is_new and self._is_flat and not is_joint(rule)
+        states_of_params = packed_zero_states(rule, params) if may_be_packed else None
+        if states_of_params is None:
+            states_of_params = completed_states(
+                rule,
+                group,
+                index,
+                type(self).__name__,
+                {number: self.state.get(param, {}) for number, param in numbered_params},
+                may_restart=not self._scheduled[index],
+            )
+            states = {param: self.state.get(param, {}) for param in group["params"]}
+            states |= zip(params, states_of_params, strict=True)
+            if not is_joint(rule):
+                present = {param: states for param, states in states.items() if STEP in states}
+                self._pack(list(present), list(present.values()))
+        self.state.update(zip(params, states_of_params, strict=True))
 
     @outside_traces  # tracing would trace SymPy
     def _compile(self, index: int) -> CompiledGroup:
         """Compiles the kernels of a group, or reuses the kernels of an equal specialization."""
-        parameters = self.param_groups[index]["params"]
+        param_group = self.param_groups[index]
+        parameters, shapes = param_group["params"], _shapes(param_group)
         where = self._place(index)
-        shape = tuple(parameters[0].shape) if parameters else ()
+        shape = next((tuple(param.shape) for param in _initialized(param_group)), ())
         specialization = self._specializer.specialize(self._values_of(index), shape, where)
         rule = specialization.rule
         group = CompiledGroup(
-            specialization, input_tensors(specialization, parameters), is_joint=is_joint(rule)
+            specialization,
+            input_tensors(specialization, parameters),
+            shapes=shapes,
+            is_joint=is_joint(rule),
         )
         names_of, shared_names = state_names(rule), tuple(f"{SHARED}{name}" for name in rule.shared)
-        shapes = [tuple(real_view(param.detach()).shape) for param in parameters]
-        group.state_names[:] = [(*names_of(param_shape), *shared_names) for param_shape in shapes]
-        self._complete_states(group, index)
-        together = [parameters] if group.is_joint else [[param] for param in parameters]
-        for params in together:
+        group.state_names[:] = [
+            () if param_shape is None else (*names_of(param_shape), *shared_names)
+            for param_shape in shapes
+        ]
+        every_number = range(len(parameters))
+        together = [every_number] if group.is_joint else [[number] for number in every_number]
+        for numbers in together:
+            params = [parameters[number] for number in numbers]
+            if any(map(is_lazy, params)):
+                group.kernels.append(None)
+                continue
             if any(map(is_sharded, params)) and (group.is_joint or not steps_by_shards(rule)):
                 make_runner = graph_runners(self._backend, self._providers)
                 rules = shard_rules(rule, params, specialization.kernels)
@@ -510,18 +589,18 @@ class Optimizer(TrainEvalOptimizer):
                     rule.name, rules, params, make_runner, specialization.kernels
                 )
                 continue
-            group.kernels.append(self._kernel(specialization, group.inputs, params))
+            group.kernels.append(self._kernel(group, index, numbers))
         self._compiled[index] = group
         if self._is_traced:
             self._make_programs()
         return group
 
-    def _tensors(self, param: Tensor) -> ParamTensors:
+    def _tensors(self, param: Tensor, states: ParamTensors | None = None) -> ParamTensors:
         """The local tensors of a parameter; a step calls this for each parameter."""
         grad = param.grad
         if is_dtensor(param) or grad is None or grad.requires_grad or grad.is_sparse:
             grad = gradient_of(param)
-        tensors = {PARAM: param, GRAD: grad, **self.state[param]}
+        tensors = {PARAM: param, GRAD: grad, **(self.state[param] if states is None else states)}
         if param.is_complex():
             return {name: real_view(value.detach()) for name, value in tensors.items()}
         return (
@@ -534,24 +613,33 @@ class Optimizer(TrainEvalOptimizer):
         return ShardTensors(param.detach(), gradient_of(param), self.state[param], hypers)
 
     def _kernel(
-        self, specialization: Specialization, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
+        self, group: CompiledGroup, index: int, numbers: Sequence[int]
     ) -> OrtKernel | TorchKernel:
         """The kernel of a parameter, or of several; all optimizers share torch's kernels."""
+        params = [self.param_groups[index]["params"][number] for number in numbers]
         parts = [real_view(local(param.detach())) for param in params]
-        rule, dtype = specialization.rule, parts[0].dtype
+        rule, dtype = group.specialization.rule, parts[0].dtype
         shapes = tuple(tuple(part.shape) for part in parts)
         if self._backend == "onnxruntime":
-            key = id(specialization), shapes, dtype
+            key = id(group.specialization), shapes, dtype
             if key not in self._kernels:
-                tensors = [self._tensors(param) for param in params]
+                tensors = self._tensors_to_be(rule, index, numbers)
                 graph = step_graph(rule, shapes, dtype)
-                arguments = named_arguments(hypers, tensors)
+                arguments = named_arguments(group.inputs, tensors)
                 self._kernels[key] = ort_kernel(graph, rule.name, arguments, self._providers)
             kernel: OrtKernel = self._kernels[key]
             return kernel
-        return specialization.torch_kernel(
-            shapes, COMPUTE_DTYPES[dtype], map(self._tensors, params)
-        )
+        names = [(PARAM, GRAD, STEP, *group.state_names[number]) for number in numbers]
+        return group.specialization.torch_kernel(shapes, COMPUTE_DTYPES[dtype], names)
+
+    def _tensors_to_be(
+        self, rule: UpdateRule, index: int, numbers: Sequence[int]
+    ) -> list[ParamTensors]:
+        """Tensors as those of parameters at their first step, whether or not they have states."""
+        group = self.param_groups[index]
+        states = first_states(rule, group, index, type(self).__name__, numbers)
+        pairs = zip(numbers, states, strict=True)
+        return [self._tensors(group["params"][number], first) for number, first in pairs]
 
     # --- saving and copying --------------------------------------------------------------------
 
@@ -578,12 +666,6 @@ class Optimizer(TrainEvalOptimizer):
                     state_dict, self._groups_for_load(), self._rule_for_load, self._states_for_load
                 )
             )
-            joint = any(group.is_joint for group in self._compiled.values())
-            self._pack(
-                [param for param, _ in loaded_states],
-                [states for _, states in loaded_states],
-                is_joint=joint,
-            )
             return {**state_dict, "state": {}}
 
         handle = self.register_load_state_dict_pre_hook(adapt)
@@ -593,6 +675,25 @@ class Optimizer(TrainEvalOptimizer):
         finally:
             handle.remove()
         self.state.update(loaded_states)  # torch's loader would cast them to the parameter's dtype.
+        for index, group in enumerate(self.param_groups):
+            if self._has_states_at_once(index):
+                self._make_states(index, self._numbered(index, self._place(index)))
+            elif not is_joint(self._rule_of(index)):
+                present = [param for param in group["params"] if self._has_states(param)]
+                self._pack(present, [self.state[param] for param in present])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state dict, which torch's optimizer with the same states loads.
+
+        A parameter that has had no step has no states there, and ``step`` is a float32 tensor as
+        torch writes it; from 2**24 on, float64, which counts exactly.
+        """
+        handle = self.register_state_dict_post_hook(_with_saved_states, prepend=True)
+        # The hook is for this call only: it runs before those of the user.
+        try:
+            return super().state_dict()
+        finally:
+            handle.remove()
 
     def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
         """The name, the group, and the entries that its saved group must have, of each group."""
@@ -635,11 +736,28 @@ class Optimizer(TrainEvalOptimizer):
             self._reset()
 
 
+def _initialized(group: Mapping[str, Any]) -> list[Tensor]:
+    """The parameters of a group that have a shape."""
+    return [param for param in group["params"] if not is_lazy(param)]
+
+
+def _shapes(group: Mapping[str, Any]) -> list[tuple[int, ...] | None]:
+    """The shapes in which the parameters of a group are stepped; None for one that has none yet."""
+    return [
+        None if is_lazy(param) else tuple(real_view(param.detach()).shape)
+        for param in group["params"]
+    ]
+
+
 def _has_hooks(args: Sequence[Any]) -> bool:
     """Whether a step, whose first argument is its optimizer, has hooks."""
     if optimizer._global_optimizer_pre_hooks or optimizer._global_optimizer_post_hooks:
         return True
     return bool(args[0]._optimizer_step_pre_hooks or args[0]._optimizer_step_post_hooks)
+
+
+def _with_saved_states(_: torch.optim.Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    return saved_states(state_dict)
 
 
 def _is_scheduled(value: Any) -> bool:

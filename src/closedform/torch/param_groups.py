@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from closedform.errors import ClosedFormError
 
@@ -62,10 +63,11 @@ def assign(group: dict[str, Any], key: str, value: Any) -> None:
 
 def place(group: Mapping[str, Any], group_index: int, index: int) -> str:
     """Returns the name of a parameter for errors: its group, name or index, and shape."""
-    shape = list(group["params"][index].shape)
+    parameter = group["params"][index]
+    shape = "an unknown shape" if is_lazy(parameter) else f"shape {list(parameter.shape)}"
     names = group.get("param_names")
     name = f"parameter {index}" if names is None else f"parameter {names[index]!r}"
-    return f"param group {group_index}, {name} of shape {shape}"
+    return f"param group {group_index}, {name} of {shape}"
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from closedform.errors import ClosedFormError, StateError, nearest
 from closedform.ir.naming import SHARED
@@ -14,7 +15,14 @@ from closedform.language import Schedule, UpdateRule, t
 from closedform.language.symbols import internal_symbol
 from closedform.runtime.state_layouts import POWERS, step_of_powers
 from closedform.torch.engine.flat import is_flat, packed_zeros
-from closedform.torch.engine.kernels import COMPUTE_DTYPES, is_joint, starts_at_zero, state_maker
+from closedform.torch.engine.kernels import (
+    COMPUTE_DTYPES,
+    is_joint,
+    real_view,
+    starts_at_zero,
+    state_maker,
+    state_names,
+)
 from closedform.torch.param_groups import is_training, locate_errors, place
 from closedform.torch.shards import (
     is_dtensor,
@@ -24,6 +32,9 @@ from closedform.torch.shards import (
 
 STEP = "step"
 """The state that counts the steps of a parameter."""
+
+FLOAT32_STEPS = 2**24
+"""The first number of steps from which float32 does not count on: 2**24 + 1 is 2**24 there."""
 
 TRAINING_POINT = "training_point"
 """The state that holds a parameter's value for training while it is at the point of evaluation."""
@@ -39,9 +50,7 @@ StatesOf = Callable[[int, Mapping[str, Any]], frozenset[str]]
 def adapted_states(
     state_dict: Any, groups: Groups, rule_of: RuleOf, states_of: StatesOf
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
-    """Returns the states of each parameter from a state dict that matches the groups.
-
-    A parameter without saved states has those before its first step.
+    """Returns the states of each parameter that has some in a state dict that matches the groups.
 
     Args:
         state_dict: The state dict.
@@ -80,6 +89,14 @@ def adapted_states(
             # torch.optim has no entry for a parameter that never had a gradient.
             saved_states = state_dict["state"].get(key) or {}
             present = {name: value for name, value in saved_states.items() if value is not None}
+            if not present:
+                continue
+            if is_lazy(parameter):
+                raise StateError(
+                    "the parameter is not initialized, and the state dict has states for it",
+                    where=spot,
+                    hint="run the model once, or load its state dict, before load_state_dict",
+                )
             saved_state = _with_step(present, rule, spot)
             first = make(parameter)
             # Saved in evaluation: the parameter itself is at the point of evaluation.
@@ -88,8 +105,7 @@ def adapted_states(
             if saved_state.keys() - first.keys():
                 for name in saved_state.keys() & states_of(index, saved_group) - first.keys():
                     first[name] = saved_state[name]
-            if saved_state:
-                first = _check_states(saved_state, first, rule, spot)
+            first = _check_states(saved_state, first, rule, spot)
             matching.append((parameter, saved_state, first))
     # Everything is checked: redistribution below may wait for other processes.
     return [
@@ -113,7 +129,7 @@ def packed_zero_states(
 ) -> list[dict[str, Tensor]] | None:
     """Returns the first states of parameters that are stepped as one vector, if all are zero.
 
-    They are as ``group_states`` and ``pack_states`` make them, in half the time.
+    They are as ``first_states`` and ``pack_states`` make them, in half the time.
     """
     dtypes = {param.dtype for param in params}
     if not starts_at_zero(rule) or len(dtypes) != 1 or not all(map(is_flat, params)):
@@ -129,32 +145,95 @@ def packed_zero_states(
     ]
 
 
-def group_states(
+def first_states(
     rule: UpdateRule,
     group: Mapping[str, Any],
     index: int,
     owner: str,
+    numbers: Sequence[int],
 ) -> list[dict[str, Tensor]]:
-    """Returns the first states of each parameter of a group.
+    """Returns the states before the first step of some parameters of a group.
 
     Args:
         rule: The rule of the group.
         group: The group.
         index: Its index.
         owner: The class of the optimizer, for errors.
+        numbers: The indices of the parameters in the group.
 
     Raises:
         DefinitionError: The rule does not apply to the shape of a parameter.
     """
     states = []
     make = _first_states(rule)
-    for number, parameter in enumerate(group["params"]):
+    for number in numbers:
         try:
-            states.append(make(parameter))
+            states.append(make(group["params"][number]))
         except ClosedFormError:
             with locate_errors(f"{owner}, {place(group, index, number)}"):
                 raise
     return states
+
+
+def check_shapes(rule: UpdateRule, group: Mapping[str, Any], index: int, owner: str) -> None:
+    """Raises DefinitionError if a rule does not apply to the shape of a parameter of a group."""
+    names_of = state_names(rule)
+    for number, parameter in enumerate(group["params"]):
+        if is_lazy(parameter):
+            continue
+        try:
+            names_of(tuple(real_view(parameter.detach()).shape))
+        except ClosedFormError:
+            with locate_errors(f"{owner}, {place(group, index, number)}"):
+                raise
+
+
+def saved_states(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a state dict in the form of torch's optimizers: with their steps, and no empty states.
+
+    torch's foreach functions take steps of float32 and float64. A step is a float32 tensor on the
+    CPU, or on the parameter's device for the capturable and the fused form; from 2**24 on, where
+    float32 does not count any more, a float64 tensor.
+    """
+    counts = _counts([states for states in state_dict["state"].values() if _has_step(states)])
+    is_on_device = {
+        key: bool(group.get("capturable") or group.get("fused"))
+        for group in state_dict["param_groups"]
+        for key in group["params"]
+    }
+    states_by_key = {}
+    for key, states in state_dict["state"].items():
+        if _has_step(states):
+            device = states[STEP].device if is_on_device.get(key) else torch.device("cpu")
+            states_by_key[key] = {**states, STEP: _saved_step(next(counts), device)}
+        elif states or not isinstance(states, Mapping):
+            states_by_key[key] = states
+    return {**state_dict, "state": states_by_key}
+
+
+def _has_step(states: Any) -> bool:
+    return isinstance(states, Mapping) and isinstance(states.get(STEP), Tensor)
+
+
+def _counts(states: Sequence[Mapping[str, Tensor]]) -> Iterator[int]:
+    """The number of steps of each parameter, with one transfer from each device."""
+    rows_by_device: dict[torch.device, list[int]] = {}
+    for row, states_of_param in enumerate(states):
+        rows_by_device.setdefault(states_of_param[STEP].device, []).append(row)
+    counts = [0] * len(states)
+    for rows in rows_by_device.values():
+        column = torch.stack([states[row][STEP].detach().reshape(()) for row in rows])
+        for row, count in zip(rows, column.tolist(), strict=True):
+            counts[row] = int(count)
+    return iter(counts)
+
+
+def _saved_step(count: int, device: torch.device) -> Tensor:
+    """A number of steps as torch's optimizers store it."""
+    is_wide = torch.get_default_dtype() == torch.float64 or count >= FLOAT32_STEPS
+    return torch.tensor(
+        float(count), dtype=torch.float64 if is_wide else torch.float32, device=device
+    )
 
 
 def completed_states(
@@ -162,11 +241,11 @@ def completed_states(
     group: Mapping[str, Any],
     index: int,
     owner: str,
-    present_states: Sequence[dict[str, Tensor]],
+    present_states: Mapping[int, Mapping[str, Tensor]],
     *,
     may_restart: bool,
 ) -> list[dict[str, Tensor]]:
-    """Returns the states of each parameter of a group, with initial ones for those it lacks.
+    """Returns the states of some parameters of a group, with first ones for those they lack.
 
     If all parameters step together, the step and the model's states are taken from another one.
 
@@ -175,19 +254,18 @@ def completed_states(
         group: The group.
         index: Its index.
         owner: The class of the optimizer, for errors.
-        present_states: The states that each parameter has.
+        present_states: The states that each of them has, by its index in the group.
         may_restart: Whether a parameter that has none of the states starts again at step 0.
     """
     completions = []
     common: dict[str, Tensor] = {}
     if is_joint(rule):
-        for states_of_param in present_states:
+        for states_of_param in present_states.values():
             common.update(
                 (k, v) for k, v in states_of_param.items() if k == STEP or k.startswith(SHARED)
             )
-    for first, states_of_param in zip(
-        group_states(rule, group, index, owner), present_states, strict=True
-    ):
+    made_states = first_states(rule, group, index, owner, list(present_states))
+    for first, states_of_param in zip(made_states, present_states.values(), strict=True):
         # A clone: each parameter counts up its step in place.
         copies = {name: common[name].clone() for name in first if name in common}
         present = dict(states_of_param)
@@ -306,6 +384,9 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
     count = torch.as_tensor(value).detach()
     if count.numel() != 1 or count.is_complex():
         raise StateError(f"state {STEP!r} must be one number, got {value!r}", where=where)
+    number = count.item()
+    if not (number >= 0 and number == number // 1):
+        raise StateError(f"state {STEP!r} must be an integer of at least 0, got {number}", where=where)
     # torch.optim saves a tensor of float32, the former AdamW of transformers an int.
     return count.reshape(()).to(device, torch.int64, copy=True)
 

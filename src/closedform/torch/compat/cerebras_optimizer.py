@@ -151,6 +151,8 @@ class Optimizer(torch.optim.Optimizer, ABC):
 class NamedCerebrasOptimizer(NamedOptimizer, Optimizer):
     """An optimizer class of cerebras, with the API of its base."""
 
+    _creates_states_in_advance = True
+
     def preinitialize(self) -> None:
         """Does nothing: ``add_param_group`` creates all state."""
 

@@ -7,7 +7,7 @@ onnxruntime.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -364,12 +364,12 @@ class TorchKernel:
 
 
 def torch_kernel(
-    graph: Graph, params: Sequence[ParamTensors], *, is_for_all_shapes: bool
+    graph: Graph, names: Sequence[Collection[str]], *, is_for_all_shapes: bool
 ) -> TorchKernel:
-    """Returns the kernel of a graph for parameters with these tensors, in torch."""
+    """Returns the kernel of a graph for parameters with tensors of these names, in torch."""
     keys: dict[str, tuple[TensorKey, ...]] = {}
-    for index, tensors in enumerate(params):
-        for name in tensors:
+    for index, names_of_param in enumerate(names):
+        for name in names_of_param:
             label = _label(name, index)
             keys[label] = (*keys.get(label, ()), (index, name))
     reads = tuple(keys.get(name, ((-1, name),))[0] for name in input_names(graph))

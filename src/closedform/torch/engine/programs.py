@@ -30,6 +30,13 @@ def outside_traces(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
+def at_trace_time(function: Callable[P, R]) -> Callable[P, R]:
+    """Returns a function that a trace calls once, while it is made, and takes as a constant."""
+    # What torch.compiler.assume_constant_result sets, which imports torch._dynamo for that.
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 class BoundProgram(NamedTuple):
     """A program with its input and output tensors.
 

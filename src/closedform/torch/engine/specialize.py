@@ -7,7 +7,7 @@ hyperparameter and nothing else. No library of named classes therefore needs a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -28,7 +28,6 @@ from closedform.torch.engine.hyper_inputs import (
 )
 from closedform.torch.engine.kernels import (
     ANY_SHAPE,
-    ParamTensors,
     TorchKernel,
     has_graph_by_rank,
     has_one_graph,
@@ -176,34 +175,34 @@ class Specialization:
         self,
         shapes: tuple[tuple[int, ...], ...],
         dtype: torch.dtype,
-        params: Iterable[ParamTensors],
+        names: Sequence[Collection[str]],
     ) -> TorchKernel:
         """Returns the kernel for parameters of these shapes and this dtype, compiled once.
 
         Args:
             shapes: Their shapes.
             dtype: The dtype in which they are stepped.
-            params: The tensors of each parameter.
+            names: The names of the tensors of each parameter.
         """
         if self.is_for_all_shapes:
-            return self._kernel((ANY_SHAPE,), dtype, params)
+            return self._kernel((ANY_SHAPE,), dtype, names)
         if self.is_by_rank:
             key = (named_sizes(shapes[0]),), dtype
             if key not in self._by_shape:
                 try:
-                    return self._kernel(*key, params)
+                    return self._kernel(*key, names)
                 except GraphError:  # a product of square matrices exists only for equal sizes
                     self._by_shape.add(key)
-        return self._kernel(shapes, dtype, params)
+        return self._kernel(shapes, dtype, names)
 
     def _kernel(
-        self, shapes: tuple[Shape, ...], dtype: torch.dtype, params: Iterable[ParamTensors]
+        self, shapes: tuple[Shape, ...], dtype: torch.dtype, names: Sequence[Collection[str]]
     ) -> TorchKernel:
         key = shapes, dtype
         if key not in self.kernels:
             graph = step_graph(self.rule, shapes, dtype)
             is_for_all = self.is_for_all_shapes
-            self.kernels[key] = torch_kernel(graph, list(params), is_for_all_shapes=is_for_all)
+            self.kernels[key] = torch_kernel(graph, names, is_for_all_shapes=is_for_all)
         kernel: TorchKernel = self.kernels[key]
         return kernel
 
@@ -570,6 +569,7 @@ class CompiledGroup:
     Attributes:
         specialization: Its rule.
         inputs: The tensors of its hyperparameters.
+        shapes: The shapes for which its kernels are compiled; None for a parameter without one.
         state_names: The states of each parameter, in order, without the step.
         written_values: The numbers that were last written to them.
         kernels: The kernel of each parameter, or one for all.
@@ -579,6 +579,7 @@ class CompiledGroup:
 
     specialization: Specialization
     inputs: dict[str, Tensor]
+    shapes: list[tuple[int, ...] | None] = field(default_factory=list)
     state_names: list[tuple[str, ...]] = field(default_factory=list)
     written_values: dict[str, Any] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
